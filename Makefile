@@ -1,0 +1,35 @@
+# Two commands do everything on a machine that has Python 3.11+ and make:
+#   make demo   the main job on the embedded data set
+#   make test   lint, types and every test
+PYTHON ?= python3
+VENV ?= .venv
+# Options for pip's downloads, e.g. PIP_ARGS="--index-url …" for a CPU-only torch on Linux.
+PIP_ARGS ?=
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: test lint format unit slow clean
+test: lint unit
+
+# The stamp is younger than both files, so a second call installs nothing.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "graphcaps needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+lint: $(READY)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+unit: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

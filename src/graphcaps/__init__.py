@@ -1,0 +1,39 @@
+"""graphcaps: classify whole graphs with Hierarchical Graph Capsule Networks, and see why.
+
+Public names are imported on first use, so that ``graphcaps --help`` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_MODULES = ("data", "nn", "ops")
+_NAMES = {
+    "FeatureRecipe": "graphcaps.data",
+    "GraphStore": "graphcaps.data",
+    "GraphcapsError": "graphcaps.errors",
+    "load_dataset": "graphcaps.data",
+    "stratified_folds": "graphcaps.data",
+}
+
+__all__ = ["FeatureRecipe", "GraphStore", "GraphcapsError", "data", "load_dataset", "nn", "ops", "stratified_folds"]
+
+if TYPE_CHECKING:
+    from graphcaps import data, nn, ops
+    from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
+    from graphcaps.errors import GraphcapsError
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"graphcaps.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

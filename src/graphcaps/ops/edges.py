@@ -1,0 +1,190 @@
+"""One rule for edges everywhere: a graph is undirected and simple.
+
+What files and libraries hand over is brought to that form here, and everything that was changed is
+counted:
+
+* **directed**: an edge listed in one direction only is read as undirected;
+* **repeated**: rows that list a pair again count once; their weights and attributes are averaged, and the
+  label of the first row is kept;
+* **self-loops** are removed (the model adds its own);
+* **weights** stay with their pair, one for both directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcaps.errors import ShapeError
+from graphcaps.types import EdgeTable
+
+__all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table"]
+
+
+@dataclass(frozen=True)
+class EdgeReport:
+    """What was listed and what became of it.
+
+    Args:
+        rows (int): Rows as listed.
+        self_loops (int): Rows that join a node with itself, removed.
+        looped_nodes (int): Different nodes among those.
+        repeated (int): Rows that list an ordered pair again, merged.
+        one_way (int): Pairs listed in one direction only, read as undirected.
+        conflicting_labels (int): Pairs whose rows carry different edge labels (the first is kept).
+        edges (int): Undirected edges that remain.
+    """
+
+    rows: int = 0
+    self_loops: int = 0
+    looped_nodes: int = 0
+    repeated: int = 0
+    one_way: int = 0
+    conflicting_labels: int = 0
+    edges: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CleanEdges:
+    """Undirected simple edges as one CSR table over all nodes; both directions of an edge are entries.
+
+    ``ptr [N + 1]``, ``neighbours [M]`` (ids among all N nodes, ascending in a row), and per entry, where
+    given: ``weight [M]``, ``labels [M, L]``, ``attributes [M, A]``.
+    """
+
+    ptr: Tensor
+    neighbours: Tensor
+    weight: Tensor | None
+    labels: Tensor | None
+    attributes: Tensor | None
+    report: EdgeReport
+
+
+def clean_edges(
+    source: Tensor,
+    target: Tensor,
+    num_nodes: int,
+    *,
+    weight: Tensor | None = None,
+    labels: Tensor | None = None,
+    attributes: Tensor | None = None,
+) -> CleanEdges:
+    """Brings listed edges to the undirected, simple form that the rest of the package relies on.
+
+    Args:
+        source, target (Tensor): Node ids from 0 to ``num_nodes − 1``, ``[E]`` each.
+        num_nodes (int): Number of nodes N.
+        weight, labels, attributes (Tensor, optional): ``[E]``, ``[E, L]``, ``[E, A]``.
+    """
+    N, rows = max(num_nodes, 1), source.numel()
+    source, target = source.long(), target.long()
+    keep = source != target
+    self_loops = rows - int(keep.sum())
+    looped_nodes = int(torch.unique(source[~keep]).numel()) if self_loops else 0
+    if self_loops:
+        source, target = source[keep], target[keep]
+
+    keys = source * N + target  # one key per ordered pair
+    distinct = _distinct(keys)
+    reverse = distinct % N * N + distinct // N
+    missing = reverse[~_contains(distinct, reverse)]
+    entries = torch.cat([distinct, missing]).sort().values if missing.numel() else distinct
+    entry_source, entry_target = entries // N, entries % N
+    ptr = torch.nn.functional.pad(torch.bincount(entry_source, minlength=num_nodes).cumsum(0), (1, 0))
+
+    conflicting = 0
+    merged_weight = merged_labels = merged_attributes = None
+    if weight is not None or labels is not None or attributes is not None:
+        # Rows of both directions speak for the pair, which keeps the table symmetric.
+        pairs, of_row = torch.unique(_pair(source, target, N), return_inverse=True)
+        of_entry = torch.searchsorted(pairs, _pair(entry_source, entry_target, N))
+        if weight is not None:
+            merged_weight = _mean(weight[keep], of_row, pairs.numel())[of_entry]
+        if attributes is not None:
+            merged_attributes = _mean(attributes[keep], of_row, pairs.numel())[of_entry]
+        if labels is not None:
+            row_labels = labels[keep]
+            first = torch.full_like(pairs, rows).scatter_reduce(
+                0, of_row, torch.arange(of_row.numel(), device=of_row.device), "amin"
+            )
+            pair_labels = row_labels[first]
+            differs = (row_labels != pair_labels[of_row]).any(-1)
+            conflicting = int(torch.unique(of_row[differs]).numel())
+            merged_labels = pair_labels[of_entry]
+
+    report = EdgeReport(
+        rows=rows,
+        self_loops=self_loops,
+        looped_nodes=looped_nodes,
+        repeated=keys.numel() - distinct.numel(),
+        one_way=missing.numel(),
+        conflicting_labels=conflicting,
+        edges=entries.numel() // 2,
+    )
+    return CleanEdges(ptr, entry_target, merged_weight, merged_labels, merged_attributes, report)
+
+
+def edge_table(edge_index: Tensor, num_nodes: int, weight: Tensor | None = None) -> EdgeTable:
+    """The table of one batch given in torch-geometric's form, ``edge_index [2, E]``.
+
+    Edges are cleaned as everywhere (:func:`clean_edges`); weights may carry a gradient.
+    """
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ShapeError("edge_table", "edge_index", "have the shape [2, E]", list(edge_index.shape))
+    if weight is not None and weight.shape != edge_index.shape[1:]:
+        raise ShapeError(
+            "edge_table", "edge_weight", f"have one number per edge, {edge_index.size(1)}", list(weight.shape)
+        )
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+        raise ShapeError(
+            "edge_table",
+            "edge_index",
+            f"hold node ids from 0 to {num_nodes - 1}",
+            f"{int(edge_index.min())} to {int(edge_index.max())}",
+        )
+    clean = clean_edges(edge_index[0], edge_index[1], num_nodes, weight=weight)
+    node = torch.arange(num_nodes, device=edge_index.device)
+    return EdgeTable(
+        clean.ptr,
+        clean.neighbours,
+        clean.weight,
+        node,
+        torch.zeros_like(node),
+        num_entries=clean.neighbours.numel(),
+    )
+
+
+def _pair(source: Tensor, target: Tensor, num_nodes: int) -> Tensor:
+    """One key per unordered pair."""
+    return torch.minimum(source, target) * num_nodes + torch.maximum(source, target)
+
+
+def _distinct(keys: Tensor) -> Tensor:
+    """Sorted distinct keys; files are often sorted already, and numpy's sort is the faster one on a CPU."""
+    if keys.numel() < 2 or bool((keys[1:] > keys[:-1]).all()):
+        return keys
+    if keys.is_cuda:
+        return torch.unique(keys)
+    ordered = np.sort(keys.numpy())
+    return torch.from_numpy(ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))])
+
+
+def _contains(ordered: Tensor, wanted: Tensor) -> Tensor:
+    """Which of ``wanted`` stand in the ascending ``ordered``."""
+    if not ordered.numel():
+        return torch.zeros_like(wanted, dtype=torch.bool)
+    place = torch.searchsorted(ordered, wanted).clamp_max_(ordered.numel() - 1)
+    return ordered[place] == wanted
+
+
+def _mean(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
+    """Mean of ``values`` over rows of the same group, differentiable."""
+    total = values.new_zeros(num_groups, *values.shape[1:]).index_add(0, group, values)
+    count = torch.bincount(group, minlength=num_groups).to(values.dtype)
+    return total / count.reshape(-1, *[1] * (values.dim() - 1))

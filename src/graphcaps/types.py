@@ -1,0 +1,199 @@
+"""Named, frozen values that travel between the parts: batches in, capsules out.
+
+Every tensor may carry leading axes ``*lead``: one model has none, F replicas have ``(F,)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["CapsuleLevel", "EdgeTable", "GraphBatch", "HGCNOutput", "Routing", "Segments"]
+
+
+class _ShapeRepr:
+    """Shows tensors by their shape: ``Routing(capsules=[2, 5, 8], assignment=[7, 5])``."""
+
+    def __repr__(self) -> str:
+        shown = []
+        for entry in fields(self):  # type: ignore[arg-type]
+            if entry.repr:
+                shown.append(f"{entry.name}={_short(getattr(self, entry.name))}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return str(list(value.shape))
+    if isinstance(value, tuple):
+        return f"({', '.join(_short(item) for item in value)})"
+    return repr(value)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Segments(_ShapeRepr):
+    """Which rows of a ragged ``[*lead, V, …]`` tensor belong to which of B graphs.
+
+    Rows of one graph lie together, graphs in order. Rows after the last graph are padding, and so are
+    graphs without rows.
+
+    Args:
+        ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
+        index (Tensor): Graph of each row, B at padding, ``[*lead, V]``.
+        padded (bool): Whether there may be padding rows or graphs (kept on the host, so that asking
+            costs no synchronisation).
+        max_size (int, optional): Rows of the largest graph, or a bound on it, where the host knows it.
+        memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
+    """
+
+    ptr: Tensor
+    index: Tensor
+    padded: bool = True
+    max_size: int | None = None
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_graphs(self) -> int:
+        """B, padding graphs included."""
+        return self.ptr.size(-1) - 1
+
+    @property
+    def num_rows(self) -> int:
+        """V, padding rows included."""
+        return self.index.size(-1)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Rows of each graph, ``[*lead, B]``."""
+        return self.ptr[..., 1:] - self.ptr[..., :-1]
+
+    @property
+    def row_mask(self) -> Tensor | None:
+        """True at real rows, ``[*lead, V]``; ``None`` where nothing is padding."""
+        return self.index < self.num_graphs if self.padded else None
+
+    @property
+    def graph_mask(self) -> Tensor | None:
+        """True at real graphs, ``[*lead, B]``; ``None`` where nothing is padding."""
+        return self.sizes > 0 if self.padded else None
+
+    @classmethod
+    def from_sizes(cls, sizes: Tensor) -> Segments:
+        """Segments without padding for graphs of the given sizes, ``[*lead, B]``, equal sums over B."""
+        *lead, B = sizes.shape
+        ptr = torch.nn.functional.pad(sizes.cumsum(-1), (1, 0))
+        flat = sizes.reshape(-1)
+        graphs = torch.arange(B, device=sizes.device).expand(*lead, B).reshape(-1)
+        index = graphs.repeat_interleave(flat).reshape(*lead, -1)
+        padded = bool((sizes == 0).any())
+        return cls(ptr, index, padded=padded, max_size=int(sizes.max()) if sizes.numel() else 0)
+
+    @classmethod
+    def from_index(cls, index: Tensor, num_graphs: int | None = None) -> Segments:
+        """Segments of a torch-geometric ``batch`` vector, ``[*lead, V]``, sorted along its last axis."""
+        known = num_graphs is not None
+        B = num_graphs if num_graphs is not None else (int(index.max()) + 1 if index.numel() else 0)
+        edges = torch.arange(B + 1, device=index.device).expand(*index.shape[:-1], B + 1).contiguous()
+        ptr = torch.searchsorted(index.contiguous(), edges)
+        # Without a stated count every row is real and only an inner graph can be empty.
+        return cls(ptr, index, padded=known or bool((ptr[..., 1:] == ptr[..., :-1]).any()))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class EdgeTable(_ShapeRepr):
+    """The edges of a batch, read from the arrays of the store that it was drawn from.
+
+    Slot v of the batch holds node ``node[v]`` of the store, whose neighbours are the slots
+    ``first[v] + neighbours[ptr[node[v]] : ptr[node[v] + 1]]``. No edge is copied. Every edge stands in
+    both directions with one weight, never twice, and no node is its own neighbour.
+
+    Args:
+        ptr (Tensor): First entry of each node of the store, ``[N + 1]``.
+        neighbours (Tensor): Neighbours, counted from the first node of their graph, ``[M]``.
+        weight (Tensor, optional): Weight of each entry, ``[M]``; all ones where there is none.
+        node (Tensor): Store node of each slot, −1 at padding, ``[*lead, V]``.
+        first (Tensor): First slot of the slot's graph, ``[*lead, V]``.
+        num_entries (int, optional): Entries of all slots together, where the host knows it.
+        memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
+    """
+
+    ptr: Tensor
+    neighbours: Tensor
+    weight: Tensor | None
+    node: Tensor
+    first: Tensor
+    num_entries: int | None = None
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GraphBatch(_ShapeRepr):
+    """Graphs of one step: all nodes of all graphs in one ragged tensor.
+
+    Args:
+        x (Tensor): Node features, ``[*lead, V, in]``.
+        segments (Segments): Which node belongs to which graph.
+        edges (EdgeTable): The edges, by reference.
+        y (Tensor, optional): Class of each graph, −1 at padding, ``[*lead, B]``.
+    """
+
+    x: Tensor
+    segments: Segments
+    edges: EdgeTable
+    y: Tensor | None = None
+
+    @property
+    def num_graphs(self) -> int:
+        return self.segments.num_graphs
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Routing(_ShapeRepr):
+    """What routing by agreement found.
+
+    Args:
+        capsules (Tensor): Wholes u, ``[*lead, B, J, d]``.
+        assignment (Tensor): Weights c of the last round, ``[*lead, V, J]``; rows sum to 1, padding is 0.
+    """
+
+    capsules: Tensor
+    assignment: Tensor
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CapsuleLevel(_ShapeRepr):
+    """One level of the hierarchy.
+
+    Args:
+        capsules (Tensor): Wholes of this level, ``[*lead, B, J, d]``.
+        assignment (Tensor): How far each part belongs to each whole: ``[*lead, V, J]`` over nodes,
+            ``[*lead, B, J_below, J]`` above the first level.
+        adjacency (Tensor, optional): Graph among the wholes, ``[*lead, B, J, J]``; ``None`` at the
+            class level, where nothing is built on it.
+    """
+
+    capsules: Tensor
+    assignment: Tensor
+    adjacency: Tensor | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HGCNOutput(_ShapeRepr):
+    """What :class:`graphcaps.nn.HGCN` computes for a batch.
+
+    Args:
+        class_scores (Tensor): Lengths of the class capsules, ``[*lead, B, O]``.
+        class_capsules (Tensor): Class capsules, ``[*lead, B, O, d]``.
+        primary (Tensor): Primary capsules of the nodes, ``[*lead, V, d]``.
+        levels (tuple): One :class:`CapsuleLevel` per capsule layer; the last is the class level.
+        reconstruction_loss (Tensor, optional): One number per replica, ``[*lead]``.
+    """
+
+    class_scores: Tensor
+    class_capsules: Tensor
+    primary: Tensor
+    levels: tuple[CapsuleLevel, ...]
+    reconstruction_loss: Tensor | None = None

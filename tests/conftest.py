@@ -1,0 +1,22 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+# Two test processes share two cores.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the paper's eleven data sets: $GRAPHCAPS_DATA, or ../shared/data beside the tree."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("GRAPHCAPS_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip("the eleven data sets are not here: set GRAPHCAPS_DATA to the folder with their zips")
+    return folder
