@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,3 +21,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the eleven data sets are not here: set GRAPHCAPS_DATA to the folder with their zips")
     return folder
+
+
+@pytest.fixture
+def empty_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that nobody filled reads as NaN, so that a forgotten initialisation shows."""
+    original = torch.empty
+
+    def empty(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = original(*args, **kwargs)
+        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch, "empty", empty)

@@ -11,7 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["CapsuleLevel", "EdgeTable", "GraphBatch", "HGCNOutput", "Routing", "Segments"]
+__all__ = [
+    "CapsuleLevel",
+    "ClassOutput",
+    "EdgeTable",
+    "GraphBatch",
+    "HGCNOutput",
+    "LossTerms",
+    "Routing",
+    "Segments",
+]
 
 
 class _ShapeRepr:
@@ -197,3 +206,23 @@ class HGCNOutput(_ShapeRepr):
     primary: Tensor
     levels: tuple[CapsuleLevel, ...]
     reconstruction_loss: Tensor | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ClassOutput(_ShapeRepr):
+    """What a classifier without capsules computes for a batch: ``class_scores [*lead, B, O]``."""
+
+    class_scores: Tensor
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LossTerms(_ShapeRepr):
+    """A loss and what it is made of, one number per replica.
+
+    Args:
+        total (Tensor): What is minimised, ``[*lead]``.
+        terms (dict): Its parts by name, before they are weighted, ``[*lead]`` each.
+    """
+
+    total: Tensor
+    terms: dict[str, Tensor]

@@ -1,0 +1,177 @@
+"""One step up the hierarchy: parts vote for wholes along the edges, and routing decides."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.initialise import glorot_
+from graphcaps.nn.norm import RaggedBatchNorm
+from graphcaps.nn.primary import Formulation
+from graphcaps.nn.trunk import Trunk
+from graphcaps.ops.coarsen import coarsen, dense_coarsen, simplify
+from graphcaps.ops.propagate import dense_propagate, propagate
+from graphcaps.ops.routing import RoutingMethod, route, route_dense
+from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.ops.tiles import segment_sum
+from graphcaps.types import CapsuleLevel, EdgeTable, Segments
+
+__all__ = ["CapsuleLayer"]
+
+
+class CapsuleLayer(nn.Module):
+    r"""Groups part capsules into whole capsules along graph edges.
+
+    Voting and routing of HGCN (AAAI 2021, Eq. 4-5, https://arxiv.org/abs/2012.08734):
+
+    .. math::
+        v_{j|i} &= W_j^\top (\hat A u)_i + e_j \\
+        c_{ij} &= \mathrm{softmax}_j(b_{ij}), \quad
+        u'_j = \mathrm{squash}\Big(\sum_i c_{ij} v_{j|i}\Big) \\
+        b_{ij} &\leftarrow b_{ij} + v_{j|i}^\top u'_j, \quad A' = C^\top A C
+
+    with parts :math:`u`, wholes :math:`u'` and :math:`b` zero at the start. Votes are never stored: see
+    :func:`graphcaps.ops.route`.
+
+    Shapes: V parts of B graphs, J wholes per graph.
+
+    Two formulations. ``"released"``: BatchNorm over the parts first; all rounds but the last carry no
+    gradient and c is a constant; the mean part is added before the last squash, at the level of nodes as a
+    sum divided by ``residual_nodes``; A' is at most 1 and 0 on the diagonal. ``"paper"``: no BatchNorm,
+    gradient through c, the mean part added after the squash and divided by the graph's own count, A' as it
+    is (its diagonal counts beside the self-loop of the next layer).
+
+    Args:
+        in_channels (int): Length of a part capsule.
+        capsule_dim (int): Length of a whole capsule.
+        num_capsules (int): Number of wholes J.
+        routing_iterations (int): Rounds R, at least 1. (default: 3)
+        residual (bool): Whether the mean part is added; left out where parts and wholes differ in length.
+            (default: True)
+        residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` takes
+            each graph's own count. (default: None)
+        coarsen (bool): Whether A' is computed. (default: True)
+        formulation (str): ``"released"`` or ``"paper"``. (default: "released")
+        trunk (Trunk, optional): Other message passing in the place of :math:`\hat A u`, over nodes only.
+        method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
+        lead (tuple): Leading axes of the parameters. (default: ())
+
+    Returns (from ``forward`` and ``forward_dense``):
+        CapsuleLevel: ``capsules [*lead, B, J, d]``, ``assignment [*lead, V, J]`` (dense:
+        ``[*lead, B, n, J]``), ``adjacency [*lead, B, J, J]``.
+
+    Raises:
+        ShapeError: If the batch and ``u`` disagree on V.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        capsule_dim: int,
+        num_capsules: int,
+        *,
+        routing_iterations: int = 3,
+        residual: bool = True,
+        residual_nodes: int | None = None,
+        coarsen: bool = True,
+        formulation: Formulation = "released",
+        trunk: Trunk | None = None,
+        method: RoutingMethod = "auto",
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        for name, value in (("num_capsules", num_capsules), ("routing_iterations", routing_iterations)):
+            if value < 1:
+                raise ArgumentError("CapsuleLayer", name, "be at least 1", value)
+        if residual_nodes is not None and residual_nodes < 1:
+            raise ArgumentError("CapsuleLayer", "residual_nodes", "be at least 1, or None", residual_nodes)
+        self.in_channels, self.capsule_dim, self.num_capsules = in_channels, capsule_dim, num_capsules
+        self.routing_iterations, self.residual_nodes = routing_iterations, residual_nodes
+        self.residual = residual and in_channels == capsule_dim
+        self.coarsen, self.formulation, self.method, self.lead = coarsen, formulation, method, lead
+        self.released = formulation == "released"
+        self.norm = RaggedBatchNorm(in_channels, lead=lead) if self.released else None
+        self.trunk = trunk
+        self.weight = nn.Parameter(torch.empty(*lead, num_capsules, in_channels, capsule_dim))
+        self.bias = nn.Parameter(torch.empty(*lead, num_capsules, capsule_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.norm is not None:
+            self.norm.reset_parameters()
+        if self.trunk is not None:
+            self.trunk.reset_parameters()
+        glorot_(self.weight, self.in_channels, self.capsule_dim)
+        nn.init.zeros_(self.bias)
+
+    @property
+    def _routing(self) -> dict[str, float | bool]:
+        return {"detach": self.released, "epsilon": RELEASED_EPSILON if self.released else 0.0}
+
+    def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
+        """Wholes over the nodes of a ragged batch, ``u [*lead, V, in]``."""
+        if u.shape[-2] != segments.num_rows:
+            raise ShapeError(
+                "CapsuleLayer", "u", f"have one row per node of the batch, {segments.num_rows}", u.shape[-2]
+            )
+        if self.norm is not None:
+            u = self.norm(u, segments.row_mask)
+        h = propagate(u, edges) if self.trunk is None else self.trunk(u, edges)
+        mean = None
+        if self.residual:
+            own = segments.sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
+            divisor = float(self.residual_nodes) if self.released and self.residual_nodes else own
+            mean = (segment_sum(u, segments) / divisor).unsqueeze(-2)  # [*lead, B, 1, d]
+        routing = route(
+            h,
+            self.weight,
+            self.bias,
+            segments,
+            self.routing_iterations,
+            residual=mean if self.released else None,
+            method=self.method,
+            **self._routing,  # type: ignore[arg-type]
+        )
+        adjacency = coarsen(routing.assignment, edges, segments) if self.coarsen else None
+        return self._level(routing.capsules, routing.assignment, adjacency, mean)
+
+    def forward_dense(self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None) -> CapsuleLevel:
+        """Wholes over the capsules of the level below, ``u [*lead, B, n, in]``, ``adjacency [*lead, B, n, n]``.
+
+        ``mask [*lead, B]`` is True at real graphs.
+        """
+        n = u.size(-2)
+        if adjacency.shape != (*u.shape[:-1], n):
+            raise ShapeError(
+                "CapsuleLayer", "adjacency", f"have the shape {[*u.shape[:-1], n]}", list(adjacency.shape)
+            )
+        if self.norm is not None:
+            rows = None if mask is None else mask.unsqueeze(-1).expand(*mask.shape, n).flatten(-2)
+            u = self.norm(u.flatten(-3, -2), rows).unflatten(-2, u.shape[-3:-1])
+        h = dense_propagate(u, adjacency)
+        mean = u.mean(-2, keepdim=True) if self.residual else None
+        routing = route_dense(
+            h,
+            self.weight,
+            self.bias,
+            self.routing_iterations,
+            mean if self.released else None,
+            **self._routing,  # type: ignore[arg-type]
+        )
+        above = dense_coarsen(routing.assignment, adjacency) if self.coarsen else None
+        return self._level(routing.capsules, routing.assignment, above, mean)
+
+    def _level(
+        self, capsules: Tensor, assignment: Tensor, adjacency: Tensor | None, mean: Tensor | None
+    ) -> CapsuleLevel:
+        if not self.released and mean is not None:
+            capsules = capsules + mean
+        if self.released and adjacency is not None:
+            adjacency = simplify(adjacency)
+        return CapsuleLevel(capsules, assignment, adjacency)
+
+    def extra_repr(self) -> str:
+        shown = f"{self.in_channels}, {self.capsule_dim}, num_capsules={self.num_capsules}"
+        shown += f", routing_iterations={self.routing_iterations}, residual={self.residual}"
+        return shown + (f", lead={self.lead}" if self.lead else "")

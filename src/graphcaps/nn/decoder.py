@@ -1,0 +1,83 @@
+"""Reconstruction of the input graph from the capsules at both ends of the hierarchy."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.nn.initialise import linear_
+from graphcaps.nn.primary import Formulation
+from graphcaps.ops.reconstruct import reconstruction_loss
+from graphcaps.ops.reconstruct_naive import PAPER, RELEASED
+from graphcaps.ops.tiles import spread
+from graphcaps.types import EdgeTable, Segments
+
+__all__ = ["AdjacencyDecoder"]
+
+
+class AdjacencyDecoder(nn.Module):
+    r"""Asks that capsules can tell which nodes are joined.
+
+    Auxiliary reconstruction of HGCN (AAAI 2021, Eq. 7-8, https://arxiv.org/abs/2012.08734):
+
+    .. math::
+        Z = u^{(1)} + (W_r^\top \Phi(u^{(L)}) + e_r), \quad \tilde A = Z Z^\top
+
+    with primary capsules :math:`u^{(1)}` and class capsules :math:`u^{(L)}`, all but one of which
+    :math:`\Phi` sets to zero. The loss is the binary cross-entropy between :math:`A` and
+    :math:`\tilde A` over all pairs of nodes of a graph.
+
+    Differs from the paper in the released formulation: ReLU around the linear map, products between 0 and
+    1 with 0 on the diagonal, 1e-7 inside the logarithms, division by Σn² over the batch. The paper's
+    formulation needs a completion to be computable: products are clamped to [1e-7, 1 − 1e-7], and graphs
+    count alike.
+
+    Args:
+        num_classes (int): Number of classes O.
+        class_dim (int): Length of a class capsule.
+        capsule_dim (int): Length of a primary capsule.
+        formulation (str): ``"released"`` or ``"paper"``. (default: "released")
+        lead (tuple): Leading axes of the parameters. (default: ())
+
+    Returns (from ``forward``):
+        Tensor: The loss, one number per replica, ``[*lead]``.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        class_dim: int,
+        capsule_dim: int,
+        *,
+        formulation: Formulation = "released",
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.num_classes, self.class_dim, self.capsule_dim = num_classes, class_dim, capsule_dim
+        self.formulation, self.lead = formulation, lead
+        self.weight = nn.Parameter(torch.empty(*lead, num_classes * class_dim, capsule_dim))
+        self.bias = nn.Parameter(torch.empty(*lead, capsule_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        linear_(self.weight, self.num_classes * self.class_dim)
+        linear_(self.bias, self.num_classes * self.class_dim)
+
+    def combine(self, primary: Tensor, class_capsules: Tensor, y: Tensor, segments: Segments) -> Tensor:
+        """Z, one vector per node, ``[*lead, V, d]``; the capsule of class ``y [*lead, B]`` is kept."""
+        kept = torch.nn.functional.one_hot(y.clamp_min(0), self.num_classes).to(class_capsules.dtype)
+        masked = (class_capsules * kept.unsqueeze(-1)).flatten(-2)  # [*lead, B, O·d]
+        code = masked @ self.weight + self.bias.unsqueeze(-2)
+        if self.formulation == "released":
+            code = code.relu()
+        return primary + spread(code, segments)
+
+    def forward(
+        self, primary: Tensor, class_capsules: Tensor, y: Tensor, edges: EdgeTable, segments: Segments
+    ) -> Tensor:
+        z = self.combine(primary, class_capsules, y, segments)
+        return reconstruction_loss(z, edges, segments, RELEASED if self.formulation == "released" else PAPER)
+
+    def extra_repr(self) -> str:
+        shown = f"{self.num_classes}, {self.class_dim}, {self.capsule_dim}"
+        return shown + (f", lead={self.lead}" if self.lead else "")

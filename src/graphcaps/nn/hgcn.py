@@ -1,0 +1,256 @@
+"""The Hierarchical Graph Capsule Network, put together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.capsule_layer import CapsuleLayer
+from graphcaps.nn.decoder import AdjacencyDecoder
+from graphcaps.nn.losses import margin_loss
+from graphcaps.nn.primary import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
+from graphcaps.nn.trunk import Trunk, TrunkKind
+from graphcaps.ops.edges import edge_table
+from graphcaps.ops.routing import RoutingMethod
+from graphcaps.registry import MODELS
+from graphcaps.types import CapsuleLevel, GraphBatch, HGCNOutput, LossTerms, Segments
+
+__all__ = ["HGCN"]
+
+
+@MODELS.register("hgcn")
+class HGCN(nn.Module):
+    r"""Classifies whole graphs by the capsules found in them.
+
+    Hierarchical Graph Capsule Network (AAAI 2021, https://arxiv.org/abs/2012.08734):
+
+    .. math::
+        u^{(1)} = \mathrm{primary}(x), \quad
+        u^{(l+1)}, A^{(l+1)} = \mathrm{capsules}_l(u^{(l)}, A^{(l)}), \quad
+        \mathrm{score}_o = \|u^{(L)}_o\|
+
+    with a layer of ``num_capsules[l]`` wholes per entry and a last one of a capsule per class.
+    :class:`PrimaryCapsules`, :class:`CapsuleLayer` and :class:`AdjacencyDecoder` hold the equations.
+
+    Two formulations. ``"released"`` is what made the published figures. ``"paper"`` is the equations of
+    the text, completed where they leave a choice: σ is ReLU; no BatchNorm; squash(0) = 0; the gradient flows
+    through c; the residual is added after squash and divided by the graph's own count; the coarse adjacency
+    keeps its diagonal; products ZZᵀ are clamped to [1e-7, 1 − 1e-7]; dropout as given.
+
+    Ablations of the paper: A1 is ``disentangle=False`` (features as capsules; the residual into the first
+    layer is left out where widths differ), A2 ``residual=False``, A3 ``reconstruction=False``.
+
+    Args:
+        in_channels (int): Length of a feature row.
+        num_classes (int): Number of classes O.
+        capsule_dim (int): Length of a capsule. (default: 128)
+        num_capsules (tuple): Wholes of each hidden level, from nodes upwards. (default: (10,))
+        num_factors (int): Factors K of a primary capsule. (default: 4)
+        routing_iterations (int): Rounds R. (default: 3)
+        dropout (float): Dropout on the factors. (default: 0.0)
+        residual (bool): Whether the mean part is added to every whole. (default: True)
+        residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` takes
+            each graph's own count. (default: None)
+        disentangle (bool): Whether features are projected onto factors. (default: True)
+        reconstruction (bool): Whether there is a decoder. (default: True)
+        formulation (str): ``"released"`` or ``"paper"``. (default: "released")
+        trunk (str or Module, optional): ``"gin"``, ``"sage"``, ``"gat"`` or a module: other message passing
+            under the linear votes over nodes. (default: None)
+        trunk_layers (int): Layers of a named trunk. (default: 1)
+        factor_squash (str): ``"joined"`` as published, or ``"separate"``, in which factors matter.
+            (default: "joined")
+        routing (str): How routing is computed, as ``method`` of :func:`graphcaps.ops.route`.
+            (default: "auto")
+        lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
+
+    Example:
+        >>> model = HGCN(in_channels=7, num_classes=2, num_capsules=(20, 8))
+        >>> output = model(data.x, data.edge_index, data.batch)          # doctest: +SKIP
+        >>> output.class_scores.argmax(-1)                               # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        capsule_dim: int = 128,
+        num_capsules: tuple[int, ...] = (10,),
+        num_factors: int = 4,
+        routing_iterations: int = 3,
+        dropout: float = 0.0,
+        residual: bool = True,
+        residual_nodes: int | None = None,
+        disentangle: bool = True,
+        reconstruction: bool = True,
+        formulation: Formulation = "released",
+        trunk: TrunkKind | nn.Module | None = None,
+        trunk_layers: int = 1,
+        factor_squash: FactorSquash = "joined",
+        routing: RoutingMethod = "auto",
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        for name, value in (
+            ("in_channels", in_channels),
+            ("num_classes", num_classes),
+            ("capsule_dim", capsule_dim),
+        ):
+            if value < 1:
+                raise ArgumentError("HGCN", name, "be at least 1", value)
+        if formulation not in ("released", "paper"):
+            raise ArgumentError("HGCN", "formulation", "be 'released' or 'paper'", repr(formulation))
+        if not num_capsules:
+            raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
+        self.in_channels, self.num_classes, self.formulation, self.lead = (
+            in_channels,
+            num_classes,
+            formulation,
+            lead,
+        )
+        self.primary: PrimaryCapsules | InputCapsules
+        if disentangle:
+            self.primary = PrimaryCapsules(
+                in_channels,
+                capsule_dim,
+                num_factors=num_factors,
+                dropout=dropout,
+                factor_squash=factor_squash,
+                formulation=formulation,
+                lead=lead,
+            )
+        else:
+            self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
+        width = self.primary.capsule_dim
+        layers = []
+        for level, wholes in enumerate((*num_capsules, num_classes)):
+            over_nodes = level == 0
+            layers.append(
+                CapsuleLayer(
+                    width if over_nodes else capsule_dim,
+                    capsule_dim,
+                    wholes,
+                    routing_iterations=routing_iterations,
+                    residual=residual,
+                    residual_nodes=residual_nodes if over_nodes else None,
+                    coarsen=level < len(num_capsules),
+                    formulation=formulation,
+                    trunk=Trunk(trunk, width, num_layers=trunk_layers, lead=lead)
+                    if trunk and over_nodes
+                    else None,
+                    method=routing,
+                    lead=lead,
+                )
+            )
+        self.layers = nn.ModuleList(layers)
+        self.decoder = (
+            AdjacencyDecoder(num_classes, capsule_dim, width, formulation=formulation, lead=lead)
+            if reconstruction
+            else None
+        )
+
+    def reset_parameters(self) -> None:
+        for part in (self.primary, *self.layers, self.decoder):
+            if part is not None:
+                part.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        *,
+        y: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> HGCNOutput:
+        """Classifies graphs given in torch-geometric's form.
+
+        Edges are read as everywhere in this package: undirected, each once, without self-loops.
+
+        Args:
+            x (Tensor): Features, ``[V, in]``.
+            edge_index (Tensor): ``[2, E]``.
+            batch (Tensor, optional): Graph of each node, sorted, ``[V]``. (default: one graph)
+            y (Tensor, optional): Classes ``[B]``; with them the reconstruction loss is computed.
+            edge_weight (Tensor, optional): ``[E]``.
+            num_graphs (int, optional): B, where graphs without nodes may stand at the end.
+        """
+        return self.forward_batch(self._collate(x, edge_index, batch, edge_weight, num_graphs), y)
+
+    def forward_batch(
+        self, batch: GraphBatch, y: Tensor | None = None, *, reconstruct: bool | None = None
+    ) -> HGCNOutput:
+        """Classifies the graphs of a :class:`GraphBatch`; what the engine calls.
+
+        Args:
+            batch (GraphBatch): Graphs.
+            y (Tensor, optional): Classes, ``[*lead, B]``, −1 at padding.
+            reconstruct (bool, optional): Whether the reconstruction loss is computed. Without ``y`` the
+                predicted class masks. (default: where there is ``y``)
+        """
+        x, segments = batch.x, batch.segments
+        if tuple(x.shape[:-2]) != tuple(self.lead):
+            raise ShapeError("HGCN", "x", f"have the leading axes {self.lead}", tuple(x.shape[:-2]))
+        mask = segments.row_mask
+        if mask is not None:  # whatever stands in padding rows never enters
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        primary = self.primary(x, mask)
+        first, *above = self.layers
+        level: CapsuleLevel = first(primary, batch.edges, segments)
+        levels = [level]
+        for layer in above:
+            assert level.adjacency is not None
+            level = layer.forward_dense(level.capsules, level.adjacency, segments.graph_mask)  # type: ignore[operator]
+            levels.append(level)
+        scores = torch.linalg.vector_norm(level.capsules, dim=-1)
+        loss = None
+        if self.decoder is not None and (y is not None if reconstruct is None else reconstruct):
+            kept = scores.argmax(-1) if y is None else y
+            if kept.shape != scores.shape[:-1]:
+                raise ShapeError(
+                    "HGCN", "y", f"have one class per graph, {list(scores.shape[:-1])}", list(kept.shape)
+                )
+            loss = self.decoder(primary, level.capsules, kept, batch.edges, segments)
+        return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
+
+    def loss(self, output: HGCNOutput, y: Tensor, *, reconstruction_weight: float = 0.1) -> LossTerms:
+        """Margin loss plus the weighted reconstruction loss, where there is one."""
+        margin = margin_loss(output.class_scores, y)
+        if output.reconstruction_loss is None or reconstruction_weight == 0:
+            return LossTerms(margin, {"margin": margin})
+        total = margin + reconstruction_weight * output.reconstruction_loss
+        return LossTerms(total, {"margin": margin, "reconstruction": output.reconstruction_loss})
+
+    def _collate(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None,
+        edge_weight: Tensor | None,
+        num_graphs: int | None,
+    ) -> GraphBatch:
+        if self.lead:
+            raise ArgumentError(
+                "HGCN",
+                "lead",
+                "be () for a torch-geometric call",
+                self.lead,
+                "Use forward_batch for replicas.",
+            )
+        if x.dim() != 2:
+            raise ShapeError("HGCN", "x", "have the shape [V, in]", list(x.shape))
+        if batch is None:
+            batch = edge_index.new_zeros(x.size(0))
+        if batch.shape != x.shape[:1]:
+            raise ShapeError("HGCN", "batch", f"have one entry per node, {x.size(0)}", list(batch.shape))
+        if bool((batch[1:] < batch[:-1]).any()):
+            raise ShapeError("HGCN", "batch", "be sorted", "graphs out of order", "Sort the nodes by graph.")
+        if num_graphs is not None and batch.numel() and int(batch[-1]) >= num_graphs:
+            raise ShapeError("HGCN", "batch", f"name graphs below 'num_graphs', {num_graphs}", int(batch[-1]))
+        edges = edge_table(edge_index, x.size(0), edge_weight)
+        if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
+            raise ShapeError("HGCN", "edge_index", "join nodes of the same graph", "an edge across graphs")
+        segments = Segments.from_index(batch, num_graphs)
+        return GraphBatch(x, segments, edges)

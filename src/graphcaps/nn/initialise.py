@@ -1,0 +1,24 @@
+"""Starting values that do not depend on the leading axes: a replica starts like a model of its own."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["glorot_", "linear_"]
+
+
+def glorot_(weight: Tensor, fan_in: int, fan_out: int) -> Tensor:
+    """Fills ``weight`` uniformly within ±√(6 / (fan_in + fan_out))."""
+    bound = math.sqrt(6 / (fan_in + fan_out))
+    with torch.no_grad():
+        return weight.uniform_(-bound, bound)
+
+
+def linear_(tensor: Tensor, fan_in: int) -> Tensor:
+    """Fills ``tensor`` uniformly within ±1/√fan_in, as torch's linear layers do for weight and bias."""
+    bound = 1 / math.sqrt(max(fan_in, 1))
+    with torch.no_grad():
+        return tensor.uniform_(-bound, bound)

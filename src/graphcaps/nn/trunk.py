@@ -1,0 +1,126 @@
+"""Other message passing under the linear votes: torch-geometric's layers compute h, the votes stay linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.propagate import edge_index_of
+from graphcaps.types import EdgeTable
+
+__all__ = ["Trunk", "TrunkKind"]
+
+TrunkKind = Literal["gin", "sage", "gat"]
+
+
+class Trunk(nn.Module):
+    """A stack of torch-geometric's layers from capsules to what the votes are cast from.
+
+    Because the map of each whole stays linear on top of it, routing needs no stored votes here either.
+    ReLU stands between layers, not after the last.
+
+    Args:
+        kind (str or Module): ``"gin"``, ``"sage"``, ``"gat"``, or a module called as ``module(x, edge_index)``
+            that keeps the width.
+        channels (int): Length of a capsule, in and out.
+        num_layers (int): Layers of the named kind. (default: 1)
+        lead (tuple): Leading axes: every replica has a stack of its own, run one after another. (default: ())
+    """
+
+    def __init__(
+        self,
+        kind: TrunkKind | nn.Module,
+        channels: int,
+        *,
+        num_layers: int = 1,
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ArgumentError("Trunk", "num_layers", "be at least 1", num_layers)
+        self.channels, self.lead = channels, lead
+        if isinstance(kind, nn.Module):
+            if lead:
+                raise ArgumentError(
+                    "Trunk", "kind", "be a name where there are replicas", type(kind).__name__
+                )
+            self.replicas = nn.ModuleList([_Stack([kind])])
+            self.kind = type(kind).__name__
+            return
+        if kind not in get_args(TrunkKind):
+            raise ArgumentError(
+                "Trunk", "kind", f"be one of {', '.join(get_args(TrunkKind))} or a module", repr(kind)
+            )
+        self.kind = kind
+        count = torch.Size(lead).numel()
+        self.replicas = nn.ModuleList(
+            _Stack([_layer(kind, channels) for _ in range(num_layers)]) for _ in range(count)
+        )
+
+    def reset_parameters(self) -> None:
+        for stack in self.replicas:
+            stack.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor, edges: EdgeTable) -> Tensor:
+        """``x [*lead, V, d]`` to the same shape."""
+        if edges.weight is not None:
+            raise ArgumentError(
+                "Trunk",
+                "edge_weight",
+                f"be left out with the trunk '{self.kind}'",
+                "weights",
+                "Use trunk=None.",
+            )
+        edge_index = edge_index_of(edges)
+        rows = x.reshape(-1, *x.shape[-2:])
+        V = x.size(-2)
+        replica = edge_index[0] // max(V, 1)
+        outputs = []
+        for f, stack in enumerate(self.replicas):
+            own = edge_index if len(self.replicas) == 1 else edge_index[:, replica == f] - f * V
+            outputs.append(stack(rows[f], own))
+        h = torch.stack(outputs).reshape(*x.shape[:-1], -1)
+        if h.size(-1) != self.channels:
+            raise ShapeError("Trunk", "kind", f"keep the width {self.channels}", h.size(-1))
+        return h
+
+    def extra_repr(self) -> str:
+        return f"'{self.kind}', {self.channels}" + (f", lead={self.lead}" if self.lead else "")
+
+
+class _Stack(nn.Module):
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def reset_parameters(self) -> None:
+        for layer in self.layers:
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                reset()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            x = layer(x.relu() if number else x, edge_index)
+        return x
+
+
+def _layer(kind: str, channels: int) -> nn.Module:
+    # Imported here: most users never need it, and it takes a second.
+    from torch_geometric.nn import GATConv, GINConv, SAGEConv
+
+    def gin() -> nn.Module:
+        mlp = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))
+        layer: nn.Module = GINConv(mlp, train_eps=True)
+        return layer
+
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "gin": gin,
+        "sage": lambda: SAGEConv(channels, channels),
+        "gat": lambda: GATConv(channels, channels),
+    }
+    return makers[kind]()

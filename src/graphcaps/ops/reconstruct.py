@@ -1,0 +1,161 @@
+r"""How well products of node vectors reconstruct the adjacency, in linear memory.
+
+The cross-entropy over all pairs of a graph splits into a sum over all pairs, of which only tiles of
+:math:`ZZ^\top` ever exist, and a correction for the edges:
+
+.. math::
+    \sum_{ij} \log(1 - P_{ij}) + \sum_{(i,j) \in E} \big(\log P_{ij} - \log(1 - P_{ij})\big)
+
+The loss is one number, so its gradient is computed in the same pass and only scaled in the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from graphcaps.errors import ShapeError
+from graphcaps.ops.propagate import edge_index_of
+from graphcaps.ops.reconstruct_naive import RELEASED, PairRule, pair_weights
+from graphcaps.ops.tiles import Tiles, from_tiles, tile_of_graphs, tiles_of, to_tiles
+from graphcaps.types import EdgeTable, Segments
+
+__all__ = ["CHUNK", "reconstruction_loss"]
+
+CHUNK = 1 << 21
+"""Numbers that a temporary tensor may hold; time hardly depends on it, memory does."""
+
+
+def reconstruction_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule = RELEASED) -> Tensor:
+    """Binary cross-entropy between the edges and the products of node vectors, one number per replica.
+
+    Exact at every size: time grows with Σn² of the batch, memory with Σn.
+
+    Args:
+        z (Tensor): Node vectors, ``[*lead, V, d]``.
+        edges (EdgeTable): The edges; weights are not looked at, an edge is there or not.
+        segments (Segments): Which node belongs to which graph.
+        rule (PairRule): Bounds, epsilon, diagonal and average. (default: the released program's)
+
+    Returns:
+        Tensor: ``[*lead]``.
+    """
+    if tuple(z.shape[:-1]) != tuple(segments.index.shape):
+        raise ShapeError(
+            "reconstruction_loss",
+            "z",
+            f"have one row per node of the batch, {list(segments.index.shape)}",
+            list(z.shape[:-1]),
+        )
+    loss: Tensor = _ReconstructionLoss.apply(z, edges, segments, rule)
+    return loss
+
+
+class _ReconstructionLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule) -> Tensor:
+        lead = z.shape[:-2]
+        weight = pair_weights(segments, rule, z.dtype)  # [*lead, B]
+        need = ctx.needs_input_grad[0]
+        loss, slope = _all_pairs(z, segments, weight, rule, need)
+        edge_loss = _edge_pairs(z, edges, segments, weight, rule, slope)
+        if slope is not None:
+            ctx.save_for_backward(slope)
+        return (loss + edge_loss).reshape(lead)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        return slope * grad[..., None, None], None, None, None
+
+
+def _all_pairs(
+    z: Tensor, segments: Segments, weight: Tensor, rule: PairRule, need_slope: bool
+) -> tuple[Tensor, Tensor | None]:
+    """−Σ log(1 − P) over all ordered pairs inside graphs, per replica, and its slope in z."""
+    tiles = tiles_of(segments)
+    *lead, N, t = tiles.rows.shape
+    F = torch.Size(lead).numel()
+    Z = to_tiles(z, tiles).reshape(F * N, t, z.size(-1))
+    filled = ~tiles.holes.reshape(F * N, t)
+    tile_weight = tile_of_graphs(weight.unsqueeze(-1), tiles).reshape(F * N)
+    first, second = _pairs_of_tiles(tiles, segments)
+    loss = z.new_zeros(F)
+    slope = torch.zeros_like(Z) if need_slope else None
+    diagonal = torch.eye(t, dtype=torch.bool, device=z.device)
+
+    step = max(1, CHUNK // (t * max(t, z.size(-1))))
+    for start in range(0, first.numel(), step):
+        a, b = first[start : start + step], second[start : start + step]
+        Za, Zb = Z[a], Z[b]
+        S = Za @ Zb.mT  # [pairs, t, t]
+        same = a == b
+        counts = filled[a].unsqueeze(-1) & filled[b].unsqueeze(-2)
+        zero = same[:, None, None] & diagonal if rule.zero_diagonal else None
+        P = S.clamp(rule.low, rule.high)
+        if zero is not None:
+            P = P.masked_fill(zero, 0)
+        missing = 1 - P + rule.epsilon
+        # A pair of different tiles stands for both of its orders.
+        times = tile_weight[a] * torch.where(same, 1.0, 2.0).to(z.dtype)
+        found = missing.log().masked_fill(~counts, 0).sum((-1, -2)) * times
+        loss.index_add_(0, a // N, -found)
+        if slope is None:
+            continue
+        flat = (rule.low > S) | (rule.high < S) | ~counts
+        if zero is not None:
+            flat = flat | zero
+        g = (2 * tile_weight[a])[:, None, None] * (1 / missing).masked_fill(flat, 0)
+        slope.index_add_(0, a, g @ Zb)
+        slope.index_add_(0, b, (g.mT @ Za).masked_fill(same[:, None, None], 0))
+    if slope is None:
+        return loss, None
+    return loss, from_tiles(slope.reshape(*lead, N, t, -1), tiles)
+
+
+def _edge_pairs(
+    z: Tensor, edges: EdgeTable, segments: Segments, weight: Tensor, rule: PairRule, slope: Tensor | None
+) -> Tensor:
+    """−Σ (log P − log(1 − P)) over edge entries, per replica; its slope is added to ``slope``."""
+    *lead, V, d = z.shape
+    F = torch.Size(lead).numel()
+    flat = z.reshape(-1, d)
+    source, target = edge_index_of(edges)
+    graph = segments.index.reshape(-1).clamp_max(segments.num_graphs - 1)
+    replica = torch.arange(F * V, device=z.device) // V
+    row_weight = weight.reshape(-1)[graph + replica * segments.num_graphs]
+    loss = z.new_zeros(F)
+    total = None if slope is None else slope.reshape(-1, d)
+    step = max(1, CHUNK // d)
+    for start in range(0, target.numel(), step):
+        i, j = target[start : start + step], source[start : start + step]
+        zj = flat[j]
+        S = (flat[i] * zj).sum(-1)
+        P = S.clamp(rule.low, rule.high)
+        there, missing = P + rule.epsilon, 1 - P + rule.epsilon
+        loss.index_add_(0, replica[i], -(there.log() - missing.log()) * row_weight[i])
+        if total is not None:
+            g = (1 / there + 1 / missing).masked_fill((rule.low > S) | (rule.high < S), 0)
+            # Each edge is listed in both directions, and its two entries have the same slope.
+            total.index_add_(0, i, (-2 * g * row_weight[i]).unsqueeze(-1) * zj)
+    return loss
+
+
+def _pairs_of_tiles(tiles: Tiles, segments: Segments) -> tuple[Tensor, Tensor]:
+    """Pairs of tiles of the same graph, each pair once, over the tiles of all replicas."""
+    t = tiles.height
+    if ("pairs", t) not in segments.memo:
+        used = ((segments.sizes + t - 1) // t).gather(-1, tiles.graph)  # tiles of this tile's graph
+        first_row = segments.ptr[..., :-1].gather(-1, tiles.graph)
+        number = (tiles.rows[..., 0] - first_row) // t
+        left = (used - number).masked_fill(tiles.holes[..., 0], 0).reshape(-1)
+        first = torch.arange(left.numel(), device=left.device).repeat_interleave(left)
+        start = torch.nn.functional.pad(left.cumsum(0), (1, 0))[first]
+        second = first + torch.arange(first.numel(), device=left.device) - start
+        segments.memo["pairs", t] = (first, second)
+    found: tuple[Tensor, Tensor] = segments.memo["pairs", t]
+    return found

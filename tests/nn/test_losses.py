@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from graphcaps.errors import ShapeError
+from graphcaps.nn import cross_entropy, margin_loss
+from tests.graphs import assert_equal
+
+
+def test_margin_loss_by_hand() -> None:
+    scores = torch.tensor([[0.7, 0.4, 0.05], [0.95, 0.2, 0.1]], dtype=torch.float64)
+    y = torch.tensor([0, 1])
+    # graph 0: (0.9 − 0.7)² + ½ (0.4 − 0.1)² + 0            = 0.04 + 0.045  = 0.085
+    # graph 1: ½ (0.95 − 0.1)² + (0.9 − 0.2)² + 0           = 0.36125 + 0.49 = 0.85125
+    expected = torch.tensor((0.085 + 0.85125) / 2, dtype=torch.float64)
+    assert_equal(margin_loss(scores, y), expected, tolerance=1e-15)
+
+
+def test_margins_and_weight_are_arguments() -> None:
+    scores = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    found = margin_loss(scores, torch.tensor([1]), upper=1.0, lower=0.2, absent_weight=2.0)
+    assert_equal(found, torch.tensor(2 * 0.09 + 0.25, dtype=torch.float64), tolerance=1e-15)
+
+
+def test_padding_graphs_count_nothing() -> None:
+    scores = torch.rand(2, 3, 2, dtype=torch.float64)
+    y = torch.tensor([[0, 1, 1], [1, -1, -1]])
+    for loss in (margin_loss, cross_entropy):
+        found = loss(scores, y)
+        assert_equal(found[0], loss(scores[0], y[0]))
+        assert_equal(found[1], loss(scores[1, :1], y[1, :1]))
+
+
+def test_cross_entropy_is_torch_s() -> None:
+    scores = torch.randn(6, 4, dtype=torch.float64)
+    y = torch.tensor([0, 3, 1, 2, 2, 0])
+    assert_equal(cross_entropy(scores, y), torch.nn.functional.cross_entropy(scores, y))
+
+
+def test_message() -> None:
+    with pytest.raises(ShapeError, match=r"loss: 'y' must have one class per graph, \[2\], got \[3\]\."):
+        margin_loss(torch.zeros(2, 2), torch.zeros(3, dtype=torch.long))

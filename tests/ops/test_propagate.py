@@ -1,0 +1,115 @@
+"""Sparse hops against dense matrices, weights and their gradients included."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.ops import (
+    coarsen,
+    degrees,
+    dense_coarsen,
+    dense_propagate,
+    edge_index_of,
+    edge_table,
+    neighbour_sum,
+    propagate,
+    simplify,
+)
+from graphcaps.types import EdgeTable
+from tests.graphs import assert_equal, random_graphs, with_padding
+
+
+def _dense(edges: EdgeTable, size: int) -> Tensor:
+    A = torch.zeros(size, size, dtype=torch.float64)
+    source, target = edge_index_of(edges)
+    A[target, source] = 1
+    return A
+
+
+def test_neighbour_sum_is_a_product() -> None:
+    graphs = random_graphs([5, 1, 30])
+    A = _dense(graphs.edges, 36)
+    assert torch.equal(A, A.T)
+    x = graphs.x.requires_grad_()
+    assert_equal(neighbour_sum(x, graphs.edges), A @ x)
+    assert torch.autograd.gradcheck(lambda t: neighbour_sum(t, graphs.edges).square(), x)
+    assert torch.autograd.gradgradcheck(lambda t: neighbour_sum(t, graphs.edges).square(), x)
+
+
+def test_propagate_is_the_normalised_product() -> None:
+    graphs = random_graphs([5, 1, 30])
+    A = _dense(graphs.edges, 36) + torch.eye(36, dtype=torch.float64)
+    scale = A.sum(-1).rsqrt()
+    expected = scale[:, None] * A * scale @ graphs.x
+    assert_equal(propagate(graphs.x, graphs.edges), expected)
+    alone = graphs.x[5]  # a single node keeps its own row
+    assert_equal(propagate(graphs.x, graphs.edges)[5], alone)
+
+
+def test_weights_and_their_gradient() -> None:
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    weight = torch.tensor([0.5, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    x = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+
+    def dense(w: Tensor) -> Tensor:
+        A = torch.zeros(4, 4, dtype=torch.float64)
+        A = A.index_put((edge_index[0], edge_index[1]), w) + A.index_put((edge_index[1], edge_index[0]), w)
+        A = A + torch.eye(4, dtype=torch.float64)
+        scale = A.sum(-1).clamp_min(1).rsqrt()
+        return scale[:, None] * A * scale @ x
+
+    found = propagate(x, edge_table(edge_index, 4, weight))
+    expected = dense(weight)
+    assert_equal(found, expected)
+    for one, two in zip(torch.autograd.grad(found.square().sum(), (x, weight)),
+                        torch.autograd.grad(expected.square().sum(), (x, weight)), strict=True):  # fmt: skip
+        assert_equal(one, two, "gradient")
+    constant = edge_table(edge_index, 4, weight.detach())
+    assert_equal(propagate(x, constant), expected)
+    assert_equal(degrees(constant), torch.tensor([3.5, 2.5, 5.0, 0.0], dtype=torch.float64))
+
+
+def test_negative_weights_keep_the_degree_at_one() -> None:
+    edges = edge_table(torch.tensor([[0], [1]]), 2, torch.tensor([-5.0], dtype=torch.float64))
+    x = torch.eye(2, dtype=torch.float64)
+    assert_equal(propagate(x, edges), torch.tensor([[1.0, -5.0], [-5.0, 1.0]], dtype=torch.float64))
+
+
+def test_padding_rows_never_reach_a_neighbour() -> None:
+    batch = random_graphs([5, 7]).as_batch()
+    padded = with_padding(batch)
+    assert_equal(propagate(padded.x, padded.edges)[:12], propagate(batch.x, batch.edges))
+
+
+def test_dense_is_sparse() -> None:
+    graphs = random_graphs([6, 6])
+    A = _dense(graphs.edges, 12)
+    blocks = torch.stack([A[:6, :6], A[6:, 6:]])
+    assert_equal(
+        dense_propagate(graphs.x.reshape(2, 6, -1), blocks).flatten(0, 1), propagate(graphs.x, graphs.edges)
+    )
+
+
+@pytest.mark.parametrize("sizes", [[6, 6], [3, 100, 1]])
+def test_coarsen_is_the_triple_product(sizes: list[int]) -> None:
+    graphs = random_graphs(sizes)
+    c = torch.randn(sum(sizes), 4, dtype=torch.float64, requires_grad=True)
+    A = _dense(graphs.edges, sum(sizes))
+    found = coarsen(c, graphs.edges, graphs.segments)
+    parts = c.split(sizes)
+    starts = [sum(sizes[:g]) for g in range(len(sizes))]
+    expected = torch.stack(
+        [p.T @ A[s : s + n, s : s + n] @ p for p, s, n in zip(parts, starts, sizes, strict=True)]
+    )
+    assert_equal(found, expected)
+    (one,) = torch.autograd.grad(found.cos().sum(), c)
+    (two,) = torch.autograd.grad(expected.cos().sum(), c)
+    assert_equal(one, two, "gradient")
+
+
+def test_dense_coarsen_and_simplify() -> None:
+    c = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]])
+    A = torch.tensor([[[0.0, 2.0, 1.0], [2.0, 0.0, 0.5], [1.0, 0.5, 0.0]]])
+    coarse = dense_coarsen(c, A)
+    assert torch.equal(coarse, torch.tensor([[[2.0, 2.25], [2.25, 0.5]]]))
+    assert torch.equal(simplify(coarse), torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]))

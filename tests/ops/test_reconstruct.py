@@ -1,0 +1,78 @@
+"""The tiled reconstruction is the n×n formula."""
+
+import pytest
+import torch
+
+from graphcaps.errors import ShapeError
+from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss, reconstruction_loss_naive
+from graphcaps.ops import reconstruct as module
+from graphcaps.types import Segments
+from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
+
+RULES = {"released": RELEASED, "paper": PAPER}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+@pytest.mark.parametrize("sizes", [[1], [2, 1], [63, 65, 5], [1, 500]], ids=str)
+@pytest.mark.parametrize("chunk", [1, 1 << 21], ids=["one-tile-a-time", "large-chunks"])
+def test_tiled_is_naive(
+    rule: PairRule, sizes: list[int], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    if chunk == 1 and sizes[-1] == 500:
+        sizes = [1, 90]
+    graphs = random_graphs(sizes)
+    segments = Segments(graphs.segments.ptr, graphs.segments.index, padded=False)  # sizes unknown to the host
+    # Products on both sides of both bounds.
+    z = torch.randn(sum(sizes), 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 0.6
+    results = []
+    for loss in (reconstruction_loss, reconstruction_loss_naive):
+        leaf = z.clone().requires_grad_()
+        value = loss(leaf, graphs.edges, segments, rule)
+        (3 * value).backward()
+        results.append((value, leaf.grad))
+    assert_equal(results[0][0], results[1][0], "loss")
+    assert_equal(results[0][1], results[1][1], "gradient")
+
+
+def test_by_hand() -> None:
+    """Two joined nodes with product 0.5: four pairs, of which the diagonal counts as 0."""
+    graphs = random_graphs([2])
+    graphs.edge_index = torch.tensor([[0, 1], [1, 0]])
+    z = torch.tensor([[1.0], [0.5]], dtype=torch.float64)
+    expected = -(2 * math.log(0.5 + 1e-7) + 2 * math.log(1 + 1e-7)) / 4
+    assert float(reconstruction_loss(z, graphs.edges, graphs.segments)) == pytest.approx(expected, abs=1e-14)
+
+
+def test_padding_never_counts() -> None:
+    batch = tiny_graphs().as_batch()
+    z = torch.rand(7, 4, dtype=torch.float64)
+    bare = z.clone().requires_grad_()
+    padded_batch = with_padding(batch)
+    padded = torch.cat([z, torch.full((3, 4), float("nan"), dtype=torch.float64)]).requires_grad_()
+    for rule in RULES.values():
+        one = reconstruction_loss(bare, batch.edges, batch.segments, rule)
+        two = reconstruction_loss(padded, padded_batch.edges, padded_batch.segments, rule)
+        assert_equal(two, one)
+    (slope,) = torch.autograd.grad(two, padded)
+    assert torch.equal(slope[7:], torch.zeros(3, 4, dtype=torch.float64))
+    assert bool(slope.isfinite().all())
+
+
+def test_memory_is_linear() -> None:
+    """A graph of 12,000 nodes: its n×n matrix would take 1.15 GB in float64."""
+    import resource
+
+    n = 12_000
+    graphs = random_graphs([n])
+    z = (torch.rand(n, 4, dtype=torch.float64) * 0.1).requires_grad_()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reconstruction_loss(z, graphs.edges, graphs.segments).backward()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 300_000  # kilobytes on Linux, bytes (and so far less) elsewhere
+
+
+def test_message() -> None:
+    batch = tiny_graphs().as_batch()
+    with pytest.raises(ShapeError, match=r"'z' must have one row per node of the batch, \[7\], got \[6\]\."):
+        reconstruction_loss(torch.zeros(6, 2), batch.edges, batch.segments)
