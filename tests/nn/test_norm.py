@@ -39,6 +39,14 @@ def test_gradient_of_the_masked_form() -> None:
     )
 
 
+def test_a_replica_without_rows_learns_nothing() -> None:
+    norm = RaggedBatchNorm(3, lead=(2,)).double()
+    norm(torch.randn(2, 4, 3, dtype=torch.float64), torch.tensor([[True] * 4, [False] * 4]))
+    assert torch.equal(norm.running_mean[1], torch.zeros(3, dtype=torch.float64))
+    assert torch.equal(norm.running_var[1], torch.ones(3, dtype=torch.float64))
+    assert not torch.equal(norm.running_mean[0], torch.zeros(3, dtype=torch.float64))
+
+
 def test_a_single_row_becomes_the_bias() -> None:
     norm = RaggedBatchNorm(3).double()
     torch.nn.init.constant_(norm.bias, 0.5)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.initialise import linear_
 from graphcaps.nn.losses import cross_entropy
 from graphcaps.nn.norm import RaggedBatchNorm
@@ -98,10 +99,10 @@ class GIN(nn.Module):
         widths = [in_channels] + [hidden] * num_layers
         self.layers = nn.ModuleList(_Layer(a, b, lead) for a, b in pairwise(widths))
         self.inner, self.outer = _Linear(hidden, hidden, lead), _Linear(hidden, num_classes, lead)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ReplicaDropout(dropout, lead=lead)
 
     def reset_parameters(self) -> None:
-        for part in (*self.layers, self.inner, self.outer):
+        for part in (*self.layers, self.inner, self.outer, self.dropout):
             part.reset_parameters()
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ClassOutput:
@@ -117,7 +118,7 @@ class GIN(nn.Module):
         for layer in self.layers:
             x = layer(x, batch, mask)
         pooled = self.inner(segment_sum(x, segments)).relu()
-        return ClassOutput(self.outer(self.dropout(pooled)))
+        return ClassOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
 
     def loss(self, output: ClassOutput, y: Tensor) -> LossTerms:
         """Cross-entropy."""

@@ -2,6 +2,7 @@
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.decoder import AdjacencyDecoder
+from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.norm import RaggedBatchNorm
@@ -15,6 +16,7 @@ __all__ = [
     "InputCapsules",
     "PrimaryCapsules",
     "RaggedBatchNorm",
+    "ReplicaDropout",
     "Trunk",
     "cross_entropy",
     "margin_loss",

@@ -71,14 +71,16 @@ class RaggedBatchNorm(nn.Module):
             centred = x - mean
         else:
             rows = mask.unsqueeze(-1)
-            count = rows.sum(-2).to(x.dtype).clamp_min(1)  # [*lead, 1]
-            mean = x.masked_fill(~rows, 0).sum(-2, keepdim=True) / count.unsqueeze(-1)
+            count = rows.sum(-2).to(x.dtype)  # [*lead, 1]
+            mean = x.masked_fill(~rows, 0).sum(-2, keepdim=True) / count.clamp_min(1).unsqueeze(-1)
             centred = (x - mean).masked_fill(~rows, 0)
-        var = centred.square().sum(-2) / count
+        var = centred.square().sum(-2) / count.clamp_min(1)
         with torch.no_grad():
             unbiased = var * (count / (count - 1).clamp_min(1))
-            self.running_mean.lerp_(mean.squeeze(-2).detach(), self.momentum)
-            self.running_var.lerp_(unbiased.detach(), self.momentum)
+            # A replica without a real row learns nothing from this batch.
+            share = self.momentum * (count > 0).to(x.dtype).expand_as(var)
+            self.running_mean.lerp_(mean.squeeze(-2).detach(), share)
+            self.running_var.lerp_(unbiased.detach(), share)
         scale = self.weight * (var + self.epsilon).rsqrt()
         return centred * scale.unsqueeze(-2) + self.bias.unsqueeze(-2)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.norm import RaggedBatchNorm
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
@@ -77,7 +78,7 @@ class PrimaryCapsules(nn.Module):
         # The K projections side by side: columns k·d/K to (k+1)·d/K belong to factor k.
         self.weight = nn.Parameter(torch.empty(*lead, in_channels, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, capsule_dim))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ReplicaDropout(dropout, lead=lead)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -85,6 +86,7 @@ class PrimaryCapsules(nn.Module):
             self.norm.reset_parameters()
         glorot_(self.weight, self.in_channels, self.capsule_dim // self.num_factors)
         nn.init.zeros_(self.bias)
+        self.dropout.reset_parameters()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
@@ -96,7 +98,7 @@ class PrimaryCapsules(nn.Module):
         else:
             z = (x @ self.weight).relu() + bias
             epsilon = 0.0
-        z = self.dropout(z)
+        z = self.dropout(z, mask)
         if self.factor_squash == "joined":
             return squash(z, epsilon)
         K = self.num_factors
