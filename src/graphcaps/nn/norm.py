@@ -50,18 +50,19 @@ class RaggedBatchNorm(nn.Module):
             scale = self.weight * (self.running_var + self.epsilon).rsqrt()
             shift = self.bias - self.running_mean * scale
             return x * scale.unsqueeze(-2) + shift.unsqueeze(-2)
-        if mask is None and not self.lead and x.size(0) > 1:
-            # torch's own kernel: one pass forward, one backward.
-            return nn.functional.batch_norm(
-                x,
-                self.running_mean,
-                self.running_var,
-                self.weight,
-                self.bias,
+        if mask is None and x.size(-2) > 1 and torch.Size(self.lead).numel() == 1:
+            # One model, nothing padded: torch's own kernel, one pass forward, one backward.
+            flat = nn.functional.batch_norm(
+                x.reshape(-1, self.channels),
+                self.running_mean.view(-1),
+                self.running_var.view(-1),
+                self.weight.view(-1),
+                self.bias.view(-1),
                 training=True,
                 momentum=self.momentum,
                 eps=self.epsilon,
             )
+            return flat.reshape(x.shape)
         return self._normalise(x, mask)
 
     def _normalise(self, x: Tensor, mask: Tensor | None) -> Tensor:

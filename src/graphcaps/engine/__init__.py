@@ -1,0 +1,22 @@
+"""Training: configuration, replicas, one update, the loop. It receives stores and opens no files."""
+
+from graphcaps.engine.adam import ReplicaAdam
+from graphcaps.engine.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.engine.fit import EpochEnd, Trainer, TrainingError
+from graphcaps.engine.parts import PartScores, score_parts
+from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
+
+__all__ = [
+    "EpochEnd",
+    "FeatureConfig",
+    "PartScores",
+    "Replica",
+    "ReplicaAdam",
+    "RunConfig",
+    "TrainConfig",
+    "Trainer",
+    "TrainingError",
+    "pick_replica",
+    "score_parts",
+    "stack_replicas",
+]

@@ -1,0 +1,153 @@
+"""What a run is made of, as plain data: read from TOML, checked by name, written beside every result."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from graphcaps.errors import ArgumentError, DataError
+
+__all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
+
+
+@dataclass(frozen=True)
+class FeatureConfig:
+    """Input columns, as in :class:`graphcaps.data.FeatureRecipe`, and the cap on a graph's nodes."""
+
+    attributes: bool = True
+    labels: bool = True
+    degree: bool = True
+    degree_onehot: int | None = 100
+    propagation: int = 3
+    max_nodes: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long and how fast: Adam with L2 inside the gradient, the rate halved at fixed intervals.
+
+    Args:
+        epochs (int): Passes over the training part. (default: 200)
+        batch_size (int): Graphs a step; the last, smaller batch of an epoch is used. (default: 32)
+        learning_rate (float): Rate at the start. (default: 0.001)
+        weight_decay (float): Share of the weights added to their gradient. (default: 0.0001)
+        halve_every (int): Epochs after which the rate is halved, again and again. (default: 500)
+        reconstruction_weight (float): β, weight of the reconstruction loss, where a model has one. (default: 0.1)
+    """
+
+    epochs: int = 200
+    batch_size: int = 32
+    learning_rate: float = 0.001
+    weight_decay: float = 0.0001
+    halve_every: int = 500
+    reconstruction_weight: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "halve_every"):
+            if getattr(self, name) < 1:
+                raise ArgumentError("training", name, "be at least 1", getattr(self, name))
+        if not self.learning_rate > 0:
+            raise ArgumentError("training", "learning_rate", "be above 0", self.learning_rate)
+        for name in ("weight_decay", "reconstruction_weight"):
+            if not getattr(self, name) >= 0:
+                raise ArgumentError("training", name, "be at least 0", getattr(self, name))
+
+    def rate(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 0."""
+        return float(self.learning_rate * 0.5 ** (epoch // self.halve_every))
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A model, its input and its training.
+
+    Args:
+        dataset (str): What the preset was made for; a name for results.
+        model (str): Name in the registry. (default: "hgcn")
+        model_arguments (dict): Arguments of the model beside its sizes.
+        features (FeatureConfig): Input columns.
+        training (TrainConfig): How it is trained.
+        source (str): Where the configuration comes from, for results.
+    """
+
+    dataset: str = ""
+    model: str = "hgcn"
+    model_arguments: dict[str, Any] = field(default_factory=dict)
+    features: FeatureConfig = field(default_factory=FeatureConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
+    source: str = "defaults"
+
+    def with_training(self, **changes: Any) -> RunConfig:
+        """The same run with other training values; ``None`` leaves a value as it is."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return replace(self, training=replace(self.training, **given))
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-safe; :meth:`from_dict` reads it back."""
+        plain = asdict(self)
+        arguments = plain.pop("model_arguments")
+        plain["model"] = {"name": self.model} | {
+            name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()
+        }
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str = "configuration") -> RunConfig:
+        """Reads what TOML or JSON gave; an unknown key is refused by name."""
+        _refuse_unknown(source, values, ("dataset", "model", "features", "training", "source"), "")
+        for name in ("model", "features", "training"):
+            if not isinstance(values.get(name, {}), Mapping):
+                raise DataError(source, f"a table [{name}]", repr(values[name]))
+        arguments = dict(values.get("model", {}))
+        name = arguments.pop("name", "hgcn")
+        if isinstance(arguments.get("num_capsules"), int):
+            arguments["num_capsules"] = (arguments["num_capsules"],)
+        arguments = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()
+        }
+        return cls(
+            dataset=str(values.get("dataset", "")),
+            model=str(name),
+            model_arguments=arguments,
+            features=_section(FeatureConfig, values.get("features", {}), source, "features"),
+            training=_section(TrainConfig, values.get("training", {}), source, "training"),
+            source=str(values.get("source", source)),
+        )
+
+    @classmethod
+    def from_toml(cls, text: str, source: str = "configuration") -> RunConfig:
+        """Reads a preset or a user's own file."""
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise DataError(source, "a TOML file", str(error)) from error
+        return cls.from_dict(values, source)
+
+
+def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) -> Any:
+    known = {entry.name: entry for entry in fields(kind)}
+    _refuse_unknown(source, values, tuple(known), f"[{section}] ")
+    for name, value in values.items():
+        default = known[name].default
+        wanted: tuple[type, ...] = (int, float) if isinstance(default, float) else (type(default),)
+        if name in ("degree_onehot", "max_nodes"):
+            # TOML has no null: false says "none".
+            if value is False or value is None:
+                continue
+            wanted = (int,)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise DataError(f"{source}, [{section}] {name}", f"a {wanted[-1].__name__}", repr(value))
+    cleaned = {name: None if value is False and name in ("degree_onehot", "max_nodes") else value
+               for name, value in values.items()}  # fmt: skip
+    return kind(**cleaned)
+
+
+def _refuse_unknown(source: str, values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for name in values:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else ""
+            raise DataError(source, f"{where}one of {', '.join(known)}", f"'{name}'", fix=hint)

@@ -1,0 +1,80 @@
+"""Many models as one: F single models stacked along a leading axis, and taken apart again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Replica", "pick_replica", "stack_replicas"]
+
+_TRUNK = ".replicas."
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One training among many: which graphs it sees, and its seed.
+
+    Args:
+        train (Tensor): Graphs it learns from, ``[n]``.
+        validation (Tensor): Graphs that choose the epoch; may be empty.
+        test (Tensor): Graphs that are only looked at; may be empty.
+        seed (int): Seed of the run.
+        fold (int): Number of the fold, part of every stream's seed. (default: 0)
+    """
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+    seed: int = 0
+    fold: int = 0
+
+    @property
+    def stream(self) -> int:
+        """One number for this replica's streams: the same whatever runs beside it."""
+        return (self.seed * 1_000_003 + self.fold) % (1 << 63)
+
+    def order(self, epoch: int) -> Tensor:
+        """The training graphs in the order of an epoch, drawn from seed, fold and epoch alone."""
+        generator = torch.Generator().manual_seed((self.stream * 2_147_483_647 + epoch + 1) % (1 << 63))
+        return self.train[torch.randperm(self.train.numel(), generator=generator)]
+
+
+def stack_replicas(
+    make: Callable[[tuple[int, ...]], nn.Module], replicas: list[Replica], dtype: torch.dtype = torch.float32
+) -> nn.Module:
+    """A model with leading axis F whose replica f starts as a model made under the seed of ``replicas[f]``.
+
+    Args:
+        make (callable): From leading axes to a model.
+        replicas (list): F replicas.
+        dtype (torch.dtype): Type of the parameters. (default: float32)
+    """
+    F = len(replicas)
+    with torch.random.fork_rng(devices=[]):
+        whole = make((F,)).to(dtype)
+        state = whole.state_dict()
+        for f, replica in enumerate(replicas):
+            torch.manual_seed(replica.stream)
+            for name, value in make(()).to(dtype).state_dict().items():
+                _slot(state, name, f).copy_(value)
+    return whole
+
+
+def pick_replica(whole: nn.Module, make: Callable[[tuple[int, ...]], nn.Module], f: int) -> nn.Module:
+    """Replica f as a model of its own."""
+    single = make(())
+    dtype = next(whole.parameters()).dtype
+    single.to(dtype)
+    state = whole.state_dict()
+    single.load_state_dict({name: _slot(state, name, f).clone() for name in single.state_dict()})
+    return single
+
+
+def _slot(state: dict[str, Tensor], name: str, f: int) -> Tensor:
+    """Where a single model's tensor stands for replica f; a trunk keeps a stack per replica."""
+    if _TRUNK in name:
+        return state[name.replace(f"{_TRUNK}0.", f"{_TRUNK}{f}.")]
+    return state[name][f]
