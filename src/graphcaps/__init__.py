@@ -19,7 +19,16 @@ _NAMES = {
     "stratified_folds": "graphcaps.data",
 }
 
-__all__ = ["FeatureRecipe", "GraphStore", "GraphcapsError", "data", "load_dataset", "nn", "ops", "stratified_folds"]
+__all__ = [
+    "FeatureRecipe",
+    "GraphStore",
+    "GraphcapsError",
+    "data",
+    "load_dataset",
+    "nn",
+    "ops",
+    "stratified_folds",
+]
 
 if TYPE_CHECKING:
     from graphcaps import data, nn, ops

@@ -1,5 +1,7 @@
 """The tiled reconstruction is the n×n formula."""
 
+import math
+
 import pytest
 import torch
 

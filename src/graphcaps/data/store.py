@@ -167,10 +167,15 @@ class GraphStore:
         """
         wanted = torch.as_tensor([indices] if isinstance(indices, int) else indices, device=self.device)
         if wanted.dtype == torch.bool:
+            if wanted.numel() != len(self):
+                marks = f"{wanted.numel()} marks"
+                raise ShapeError("GraphStore", "indices", f"mark each of {len(self)} graphs", marks)
             wanted = wanted.nonzero().squeeze(-1)
         wanted = wanted.long().reshape(-1)
         if wanted.numel() and not -len(self) <= int(wanted.min()) <= int(wanted.max()) < len(self):
-            raise ArgumentError("GraphStore", "indices", f"name graphs from 0 to {len(self) - 1}", wanted.tolist())
+            raise ArgumentError(
+                "GraphStore", "indices", f"name graphs from 0 to {len(self) - 1}", wanted.tolist()
+            )
         wanted = wanted % max(len(self), 1)
         sizes = self.sizes[wanted]
         nodes = _ranges(self.node_ptr[wanted], sizes)

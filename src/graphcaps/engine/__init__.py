@@ -1,6 +1,7 @@
 """Training: configuration, replicas, one update, the loop. It receives stores and opens no files."""
 
 from graphcaps.engine.adam import ReplicaAdam
+from graphcaps.engine.build import model_maker, recipe_arguments
 from graphcaps.engine.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.engine.fit import EpochEnd, Trainer, TrainingError
 from graphcaps.engine.parts import PartScores, score_parts
@@ -16,7 +17,9 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "TrainingError",
+    "model_maker",
     "pick_replica",
+    "recipe_arguments",
     "score_parts",
     "stack_replicas",
 ]

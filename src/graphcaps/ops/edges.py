@@ -92,10 +92,15 @@ def clean_edges(
 
     keys = source * N + target  # one key per ordered pair
     distinct = _distinct(keys)
-    reverse = distinct % N * N + distinct // N
+    in_order = distinct is keys  # rows in order, each once: most files of the collection, and no division
+    entry_source, entry_target = (source, target) if in_order else (distinct // N, distinct % N)
+    reverse = entry_target * N + entry_source
     missing = reverse[~_contains(distinct, reverse)]
-    entries = torch.cat([distinct, missing]).sort().values if missing.numel() else distinct
-    entry_source, entry_target = entries // N, entries % N
+    del reverse
+    entries = distinct
+    if missing.numel():
+        entries = torch.cat([distinct, missing]).sort().values
+        entry_source, entry_target = entries // N, entries % N
     ptr = torch.nn.functional.pad(torch.bincount(entry_source, minlength=num_nodes).cumsum(0), (1, 0))
 
     conflicting = 0

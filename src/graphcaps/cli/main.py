@@ -1,0 +1,90 @@
+"""The program ``graphcaps``: joins the verbs and turns mistakes into one sentence and exit code 2.
+
+Verbs import the library when they run, so that ``graphcaps --help`` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from graphcaps import __version__
+from graphcaps.cli import data
+from graphcaps.errors import GraphcapsError
+
+__all__ = ["app", "main"]
+
+SUBCOMMANDS = {"data": data.app}
+
+
+class _Group(TyperGroup):
+    """Ends a command that a user's mistake, Ctrl-C or a closed pipe stopped, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GraphcapsError as error:
+            _say(str(error))
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(130) from error
+        except BrokenPipeError as error:
+            _drop_output()
+            raise typer.Exit(0) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            _say(f"{error.filename}: {error.strerror}.")
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    name="graphcaps",
+    cls=_Group,
+    help="Classify whole graphs with Hierarchical Graph Capsule Networks, and see why.",
+    epilog="Example: graphcaps data info MUTAG",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _verb in SUBCOMMANDS.items():
+    app.add_typer(_verb, name=_name)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"graphcaps {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line and ends the process with its exit code."""
+    try:
+        app(prog_name="graphcaps")
+    except KeyboardInterrupt:  # before or after the command itself
+        sys.exit(130)
+
+
+def _say(sentence: str) -> None:
+    """One line on the error stream; names in messages may hold line breaks."""
+    typer.echo(f"graphcaps: {' '.join(sentence.split())}", err=True)
+
+
+def _drop_output() -> None:
+    """Sends what is left to nowhere: the reader of a pipe (``| head``) has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,59 @@
+"""How verbs print: JSON for machines, compact tables for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["columns", "pairs", "print_json", "size", "terminal"]
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on the output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def terminal() -> Console:
+    """Where people read: colours on a terminal, plain text in a file or pipe."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names on the left, values on the right."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def columns(*names: str, right: Iterable[str] = ()) -> Table:
+    """An empty table with those headings; the ``right`` ones hold numbers, the first is never cut."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in names:
+        table.add_column(name, justify="right" if name in set(right) else "left", no_wrap=name == names[0])
+    return table
+
+
+def size(count: int) -> str:
+    """A number of bytes as people say it."""
+    amount = float(count)
+    for unit in ("bytes", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"

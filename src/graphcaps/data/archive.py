@@ -1,0 +1,196 @@
+"""The files of one TU data set, in a folder or a zip, through one door.
+
+Nothing is ever unpacked to disk. A zip is looked over before any of it is read (paths, declared sizes,
+encryption), and its members are streamed in small steps, so that a hostile one costs neither disk nor memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from graphcaps.data.zip_checks import MAX_BYTES, READ_ERRORS, check_zip, open_zip, reason
+from graphcaps.errors import DataError
+
+__all__ = ["TABLES", "TUArchive", "open_archive"]
+
+TABLES = (
+    "A",
+    "graph_indicator",
+    "graph_labels",
+    "node_labels",
+    "node_attributes",
+    "edge_labels",
+    "edge_attributes",
+)
+"""What the files of a TU data set are called after ``<NAME>_`` and before ``.txt``."""
+
+_PIECE = 1 << 19
+# zipfile expands LZMA and bzip2 inputs of the size asked for as a whole: a small step bounds what comes out.
+_PACKED_STEP = 1 << 12
+
+
+def open_archive(path: str | Path) -> TUArchive:
+    """The TU data set in a folder or zip, with the default limit on a zip's unpacked size."""
+    return TUArchive(path)
+
+
+class TUArchive:
+    """The TU data set in a folder or zip: ``<NAME>_A.txt`` and the files beside it.
+
+    The files may lie at the top or in a subfolder; there must be exactly one ``<NAME>_A.txt``. Use it as a
+    context manager, or call :meth:`close`.
+
+    Args:
+        path (str or Path): Folder or zip.
+        max_bytes (int): Largest unpacked size of a zip that is accepted. (default: 8 GB)
+
+    Raises:
+        DataError: If there is no such path, no data set or several in it, or a zip that is damaged,
+            encrypted, of absurd size, or with a path that leads outside its folder.
+    """
+
+    def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self.path = Path(path)
+        self.label = self.path.name or self.path.resolve().name
+        self._zip: zipfile.ZipFile | None = None
+        try:
+            files = self._look(max_bytes)
+            found = _find_edges(files, self.label)
+        except OSError as error:
+            self.close()
+            raise DataError(self.path, "a TU folder or zip", reason(error)) from error
+        except DataError:
+            self.close()
+            raise
+        self.name, self._folder = _set_name(found.name), found.parent
+        known = {f"{self.name}_{table}.txt" for table in TABLES}
+        self._places = {  # file name -> path inside the folder or zip
+            place.name: file
+            for file in files
+            if (place := _place(file)).parent == self._folder and place.name in known
+        }
+
+    def _look(self, max_bytes: int) -> list[str]:
+        """The files of a folder, of its subfolders where it holds no data set itself, or of a zip."""
+        if self.path.is_dir():
+            files = [entry.name for entry in self.path.iterdir() if entry.is_file()]
+            if not any(_set_name(file) for file in files):
+                files = [
+                    f"{file.parent.name}/{file.name}" for file in self.path.glob("*/*") if file.is_file()
+                ]
+            return files
+        if not self.path.exists():
+            raise DataError(self.path, "a TU folder or zip", "nothing there")
+        self._zip = open_zip(self.path, self.label)
+        return check_zip(self._zip, self.path.stat().st_size, self.label, max_bytes)
+
+    def __enter__(self) -> TUArchive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the zip."""
+        if self._zip is not None:
+            self._zip.close()
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the data set's files, sorted: ``MUTAG_A.txt``, ``MUTAG_graph_indicator.txt``, …"""
+        return tuple(sorted(self._places))
+
+    def where(self, member: str) -> str:
+        """What messages call a file: ``MUTAG/MUTAG_A.txt``, or ``MUTAG_A.txt in MUTAG.zip``."""
+        if self._zip is not None:
+            return f"{member} in {self.label}"
+        return str(PurePosixPath(self.label) / self._folder / member)
+
+    def open(self, member: str) -> IO[bytes]:
+        """A binary stream of one file; :meth:`pieces` turns failures of reading it into sentences as well.
+
+        Raises:
+            DataError: If the file is missing or cannot be opened.
+        """
+        if member not in self._places:
+            raise DataError(self.where(member), "a file of the data set", "no such file")
+        place = self._places[member]
+        try:
+            return (self.path / place).open("rb") if self._zip is None else self._zip.open(place)
+        except READ_ERRORS as error:
+            raise DataError(self.where(member), "a file that can be read", reason(error)) from error
+
+    def pieces(self, member: str) -> Iterator[bytes]:
+        """The content of one file, in pieces of about half a megabyte.
+
+        Raises:
+            DataError: If the file is missing, damaged, or longer or shorter than its zip declares.
+        """
+        left, step = 0, _PIECE
+        with self.open(member) as stream:
+            if self._zip is not None:
+                entry = self._zip.getinfo(self._places[member])
+                left = entry.file_size
+                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    step = _PACKED_STEP
+            while piece := self._gather(stream, step, member):
+                left -= len(piece)
+                if self._zip is not None and left < 0:
+                    break
+                yield piece
+        if self._zip is not None and left:
+            found = "more" if left < 0 else f"{left:,} fewer"
+            raise DataError(self.where(member), "as many bytes as the zip declares", found)
+
+    def _gather(self, stream: IO[bytes], step: int, member: str) -> bytes:
+        """The next piece of a stream that is asked for ``step`` bytes at a time."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while size < _PIECE and (part := stream.read(step)):
+                parts.append(part)
+                size += len(part)
+        except READ_ERRORS as error:
+            raise DataError(self.where(member), "a file that can be read", reason(error)) from error
+        return b"".join(parts)
+
+    def digest(self) -> str:
+        """SHA-256 of the content: of the zip's bytes, or of the sorted names and contents of the files."""
+        digest = hashlib.sha256()
+        if self._zip is not None:
+            try:
+                with self.path.open("rb") as stream:
+                    return hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError as error:
+                raise DataError(self.label, "a zip that can be read", reason(error)) from error
+        for member in self.names():
+            inner = hashlib.sha256()
+            for piece in self.pieces(member):
+                inner.update(piece)
+            digest.update(f"{member}\n{inner.hexdigest()}\n".encode())
+        return digest.hexdigest()
+
+
+def _place(file: str) -> PurePosixPath:
+    """A path inside a zip; some programs write Windows separators."""
+    return PurePosixPath(file.replace("\\", "/"))
+
+
+def _set_name(file: str) -> str:
+    """``MUTAG`` of ``MUTAG_A.txt``; nothing of other names, and of the shadow files that macOS adds."""
+    return "" if file.startswith("._") or not file.endswith("_A.txt") else file.removesuffix("_A.txt")
+
+
+def _find_edges(files: list[str], label: str) -> PurePosixPath:
+    """The one ``<NAME>_A.txt`` among ``files``."""
+    found = sorted(place for file in files if _set_name((place := _place(file)).name))
+    if not found:
+        raise DataError(label, "a data set with a file <NAME>_A.txt", "no such file")
+    if len(found) > 1:
+        shown = ", ".join(str(place) for place in found[:4]) + (", …" if len(found) > 4 else "")
+        fix = "Name the folder or zip of one data set."
+        raise DataError(label, "one data set with a file <NAME>_A.txt", f"{len(found)} ({shown})", fix=fix)
+    return found[0]

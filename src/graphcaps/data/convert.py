@@ -1,0 +1,209 @@
+"""From graphs held one by one to a store: what every converter shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.ops.edges import clean_edges
+
+__all__ = ["GraphArrays", "store_from_graphs"]
+
+# Column of a graph, and what its rows stand for.
+_COLUMNS = {
+    "node_labels": "node",
+    "node_attributes": "node",
+    "edge_labels": "edge",
+    "edge_attributes": "edge",
+    "edge_weight": "edge",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class GraphArrays:
+    """One graph as arrays, edges as listed in its source.
+
+    Args:
+        num_nodes (int): Number of nodes n, at least 1.
+        edge_index (Tensor): Rows as listed, ``[2, E]``, node ids from 0 to n − 1.
+        y (int or str, optional): Class of the graph.
+        node_labels (Tensor, optional): Categories, ``[n, L]``.
+        node_attributes (Tensor, optional): Numbers, ``[n, A]``.
+        edge_labels (Tensor, optional): Categories, ``[E, L]``.
+        edge_attributes (Tensor, optional): Numbers, ``[E, A]``.
+        edge_weight (Tensor, optional): Weights, ``[E]``.
+        truth (dict, optional): What is known about nodes and not shown to a model, ``[n]`` each.
+    """
+
+    num_nodes: int
+    edge_index: Tensor
+    y: int | str | None = None
+    node_labels: Tensor | None = None
+    node_attributes: Tensor | None = None
+    edge_labels: Tensor | None = None
+    edge_attributes: Tensor | None = None
+    edge_weight: Tensor | None = None
+    truth: dict[str, Tensor] | None = None
+
+
+def store_from_graphs(
+    graphs: Sequence[GraphArrays],
+    name: str = "graphs",
+    *,
+    class_names: Sequence[str] | None = None,
+    owner: str = "store_from_graphs",
+) -> GraphStore:
+    """Joins graphs into one store; edges are cleaned as everywhere (:func:`graphcaps.ops.clean_edges`).
+
+    Classes are numbered in ascending order of their values (numbers by value, also where they are written as
+    text) and named after them. With ``class_names``, a class is an index into these names, or one of them.
+
+    Args:
+        graphs (sequence): Graphs; a column is given by all of them or by none, with equal widths.
+        name (str): Name of the store.
+        class_names (sequence, optional): Names of the classes, where they are known beforehand.
+        owner (str): Who speaks in error messages.
+    """
+    if not len(graphs):
+        raise ArgumentError(owner, "graphs", "hold at least one graph", "none")
+    for index, graph in enumerate(graphs):
+        _check_graph(owner, index, graph)
+    sizes = torch.tensor([graph.num_nodes for graph in graphs])
+    node_ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    rows = torch.tensor([graph.edge_index.size(1) for graph in graphs])
+    edge_index = torch.cat([graph.edge_index.long() for graph in graphs], dim=1)
+    edge_index = edge_index + node_ptr[:-1].repeat_interleave(rows)
+    column = {entry: _column(owner, entry, graphs) for entry in _COLUMNS}
+    edges = clean_edges(
+        edge_index[0],
+        edge_index[1],
+        int(node_ptr[-1]),
+        weight=column["edge_weight"],
+        labels=column["edge_labels"],
+        attributes=column["edge_attributes"],
+    )
+    y, names = _classes(owner, [graph.y for graph in graphs], class_names)
+    return GraphStore.from_clean_edges(
+        name,
+        node_ptr,
+        edges,
+        y=y,
+        class_names=names,
+        node_labels=column["node_labels"],
+        node_attributes=column["node_attributes"],
+        truth=_truth(owner, graphs),
+    )
+
+
+def _check_graph(owner: str, index: int, graph: GraphArrays) -> None:
+    if graph.num_nodes < 1:
+        raise ArgumentError(owner, "graphs", "have at least one node each", f"none in graph {index}")
+    edges = graph.edge_index
+    if edges.dim() != 2 or edges.size(0) != 2:
+        raise ArgumentError(
+            owner, "edge_index", "have the shape [2, E]", f"{list(edges.shape)} in graph {index}"
+        )
+    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < graph.num_nodes:
+        wrong = int(edges.min()) if int(edges.min()) < 0 else int(edges.max())
+        raise ArgumentError(
+            owner,
+            "edge_index",
+            f"hold node ids from 0 to {graph.num_nodes - 1} in graph {index}",
+            wrong,
+        )
+    for entry, kind in _COLUMNS.items():
+        tensor = getattr(graph, entry)
+        rows = graph.num_nodes if kind == "node" else edges.size(1)
+        if tensor is None or (kind == "edge" and not rows):
+            continue
+        if tensor.dim() != (1 if entry == "edge_weight" else 2) or tensor.size(0) != rows:
+            shape = f"[{rows}]" if entry == "edge_weight" else f"[{rows}, columns]"
+            raise ArgumentError(owner, entry, f"have the shape {shape} in graph {index}", list(tensor.shape))
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ArgumentError(owner, entry, "hold finite numbers", f"NaN or infinity in graph {index}")
+
+
+def _column(owner: str, entry: str, graphs: Sequence[GraphArrays]) -> Tensor | None:
+    """One column of all graphs, refused where some lack it or widths differ."""
+    # A graph without edges has nothing to say about them, and a library may leave the column out there.
+    silent = [_COLUMNS[entry] == "edge" and not graph.edge_index.size(1) for graph in graphs]
+    tensors = {index: getattr(graph, entry) for index, graph in enumerate(graphs) if not silent[index]}
+    given = next((index for index, tensor in tensors.items() if tensor is not None), None)
+    if given is None:
+        return None
+    width = tensors[given].shape[1:]
+    for index, tensor in tensors.items():
+        if tensor is None:
+            raise ArgumentError(
+                owner,
+                entry,
+                f"be there in every graph, as in graph {given}, or in none",
+                f"none in graph {index}",
+            )
+        if tensor.shape[1:] != width:
+            raise ArgumentError(
+                owner,
+                entry,
+                f"have {width[0]} {'column' if width[0] == 1 else 'columns'}, as in graph {given}",
+                f"{tensor.size(1)} in graph {index}",
+            )
+    return torch.cat(list(tensors.values()))
+
+
+def _truth(owner: str, graphs: Sequence[GraphArrays]) -> dict[str, Tensor]:
+    keys = sorted({key for graph in graphs for key in graph.truth or {}})
+    truth = {}
+    for key in keys:
+        for index, graph in enumerate(graphs):
+            value = (graph.truth or {}).get(key)
+            if value is None or value.size(0) != graph.num_nodes:
+                raise ArgumentError(
+                    owner, f"truth[{key!r}]", "have one entry per node", f"another in graph {index}"
+                )
+        truth[key] = torch.cat([(graph.truth or {})[key] for graph in graphs])
+    return truth
+
+
+def _classes(
+    owner: str, values: list[int | str | None], class_names: Sequence[str] | None
+) -> tuple[Tensor | None, tuple[str, ...]]:
+    """Class numbers and class names; no classes where no graph has one."""
+    missing = [index for index, value in enumerate(values) if value is None]
+    if len(missing) == len(values):
+        return None, tuple(class_names or ())
+    if missing:
+        raise ArgumentError(
+            owner, "y", "be given for every graph or for none", f"none for graph {missing[0]}"
+        )
+    if class_names is None:
+        ordered = sorted({str(value) for value in values}, key=_by_value)
+        code = {value: index for index, value in enumerate(ordered)}
+        return torch.tensor([code[str(value)] for value in values]), tuple(ordered)
+    code = {value: index for index, value in enumerate(class_names)}
+    numbers = []
+    for index, value in enumerate(values):
+        number = code.get(value, -1) if isinstance(value, str) else value
+        if number is None or not 0 <= number < len(class_names):
+            raise ArgumentError(
+                owner,
+                "y",
+                f"be one of the classes given ({len(class_names)})",
+                f"{value!r} for graph {index}",
+            )
+        numbers.append(number)
+    return torch.tensor(numbers), tuple(class_names)
+
+
+def _by_value(text: str) -> tuple[bool, float, str]:
+    """Numbers first, by value, then words."""
+    try:
+        number = float(text)
+    except ValueError:
+        return True, 0.0, text
+    return (False, number, text) if math.isfinite(number) else (True, 0.0, text)

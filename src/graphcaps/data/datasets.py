@@ -1,0 +1,190 @@
+"""One call from a name or a path to a :class:`GraphStore`.
+
+A name is an embedded data set, or it is looked up as ``NAME.zip`` or ``NAME/`` in the folder given, in
+``$GRAPHCAPS_DATA`` and in the user's data folder, and then downloaded into the last.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from graphcaps.data.archive import TUArchive
+from graphcaps.data.cache import load_cached, save_cached
+from graphcaps.data.catalogue import CATALOGUE, CatalogueEntry, find_entry, near_names
+from graphcaps.data.download import DownloadError, download_tu, verify_record
+from graphcaps.data.store import GraphStore
+from graphcaps.data.tu import read_tu
+from graphcaps.errors import ArgumentError, DataError
+
+__all__ = [
+    "LoadedDataset",
+    "data_folder",
+    "find_dataset",
+    "find_local",
+    "load_dataset",
+    "open_dataset",
+    "search_folders",
+]
+
+_TU_FILES = ("*_A.txt", "*_graph_indicator.txt", "*_graph_labels.txt")
+
+
+@dataclass(frozen=True)
+class LoadedDataset:
+    """A store and where it came from.
+
+    Args:
+        store (GraphStore): The graphs.
+        source (Path, optional): The folder or zip; ``None`` for an embedded set.
+        from_cache (bool): Whether the parsed form was found in the cache.
+    """
+
+    store: GraphStore
+    source: Path | None
+    from_cache: bool
+
+
+def load_dataset(
+    name: str | Path, root: str | Path | None = None, *, cache: bool = True, download: bool = True
+) -> GraphStore:
+    """Loads a data set.
+
+    Args:
+        name (str or Path): "planted-parts" (also -easy, -medium, -hard), a name of the TU collection such as
+            "MUTAG", or a path to a TU folder or zip.
+        root (str or Path, optional): Folder to look in first for ``NAME.zip`` or ``NAME/``.
+        cache (bool): Whether the parsed form is kept and used. (default: ``True``)
+        download (bool): Whether a set that is found nowhere is downloaded. (default: ``True``)
+
+    Raises:
+        GraphcapsError: If there is no such data set, or its files are not what they should be.
+    """
+    return open_dataset(name, root, cache=cache, download=download).store
+
+
+def open_dataset(
+    name: str | Path, root: str | Path | None = None, *, cache: bool = True, download: bool = True
+) -> LoadedDataset:
+    """:func:`load_dataset`, with where the store came from."""
+    if not _is_path(name):
+        entry = find_entry(str(name))
+        if entry is not None and entry.level is not None:
+            from graphcaps.data.planted import planted_parts  # imported only where it is asked for
+
+            return LoadedDataset(replace(planted_parts(entry.level), name=entry.name), None, False)
+    return _read(find_dataset(name, root, download=download), cache)
+
+
+def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:
+    """The TU folder or zip that a name or path stands for, downloaded where it is found nowhere."""
+    if _is_path(name):
+        path = Path(name).expanduser()
+        if not path.exists():
+            raise DataError(path, "a TU folder or zip", "nothing of that name")
+        return path
+    found = find_local(str(name), root)
+    return found or _download(str(name), find_entry(str(name)), search_folders(root), download)
+
+
+def find_local(name: str, root: str | Path | None = None) -> Path | None:
+    """The TU folder or zip of that name in one of :func:`search_folders`, or in the working folder."""
+    if root is None and _is_tu_folder(Path(name)):
+        return Path(name)
+    entry = find_entry(name)
+    for wanted in dict.fromkeys((name, entry.name if entry else name)):
+        for folder in search_folders(root):
+            found = _look_in(folder, wanted)
+            if found is not None:
+                return found
+    return None
+
+
+def search_folders(root: str | Path | None = None) -> tuple[Path, ...]:
+    """Where data sets are looked for, in order: ``root``, ``$GRAPHCAPS_DATA``, the user's data folder."""
+    named = os.environ.get("GRAPHCAPS_DATA")
+    folders = [Path(named).expanduser()] if named else []
+    if root is not None:
+        root = Path(root).expanduser()
+        if not root.is_dir():
+            raise ArgumentError("load_dataset", "root", "be a folder that exists", root)
+        folders.insert(0, root)
+    return tuple(dict.fromkeys([*folders, data_folder()]))
+
+
+def data_folder() -> Path:
+    """The user's data folder, where downloads go, whether or not it exists yet."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "graphcaps"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA")
+        return (Path(base) if base else Path.home() / "AppData" / "Local") / "graphcaps" / "data"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "graphcaps"
+
+
+def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...], allowed: bool) -> Path:
+    known, folder = entry.name if entry else name, folders[-1]
+    try:
+        if not allowed:
+            raise DownloadError(known, "downloads are switched off", folder)
+        return download_tu(known, folder, sha256=entry.collection_sha256 if entry else None).path
+    except DownloadError as error:
+        if entry is not None:
+            raise
+        near = near_names(name)
+        hint = f"Near names: {', '.join(near)}." if near else f"Known names: {', '.join(CATALOGUE)}."
+        looked = ", ".join(str(place) for place in folders)
+        raise ArgumentError(
+            "load_dataset",
+            "name",
+            f"be a data set in {looked} or in the TU collection, or a path to a TU folder or zip",
+            f"'{name}' ({error.reason})",
+            hint,
+        ) from error
+
+
+def _read(path: Path, cache: bool) -> LoadedDataset:
+    """Reads a folder or zip, or its parsed form from the cache."""
+    if path.is_file():
+        verify_record(path)
+    if not cache:
+        return LoadedDataset(read_tu(path), path, False)
+    digest = _digest(path)
+    store = load_cached(digest)
+    if store is not None:
+        return LoadedDataset(store, path, True)
+    store = read_tu(path)
+    if _digest(path) == digest:  # a source that changed while it was read is not kept
+        save_cached(store, digest)
+    return LoadedDataset(store, path, False)
+
+
+def _digest(path: Path) -> str:
+    with TUArchive(path) as archive:
+        return archive.digest()
+
+
+def _is_path(name: str | Path) -> bool:
+    if isinstance(name, Path):
+        return True
+    if {"/", os.sep, os.altsep} & set(name) or name in ("", ".", ".."):
+        return True
+    return name.lower().endswith(".zip")
+
+
+def _is_tu_folder(path: Path) -> bool:
+    return path.is_dir() and any(next(path.glob(pattern), None) is not None for pattern in _TU_FILES)
+
+
+def _look_in(folder: Path, name: str) -> Path | None:
+    """``NAME.zip``, ``NAME/``, torch-geometric's ``NAME/raw/``, or the folder itself."""
+    archive = folder / f"{name}.zip"
+    if archive.is_file():
+        return archive
+    for place in (folder / name, folder / name / "raw"):
+        if _is_tu_folder(place):
+            return place
+    return folder if (folder / f"{name}_A.txt").is_file() else None

@@ -1,0 +1,263 @@
+"""What the input columns of a model are made of, written down as data.
+
+A recipe is chosen (:class:`FeatureRecipe`), fitted once on the graphs to learn from, saved beside the model
+and applied to every graph after that. It refuses graphs that it does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcaps.data.columns import finite_attributes, label_columns, powers, report_unseen
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+
+__all__ = ["FeatureRecipe"]
+
+_MAX_VALUES = 4096  # more values than this in one label column are identifiers, not categories
+
+
+@dataclass(frozen=True)
+class FeatureRecipe:
+    r"""Input columns of a graph's nodes, as the released HGCN program makes them.
+
+    With x the attributes and the one-hot node labels, or a column of ones where there is neither, the
+    columns are
+
+    .. math::
+        [\,x,\; \deg,\; \mathrm{onehot}(\min(\deg, \mathrm{cap})),\; Ax,\; A^2x,\; \dots,\; A^px\,],
+        \qquad A = D^{-1/2}(\mathrm{Adj} + 10^{-8} I)D^{-1/2}
+
+    where Adj is the adjacency of 0 and 1 (edge weights are the model's matter and do not enter here), deg its
+    row sums and D the diagonal of deg + 1e-8. Sums are taken in float64. Every graph is computed by itself.
+
+    A label column keeps the whole range from its smallest to its largest value where at least half of that
+    range was seen in fitting (DD's 82 values from 1 to 89 keep 89 columns), and else the seen values alone.
+
+    Args:
+        attributes (bool): Use the node attributes where the graphs have any. (default: ``True``)
+        labels (bool): Use the node labels where the graphs have any. (default: ``True``)
+        degree (bool): Add the degree as a number. (default: ``True``)
+        degree_onehot (int, optional): Add the degree as cap + 1 columns, the last for all degrees from the
+            cap on; ``None`` leaves them out. (default: 100)
+        propagation (int): Largest power p of A. (default: 3)
+        num_attributes (int, optional): Attribute columns, known from fitting.
+        label_values (tuple, optional): Values with a column, ascending, for each label column, known from
+            fitting.
+
+    Example:
+        ``recipe = FeatureRecipe().fit(store); x = recipe.apply(store)``
+    """
+
+    attributes: bool = True
+    labels: bool = True
+    degree: bool = True
+    degree_onehot: int | None = 100
+    propagation: int = 3
+    num_attributes: int | None = None
+    label_values: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("attributes", "labels", "degree"):
+            _expect(isinstance(getattr(self, name), bool), name, "be true or false", getattr(self, name))
+        cap = self.degree_onehot
+        _expect(cap is None or _count(cap), "degree_onehot", "be a whole number from 0 on, or none", cap)
+        _expect(_count(self.propagation), "propagation", "be a whole number from 0 on", self.propagation)
+        _expect(
+            (self.num_attributes is None) == (self.label_values is None),
+            "label_values",
+            "be given together with 'num_attributes'",
+            "one of the two",
+        )
+        if self.num_attributes is None or self.label_values is None:
+            return
+        _expect(
+            _count(self.num_attributes), "num_attributes", "be a whole number from 0 on", self.num_attributes
+        )
+        for values in self.label_values:
+            ascending = len(values) > 0 and all(type(value) is int for value in values)
+            ascending = ascending and all(a < b for a, b in pairwise(values))
+            _expect(ascending, "label_values", "hold ascending whole numbers for each column", values)
+
+    # ------------------------------------------------------------------ columns
+    @property
+    def is_fitted(self) -> bool:
+        return self.label_values is not None
+
+    @property
+    def num_base_columns(self) -> int:
+        """Columns of x: attributes and one-hot labels, or 1 where there is neither."""
+        attributes, blocks = self._fitted("num_base_columns")
+        return max(attributes + sum(len(values) for values in blocks), 1)
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the input."""
+        onehot = 0 if self.degree_onehot is None else self.degree_onehot + 1
+        return self.num_base_columns * (1 + self.propagation) + int(self.degree) + onehot
+
+    def column_names(self) -> list[str]:
+        """One name per column, such as ``label[0]=6``, ``degree``, ``degree=3`` and ``A^2 label[0]=6``."""
+        attributes, blocks = self._fitted("column_names")
+        base = [f"attribute[{column}]" for column in range(attributes)]
+        base += [f"label[{block}]={value}" for block, values in enumerate(blocks) for value in values]
+        base = base or ["one"]
+        names = list(base)
+        if self.degree:
+            names.append("degree")
+        if self.degree_onehot is not None:
+            names += [f"degree={count}" for count in range(self.degree_onehot)]
+            names.append(f"degree>={self.degree_onehot}")
+        return names + [f"A^{power} {name}" for power in range(1, self.propagation + 1) for name in base]
+
+    # ------------------------------------------------------------------ fitting and applying
+    def fit(self, store: GraphStore) -> FeatureRecipe:
+        """A fitted copy: knows the attribute columns and label values of ``store``."""
+        if not len(store):
+            raise ArgumentError("FeatureRecipe.fit", "store", "hold at least one graph", "none")
+        attributes = finite_attributes(store, "FeatureRecipe.fit", torch.float64) if self.attributes else None
+        blocks = []
+        for column, values in enumerate(label_columns(store) if self.labels else []):
+            seen = [int(value) for value in np.unique(values)]
+            if len(seen) > _MAX_VALUES:
+                raise ArgumentError(
+                    "FeatureRecipe.fit",
+                    "store",
+                    f"hold at most {_MAX_VALUES} different values in a node label column",
+                    f"{len(seen)} in label column {column} of {store.name}",
+                    "Leave such labels out with labels=False, or hand them over as attributes.",
+                )
+            whole = range(seen[0], seen[-1] + 1)
+            blocks.append(tuple(whole if len(whole) <= 2 * len(seen) else seen))
+        num_attributes = 0 if attributes is None else attributes.shape[1]
+        return replace(self, num_attributes=num_attributes, label_values=tuple(blocks))
+
+    def apply(
+        self,
+        store: GraphStore,
+        *,
+        unseen: Literal["refuse", "ignore"] = "refuse",
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Input columns of all nodes of ``store``, ``[N, num_columns]``, on the store's device.
+
+        Args:
+            store (GraphStore): Graphs with the attribute and label columns that were fitted.
+            unseen (str): ``"refuse"`` raises on a label that has no column; ``"ignore"`` gives such a node
+                zeros there, and warns with counts. (default: ``"refuse"``)
+            dtype (torch.dtype): ``torch.float32`` or ``torch.float64``. (default: ``torch.float32``)
+
+        Raises:
+            ArgumentError: If the recipe is not fitted or the store does not fit it.
+        """
+        owner = "FeatureRecipe.apply"
+        if unseen not in ("refuse", "ignore"):
+            raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
+        if dtype not in (torch.float32, torch.float64):
+            raise ArgumentError(owner, "dtype", "be torch.float32 or torch.float64", dtype)
+        x = self._base(store, unseen, dtype)  # [N, k], float64
+        degree = store.degree.cpu()
+        k, rows = x.shape[1], torch.arange(store.num_nodes)
+        out = torch.zeros(store.num_nodes, self.num_columns, dtype=dtype)
+        out[:, :k] = torch.from_numpy(x)
+        place = k
+        if self.degree:
+            out[:, place] = degree.to(dtype)
+            place += 1
+        if self.degree_onehot is not None:
+            out[rows, place + degree.clamp_max(self.degree_onehot)] = 1
+            place += self.degree_onehot + 1
+        if self.propagation:
+            for power in powers(store, x, self.propagation):
+                out[:, place : place + k] = torch.from_numpy(power)
+                place += k
+        return out.to(store.device)
+
+    def _base(self, store: GraphStore, unseen: Literal["refuse", "ignore"], dtype: torch.dtype) -> np.ndarray:
+        """Attributes and one-hot labels, or ones, in float64, ``[N, num_base_columns]``."""
+        owner = "FeatureRecipe.apply"
+        num_attributes, blocks = self._fitted("apply")
+        attributes = finite_attributes(store, owner, dtype) if self.attributes else None
+        columns = label_columns(store) if self.labels else []
+        found = {
+            "attribute": (num_attributes, 0 if attributes is None else attributes.shape[1]),
+            "label": (len(blocks), len(columns)),
+        }
+        for kind, (expected, got) in found.items():
+            if expected != got:
+                raise ArgumentError(
+                    owner,
+                    "store",
+                    f"have {_columns(expected, kind)}, as the graphs that the recipe was fitted on",
+                    f"{_columns(got, kind)} in {store.name}",
+                )
+        if not num_attributes and not blocks:
+            return np.ones((store.num_nodes, 1))
+        x = np.zeros((store.num_nodes, self.num_base_columns))
+        if attributes is not None:
+            x[:, :num_attributes] = attributes
+        place = num_attributes
+        for column, (known, values) in enumerate(zip(blocks, columns, strict=True)):
+            codes = np.asarray(known, dtype=np.int64)
+            index = np.searchsorted(codes, values).clip(max=len(codes) - 1)
+            hit = codes[index] == values
+            if not hit.all():
+                report_unseen(store, column, values, ~hit, unseen)
+            rows = np.flatnonzero(hit)
+            x[rows, place + index[rows]] = 1
+            place += len(codes)
+        return x
+
+    def _fitted(self, asked: str) -> tuple[int, tuple[tuple[int, ...], ...]]:
+        if self.num_attributes is None or self.label_values is None:
+            raise ArgumentError(
+                f"FeatureRecipe.{asked}", "recipe", "be fitted", "one that is not", "Call fit(store) first."
+            )
+        return self.num_attributes, self.label_values
+
+    # ------------------------------------------------------------------ saving
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe in JSON's own types; :meth:`from_dict` reads it back."""
+        values = asdict(self)
+        if self.label_values is not None:
+            values["label_values"] = [list(block) for block in self.label_values]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FeatureRecipe:
+        """Reads what :meth:`to_dict` wrote; an entry left out keeps its default, an unknown one raises."""
+        known = [entry.name for entry in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ArgumentError(
+                    "FeatureRecipe.from_dict", name, f"be one of {', '.join(known)}", "a stranger"
+                )
+        read = dict(values)
+        if read.get("label_values") is not None:
+            blocks = read["label_values"]
+            nested = isinstance(blocks, list | tuple) and all(
+                isinstance(block, list | tuple) for block in blocks
+            )
+            _expect(nested, "label_values", "be a list of lists", blocks)
+            read["label_values"] = tuple(tuple(block) for block in blocks)
+        return cls(**read)
+
+
+def _columns(count: int, kind: str) -> str:
+    return f"{count or 'no'} node {kind} column{'' if count == 1 else 's'}"
+
+
+def _count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _expect(condition: bool, name: str, expected: str, got: object) -> None:
+    if not condition:
+        raise ArgumentError("FeatureRecipe", name, expected, got)

@@ -1,0 +1,115 @@
+"""The shapes that ``planted-parts`` is built from: small graphs with one idea each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["CORE_KINDS", "PART_KINDS", "Part", "build_part"]
+
+Edges = list[tuple[int, int]]
+
+CORE_KINDS: tuple[str, ...] = ("ring", "star", "clique", "ladder")
+"""The four kinds that every planted graph holds and whose meetings make the class."""
+
+PART_KINDS: tuple[str, ...] = ("scaffold", *CORE_KINDS, "wheel", "grid", "comb")
+"""Names of the planted kinds; ``truth["kind"]`` counts in this order. Nodes that only join are scaffold."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One planted part, before it is joined with others.
+
+    Args:
+        kind (str): One of :data:`PART_KINDS`, not ``"scaffold"``.
+        num_nodes (int): Nodes of the part, numbered from 0.
+        edges (tuple): Undirected edges, each once.
+    """
+
+    kind: str
+    num_nodes: int
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Neighbours of each node inside the part."""
+        counts = [0] * self.num_nodes
+        for edge in self.edges:
+            for node in edge:
+                counts[node] += 1
+        return tuple(counts)
+
+    def blurs(self) -> tuple[Part, ...]:
+        """Every part that has one edge more than this one, or, for a clique, one edge less."""
+        pairs = [(a, b) for b in range(self.num_nodes) for a in range(b)]
+        there = {(min(edge), max(edge)) for edge in self.edges}
+        missing = [pair for pair in pairs if pair not in there]
+        if missing:
+            changed = [(*self.edges, pair) for pair in missing]
+        else:
+            changed = [tuple(pair for pair in pairs if pair != gone) for gone in pairs]
+        return tuple(Part(self.kind, self.num_nodes, edges) for edges in changed)
+
+
+def build_part(kind: str, size: int) -> Part:
+    """Builds a part; what ``size`` counts depends on the kind.
+
+    ============  ===========================================  ==========
+    kind          ``size`` counts                              nodes
+    ============  ===========================================  ==========
+    ``ring``      nodes of one cycle                           size
+    ``star``      leaves around one hub                        size + 1
+    ``clique``    nodes, each joined with each                 size
+    ``ladder``    rungs                                        2 · size
+    ``wheel``     nodes of the rim around one hub              size + 1
+    ``grid``      columns of three nodes                       3 · size
+    ``comb``      nodes of the back, each with one tooth       2 · size
+    ============  ===========================================  ==========
+    """
+    edges = _EDGES[kind](size)
+    return Part(kind, 1 + max(max(edge) for edge in edges), tuple(edges))
+
+
+def _ring(size: int) -> Edges:
+    return [(i, (i + 1) % size) for i in range(size)]
+
+
+def _star(size: int) -> Edges:
+    return [(0, leaf) for leaf in range(1, size + 1)]
+
+
+def _clique(size: int) -> Edges:
+    return [(i, j) for j in range(size) for i in range(j)]
+
+
+def _ladder(size: int) -> Edges:
+    rungs = [(2 * i, 2 * i + 1) for i in range(size)]
+    rails = [(i, i + 2) for i in range(2 * size - 2)]
+    return rungs + rails
+
+
+def _wheel(size: int) -> Edges:
+    return _star(size) + [(i + 1, j + 1) for i, j in _ring(size)]
+
+
+def _grid(size: int) -> Edges:
+    columns = [(3 * i + k, 3 * i + k + 1) for i in range(size) for k in range(2)]
+    rows = [(i, i + 3) for i in range(3 * size - 3)]
+    return columns + rows
+
+
+def _comb(size: int) -> Edges:
+    back = [(2 * i, 2 * i + 2) for i in range(size - 1)]
+    teeth = [(2 * i, 2 * i + 1) for i in range(size)]
+    return back + teeth
+
+
+_EDGES: dict[str, Callable[[int], Edges]] = {
+    "ring": _ring,
+    "star": _star,
+    "clique": _clique,
+    "ladder": _ladder,
+    "wheel": _wheel,
+    "grid": _grid,
+    "comb": _comb,
+}

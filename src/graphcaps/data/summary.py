@@ -1,0 +1,128 @@
+"""Figures that describe a data set, and sentences on what was done to its edges."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcaps.data.store import GraphStore
+from graphcaps.ops.edges import EdgeReport
+
+__all__ = ["Categories", "StoreSummary", "edge_sentences", "summarize"]
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Label columns: how many, and per column the number of different values, the least and the largest."""
+
+    columns: int
+    distinct: tuple[int, ...]
+    min: tuple[int, ...]
+    max: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StoreSummary:
+    """What :func:`summarize` counts.
+
+    ``avg_edges`` describes the data set as distributed: different undirected edges, a self-loop counted once.
+    ``node_attributes`` and ``edge_attributes`` are numbers of columns; ``edge_weights`` says whether there
+    are any; ``report`` says what was done to the rows of the edge list.
+    """
+
+    name: str
+    graphs: int
+    classes: int
+    class_names: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    avg_nodes: float
+    avg_edges: float
+    min_nodes: int
+    max_nodes: int
+    avg_degree: float
+    isolated_nodes: int
+    graphs_without_edges: int
+    node_labels: Categories | None
+    node_attributes: int
+    edge_labels: Categories | None
+    edge_attributes: int
+    edge_weights: bool
+    report: EdgeReport
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as ``graphcaps data info --json`` prints them."""
+        plain = asdict(self)
+        report = plain.pop("report")
+        del report["looped_nodes"]
+        return plain | {"edges_removed": report | {"what_was_done": list(edge_sentences(self.report))}}
+
+
+def summarize(store: GraphStore) -> StoreSummary:
+    """Counts the graphs of a store."""
+    graphs, sizes, degree = len(store), store.sizes, store.degree
+    entries = store.edge_ptr[store.node_ptr]
+    counts = torch.bincount(store.y, minlength=store.num_classes).tolist() if store.y is not None else []
+    return StoreSummary(
+        name=store.name,
+        graphs=graphs,
+        classes=store.num_classes,
+        class_names=store.class_names,
+        class_counts=tuple(counts),
+        avg_nodes=_ratio(store.num_nodes, graphs),
+        avg_edges=_ratio(store.num_edges + store.report.looped_nodes, graphs),
+        min_nodes=int(sizes.min()) if graphs else 0,
+        max_nodes=int(sizes.max()) if graphs else 0,
+        avg_degree=_ratio(2 * store.num_edges, store.num_nodes),
+        isolated_nodes=int((degree == 0).sum()),
+        graphs_without_edges=int((entries[1:] == entries[:-1]).sum()),
+        node_labels=_categories(store.node_labels),
+        node_attributes=_columns(store.node_attributes),
+        edge_labels=_categories(store.edge_labels),
+        edge_attributes=_columns(store.edge_attributes),
+        edge_weights=store.edge_weight is not None,
+        report=store.report,
+    )
+
+
+def edge_sentences(report: EdgeReport) -> tuple[str, ...]:
+    """What was done to the listed edges, one sentence for each kind of change."""
+    said = []
+    if report.self_loops:
+        said.append(f"{_count(report.self_loops, 'self-loop')} removed: the model adds its own.")
+    if report.repeated:
+        twice = 2 * report.repeated == report.rows - report.self_loops
+        start = "every row of the edge file appears twice: " if twice else ""
+        said.append(f"{start}{_count(report.repeated, 'repeated row')} merged.")
+    if report.one_way:
+        said.append(f"{_count(report.one_way, 'edge')} listed in one direction only, read as undirected.")
+    if report.conflicting_labels:
+        edges = _count(report.conflicting_labels, "edge")
+        said.append(f"{edges} listed with different labels: the first label is kept.")
+    return tuple(said) or ("nothing: every edge is listed once in each direction, without self-loops.",)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _ratio(total: int, parts: int) -> float:
+    return round(total / parts, 2) if parts else 0.0
+
+
+def _columns(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.reshape(tensor.size(0), -1).size(1)
+
+
+def _categories(labels: Tensor | None) -> Categories | None:
+    if labels is None or not labels.numel():
+        return None
+    columns = labels.reshape(labels.size(0), -1).unbind(1)
+    return Categories(
+        columns=len(columns),
+        distinct=tuple(int(torch.unique(column).numel()) for column in columns),
+        min=tuple(int(column.min()) for column in columns),
+        max=tuple(int(column.max()) for column in columns),
+    )

@@ -1,0 +1,182 @@
+"""Tables of numbers in text, read fast and strictly.
+
+A row is a line, its numbers stand apart by a comma, by blanks, or by both; lines end with ``\\n`` or
+``\\r\\n``. A byte-order mark at the start and empty lines at the end are passed over. Because no empty line
+is allowed before the last row, row i of a table is line i + 1 of its file.
+
+Text arrives in blocks cut at line ends. Each block first goes through a parser that works on all of its
+bytes at once and knows the usual layout only; a block that does not fit goes, line by line, through
+:mod:`graphcaps.data.lines`, which either reads it or says what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphcaps.data.lines import LineReader
+from graphcaps.errors import DataError
+
+__all__ = ["read_integers", "read_numbers"]
+
+BLOCK_BYTES = 1 << 19  # the temporaries of a block this size stay in the processor's cache
+LONGEST_LINE = 1 << 24  # a longer line is no row of numbers, and is not gathered in memory
+_COMMA, _BLANK, _TAB, _NEWLINE, _RETURN, _MINUS, _PLUS = b", \t\n\r-+"
+_FLOAT_BYTES = b"0123456789+-.eE, \t\r\n"
+
+
+def read_integers(
+    text: bytes | Iterable[bytes],
+    where: str,
+    row: str,
+    *,
+    columns: int | None = None,
+    integral_floats: bool = False,
+) -> NDArray[np.signedinteger]:
+    """Reads a table of whole numbers, ``[rows, columns]``, as int32 where all are short, else as int64.
+
+    Args:
+        text (bytes or iterable of bytes): The file, in pieces of any size.
+        where (str): What messages call the file.
+        row (str): What messages say that a row holds ("two node ids").
+        columns (int, optional): Numbers in a row. (default: as many as in the first row)
+        integral_floats (bool): Whether 3.0 is read as 3. (default: ``False``)
+
+    Raises:
+        DataError: At an empty file or the first line that is not such a row.
+    """
+    lines = LineReader(where, row, columns, kind="label" if integral_floats else "integer")
+    return _read(text, lines, _fast_integers)
+
+
+def read_numbers(
+    text: bytes | Iterable[bytes], where: str, row: str, *, columns: int | None = None
+) -> NDArray[np.float64]:
+    """Reads a table of finite numbers, ``[rows, columns]``; arguments as in :func:`read_integers`.
+
+    Raises:
+        DataError: At an empty file or the first line that is not such a row, NaN and infinity included.
+    """
+    return _read(text, LineReader(where, row, columns, kind="number"), _fast_numbers)
+
+
+def _read(
+    text: bytes | Iterable[bytes], lines: LineReader, fast: Callable[[bytes, int], NDArray | None]
+) -> NDArray:
+    tables: list[NDArray] = []
+    for block in _blocks([text] if isinstance(text, bytes) else text, lines.where):
+        table = None
+        if lines.columns is None:
+            lines.set_columns(block)
+        if lines.columns is not None and lines.first_empty is None:
+            table = fast(block, lines.columns)
+        if table is None:
+            table = lines.read(block)
+        else:
+            lines.skip(len(table))
+        if len(table):
+            tables.append(table)
+    if not tables:
+        raise DataError(lines.where, lines.row, "an empty file", line=1)
+    return np.concatenate(tables)
+
+
+def _blocks(pieces: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """Joins and cuts ``pieces`` into blocks that end with a newline."""
+    rest, lines_before, first = b"", 0, True
+    for piece in pieces:
+        for start in range(0, len(piece), BLOCK_BYTES):
+            part = piece[start : start + BLOCK_BYTES]
+            cut = part.rfind(b"\n") + 1
+            if cut:
+                block = rest + part[:cut]
+                rest = part[cut:]
+                lines_before += block.count(b"\n")
+                yield block.removeprefix(b"\xef\xbb\xbf") if first else block
+                first = False
+            else:
+                rest += part
+            if len(rest) > LONGEST_LINE:
+                found = f"a line of more than {LONGEST_LINE >> 20} MB"
+                raise DataError(where, "lines of numbers", found, line=lines_before + 1)
+    if first:
+        rest = rest.removeprefix(b"\xef\xbb\xbf")
+    if rest:
+        yield rest + b"\n"
+
+
+def _fast_integers(block: bytes, columns: int) -> NDArray | None:
+    """All numbers of a block in the usual layout, or ``None`` where the layout is another.
+
+    Usual are: numbers of up to 18 digits with or without a sign, ``","``, ``", "``, a blank or a tab
+    between two of them, a line end after the last of a row, and nothing else.
+    """
+    text = np.frombuffer(block, np.uint8)
+    digit = text - np.uint8(ord("0"))  # wraps around: other bytes become 10 or more
+    is_digit = np.zeros(text.size + 2, np.bool_)
+    np.less(digit, 10, out=is_digit[1:-1])
+    borders = np.flatnonzero(is_digit[1:] != is_digit[:-1])
+    first, end = borders[0::2], borders[1::2]  # number k is text[first[k] : end[k]]
+    if not first.size or first.size % columns:
+        return None
+    length = end - first
+    longest, shortest = int(length.max()), int(length.min())
+    if longest > 18:
+        return None
+
+    negative = None
+    if (text == _MINUS).any() or (text == _PLUS).any():
+        before = text[np.maximum(first - 1, 0)]
+        negative = before == _MINUS
+        first = first - (negative | (before == _PLUS))
+    if first[0] != 0 or not _usual_gaps(text, first, end, columns):
+        return None
+
+    values = digit[end - 1].astype(np.int32 if longest <= 9 else np.int64)
+    for place in range(1, longest):
+        part = digit.take(end - (place + 1), mode="wrap").astype(values.dtype)
+        if place >= shortest:
+            part[length <= place] = 0  # this number is shorter
+        part *= 10**place
+        np.add(values, part, out=values)
+    if negative is not None:
+        np.negative(values, out=values, where=negative)
+    return values.reshape(-1, columns)
+
+
+def _usual_gaps(text: NDArray, first: NDArray, end: NDArray, columns: int) -> bool:
+    """Whether the bytes after every number are a usual separator, or a line end at the end of a row."""
+    gap = np.append(first[1:], text.size) - end
+    if gap.max() > 2:
+        return False
+    lead = text[end].reshape(-1, columns)  # a sign where the gap is 0, as in 5-6
+    last = text[end + (gap - 1)].reshape(-1, columns)  # the byte before the next number
+    two = (gap == 2).reshape(-1, columns)
+    inside, after = (np.s_[:, :-1], np.s_[:, -1])
+    single = (lead[inside] == _COMMA) | (lead[inside] == _BLANK) | (lead[inside] == _TAB)
+    double = (lead[inside] == _COMMA) & (last[inside] == _BLANK)
+    if not np.where(two[inside], double, single).all():
+        return False
+    if not (last[after] == _NEWLINE).all():
+        return False
+    return bool((~two[after] | (lead[after] == _RETURN)).all())
+
+
+def _fast_numbers(block: bytes, columns: int) -> NDArray | None:
+    """All numbers of a block through numpy's reader, or ``None`` where that may not be exact."""
+    if block.translate(None, _FLOAT_BYTES) or block.count(b"\r") != block.count(b"\r\n"):
+        return None
+    rows, commas = block.count(b"\n"), block.count(b",")
+    if commas not in (0, rows * (columns - 1)) or block.isspace():
+        return None
+    try:
+        table = np.loadtxt(
+            io.StringIO(block.decode("ascii")), delimiter="," if commas else None, comments=None, ndmin=2
+        )
+    except ValueError:
+        return None
+    # numpy passes over empty lines, which would shift the numbers of the lines after them.
+    return table if table.shape == (rows, columns) and np.isfinite(table).all() else None

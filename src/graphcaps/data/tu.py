@@ -1,0 +1,151 @@
+"""Reads data sets in the layout of the TU Dortmund collection, from a folder or a zip.
+
+A data set NAME is a few text files. Nodes and graphs count from 1, over the whole data set:
+
+* ``NAME_A.txt`` lists the edges, two node ids per row, and must not be empty;
+* ``NAME_graph_indicator.txt`` gives the graph of each node: 1 first, then never less and never more than one
+  above the row before, so that no graph is without nodes;
+* ``NAME_graph_labels.txt`` gives the class of each graph. Where there is no such file the graphs have no
+  classes (``y`` is ``None``): such a set can be predicted, not trained on;
+* ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and
+  ``NAME_edge_attributes.txt`` are optional, a row per node or per row of ``NAME_A.txt``, with any number of
+  columns. Other files, ``NAME_graph_attributes.txt`` among them, are not read.
+
+Classes are the sorted distinct values, numbered from 0. Labels are whole numbers (3.0 is read as 3).
+Attributes are parsed as float64 and kept as float32, or as float64 where a number exceeds float32's range.
+Edges are brought to the undirected, simple form of :mod:`graphcaps.ops.edges`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphcaps.data.archive import TUArchive
+from graphcaps.data.store import GraphStore
+from graphcaps.data.text import read_integers, read_numbers
+from graphcaps.data.tu_checks import check_edges, check_indicator, check_rows
+from graphcaps.errors import DataError
+from graphcaps.ops.edges import clean_edges
+
+__all__ = ["read_tu"]
+
+
+def read_tu(path: str | Path, name: str | None = None) -> GraphStore:
+    """Reads the TU data set in a folder or zip.
+
+    Args:
+        path (str or Path): Folder or zip with the files, at its top or in a subfolder.
+        name (str, optional): What the store is called. (default: the NAME of the files)
+
+    Raises:
+        DataError: At the first thing that is wrong, with file, line, what was expected and what was found.
+    """
+    with TUArchive(path) as archive:
+        return _Reader(archive).store(name or archive.name)
+
+
+class _Reader:
+    """Reads the tables of one archive in the order in which each can be checked against the last."""
+
+    def __init__(self, archive: TUArchive) -> None:
+        self.archive = archive
+
+    def store(self, name: str) -> GraphStore:
+        graph = self._indicator()
+        num_nodes, num_graphs = len(graph), int(graph[-1])
+        y, class_names = self._classes(num_graphs)
+        node_labels = self._labels("node_labels", num_nodes, "node")
+        node_attributes = self._attributes("node_attributes", num_nodes, "node")
+        edges = self._edges(graph)
+        rows = len(edges)
+        edge_labels = self._labels("edge_labels", rows, f"row of {self.archive.name}_A.txt")
+        edge_attributes = self._attributes("edge_attributes", rows, f"row of {self.archive.name}_A.txt")
+
+        node_ptr = np.zeros(num_graphs + 1, np.int64)
+        np.cumsum(np.bincount(graph, minlength=num_graphs + 1)[1:], out=node_ptr[1:])
+        source, target = (torch.from_numpy(edges[:, side] - 1) for side in (0, 1))
+        del edges
+        clean = clean_edges(source, target, num_nodes, labels=edge_labels, attributes=edge_attributes)
+        del source, target
+        if clean.attributes is not None:
+            clean = replace(clean, attributes=_compact(clean.attributes))  # after the mean over repeated rows
+        return GraphStore.from_clean_edges(
+            name,
+            torch.from_numpy(node_ptr),
+            clean,
+            y=y,
+            class_names=class_names,
+            node_labels=node_labels,
+            node_attributes=None if node_attributes is None else _compact(node_attributes),
+        )
+
+    def _indicator(self) -> NDArray:
+        """Graph of each node, from 1, ``[N]``."""
+        self._member("A")  # a missing edge file is told before anything is read
+        member = self._member("graph_indicator")
+        where = self.archive.where(member)
+        graph = read_integers(self.archive.pieces(member), where, "one graph number", columns=1)[:, 0]
+        check_indicator(graph, where)
+        return graph
+
+    def _edges(self, graph: NDArray) -> NDArray:
+        """The edges as listed, ids from 1, ``[E, 2]``."""
+        member = self._member("A")
+        where = self.archive.where(member)
+        edges = read_integers(self.archive.pieces(member), where, "two node ids", columns=2)
+        check_edges(edges, graph, where)
+        return edges
+
+    def _classes(self, num_graphs: int) -> tuple[Tensor | None, tuple[str, ...]]:
+        member = self._optional("graph_labels")
+        if member is None:
+            return None, ()
+        where = self.archive.where(member)
+        values = read_integers(
+            self.archive.pieces(member), where, "one class, a whole number", columns=1, integral_floats=True
+        )
+        check_rows(len(values), num_graphs, "graph", where)
+        classes, y = np.unique(values[:, 0], return_inverse=True)
+        return torch.from_numpy(y.astype(np.int64)), tuple(str(value) for value in classes.tolist())
+
+    def _labels(self, table: str, rows: int, unit: str) -> Tensor | None:
+        member = self._optional(table)
+        if member is None:
+            return None
+        where = self.archive.where(member)
+        labels = read_integers(
+            self.archive.pieces(member), where, "labels, whole numbers", integral_floats=True
+        )
+        check_rows(len(labels), rows, unit, where)
+        return torch.from_numpy(labels.astype(np.int64))
+
+    def _attributes(self, table: str, rows: int, unit: str) -> Tensor | None:
+        member = self._optional(table)
+        if member is None:
+            return None
+        where = self.archive.where(member)
+        values = read_numbers(self.archive.pieces(member), where, "numbers")
+        check_rows(len(values), rows, unit, where)
+        return torch.from_numpy(values)
+
+    def _optional(self, table: str) -> str | None:
+        member = f"{self.archive.name}_{table}.txt"
+        return member if member in self.archive.names() else None
+
+    def _member(self, table: str) -> str:
+        member = self._optional(table)
+        if member is None:
+            missing = f"{self.archive.name}_{table}.txt"
+            raise DataError(self.archive.where(missing), "a file that every TU data set has", "no such file")
+        return member
+
+
+def _compact(values: Tensor) -> Tensor:
+    """float64 as float32, unless a number is too large for it."""
+    return values.float() if bool((values.abs() <= torch.finfo(torch.float32).max).all()) else values

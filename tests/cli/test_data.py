@@ -1,0 +1,141 @@
+"""``graphcaps data``: the paper's figures, JSON for machines, and the cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from graphcaps.cli.main import app
+from graphcaps.data.catalogue import CATALOGUE
+
+KEYS = {
+    *("name", "graphs", "classes", "class_names", "class_counts", "avg_nodes", "avg_edges", "min_nodes"),
+    *("max_nodes", "avg_degree", "isolated_nodes", "graphs_without_edges", "node_labels", "node_attributes"),
+    *("edge_labels", "edge_attributes", "edge_weights", "edges_removed", "source", "seconds", "from_cache"),
+}
+# The paper's table of data sets: graphs, classes, nodes and edges per graph.
+PAPER = {
+    "MUTAG": (188, 2, 17.93, 19.79),
+    "PTC_MR": (344, 2, 14.29, 14.69),
+    "ENZYMES": (600, 6, 32.63, 62.14),
+    "PROTEINS": (1113, 2, 39.06, 72.82),
+    "NCI1": (4110, 2, 29.87, 32.30),
+    "NCI109": (4127, 2, 29.68, 32.13),
+    "DD": (1178, 2, 284.32, 715.66),
+    "COLLAB": (5000, 3, 74.49, 2457.78),
+    "IMDB-BINARY": (1000, 2, 19.77, 96.53),
+    "IMDB-MULTI": (1500, 3, 13.00, 65.94),
+    "REDDIT-BINARY": (2000, 2, 429.63, 497.75),
+}
+REMOVED = {
+    "COLLAB": {"self_loops": 2837},
+    "IMDB-BINARY": {"repeated": 193_062},
+    "IMDB-MULTI": {"repeated": 197_806},
+}
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["data", *map(str, arguments)])
+
+
+def info(*arguments: object) -> dict:
+    result = run("info", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "COLLAB" else n for n in PAPER]
+)
+def test_the_papers_figures(name, shared_data):
+    shown = info(name, "--root", shared_data, "--no-cache")
+    assert set(shown) == KEYS
+    assert (shown["graphs"], shown["classes"], shown["avg_nodes"], shown["avg_edges"]) == PAPER[name]
+    assert (shown["graphs"], shown["classes"]) == (CATALOGUE[name].graphs, CATALOGUE[name].classes)
+    assert sum(shown["class_counts"]) == shown["graphs"]
+    changed = ("self_loops", "repeated", "one_way", "conflicting_labels")
+    assert {key: shown["edges_removed"][key] for key in changed} == dict.fromkeys(changed, 0) | REMOVED.get(
+        name, {}
+    )
+    node_labels = shown["node_labels"]["distinct"][0] if shown["node_labels"] else 0
+    attributes = f", {shown['node_attributes']} attribute" if shown["node_attributes"] else ""
+    assert CATALOGUE[name].nodes.startswith(f"{node_labels} labels{attributes}" if node_labels else "none")
+
+
+def test_the_second_call_reads_the_cache(shared_data):
+    first, second = info("MUTAG", "--root", shared_data), info("mutag", "--root", shared_data)
+    assert (first.pop("from_cache"), second.pop("from_cache")) == (False, True)
+    assert first.pop("seconds") >= 0 <= second.pop("seconds")
+    assert first == second
+    assert first["node_labels"] == {"columns": 1, "distinct": [7], "min": [0], "max": [6]}
+
+
+def test_without_cache_nothing_is_kept(shared_data, tmp_path):
+    info("MUTAG", "--root", shared_data, "--no-cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_embedded_set():
+    shown = info("planted-parts")
+    assert set(shown) == KEYS
+    assert (shown["name"], shown["graphs"], shown["source"]) == ("planted-parts", 360, None)
+
+
+def test_people_read_sentences(shared_data):
+    result = run("info", "IMDB-BINARY", "--root", shared_data)
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    assert "every row of the edge file appears twice: 193,062 repeated rows merged." in text
+    assert "graphs 1,000" in text
+
+
+def test_a_wrong_file_ends_with_2(tmp_path):
+    folder = tmp_path / "OWN"
+    folder.mkdir()
+    (folder / "OWN_A.txt").write_text("1, 2\n2, x\n")
+    (folder / "OWN_graph_indicator.txt").write_text("1\n1\n")
+    (folder / "OWN_graph_labels.txt").write_text("1\n")
+    result = run("info", folder)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("graphcaps: OWN/OWN_A.txt, line 2: expected ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_unknown_name_ends_with_2():
+    result = run("info", "MUTAGG")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Near names: MUTAG." in result.stderr
+
+
+def test_list(tmp_path):
+    (tmp_path / "MUTAG.zip").write_bytes(b"")
+    shown = {entry["name"]: entry for entry in json.loads(run("list", "--root", tmp_path, "--json").stdout)}
+    assert list(shown) == list(CATALOGUE)
+    assert (shown["MUTAG"]["here"], shown["MUTAG"]["path"]) == (True, str(tmp_path / "MUTAG.zip"))
+    assert (shown["DD"]["here"], shown["DD"]["path"]) == (False, None)
+    assert shown["planted-parts"]["embedded"]
+    lines = run("list", "--root", tmp_path).stdout.splitlines()
+    here = {line.split()[0]: line.split()[3] for line in lines if line.startswith(("MUTAG", "DD"))}
+    assert (here["MUTAG"], here["DD"]) == ("yes", "no")
+
+
+def test_cache(tmp_path, shared_data):
+    info("MUTAG", "--root", shared_data)
+    shown = json.loads(run("cache", "--json").stdout)
+    assert (Path(shown["folder"]), shown["files"], shown["cleared"]) == (tmp_path / "cache", 1, False)
+    assert "1 data set" in run("cache").stdout
+    assert "1 data set" in run("cache", "--clear").stdout
+    assert json.loads(run("cache", "--json").stdout)["files"] == 0
+    assert not info("MUTAG", "--root", shared_data)["from_cache"]

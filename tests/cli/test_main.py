@@ -1,0 +1,109 @@
+"""The program as a whole: help without torch, exit codes, one sentence, no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from graphcaps import __version__
+from graphcaps.cli import main as program
+from graphcaps.errors import DataError
+
+RUNNER = CliRunner()
+
+
+def fail(error: BaseException) -> int:
+    """Exit code of a command that ends with ``error``."""
+    app = program.typer.Typer(cls=program._Group, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def options() -> None:
+        pass
+
+    @app.command()
+    def verb() -> None:
+        raise error
+
+    return RUNNER.invoke(app, ["verb"])
+
+
+def test_version():
+    result = RUNNER.invoke(program.app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"graphcaps {__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["data", "--help"], ["data", "info", "-h"]])
+def test_help_has_an_example(arguments):
+    result = RUNNER.invoke(program.app, arguments)
+    assert result.exit_code == 0
+    assert "Usage: graphcaps" in result.output.replace("root", "graphcaps")
+    assert arguments == ["data", "--help"] or "Example: graphcaps" in result.output
+
+
+def test_every_verb_has_an_example():
+    for name, app in program.SUBCOMMANDS.items():
+        for command in app.registered_commands:
+            assert (command.epilog or "").startswith(f"Example: graphcaps {name}"), command.name
+
+
+def test_help_does_not_wait_for_torch():
+    code = (
+        "import sys; from graphcaps.cli.main import app\n"
+        "try: app(['data', 'info', '--help'])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'numpy', 'torch_geometric', 'sklearn'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["--nonsense"], ["data", "info"], ["data", "info", "--x"]]
+)
+def test_wrong_use_ends_with_2(arguments):
+    result = RUNNER.invoke(program.app, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_a_users_mistake_is_one_sentence():
+    result = fail(DataError("A.txt", "two\nnumbers", "three", line=4))
+    assert result.exit_code == 2
+    assert result.stderr == "graphcaps: A.txt, line 4: expected two numbers, found three.\n"
+    assert result.stdout == ""
+
+
+def test_a_file_the_system_refuses_is_one_sentence():
+    result = fail(PermissionError(13, "Permission denied", "MUTAG.zip"))
+    assert (result.exit_code, result.stderr) == (2, "graphcaps: MUTAG.zip: Permission denied.\n")
+
+
+def test_ctrl_c_ends_with_130():
+    result = fail(KeyboardInterrupt())
+    assert (result.exit_code, result.output) == (130, "")
+
+
+def test_a_defect_is_not_hidden():
+    result = fail(ZeroDivisionError("a defect"))
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["data", "list"], ["data", "list", "--json"]])
+def test_a_closed_pipe_is_quiet(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "graphcaps", *arguments]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.stderr == ""
+
+
+def test_the_module_runs():
+    command = [sys.executable, "-m", "graphcaps", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"graphcaps {__version__}\n", "")

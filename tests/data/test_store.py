@@ -1,0 +1,317 @@
+"""The store against graphs built one at a time with plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphcaps.data.convert import GraphArrays, store_from_graphs
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.types import GraphBatch
+
+COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "edge_weight")
+
+
+def make(seed: int = 0, graphs: int = 5) -> GraphStore:
+    """Graphs of 1 to 6 nodes with every column; all of them differ."""
+    draw = np.random.default_rng(seed)
+    made = []
+    for _ in range(graphs):
+        n = int(draw.integers(1, 7))
+        E = int(draw.integers(0, 2 * n))
+        made.append(
+            GraphArrays(
+                n,
+                torch.from_numpy(draw.integers(0, n, (2, E))),
+                int(draw.integers(0, 3)),
+                node_labels=torch.from_numpy(draw.integers(0, 5, (n, 1))),
+                node_attributes=torch.from_numpy(draw.normal(size=(n, 2))),
+                edge_labels=torch.from_numpy(draw.integers(0, 5, (E, 1))),
+                edge_attributes=torch.from_numpy(draw.normal(size=(E, 2))),
+                edge_weight=torch.from_numpy(draw.uniform(0.5, 2, E)),
+                truth={"part": torch.from_numpy(draw.integers(0, 9, n))},
+            )
+        )
+    return store_from_graphs(made, "random", class_names=("a", "b", "c"))
+
+
+def graph_of(store: GraphStore, g: int) -> dict[str, object]:
+    """Everything that the store knows about one graph, as plain Python values."""
+    first, end = int(store.node_ptr[g]), int(store.node_ptr[g + 1])
+    entries = slice(int(store.edge_ptr[first]), int(store.edge_ptr[end]))
+    edges = [
+        (i - first, int(j))
+        for i in range(first, end)
+        for j in store.neighbours[int(store.edge_ptr[i]) : int(store.edge_ptr[i + 1])]
+    ]
+    known: dict[str, object] = {"n": end - first, "edges": edges, "y": int(store.y[g])}  # type: ignore[index]
+    for column in COLUMNS:
+        rows = slice(first, end) if column.startswith("node") else entries
+        known[column] = getattr(store, column)[rows].tolist()
+    known["part"] = store.truth["part"][first:end].tolist()
+    return known
+
+
+def decode(batch: GraphBatch, row: tuple[int, ...] = ()) -> set[tuple[int, int, float]]:
+    """Edges of a batch as (slot, slot, weight), read as the table is documented."""
+    table = batch.edges
+    assert table.weight is not None
+    found = set()
+    for slot, node in enumerate(table.node[row].tolist()):
+        if node < 0:
+            continue
+        for entry in range(int(table.ptr[node]), int(table.ptr[node + 1])):
+            other = int(table.first[row][slot]) + int(table.neighbours[entry])
+            found.add((slot, other, float(table.weight[entry])))
+    return found
+
+
+def check_row(
+    store: GraphStore, x: torch.Tensor, batch: GraphBatch, row: tuple[int, ...], graphs: list[int]
+) -> None:
+    """One row of a batch against the naive construction, graph after graph."""
+    B, V = len(graphs), batch.segments.num_rows
+    ptr, index, nodes, edges, rows, y = [0], [], [], set(), [], []
+    for slot, g in enumerate(graphs):
+        start = ptr[-1]
+        if g >= 0:
+            first, end = int(store.node_ptr[g]), int(store.node_ptr[g + 1])
+            known = graph_of(store, g)
+            edges |= {
+                (start + i, start + j, weight)
+                for (i, j), weight in zip(known["edges"], known["edge_weight"], strict=True)  # type: ignore[call-overload]
+            }
+            index += [slot] * (end - first)
+            nodes += list(range(first, end))
+            rows += x[first:end].tolist()
+            y.append(known["y"])
+        else:
+            y.append(-1)
+        ptr.append(len(index))
+    padding = V - len(index)
+    assert padding >= 0
+    assert batch.segments.ptr[row].tolist() == ptr
+    assert batch.segments.index[row].tolist() == index + [B] * padding
+    assert batch.edges.node[row].tolist() == nodes + [-1] * padding
+    assert batch.x[row].tolist() == rows + [[0.0] * x.size(1)] * padding
+    assert batch.y is not None
+    assert batch.y[row].tolist() == y
+    assert decode(batch, row) == edges
+    firsts = batch.edges.first[row]
+    assert bool(((firsts >= 0) & (firsts <= V)).all())
+
+
+# ---------------------------------------------------------------------- batches
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_batch_equals_naive(data: st.DataObject, seed: int) -> None:
+    store = make(seed)
+    x = torch.randn(store.num_nodes, 3)
+    graphs = data.draw(st.lists(st.integers(-1, len(store) - 1), min_size=1, max_size=7))
+    batch = store.batch(x, graphs)
+    check_row(store, x, batch, (), graphs)
+    real = [g for g in graphs if g >= 0]
+    assert batch.segments.padded == (len(real) < len(graphs))
+    assert batch.num_graphs == len(graphs)
+    assert batch.segments.max_size == max([int(store.sizes[g]) for g in real], default=0)
+    assert batch.edges.num_entries == sum(len(graph_of(store, g)["edges"]) for g in real)  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_each_replica_has_its_own_row(data: st.DataObject, seed: int) -> None:
+    store = make(seed)
+    x = torch.randn(store.num_nodes, 2)
+    shape = data.draw(st.sampled_from([(2, 3), (3, 1), (2, 2, 2)]))
+    count = int(np.prod(shape))
+    flat = data.draw(st.lists(st.integers(-1, len(store) - 1), min_size=count, max_size=count))
+    graphs = torch.tensor(flat).reshape(shape)
+    batch = store.batch(x, graphs)
+    lengths = []
+    for row in np.ndindex(*shape[:-1]):
+        check_row(store, x, batch, row, graphs[row].tolist())
+        lengths.append(int(batch.segments.ptr[row][-1]))
+    assert batch.x.shape == (*shape[:-1], max(lengths), 2)
+    assert batch.segments.padded == (len(set(lengths)) > 1 or -1 in flat)
+
+
+def test_two_replicas_of_unlike_length_by_hand() -> None:
+    empty, pair = torch.empty(2, 0, dtype=torch.long), torch.tensor([[0], [1]])
+    store = store_from_graphs([GraphArrays(2, pair, 0), GraphArrays(1, empty, 1), GraphArrays(3, pair, 0)])
+    x = torch.arange(1.0, 7.0)[:, None]
+    batch = store.batch(x, [[2, 1], [1, -1]])
+    assert batch.x.squeeze(-1).tolist() == [[4, 5, 6, 3], [3, 0, 0, 0]]
+    assert batch.segments.ptr.tolist() == [[0, 3, 4], [0, 1, 1]]
+    assert batch.segments.index.tolist() == [[0, 0, 0, 1], [0, 2, 2, 2]]
+    assert batch.edges.node.tolist() == [[3, 4, 5, 2], [2, -1, -1, -1]]
+    assert batch.y is not None
+    assert batch.y.tolist() == [[0, 1], [1, -1]]
+    assert batch.segments.graph_mask.tolist() == [[True, True], [True, False]]  # type: ignore[union-attr]
+    assert batch.edges.neighbours is store.neighbours  # by reference, no edge is copied
+
+
+def test_batch_without_names_is_the_whole_store() -> None:
+    store = make()
+    x = torch.randn(store.num_nodes, 2)
+    batch = store.batch(x)
+    check_row(store, x, batch, (), list(range(len(store))))
+    assert torch.equal(batch.x, x)
+    assert batch.segments.row_mask is None
+
+
+def test_poisoned_features_do_not_reach_padding() -> None:
+    store = make()
+    x = torch.full((store.num_nodes, 2), float("nan"))
+    biggest = int(store.sizes.argmax())
+    x[int(store.node_ptr[biggest]) : int(store.node_ptr[biggest + 1])] = 1
+    smallest = int(store.sizes.argmin())
+    batch = store.batch(x, [[biggest], [smallest]])
+    assert bool((batch.x[batch.edges.node < 0] == 0).all())
+
+
+def test_gradient_reaches_the_rows_that_were_drawn() -> None:
+    store = make()
+    x = torch.ones(store.num_nodes, 1, requires_grad=True)
+    store.batch(x, [[1], [-1]]).x.sum().backward()
+    drawn = (store.node_graph == 1).float()[:, None]
+    assert torch.equal(x.grad, drawn)  # type: ignore[arg-type]
+
+
+def test_store_without_classes_gives_batches_without() -> None:
+    store = store_from_graphs([GraphArrays(1, torch.empty(2, 0, dtype=torch.long))])
+    assert store.batch(torch.ones(1, 1)).y is None
+
+
+@pytest.mark.parametrize(
+    ("graphs", "text"),
+    [
+        ([5], r"'graphs' must name graphs from 0 to 4 \(−1 for none\), got 5\."),
+        ([0, -2], r"'graphs' must name graphs from 0 to 4 \(−1 for none\), got -2\."),
+        ([], r"'graphs' must name at least one graph, got none\."),
+    ],
+)
+def test_batch_of_unknown_graphs_is_refused(graphs: list[int], text: str) -> None:
+    store = make()
+    with pytest.raises(ArgumentError, match=rf"GraphStore\.batch: {text}"):
+        store.batch(torch.zeros(store.num_nodes, 1), graphs)
+
+
+def test_batch_with_wrong_features_is_refused() -> None:
+    store = make()
+    text = rf"GraphStore\.batch: 'x' must have one row per node, {store.num_nodes}, got 3\."
+    with pytest.raises(ShapeError, match=text):
+        store.batch(torch.zeros(3, 1))
+
+
+# ---------------------------------------------------------------------- choosing
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_subset_of_subset(data: st.DataObject, seed: int) -> None:
+    store = make(seed, graphs=6)
+    outer = data.draw(st.lists(st.integers(-6, 5), min_size=1, max_size=8))
+    inner = data.draw(st.lists(st.integers(-len(outer), len(outer) - 1), min_size=1, max_size=5))
+    once = store[outer]
+    assert [graph_of(once, g) for g in range(len(once))] == [graph_of(store, g % 6) for g in outer]
+    twice = once[inner]
+    assert [graph_of(twice, k) for k in range(len(twice))] == [graph_of(store, outer[k] % 6) for k in inner]
+    assert twice.report == store.report
+    assert twice.class_names == store.class_names
+
+
+def test_ways_to_name_graphs() -> None:
+    store = make()
+    expected = [graph_of(store, 1), graph_of(store, 4)]
+    mask = [False, True, False, False, True]
+    for names in (
+        [1, -1],
+        (1, 4),
+        torch.tensor([1, 4]),
+        np.array([1, 4]),
+        mask,
+        torch.tensor(mask),
+        np.array(mask),
+    ):
+        chosen = store[names]  # type: ignore[index]
+        assert [graph_of(chosen, g) for g in range(len(chosen))] == expected
+    assert graph_of(store[-1], 0) == graph_of(store[np.int64(4)], 0) == graph_of(store, 4)  # type: ignore[index]
+    nothing = store[[]]
+    assert (len(nothing), nothing.num_nodes, nothing.num_edges) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", [5, -6, [0, 9]])
+def test_unknown_graphs_are_refused(wrong: int | list[int]) -> None:
+    with pytest.raises(ArgumentError, match=r"GraphStore: 'indices' must name graphs from 0 to 4, got \["):
+        make()[wrong]
+
+
+def test_mask_of_another_length_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"'indices' must mark each of 5 graphs, got 2 marks\."):
+        make()[[True, False]]
+
+
+# ---------------------------------------------------------------------- sizes, moving, showing
+def test_sizes_are_those_of_the_graphs() -> None:
+    store = make(3)
+    known = [graph_of(store, g) for g in range(len(store))]
+    assert store.sizes.tolist() == [graph["n"] for graph in known]
+    assert store.num_nodes == sum(store.sizes.tolist())
+    assert 2 * store.num_edges == sum(len(graph["edges"]) for graph in known)  # type: ignore[arg-type]
+    assert store.node_graph.tolist() == [g for g, graph in enumerate(known) for _ in range(graph["n"])]  # type: ignore[call-overload]
+    assert store.num_classes == 3
+    assert store.device == torch.device("cpu")
+
+
+def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make()
+    asked = []
+
+    def copy(self: torch.Tensor, device: object) -> torch.Tensor:  # stands for a move to another device
+        asked.append(device)
+        return self.clone()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "to", copy)
+        moved = store.to("elsewhere")
+    names = ("node_ptr", "edge_ptr", "neighbours", "y", *COLUMNS)
+    pairs = [(getattr(store, name), getattr(moved, name)) for name in names]
+    for before, after in [*pairs, (store.truth["part"], moved.truth["part"])]:
+        assert torch.equal(before, after)
+        assert before.data_ptr() != after.data_ptr()
+    assert asked == ["elsewhere"] * 10
+    assert moved.class_names == ("a", "b", "c")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_batch_on_the_gpu_equals_the_cpu() -> None:
+    store = make()
+    x = torch.randn(store.num_nodes, 2)
+    here, there = store.batch(x, [[0, 1], [2, -1]]), store.to("cuda").batch(x.cuda(), [[0, 1], [2, -1]])
+    assert there.x.is_cuda
+    assert torch.equal(here.x, there.x.cpu())
+    assert torch.equal(here.edges.node, there.edges.node.cpu())
+    assert torch.equal(here.segments.index, there.segments.index.cpu())
+
+
+def test_repr_says_what_is_there() -> None:
+    pair = torch.tensor([[0], [1]])
+    store = store_from_graphs([GraphArrays(3, pair, "x", edge_weight=torch.ones(1))], "tiny")
+    assert repr(store) == "GraphStore('tiny', graphs=1, classes=1, nodes=3, edges=1, edge_weight=[2])"
+
+
+def test_columns_of_wrong_length_are_refused() -> None:
+    ptr, none = torch.tensor([0, 2]), torch.empty(0, dtype=torch.int32)
+    with pytest.raises(ShapeError, match=r"GraphStore: 'edge_ptr' must have 3 rows, got 2\."):
+        GraphStore("wrong", ptr, torch.tensor([0, 0]), none)
+    edges = torch.tensor([0, 0, 0])
+    for name, rows in (("node_labels", 2), ("edge_weight", 0), ("y", 1)):
+        with pytest.raises(ShapeError, match=rf"GraphStore: '{name}' must have {rows} rows, got 7\."):
+            GraphStore("wrong", ptr, edges, none, **{name: torch.zeros(7, 1)})  # type: ignore[arg-type]
+    with pytest.raises(
+        ArgumentError, match=r"'node_ptr' must give every graph a node, got none in graph 1\."
+    ):
+        GraphStore("wrong", torch.tensor([0, 2, 2]), edges, none)
