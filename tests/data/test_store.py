@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphcaps.data.convert import GraphArrays, store_from_graphs
+from graphcaps.data.planted import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.types import GraphBatch
@@ -315,3 +316,12 @@ def test_columns_of_wrong_length_are_refused() -> None:
         ArgumentError, match=r"'node_ptr' must give every graph a node, got none in graph 1\."
     ):
         GraphStore("wrong", torch.tensor([0, 2, 2]), edges, none)
+
+
+def test_slices_are_ranges_and_fractions_are_refused() -> None:
+    store = planted_parts(num_graphs=9)
+    assert torch.equal(store[2:8:3].node_ptr, store[[2, 5]].node_ptr)
+    assert torch.equal(store[-2:].neighbours, store[[7, 8]].neighbours)
+    assert len(store[9:]) == 0
+    with pytest.raises(ArgumentError, match=r"'indices' must hold whole numbers, got \[0\.5\]\."):
+        store[[0.5]]  # type: ignore[list-item]

@@ -218,9 +218,8 @@ def test_statistics_are_those_of_the_paper(shared_data, name):
 READ_COLLAB = """
 import json, pathlib, re, sys, time
 from graphcaps.data.tu import read_tu
-start = time.perf_counter()
 store = read_tu(sys.argv[1])
-seconds = time.perf_counter() - start
+seconds = time.process_time()
 peak = int(re.search(r"VmHWM:\\s*(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) * 1024
 graphs, report = len(store), store.report
 listed = report.edges + report.looped_nodes
@@ -232,8 +231,11 @@ print(json.dumps({"found": found, "loops": report.self_loops, "peak": peak, "sec
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 def test_collab_reads_in_seconds_and_little_memory(shared_data):
-    """362 MB of text: under 30 s on two cores and under 3 GB, in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    """362 MB of text: under 30 s and 3 GB in a process of its own, imports and all.
+
+    Processor time is measured on one thread: the clock would also show what other tests do meanwhile.
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", READ_COLLAB, str(shared_data / "COLLAB.zip")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)

@@ -15,7 +15,7 @@ from typing import IO
 from graphcaps.data.zip_checks import MAX_BYTES, READ_ERRORS, check_zip, open_zip, reason
 from graphcaps.errors import DataError
 
-__all__ = ["TABLES", "TUArchive", "open_archive"]
+__all__ = ["TABLES", "TRUTH", "TUArchive", "open_archive"]
 
 TABLES = (
     "A",
@@ -25,8 +25,14 @@ TABLES = (
     "node_attributes",
     "edge_labels",
     "edge_attributes",
+    # Not of the collection: what graphcaps.data.tu_write adds, so that a store loses nothing.
+    "class_names",
+    "edge_weights",
 )
 """What the files of a TU data set are called after ``<NAME>_`` and before ``.txt``."""
+
+TRUTH = "truth_"
+"""What the files with known facts on nodes are called between ``<NAME>_`` and the fact."""
 
 _PIECE = 1 << 19
 # zipfile expands LZMA and bzip2 inputs of the size asked for as a whole: a small step bounds what comes out.
@@ -71,7 +77,8 @@ class TUArchive:
         self._places = {  # file name -> path inside the folder or zip
             place.name: file
             for file in files
-            if (place := _place(file)).parent == self._folder and place.name in known
+            if (place := _place(file)).parent == self._folder
+            and (place.name in known or self._is_truth(place.name))
         }
 
     def _look(self, max_bytes: int) -> list[str]:
@@ -102,6 +109,15 @@ class TUArchive:
     def names(self) -> tuple[str, ...]:
         """Names of the data set's files, sorted: ``MUTAG_A.txt``, ``MUTAG_graph_indicator.txt``, …"""
         return tuple(sorted(self._places))
+
+    def truth(self) -> tuple[str, ...]:
+        """What is known about nodes beside the data set: ``part`` of ``MUTAG_truth_part.txt``, sorted."""
+        start = len(f"{self.name}_{TRUTH}")
+        return tuple(member[start:-4] for member in self.names() if self._is_truth(member))
+
+    def _is_truth(self, member: str) -> bool:
+        start = f"{self.name}_{TRUTH}"
+        return member.startswith(start) and member.endswith(".txt") and len(member) > len(start) + 4
 
     def where(self, member: str) -> str:
         """What messages call a file: ``MUTAG/MUTAG_A.txt``, or ``MUTAG_A.txt in MUTAG.zip``."""

@@ -160,12 +160,16 @@ class GraphStore:
 
         return replace(self, **{entry.name: move(getattr(self, entry.name)) for entry in fields(self)})
 
-    def __getitem__(self, indices: int | Sequence[int] | Tensor) -> GraphStore:
+    def __getitem__(self, indices: int | slice | Sequence[int] | Tensor) -> GraphStore:
         """A store of the named graphs, in that order; a single number gives a store of one graph.
 
         ``report`` describes the source as a whole and stays as it is.
         """
+        if isinstance(indices, slice):
+            indices = range(len(self))[indices]
         wanted = torch.as_tensor([indices] if isinstance(indices, int) else indices, device=self.device)
+        if wanted.is_floating_point() and wanted.numel():
+            raise ArgumentError("GraphStore", "indices", "hold whole numbers", wanted.tolist())
         if wanted.dtype == torch.bool:
             if wanted.numel() != len(self):
                 marks = f"{wanted.numel()} marks"

@@ -167,7 +167,7 @@ def _usual_gaps(text: NDArray, first: NDArray, end: NDArray, columns: int) -> bo
 
 def _fast_numbers(block: bytes, columns: int) -> NDArray | None:
     """All numbers of a block through numpy's reader, or ``None`` where that may not be exact."""
-    if block.translate(None, _FLOAT_BYTES) or block.count(b"\r") != block.count(b"\r\n"):
+    if block.translate(None, _FLOAT_BYTES):
         return None
     rows, commas = block.count(b"\n"), block.count(b",")
     if commas not in (0, rows * (columns - 1)) or block.isspace():

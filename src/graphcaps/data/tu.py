@@ -9,9 +9,11 @@ A data set NAME is a few text files. Nodes and graphs count from 1, over the who
   classes (``y`` is ``None``): such a set can be predicted, not trained on;
 * ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and
   ``NAME_edge_attributes.txt`` are optional, a row per node or per row of ``NAME_A.txt``, with any number of
-  columns. Other files, ``NAME_graph_attributes.txt`` among them, are not read.
+  columns;
+* ``NAME_class_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are graphcaps' own addition, see
+  :mod:`graphcaps.data.tu_write`. Other files, ``NAME_graph_attributes.txt`` among them, are not read.
 
-Classes are the sorted distinct values, numbered from 0. Labels are whole numbers (3.0 is read as 3).
+Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are whole numbers (3.0 is read as 3).
 Attributes are parsed as float64 and kept as float32, or as float64 where a number exceeds float32's range.
 Edges are brought to the undirected, simple form of :mod:`graphcaps.ops.edges`.
 """
@@ -26,7 +28,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcaps.data.archive import TUArchive
+from graphcaps.data.archive import TRUTH, TUArchive
+from graphcaps.data.class_names import read_class_names
 from graphcaps.data.store import GraphStore
 from graphcaps.data.text import read_integers, read_numbers
 from graphcaps.data.tu_checks import check_edges, check_indicator, check_rows
@@ -66,13 +69,19 @@ class _Reader:
         rows = len(edges)
         edge_labels = self._labels("edge_labels", rows, f"row of {self.archive.name}_A.txt")
         edge_attributes = self._attributes("edge_attributes", rows, f"row of {self.archive.name}_A.txt")
+        weight = self._weights(rows)
+        truth = {key: self._truth(key, num_nodes) for key in self.archive.truth()}
 
         node_ptr = np.zeros(num_graphs + 1, np.int64)
         np.cumsum(np.bincount(graph, minlength=num_graphs + 1)[1:], out=node_ptr[1:])
         source, target = (torch.from_numpy(edges[:, side] - 1) for side in (0, 1))
         del edges
-        clean = clean_edges(source, target, num_nodes, labels=edge_labels, attributes=edge_attributes)
+        clean = clean_edges(
+            source, target, num_nodes, weight=weight, labels=edge_labels, attributes=edge_attributes
+        )
         del source, target
+        if clean.weight is not None:
+            clean = replace(clean, weight=_compact(clean.weight))
         if clean.attributes is not None:
             clean = replace(clean, attributes=_compact(clean.attributes))  # after the mean over repeated rows
         return GraphStore.from_clean_edges(
@@ -83,6 +92,7 @@ class _Reader:
             class_names=class_names,
             node_labels=node_labels,
             node_attributes=None if node_attributes is None else _compact(node_attributes),
+            truth=truth,
         )
 
     def _indicator(self) -> NDArray:
@@ -103,16 +113,33 @@ class _Reader:
         return edges
 
     def _classes(self, num_graphs: int) -> tuple[Tensor | None, tuple[str, ...]]:
+        names = self._class_names()
         member = self._optional("graph_labels")
         if member is None:
-            return None, ()
+            return None, tuple(names.values())
         where = self.archive.where(member)
         values = read_integers(
             self.archive.pieces(member), where, "one class, a whole number", columns=1, integral_floats=True
         )
         check_rows(len(values), num_graphs, "graph", where)
         classes, y = np.unique(values[:, 0], return_inverse=True)
-        return torch.from_numpy(y.astype(np.int64)), tuple(str(value) for value in classes.tolist())
+        if not names:
+            return torch.from_numpy(y.astype(np.int64)), tuple(str(value) for value in classes.tolist())
+        place = {value: index for index, value in enumerate(names)}
+        for value in classes.tolist():
+            if value not in place:
+                line = int((values[:, 0] == value).argmax()) + 1
+                raise DataError(where, f"a class of {self.archive.name}_class_names.txt", value, line=line)
+        order = np.array([place[value] for value in classes.tolist()], np.int64)
+        return torch.from_numpy(order[y]), tuple(names.values())
+
+    def _class_names(self) -> dict[int, str]:
+        member = self._optional("class_names")
+        return (
+            {}
+            if member is None
+            else read_class_names(self.archive.pieces(member), self.archive.where(member))
+        )
 
     def _labels(self, table: str, rows: int, unit: str) -> Tensor | None:
         member = self._optional(table)
@@ -133,6 +160,22 @@ class _Reader:
         values = read_numbers(self.archive.pieces(member), where, "numbers")
         check_rows(len(values), rows, unit, where)
         return torch.from_numpy(values)
+
+    def _weights(self, rows: int) -> Tensor | None:
+        member = self._optional("edge_weights")
+        if member is None:
+            return None
+        where = self.archive.where(member)
+        values = read_numbers(self.archive.pieces(member), where, "one number", columns=1)[:, 0]
+        check_rows(len(values), rows, f"row of {self.archive.name}_A.txt", where)
+        return torch.from_numpy(values)
+
+    def _truth(self, key: str, num_nodes: int) -> Tensor:
+        member = f"{self.archive.name}_{TRUTH}{key}.txt"
+        where = self.archive.where(member)
+        values = read_integers(self.archive.pieces(member), where, "one whole number", columns=1)[:, 0]
+        check_rows(len(values), num_nodes, "node", where)
+        return torch.from_numpy(values.astype(np.int64))
 
     def _optional(self, table: str) -> str | None:
         member = f"{self.archive.name}_{table}.txt"

@@ -101,6 +101,8 @@ def clean_edges(
     if missing.numel():
         entries = torch.cat([distinct, missing]).sort().values
         entry_source, entry_target = entries // N, entries % N
+    elif in_order:
+        entry_target = target.clone(memory_format=torch.contiguous_format)  # never the caller's own tensor
     ptr = torch.nn.functional.pad(torch.bincount(entry_source, minlength=num_nodes).cumsum(0), (1, 0))
 
     conflicting = 0
@@ -174,7 +176,7 @@ def _distinct(keys: Tensor) -> Tensor:
     """Sorted distinct keys; files are often sorted already, and numpy's sort is the faster one on a CPU."""
     if keys.numel() < 2 or bool((keys[1:] > keys[:-1]).all()):
         return keys
-    if keys.is_cuda:
+    if keys.device.type != "cpu":
         return torch.unique(keys)
     ordered = np.sort(keys.numpy())
     return torch.from_numpy(ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))])

@@ -98,7 +98,8 @@ def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
         values = column.new_ones(column.numel(), dtype=dtype) if weight is None else weight.to(dtype)
         size = edges.node.numel()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+            # Said once per process by some versions of torch; the arrays are right by construction.
+            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             edges.memo[key] = torch.sparse_csr_tensor(
                 ptr, column, values.detach(), (size, size), check_invariants=False
             )

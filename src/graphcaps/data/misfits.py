@@ -1,0 +1,126 @@
+"""Which graphs a fitted recipe cannot read, and why: found for all graphs at once, before any is encoded."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+
+from graphcaps.data.columns import finite_attributes, label_columns, report_unseen
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+
+__all__ = ["check_columns", "find_misfits", "refuse_misfits"]
+
+Unseen = Literal["refuse", "ignore"]
+
+
+def check_columns(store: GraphStore, recipe: FeatureRecipe, owner: str = "FittedModel") -> None:
+    """Refuses graphs with other label or attribute columns than the recipe was fitted on.
+
+    Raises:
+        ArgumentError: If the numbers of columns differ.
+    """
+    labels, attributes = store.node_labels, store.node_attributes
+    found = {
+        "label": (len(recipe.label_values or ()), 0 if labels is None else labels.size(1), recipe.labels),
+        "attribute": (
+            recipe.num_attributes or 0,
+            0 if attributes is None else attributes.size(1),
+            recipe.attributes,
+        ),
+    }
+    for kind, (expected, got, used) in found.items():
+        if used and expected != got:
+            raise ArgumentError(
+                owner,
+                "graphs",
+                f"have {_columns(expected, kind)}, as the graphs that the model was trained on",
+                f"{_columns(got, kind)} in {store.name}",
+            )
+
+
+def find_misfits(
+    store: GraphStore,
+    recipe: FeatureRecipe,
+    *,
+    unseen: Unseen = "refuse",
+    dtype: torch.dtype = torch.float32,
+) -> dict[int, str]:
+    """Graphs that the recipe cannot read, by index from 0, each with its reason in words.
+
+    Args:
+        store (GraphStore): Graphs with the recipe's columns, see :func:`check_columns`.
+        recipe (FeatureRecipe): A fitted recipe.
+        unseen (str): ``"ignore"`` lets labels without a column pass. (default: ``"refuse"``)
+        dtype (torch.dtype): Type in which attributes must be finite. (default: ``torch.float32``)
+    """
+    reasons: dict[int, list[str]] = {}
+    graph_of = store.node_graph.cpu().numpy()
+    first = store.node_ptr.cpu().numpy()
+    if recipe.attributes and store.node_attributes is not None:
+        values = store.node_attributes.cpu()
+        rows, columns = (~torch.isfinite(values.to(dtype))).numpy().nonzero()
+        for place in np.unique(graph_of[rows], return_index=True)[1]:  # the first of each graph
+            row, column = int(rows[place]), int(columns[place])
+            graph = int(graph_of[row])
+            node = row - int(first[graph])
+            number = float(values[row, column])
+            told = f"attribute {column} of node {node} is {number}, which is not a finite number"
+            if np.isfinite(number):
+                told = f"attribute {column} of node {node} is {number}, too large to compute with"
+            reasons.setdefault(graph, []).append(told)
+    for column, strange, values in _unseen(store, recipe) if unseen == "refuse" else []:
+        where = f" in label column {column}" if len(recipe.label_values or ()) > 1 else ""
+        graphs, starts = np.unique(graph_of[strange], return_index=True)  # rows lie in order of graphs
+        for graph, own in zip(graphs, np.split(strange, starts[1:]), strict=True):
+            told = _listed(np.unique(values[own]))
+            nodes = "1 node" if len(own) == 1 else f"{len(own)} nodes"
+            reasons.setdefault(int(graph), []).append(f"{told}{where}, on {nodes}, not seen in training")
+    return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}
+
+
+def refuse_misfits(
+    store: GraphStore,
+    recipe: FeatureRecipe,
+    *,
+    unseen: Unseen = "refuse",
+    dtype: torch.dtype = torch.float32,
+    owner: str = "FittedModel",
+) -> None:
+    """Raises in a sentence where a graph does not fit; warns, once, of labels that ``"ignore"`` lets pass.
+
+    Raises:
+        ArgumentError: If a graph does not fit, or ``unseen`` is no such choice.
+    """
+    if unseen not in ("refuse", "ignore"):
+        raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
+    check_columns(store, recipe, owner)
+    if recipe.attributes:
+        finite_attributes(store, owner, dtype)
+    for column, rows, values in _unseen(store, recipe):
+        wrong = np.zeros(len(values), dtype=bool)
+        wrong[rows] = True
+        report_unseen(store, column, values, wrong, unseen)
+
+
+def _unseen(store: GraphStore, recipe: FeatureRecipe) -> list[tuple[int, np.ndarray, np.ndarray]]:
+    """Per label column with labels that have no input column: its number, their rows, and all values."""
+    found = []
+    columns = label_columns(store) if recipe.labels else []
+    for column, (known, values) in enumerate(zip(recipe.label_values or (), columns, strict=True)):
+        rows = np.flatnonzero(~np.isin(values, np.asarray(known, dtype=np.int64)))
+        if len(rows):
+            found.append((column, rows, values))
+    return found
+
+
+def _listed(values: np.ndarray) -> str:
+    shown = ", ".join(str(value) for value in values[:3]) + (", …" if len(values) > 3 else "")
+    return f"node label {shown}" if len(values) == 1 else f"node labels {shown}"
+
+
+def _columns(count: int, kind: str) -> str:
+    return f"{count or 'no'} node {kind} column{'' if count == 1 else 's'}"

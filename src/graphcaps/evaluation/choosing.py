@@ -1,0 +1,106 @@
+"""Which graphs choose the epoch of a single training, and how they do it while it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.data.splits import Split
+from graphcaps.engine.fit import EpochEnd
+from graphcaps.errors import ArgumentError
+
+__all__ = ["WINDOW", "BestWeights", "trailing_loss", "validation_split"]
+
+WINDOW = 21
+"""Epochs over which the validation loss is averaged."""
+
+
+def validation_split(y: Tensor, share: float, seed: int) -> Split:
+    """All graphs in two parts: a share of every class to choose the epoch by, the rest to learn from.
+
+    Of a class with n graphs, ``share · n`` are drawn, rounded, but at least one, and at least one is left.
+
+    Args:
+        y (Tensor): Class of each graph, ``[G]``.
+        share (float): From 0 (no validation part) to below 1.
+        seed (int): Seed of the draw.
+
+    Raises:
+        ArgumentError: If the share is out of range, or a class has a single graph and there is a share.
+    """
+    owner = "validation_split"
+    if not 0 <= share < 1:
+        raise ArgumentError(owner, "validation", "be at least 0 and below 1", share)
+    y = y.cpu()
+    drawn = torch.zeros(y.numel(), dtype=torch.bool)
+    generator = torch.Generator().manual_seed(seed)
+    for label in y.unique().tolist() if share else []:
+        graphs = (y == label).nonzero().squeeze(-1)
+        n = graphs.numel()
+        if n < 2:
+            raise ArgumentError(
+                owner,
+                "validation",
+                "leave a graph of every class to learn from and one to choose by",
+                f"1 graph of class {label} in all",
+                "Add graphs of that class, or train with a validation share of 0.",
+            )
+        count = min(max(math.floor(share * n + 0.5), 1), n - 1)
+        drawn[graphs[torch.randperm(n, generator=generator)[:count]]] = True
+    nothing = torch.empty(0, dtype=torch.long)
+    return Split((~drawn).nonzero().squeeze(-1), drawn.nonzero().squeeze(-1), nothing)
+
+
+def trailing_loss(history: Sequence[EpochEnd], window: int = WINDOW) -> float:
+    """Mean validation loss of the last ``window`` epochs, or of those there are, of a single replica."""
+    recent = [event.validation_loss[0] for event in history[-window:]]
+    return sum(recent) / len(recent)
+
+
+class BestWeights:
+    """The weights of the epoch that counts, kept while a training of one replica runs.
+
+    With a validation part that is the epoch with the lowest :func:`trailing_loss`, the earliest of equals:
+    single epochs are noisy, and a centred mean would need epochs that are still to come. Without one it is
+    the last epoch.
+
+    Args:
+        chooses (bool): Whether there is a validation part.
+    """
+
+    def __init__(self, chooses: bool) -> None:
+        self.chooses = chooses
+        self.epoch = 0
+        self.loss = math.inf
+        self.weights: dict[str, Tensor] = {}
+
+    def see(self, model: nn.Module, history: Sequence[EpochEnd]) -> None:
+        """Looks at the epoch that just ended."""
+        if not self.chooses:
+            self.epoch = history[-1].epoch
+            return
+        loss = trailing_loss(history)
+        if loss < self.loss:
+            weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+            self.epoch, self.loss, self.weights = history[-1].epoch, loss, weights
+
+    def state(self) -> dict[str, Tensor]:
+        """For a checkpoint. The tensors are never changed in place."""
+        state = {f"weights.{name}": value for name, value in self.weights.items()}
+        return state | {
+            "epoch": torch.tensor(self.epoch),
+            "loss": torch.tensor(self.loss, dtype=torch.float64),
+        }
+
+    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
+        """Goes on where :meth:`state` was taken."""
+        self.epoch, self.loss = int(state["epoch"]), float(state["loss"])
+        prefix = "weights."
+        self.weights = {
+            name.removeprefix(prefix): value.to(device)
+            for name, value in state.items()
+            if name.startswith(prefix)
+        }

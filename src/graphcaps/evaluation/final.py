@@ -1,0 +1,255 @@
+"""The model to keep: one training on all graphs but a validation share, which can stop and go on."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.prepare import prepare
+from graphcaps.data.store import GraphStore
+from graphcaps.engine.build import model_maker, recipe_arguments
+from graphcaps.engine.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
+from graphcaps.engine.config import RunConfig
+from graphcaps.engine.fingerprint import data_digest, run_fingerprint
+from graphcaps.engine.fit import EpochEnd, Trainer, TrainingError
+from graphcaps.engine.memory import explain_memory
+from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.choosing import WINDOW, BestWeights, validation_split
+from graphcaps.evaluation.versions import describe_hardware, versions
+from graphcaps.fitted import FittedModel
+
+__all__ = ["FinalResult", "FinalTraining", "choose_device", "train_final"]
+
+CHECKPOINT_SECONDS = 20.0
+"""Where no number of epochs is given, a checkpoint is written at the first epoch end after this long."""
+
+
+@dataclass(frozen=True)
+class FinalResult:
+    """A trained model and how it came about.
+
+    Args:
+        model (FittedModel): Ready to predict and to save.
+        history (tuple): An :class:`EpochEnd` per epoch; its lists hold one number.
+        epoch (int): Epoch whose weights were kept, counted from 1.
+        training (dict): Where the model comes from, JSON-safe; also in the model file.
+    """
+
+    model: FittedModel
+    history: tuple[EpochEnd, ...]
+    epoch: int
+    training: dict[str, Any]
+
+
+class FinalTraining:
+    """One training that yields events, keeps the best weights, and can be written down between epochs.
+
+    The same store, configuration, seed and share give the same bits on a CPU, also where a run was stopped
+    and went on.
+
+    Args:
+        store (GraphStore): Graphs with classes.
+        config (RunConfig): Model, input columns and training.
+        seed (int): Of the validation draw, the starting weights, the order of graphs and dropout. (default: 0)
+        validation (float): Share of every class that chooses the epoch; 0 takes the last. (default: 0.1)
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
+
+    Raises:
+        ArgumentError: If the graphs have no classes or one, or cannot be split.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        config: RunConfig,
+        *,
+        seed: int = 0,
+        validation: float = 0.1,
+        device: str = "auto",
+    ) -> None:
+        y = _classes(store, seed)
+        self.source, self.config, self.seed, self.validation = store, config, seed, validation
+        self.device = choose_device(device)
+        self.split = validation_split(y, validation, seed)
+        assert self.split.validation is not None
+        self.data_digest = data_digest(store)
+        replica = Replica(self.split.train, self.split.validation, self.split.test, seed=seed)
+        self.fingerprint = run_fingerprint(config, self.data_digest, [replica])
+        with explain_memory(config, self.device):
+            recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+            ready = prepare(store, recipe, max_nodes=config.features.max_nodes)
+            self.recipe = ready.recipe
+            self._make = model_maker(config, ready.x.size(-1), store.num_classes)
+            model = stack_replicas(self._make, [replica]).to(self.device)
+            x = ready.x.to(self.device)
+            self.trainer = Trainer(model, ready.store.to(self.device), x, [replica], config.training)
+        self.best = BestWeights(chooses=self.split.validation.numel() > 0)
+        self.history: list[EpochEnd] = []
+        self.notes: tuple[str, ...] = ()
+        self._between = self._take()
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.trainer.epoch
+
+    def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
+        """Trains to the last epoch, an event per epoch.
+
+        Args:
+            checkpoint (str or Path, optional): File to keep up to date on the way.
+            every (int, optional): Epochs between two writings. (default: at the first epoch end after 20 s)
+        """
+        written = time.monotonic()
+        while self.epoch < self.config.training.epochs:
+            with explain_memory(self.config, self.device):
+                event = self.trainer.run_epoch()
+                self.history.append(event)
+                self.best.see(self.trainer.model, self.history)
+                self._between = self._take()
+            if checkpoint is not None:
+                waited = time.monotonic() - written >= CHECKPOINT_SECONDS
+                if self.epoch % every == 0 if every else waited:
+                    self.save(checkpoint)
+                    written = time.monotonic()
+            yield event
+
+    def _take(self) -> Checkpoint:
+        return take_checkpoint(self.trainer, self.history, self.best.state())
+
+    def save(self, path: str | Path) -> int:
+        """Writes a checkpoint of the last whole epoch, also when one was broken off in the middle.
+
+        Returns:
+            int: Epochs that it holds.
+        """
+        between = self._between
+        write_checkpoint(path, between, self.fingerprint)
+        return between.epoch
+
+    def resume(self, path: str | Path) -> None:
+        """Goes on from a checkpoint of the same run; its number of epochs alone may differ.
+
+        Raises:
+            DataError: If it is damaged, foreign, of another run, or further on than this run is to go.
+        """
+        found = load_checkpoint(path, self.fingerprint, self.device)
+        if found.epoch > self.config.training.epochs:
+            raise DataError(
+                path,
+                f"a checkpoint of at most {self.config.training.epochs} epochs",
+                f"one of {found.epoch}",
+                fix="Ask for more epochs, or start again without resuming.",
+            )
+        self.trainer.load_state(found.state)
+        self.history = list(found.history)
+        self.best.load_state(found.extra, self.device)
+        self.notes = found.notes
+        self._between = self._take()
+
+    def result(self) -> FinalResult:
+        """The model of the epoch that counts. Call after :meth:`run`.
+
+        Raises:
+            TrainingError: If no epoch had a validation loss that is a number.
+        """
+        if not self.best.epoch:
+            raise TrainingError(
+                "No epoch gave a validation loss that is a number. "
+                "Lower the learning rate, or check the data for extreme values."
+            )
+        if self.best.weights:
+            self.trainer.model.load_state_dict(self.best.weights)
+        model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
+        training = self.describe()
+        fitted = FittedModel(
+            model=model,
+            config=self.config,
+            recipe=self.recipe,
+            class_names=self.source.class_names,
+            training=training,
+            versions=versions(),
+        )
+        return FinalResult(fitted, tuple(self.history), self.best.epoch, training)
+
+    def describe(self) -> dict[str, Any]:
+        """Where the weights come from, JSON-safe."""
+        assert self.split.validation is not None
+        kept = self.history[self.best.epoch - 1]
+        counts = torch.bincount(self.source.y.cpu(), minlength=self.source.num_classes)  # type: ignore[union-attr]
+        held = kept.validation_accuracy
+        return {
+            "dataset": self.source.name,
+            "data_sha256": self.data_digest,
+            "graphs": len(self.source),
+            "class_counts": dict(zip(self.source.class_names, counts.tolist(), strict=True)),
+            "train_graphs": self.split.train.numel(),
+            "validation_graphs": self.split.validation.numel(),
+            "validation_share": self.validation,
+            "seed": self.seed,
+            "epochs": self.config.training.epochs,
+            "epoch": self.best.epoch,
+            "rule": (
+                f"lowest validation loss, averaged over the last {WINDOW} epochs" if held else "the last epoch"
+            ),
+            "train_loss": kept.train_loss[0],
+            "train_accuracy": kept.train_accuracy[0],
+            "validation_loss": kept.validation_loss[0] if held else None,
+            "validation_accuracy": held[0] if held else None,
+            "hardware": describe_hardware(self.device),
+            "seconds": round(math.fsum(event.seconds for event in self.history), 3),
+            "notes": list(self.notes),
+        }
+
+
+def train_final(
+    store: GraphStore,
+    config: RunConfig,
+    *,
+    seed: int = 0,
+    validation: float = 0.1,
+    device: str = "auto",
+    on_epoch: Callable[[EpochEnd], object] | None = None,
+) -> FinalResult:
+    """Trains one model on all graphs but a validation share; arguments as in :class:`FinalTraining`.
+
+    Args:
+        on_epoch (callable, optional): Is handed every event, for a progress bar.
+    """
+    training = FinalTraining(store, config, seed=seed, validation=validation, device=device)
+    for event in training.run():
+        if on_epoch is not None:
+            on_epoch(event)
+    return training.result()
+
+
+def choose_device(name: str) -> torch.device:
+    """``"cpu"``, ``"cuda"``, or ``"auto"``: a GPU where there is one."""
+    if name not in ("cpu", "cuda", "auto"):
+        raise ArgumentError("train", "device", "be cpu, cuda or auto", repr(name))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("train", "device", "be one that is here", "cuda without a GPU", "Take cpu or auto.")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _classes(store: GraphStore, seed: int) -> torch.Tensor:
+    """The classes of a store that can be learned from."""
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ArgumentError("train", "seed", "be a whole number from 0 to 2³² − 1", seed)
+    if store.y is None:
+        raise ArgumentError(
+            "train", "source", "have a class for every graph", f"'{store.name}' without", "Add graph labels."
+        )
+    present = store.y.unique()
+    if present.numel() < 2:
+        what = f"class '{store.class_names[int(present[0])]}' alone" if present.numel() else "no graphs"
+        raise ArgumentError("train", "source", "hold graphs of at least two classes", what)
+    return store.y

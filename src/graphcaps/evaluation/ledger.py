@@ -1,0 +1,237 @@
+"""The figures of one data set and one model, honest and optimistic side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from graphcaps.engine.config import RunConfig
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
+from graphcaps.evaluation.selection import (
+    UPPER_BOUND,
+    WINDOW,
+    Choice,
+    Figure,
+    average_seeds,
+    best_common_epoch,
+    best_own_epochs,
+    held_out,
+    optimism,
+)
+
+__all__ = ["RULES", "Ledger"]
+
+_FORMAT = "graphcaps ledger 1"
+
+# What each figure is, in one line, wherever it is shown.
+RULES = {
+    "held-out": f"each fold's epoch of lowest validation loss (mean over {WINDOW} epochs); honest",
+    "C": f"one epoch for all folds by mean test accuracy; {UPPER_BOUND}",
+    "C*": f"each fold's own best test epoch; {UPPER_BOUND}",
+    "optimism": "C minus held-out on the same held-out training: what choosing on test data is worth",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Ledger:
+    """Records of one data set and one variant, and the figures that follow from them.
+
+    Figures are in percent, per seed first and then averaged over seeds. ``None`` stands where the training
+    that a figure needs is not there: ``held_out`` and ``optimism`` need the held-out protocol, ``C`` and
+    ``C_star`` the paper's. C and C* choose the epoch on test data and are upper bounds.
+
+    Args:
+        records (tuple): One :class:`SeedRecord` per protocol and seed, of equal settings.
+    """
+
+    records: tuple[SeedRecord, ...]
+
+    def __post_init__(self) -> None:
+        if not self.records:
+            raise ArgumentError("Ledger", "records", "be at least one", "none")
+        first = self.records[0]
+        for record in self.records:
+            if (record.key.dataset, record.key.variant) != (first.key.dataset, first.key.variant):
+                raise ArgumentError("Ledger", "records", f"all be of {self._title}", str(record.key))
+            if record.settings != first.settings:
+                raise ArgumentError(
+                    "Ledger", "records", f"share the settings of {first.key}", f"others in {record.key}"
+                )
+        keys = [record.key for record in self.records]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ArgumentError("Ledger", "records", "be one per protocol and seed", f"two of {twice}")
+        object.__setattr__(self, "records", tuple(sorted(self.records, key=lambda record: record.key)))
+
+    # ------------------------------------------------------------------ what it is of
+    @property
+    def dataset(self) -> str:
+        return self.records[0].key.dataset
+
+    @property
+    def variant(self) -> str:
+        return self.records[0].key.variant
+
+    @property
+    def config(self) -> RunConfig:
+        return self.records[0].config
+
+    @property
+    def num_folds(self) -> int:
+        return self.records[0].curves.num_folds
+
+    @property
+    def folds_seed(self) -> int:
+        return self.records[0].folds_seed
+
+    @property
+    def protocols(self) -> tuple[Protocol, ...]:
+        found = {record.key.protocol for record in self.records}
+        return tuple(protocol for protocol in PROTOCOLS if protocol in found)
+
+    @property
+    def seconds(self) -> float:
+        """What all its trainings took."""
+        return sum(record.seconds for record in self.records)
+
+    @property
+    def hardware(self) -> str:
+        return "; ".join(dict.fromkeys(record.hardware for record in self.records))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(note for record in self.records for note in record.notes))
+
+    def of(self, protocol: Protocol) -> tuple[SeedRecord, ...]:
+        """The records of one protocol, by seed."""
+        return tuple(record for record in self.records if record.key.protocol == protocol)
+
+    # ------------------------------------------------------------------ figures
+    @cached_property
+    def held_out(self) -> Figure | None:
+        """The honest figure."""
+        return _figure(self.of("held-out"), _held_out)
+
+    @cached_property
+    def C(self) -> Figure | None:
+        """One epoch for all folds of a seed, by mean test accuracy: an upper bound chosen on test data."""
+        return _figure(self.of("paper"), _common)
+
+    @cached_property
+    def C_star(self) -> Figure | None:
+        """Each fold's own best test epoch: an upper bound chosen on test data."""
+        return _figure(self.of("paper"), _own)
+
+    @cached_property
+    def optimism(self) -> Figure | None:
+        """C minus held-out, both of the held-out training."""
+        return _figure(self.of("held-out"), _optimism)
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """The figures that there are, by the names of :data:`RULES`."""
+        all_of_them = (self.held_out, self.C, self.C_star, self.optimism)
+        return {
+            name: figure for name, figure in zip(RULES, all_of_them, strict=True) if figure is not None
+        }
+
+    def choices(self) -> list[dict[str, Any]]:
+        """What each rule chose under each seed: ``rule``, ``protocol``, ``seed``, ``epochs``, ``accuracies``."""
+        rows = []
+        for name, (protocol, rule) in _RULES.items():
+            for record in self.of(protocol):
+                choice = rule(record)
+                row = {"rule": name, "protocol": protocol, "seed": record.key.seed, "mean": choice.mean}
+                row |= {"epochs": choice.epochs.tolist(), "accuracies": choice.accuracies.tolist()}
+                rows.append(row)
+        return rows
+
+    @property
+    def _title(self) -> str:
+        return f"{self.records[0].key.dataset}, {self.records[0].key.variant}"
+
+    def __repr__(self) -> str:
+        lines = [f"Ledger: {self._title}, {self.num_folds} folds, {self.seconds:.1f} s"]
+        for name, figure in self.figures.items():
+            several = "" if figure.std_seeds is None else f", ± {figure.std_seeds:.2f} over seeds"
+            seeds = f"{len(figure.seeds)} seed{'' if len(figure.seeds) == 1 else 's'}"
+            lines.append(f"  {name:<9} {figure} over folds{several} ({seeds}; {RULES[name]})")
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------ saving
+    def as_dict(self) -> dict[str, Any]:
+        """Figures for readers, records for :meth:`from_dict`; JSON-safe."""
+        figures = {
+            name: vars(figure) | {"seeds": list(figure.seeds), "rule": RULES[name]}
+            for name, figure in self.figures.items()
+        }
+        return {
+            "format": _FORMAT,
+            "dataset": self.dataset,
+            "variant": self.variant,
+            "protocols": list(self.protocols),
+            "folds": self.num_folds,
+            "folds_seed": self.folds_seed,
+            "seconds": round(self.seconds, 3),
+            "hardware": self.hardware,
+            "notes": list(self.notes),
+            "figures": figures,
+            "records": [record.as_dict() for record in self.records],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str = "ledger") -> Ledger:
+        """Reads what :meth:`to_json` wrote; figures are computed again from the records."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise DataError(where, "a ledger written by graphcaps", "no JSON") from error
+        if not isinstance(values, dict) or values.get("format") != _FORMAT:
+            raise DataError(where, f"a file that names its format '{_FORMAT}'", "none")
+        records = values.get("records")
+        if not isinstance(records, list):
+            raise DataError(where, "a list under 'records'", repr(records))
+        return cls(tuple(SeedRecord.from_dict(record, where) for record in records))
+
+
+def _losses(record: SeedRecord) -> Any:
+    return record.curves.validation_loss * LOSS_STEP
+
+
+def _held_out(record: SeedRecord) -> Choice:
+    return held_out(_losses(record), record.curves.test_accuracy)
+
+
+def _common(record: SeedRecord) -> Choice:
+    return best_common_epoch(record.curves.test_accuracy)
+
+
+def _own(record: SeedRecord) -> Choice:
+    return best_own_epochs(record.curves.test_accuracy)
+
+
+def _optimism(record: SeedRecord) -> Choice:
+    return optimism(_losses(record), record.curves.test_accuracy)
+
+
+_RULES: dict[str, tuple[Protocol, Callable[[SeedRecord], Choice]]] = {
+    "held-out": ("held-out", _held_out),
+    "C": ("paper", _common),
+    "C*": ("paper", _own),
+    "optimism": ("held-out", _optimism),
+}
+
+
+def _figure(records: Iterable[SeedRecord], rule: Callable[[SeedRecord], Choice]) -> Figure | None:
+    records = tuple(records)
+    if not records:
+        return None
+    return average_seeds([rule(record) for record in records], [record.key.seed for record in records])

@@ -1,0 +1,173 @@
+"""One training of all folds under one seed, with everything needed to read it years later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from graphcaps.engine.config import RunConfig
+from graphcaps.errors import DataError, GraphcapsError
+from graphcaps.evaluation.curves import EpochRecords
+
+__all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord"]
+
+Protocol = Literal["held-out", "paper"]
+PROTOCOLS: tuple[Protocol, ...] = ("held-out", "paper")
+_FORMAT = "graphcaps record 1"
+
+
+@dataclass(frozen=True, order=True)
+class RecordKey:
+    """What a record is of; a results store holds one record for each."""
+
+    dataset: str
+    variant: str
+    protocol: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.dataset}, {self.variant}, {self.protocol}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class DataMark:
+    """By what a data set is known again: its sizes, and a checksum of its classes.
+
+    Args:
+        graphs, nodes, edges, classes (int): Counts.
+        y_sha256 (str): SHA-256 of the classes in order.
+    """
+
+    graphs: int
+    nodes: int
+    edges: int
+    classes: int
+    y_sha256: str
+
+
+@dataclass(frozen=True, repr=False)
+class SeedRecord:
+    """The folds of one seed, trained under one protocol.
+
+    Args:
+        key (RecordKey): Data set, variant, protocol and seed.
+        config (RunConfig): The resolved configuration.
+        data (DataMark): The graphs it was trained on.
+        folds_seed (int): Seed of the folds, not of the training.
+        curves (EpochRecords): A row per fold, in the order of the folds.
+        seconds (float): What the training took; of several seeds trained together, an equal share each.
+        finished (str): When it was finished, UTC, as ``2026-01-31T12:00:00Z``.
+        versions (dict): Versions and commit.
+        hardware (str): The device, in words.
+        notes (tuple): What a reader should know, one sentence each.
+    """
+
+    key: RecordKey
+    config: RunConfig
+    data: DataMark
+    folds_seed: int
+    curves: EpochRecords
+    seconds: float
+    finished: str
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"SeedRecord({self.key}: {self.curves.num_folds} folds, {self.curves.num_epochs} epochs)"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides the figures besides the key: what two records must share to be compared.
+
+        Where a configuration was read from is left out: the same values are the same run.
+        """
+        config = self.config.as_dict()
+        del config["source"], config["dataset"]
+        folds = {"folds": self.curves.num_folds, "folds_seed": self.folds_seed}
+        return config | folds | {"data": vars(self.data)}
+
+    # ------------------------------------------------------------------ saving
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-safe; :meth:`from_dict` reads it back."""
+        return {
+            "format": _FORMAT,
+            **vars(self.key),
+            "finished": self.finished,
+            "seconds": round(self.seconds, 3),
+            "hardware": self.hardware,
+            "versions": self.versions,
+            "notes": list(self.notes),
+            "data": vars(self.data),
+            "folds_seed": self.folds_seed,
+            "config": self.config.as_dict(),
+            "curves": self.curves.as_dict(),
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str = "record") -> SeedRecord:
+        """Reads what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: If it is something else, in one sentence that names ``where``.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise DataError(where, "a record written by graphcaps", "no JSON") from error
+        return cls.from_dict(values, where)
+
+    @classmethod
+    def from_dict(cls, values: Any, where: str = "record") -> SeedRecord:
+        """Reads what :meth:`as_dict` gave."""
+        named = values.get("format") if isinstance(values, Mapping) else None
+        if named != _FORMAT:
+            raise DataError(where, f"a file that names its format '{_FORMAT}'", repr(named))
+        _expect_types(values, _TYPES, where)
+        _expect_types(values["data"], _DATA_TYPES, f"{where}, data")
+        if values["protocol"] not in PROTOCOLS:
+            raise DataError(where, f"a protocol of {', '.join(PROTOCOLS)}", repr(values["protocol"]))
+        try:
+            config = RunConfig.from_dict(values["config"], f"{where}, config")
+        except GraphcapsError as error:
+            raise DataError(where, "a configuration that can be read", f"one of which is said: {error}") from error
+        return cls(
+            RecordKey(*(values[name] for name in ("dataset", "variant", "protocol", "seed"))),
+            config,
+            DataMark(**{name: values["data"][name] for name in _DATA_TYPES}),
+            values["folds_seed"],
+            EpochRecords.from_dict(values["curves"], where),
+            float(values["seconds"]),
+            values["finished"],
+            {str(name): str(value) for name, value in values["versions"].items()},
+            values["hardware"],
+            tuple(str(note) for note in values["notes"]),
+        )
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("dataset", "variant", "protocol", "finished", "hardware"), str),
+    **dict.fromkeys(("seed", "folds_seed"), int),
+    "seconds": (int, float),
+    "notes": list,
+    **dict.fromkeys(("versions", "data", "config", "curves"), dict),
+}
+_DATA_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("graphs", "nodes", "edges", "classes"), int),
+    "y_sha256": str,
+}
+
+
+def _expect_types(
+    values: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]], where: str
+) -> None:
+    for name, kind in types.items():
+        if not isinstance(values.get(name), kind) or isinstance(values.get(name), bool):
+            words = {str: "a text", int: "a whole number", list: "a list", dict: "a table"}
+            expected = words.get(kind, "a number") if isinstance(kind, type) else "a number"
+            raise DataError(where, f"{expected} under '{name}'", repr(values.get(name))[:60])

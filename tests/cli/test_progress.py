@@ -1,0 +1,41 @@
+"""The bar moves with the events, and is not there where nobody looks."""
+
+import io
+import math
+from dataclasses import replace
+
+from rich.console import Console
+
+from graphcaps.cli.progress import describe, training_progress
+from graphcaps.engine.fit import EpochEnd
+
+EVENT = EpochEnd(3, 8, 0.5, [0.25, 0.75], [0.5, 0.5], [0.3, 0.1], [0.8, 0.9], [1.0, math.nan])
+
+
+def draw(terminal: bool, **options) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=120, color_system=None)
+    with training_progress(8, "MUTAG [hgcn]", console=console, **options) as update:
+        update(EVENT)
+    return stream.getvalue()
+
+
+def test_the_bar_shows_epoch_and_figures():
+    shown = draw(terminal=True)
+    assert "MUTAG [hgcn]" in shown
+    assert "3/8" in shown
+    assert "loss 0.5000  validation 85.0 %  test 100.0 %" in shown
+
+
+def test_a_resumed_training_starts_further_on():
+    assert "2/8" in draw(terminal=True, start=2)
+
+
+def test_no_bar_where_nobody_looks():
+    assert draw(terminal=False) == "" or draw(terminal=False).isspace()
+    assert draw(terminal=True, quiet=True).strip() == ""
+
+
+def test_parts_that_are_missing_are_not_named():
+    bare = replace(EVENT, validation_loss=[], validation_accuracy=[], test_accuracy=[])
+    assert describe(bare) == "loss 0.5000"
