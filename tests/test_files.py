@@ -91,7 +91,7 @@ def test_a_folder_a_device_and_a_missing_folder_are_refused(tmp_path: Path) -> N
         write_atomically(tmp_path, b"")
     with pytest.raises(DataError, match="found something that is no file"):
         write_atomically(os.devnull, b"")
-    with pytest.raises(DataError, match="expected a folder to write into, found none at .*away. Create"):
+    with pytest.raises(DataError, match=r"expected a folder to write into, found none at .*away. Create"):
         write_atomically(tmp_path / "away" / "out", b"")
 
 

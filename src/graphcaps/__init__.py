@@ -13,17 +13,25 @@ __version__ = "0.1.0"
 _MODULES = ("data", "nn", "ops")
 _NAMES = {
     "FeatureRecipe": "graphcaps.data",
+    "FittedModel": "graphcaps.fitted",
     "GraphStore": "graphcaps.data",
     "GraphcapsError": "graphcaps.errors",
+    "Ledger": "graphcaps.evaluation",
+    "cross_validate": "graphcaps.evaluation",
+    "load": "graphcaps.model_file",
     "load_dataset": "graphcaps.data",
     "stratified_folds": "graphcaps.data",
 }
 
 __all__ = [
     "FeatureRecipe",
+    "FittedModel",
     "GraphStore",
     "GraphcapsError",
+    "Ledger",
+    "cross_validate",
     "data",
+    "load",
     "load_dataset",
     "nn",
     "ops",
@@ -34,6 +42,9 @@ if TYPE_CHECKING:
     from graphcaps import data, nn, ops
     from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
     from graphcaps.errors import GraphcapsError
+    from graphcaps.evaluation import Ledger, cross_validate
+    from graphcaps.fitted import FittedModel
+    from graphcaps.model_file import load
 
 
 def __getattr__(name: str) -> Any:

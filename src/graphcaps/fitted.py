@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,8 +134,6 @@ class FittedModel:
     @torch.no_grad()
     def _scores(self, store: GraphStore) -> Tensor:
         """Scores of graphs that are known to fit (labels without a column are encoded as zeros)."""
-        import warnings
-
         self.model.eval()
         scorer: Any = self.model
         found = [torch.empty(0, scorer.num_classes, dtype=self.dtype)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +82,8 @@ class GIN(nn.Module):
         dropout (float): Dropout before the last map. (default: 0.5)
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
+
+    scores_are: ClassVar[str] = "logits"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``graphcaps data``: what there is, what is in it, and the cache."""
+"""``graphcaps data``: what there is, what is in it, what to know of it, another form of it, and the cache."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps.cli import data_check, data_convert
+from graphcaps.cli.data_options import Json, Root
 from graphcaps.cli.output import columns, pairs, print_json, size, terminal
 
 if TYPE_CHECKING:
@@ -16,12 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Data sets: list, describe, and clear the cache.", no_args_is_help=True)
-
-Root = Annotated[
-    Path | None, typer.Option("--root", metavar="DIR", help="Folder to look in first for NAME.zip or NAME/.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+app = typer.Typer(
+    help="Data sets: list, describe, check, convert, and clear the cache.", no_args_is_help=True
+)
 
 
 @app.command("list", epilog="Example: graphcaps data list --root downloads")
@@ -131,6 +130,10 @@ def _categories(labels: Categories | None) -> str:
         return ""
     shown = zip(labels.distinct, labels.min, labels.max, strict=True)
     return ", ".join(f"{_plural(count, 'label')} ({least} to {most})" for count, least, most in shown)
+
+
+app.command(epilog="Example: graphcaps data check MUTAG --root downloads")(data_check.check)
+app.command(epilog="Example: graphcaps data convert planted-parts parts.zip")(data_convert.convert)
 
 
 @app.command(epilog="Example: graphcaps data cache --clear")

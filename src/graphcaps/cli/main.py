@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from graphcaps import __version__
-from graphcaps.cli import data
+from graphcaps.cli import data, evaluate, info, predict, train
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -54,6 +54,16 @@ app = typer.Typer(
 )
 for _name, _verb in SUBCOMMANDS.items():
     app.add_typer(_verb, name=_name)
+app.command(
+    "evaluate", epilog="Example: graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results"
+)(evaluate.evaluate)
+app.command("info", epilog="Example: graphcaps info mutag.safetensors")(info.info)
+app.command("predict", epilog="Example: graphcaps predict mutag.safetensors new.zip --out new.csv")(
+    predict.predict
+)
+app.command("train", epilog="Example: graphcaps train MUTAG --out mutag.safetensors --epochs 100")(
+    train.train
+)
 
 
 def _show_version(wanted: bool) -> None:

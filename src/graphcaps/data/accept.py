@@ -42,7 +42,7 @@ def as_store(graphs: Any, *, attributes: bool = False, owner: str = "FittedModel
         except ArgumentError as error:
             if error.name != "label" or error.fix:
                 raise
-            hint = "Text has no number of its own: convert with from_networkx(graphs, codes=…), with the codes of training."
+            hint = "Convert text with from_networkx(graphs, codes=…), by the codes of the training graphs."
             raise ArgumentError(owner, "label", error.expected, error.got, hint) from error
     if all(_is(graph, "torch_geometric") for graph in listed):
         return from_pyg([_without_class(graph) for graph in listed])

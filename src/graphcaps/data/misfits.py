@@ -61,13 +61,13 @@ def find_misfits(
     graph_of = store.node_graph.cpu().numpy()
     first = store.node_ptr.cpu().numpy()
     if recipe.attributes and store.node_attributes is not None:
-        values = store.node_attributes.cpu()
-        rows, columns = (~torch.isfinite(values.to(dtype))).numpy().nonzero()
+        numbers = store.node_attributes.cpu()
+        rows, columns = (~torch.isfinite(numbers.to(dtype))).numpy().nonzero()
         for place in np.unique(graph_of[rows], return_index=True)[1]:  # the first of each graph
             row, column = int(rows[place]), int(columns[place])
             graph = int(graph_of[row])
             node = row - int(first[graph])
-            number = float(values[row, column])
+            number = float(numbers[row, column])
             told = f"attribute {column} of node {node} is {number}, which is not a finite number"
             if np.isfinite(number):
                 told = f"attribute {column} of node {node} is {number}, too large to compute with"

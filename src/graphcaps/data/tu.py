@@ -13,9 +13,9 @@ A data set NAME is a few text files. Nodes and graphs count from 1, over the who
 * ``NAME_class_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are graphcaps' own addition, see
   :mod:`graphcaps.data.tu_write`. Other files, ``NAME_graph_attributes.txt`` among them, are not read.
 
-Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are whole numbers (3.0 is read as 3).
-Attributes are parsed as float64 and kept as float32, or as float64 where a number exceeds float32's range.
-Edges are brought to the undirected, simple form of :mod:`graphcaps.ops.edges`.
+Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are
+whole numbers (3.0 is read as 3). Attributes are parsed as float64 and kept as float32, or as float64 where a
+number exceeds float32's range. Edges are brought to the undirected, simple form of :mod:`graphcaps.ops.edges`.
 """
 
 from __future__ import annotations

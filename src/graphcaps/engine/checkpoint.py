@@ -8,28 +8,25 @@ refused in a sentence.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as decode
-from safetensors.torch import save as encode
 from torch import Tensor
 
 from graphcaps.engine.fingerprint import differences
 from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.errors import DataError
 from graphcaps.files import write_atomically
+from graphcaps.sealed import read_sealed, seal
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "take_checkpoint", "write_checkpoint"]
 
 FORMAT = 1
 _KIND = "graphcaps checkpoint"
+_ANEW = "Start again without resuming."
 _FIGURES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
 
 
@@ -91,16 +88,13 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
     tensors["history.seconds"] = torch.tensor([event.seconds for event in history], dtype=torch.float64)
     # A copy each: the format does not allow two names for one memory.
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    header = {
-        "epoch": checkpoint.epoch,
+    content = {
         "epochs": history[-1].epochs if history else 0,
-        "device": str(next(iter(checkpoint.state.values())).device.type),
-        "torch": torch.__version__,
+        "device": next(iter(checkpoint.state.values())).device.type,
+        "torch": str(torch.__version__),
         "fingerprint": dict(fingerprint),
     }
-    text = json.dumps(header, sort_keys=True)
-    metadata = {"kind": _KIND, "format": str(FORMAT), "header": text, "sha256": _checksum(text, tensors)}
-    write_atomically(path, encode(tensors, metadata))
+    write_atomically(path, seal(_KIND, FORMAT, content, tensors))
 
 
 def load_checkpoint(
@@ -118,11 +112,11 @@ def load_checkpoint(
     """
     path = Path(path)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(path, "a checkpoint that can be read", f"'{error.strerror or error}'") from error
-    header, tensors = _open(path, data)
-    told = differences(header["fingerprint"], fingerprint)
+        read = read_sealed(path, _KIND, FORMAT)
+    except DataError as error:
+        raise DataError(path, error.expected, error.found, fix=_ANEW) from error
+    content = read.content
+    told = differences(content.get("fingerprint") or {}, fingerprint)
     if told:
         more = f" and {len(told) - 3} more" if len(told) > 3 else ""
         raise DataError(
@@ -132,56 +126,11 @@ def load_checkpoint(
             fix="Go on with the values it was made with, or start again without resuming.",
         )
     parts: dict[str, dict[str, Tensor]] = {"state": {}, "extra": {}, "history": {}}
-    for name, value in tensors.items():
+    for name, value in read.tensors.items():
         part, _, rest = name.partition(".")
         parts[part][rest] = value
-    history = _events(parts["history"], header["epochs"])
-    return Checkpoint(parts["state"], history, parts["extra"], _notes(header, torch.device(device).type))
-
-
-def _open(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors of a file that is a whole checkpoint of a known format."""
-    metadata = _metadata(data)
-    if metadata.get("kind") != _KIND:
-        raise DataError(path, "a checkpoint written by graphcaps", "something else, or the start of one")
-    if metadata.get("format") != str(FORMAT):
-        raise DataError(
-            path,
-            f"a checkpoint of format {FORMAT}",
-            f"format {str(metadata.get('format'))[:20]}",
-            fix="It was written by another version of graphcaps.",
-        )
-    damaged = DataError(path, "the checkpoint as it was written", "a damaged one", fix="Start again without resuming.")  # fmt: skip
-    try:
-        tensors = decode(data)
-        text = metadata["header"]
-        if metadata["sha256"] != _checksum(text, tensors):
-            raise damaged
-        header: dict[str, Any] = json.loads(text)
-    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise damaged from error
-    return header, tensors
-
-
-def _metadata(data: bytes) -> dict[str, Any]:
-    """The names and texts in front of the tensors, empty where there are none to be read."""
-    size = int.from_bytes(data[:8], "little")
-    if not 2 <= size <= len(data) - 8:
-        return {}
-    try:
-        found = json.loads(data[8 : 8 + size]).get("__metadata__")
-    except (ValueError, AttributeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode("utf-8"))
-    for name in sorted(tensors):
-        value = tensors[name]
-        digest.update(f"{name}{value.dtype}{list(value.shape)};".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    history = _events(parts["history"], content["epochs"])
+    return Checkpoint(parts["state"], history, parts["extra"], _notes(content, torch.device(device).type))
 
 
 def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
@@ -200,17 +149,17 @@ def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
     )
 
 
-def _notes(header: Mapping[str, Any], device: str) -> tuple[str, ...]:
+def _notes(content: Mapping[str, Any], device: str) -> tuple[str, ...]:
     """Differences that are allowed, but may change the last bits of the weights."""
     notes = []
-    if header.get("torch") != torch.__version__:
+    if content.get("torch") != str(torch.__version__):
         notes.append(
-            f"The checkpoint was written with torch {header.get('torch')}, and this is {torch.__version__}: "
+            f"The checkpoint was written with torch {content.get('torch')}, and this is {torch.__version__}: "
             "the last bits of the weights may differ from an unbroken run's."
         )
-    if header.get("device") != device:
+    if content.get("device") != device:
         notes.append(
-            f"The checkpoint was written on a {header.get('device')} device, and this is {device}: "
+            f"The checkpoint was written on a {content.get('device')} device, and this is {device}: "
             "the last bits of the weights may differ from an unbroken run's."
         )
     return tuple(notes)

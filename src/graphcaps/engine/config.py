@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -23,6 +24,12 @@ class FeatureConfig:
     degree_onehot: int | None = 100
     propagation: int = 3
     max_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("degree_onehot", 0), ("propagation", 0), ("max_nodes", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ArgumentError("features", name, f"be at least {least}", value)
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,11 @@ class TrainConfig:
         for name in ("epochs", "batch_size", "halve_every"):
             if getattr(self, name) < 1:
                 raise ArgumentError("training", name, "be at least 1", getattr(self, name))
-        if not self.learning_rate > 0:
-            raise ArgumentError("training", "learning_rate", "be above 0", self.learning_rate)
+        if not 0 < self.learning_rate < math.inf:
+            raise ArgumentError("training", "learning_rate", "be above 0 and finite", self.learning_rate)
         for name in ("weight_decay", "reconstruction_weight"):
-            if not getattr(self, name) >= 0:
-                raise ArgumentError("training", name, "be at least 0", getattr(self, name))
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ArgumentError("training", name, "be at least 0 and finite", getattr(self, name))
 
     def rate(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
@@ -103,18 +110,25 @@ class RunConfig:
                 raise DataError(source, f"a table [{name}]", repr(values[name]))
         arguments = dict(values.get("model", {}))
         name = arguments.pop("name", "hgcn")
-        if isinstance(arguments.get("num_capsules"), int):
+        for key, text in (
+            ("dataset", values.get("dataset", "")),
+            ("[model] name", name),
+            ("source", values.get("source", "")),
+        ):
+            if not isinstance(text, str):
+                raise DataError(f"{source}, {key}", "a text", repr(text))
+        if type(arguments.get("num_capsules")) is int:
             arguments["num_capsules"] = (arguments["num_capsules"],)
         arguments = {
             key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()
         }
         return cls(
-            dataset=str(values.get("dataset", "")),
-            model=str(name),
+            dataset=values.get("dataset", ""),
+            model=name,
             model_arguments=arguments,
             features=_section(FeatureConfig, values.get("features", {}), source, "features"),
             training=_section(TrainConfig, values.get("training", {}), source, "training"),
-            source=str(values.get("source", source)),
+            source=values.get("source", source),
         )
 
     @classmethod
@@ -127,22 +141,30 @@ class RunConfig:
         return cls.from_dict(values, source)
 
 
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
 def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) -> Any:
     known = {entry.name: entry for entry in fields(kind)}
     _refuse_unknown(source, values, tuple(known), f"[{section}] ")
     for name, value in values.items():
         default = known[name].default
-        wanted: tuple[type, ...] = (int, float) if isinstance(default, float) else (type(default),)
+        wanted: tuple[type, ...] = (float, int) if isinstance(default, float) else (type(default),)
         if name in ("degree_onehot", "max_nodes"):
             # TOML has no null: false says "none".
             if value is False or value is None:
                 continue
             wanted = (int,)
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-            raise DataError(f"{source}, [{section}] {name}", f"a {wanted[-1].__name__}", repr(value))
+            raise DataError(f"{source}, [{section}] {name}", _KINDS[wanted[0]], _shown(value))
     cleaned = {name: None if value is False and name in ("degree_onehot", "max_nodes") else value
                for name, value in values.items()}  # fmt: skip
     return kind(**cleaned)
+
+
+def _shown(value: object) -> str:
+    """As TOML writes it."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _refuse_unknown(source: str, values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

@@ -54,7 +54,7 @@ def validation_split(y: Tensor, share: float, seed: int) -> Split:
     return Split((~drawn).nonzero().squeeze(-1), drawn.nonzero().squeeze(-1), nothing)
 
 
-def trailing_loss(history: Sequence[EpochEnd], window: int = WINDOW) -> float:
+def trailing_loss(history: Sequence[EpochEnd], window: int) -> float:
     """Mean validation loss of the last ``window`` epochs, or of those there are, of a single replica."""
     recent = [event.validation_loss[0] for event in history[-window:]]
     return sum(recent) / len(recent)
@@ -64,15 +64,17 @@ class BestWeights:
     """The weights of the epoch that counts, kept while a training of one replica runs.
 
     With a validation part that is the epoch with the lowest :func:`trailing_loss`, the earliest of equals:
-    single epochs are noisy, and a centred mean would need epochs that are still to come. Without one it is
-    the last epoch.
+    single epochs are noisy, and a centred mean would need epochs that are still to come. An epoch counts once
+    the mean is over a full window, since a model that has learned nothing yet can have a low loss by chance;
+    a training no longer than the window keeps its last epoch. So does one without a validation part.
 
     Args:
         chooses (bool): Whether there is a validation part.
+        epochs (int): Length of the training.
     """
 
-    def __init__(self, chooses: bool) -> None:
-        self.chooses = chooses
+    def __init__(self, chooses: bool, epochs: int) -> None:
+        self.chooses, self.first = chooses, min(WINDOW, epochs)
         self.epoch = 0
         self.loss = math.inf
         self.weights: dict[str, Tensor] = {}
@@ -82,8 +84,8 @@ class BestWeights:
         if not self.chooses:
             self.epoch = history[-1].epoch
             return
-        loss = trailing_loss(history)
-        if loss < self.loss:
+        loss = trailing_loss(history, WINDOW)
+        if history[-1].epoch >= self.first and loss < self.loss:
             weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
             self.epoch, self.loss, self.weights = history[-1].epoch, loss, weights
 
@@ -96,7 +98,9 @@ class BestWeights:
         }
 
     def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
-        """Goes on where :meth:`state` was taken."""
+        """Goes on where :meth:`state` was taken, perhaps in a training of another length."""
+        if self.chooses and int(state["epoch"]) < self.first:
+            return
         self.epoch, self.loss = int(state["epoch"]), float(state["loss"])
         prefix = "weights."
         self.weights = {

@@ -50,7 +50,9 @@ class EpochRecords:
     @classmethod
     def from_events(cls, events: Sequence[EpochEnd], replicas: Sequence[Replica]) -> EpochRecords:
         """The records of one training of several replicas, from all its events."""
-        parts = {name: [getattr(r, name).numel() for r in replicas] for name in ("train", "validation", "test")}
+        parts = {
+            name: [getattr(r, name).numel() for r in replicas] for name in ("train", "validation", "test")
+        }
         sizes = {name: np.array(counts, dtype=np.int64) for name, counts in parts.items()}
 
         def collect(name: str) -> np.ndarray:

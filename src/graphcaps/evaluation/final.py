@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +25,8 @@ from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.choosing import WINDOW, BestWeights, validation_split
-from graphcaps.evaluation.versions import describe_hardware, versions
-from graphcaps.fitted import FittedModel
+from graphcaps.evaluation.versions import describe_hardware
+from graphcaps.fitted import FittedModel, training_summary
 
 __all__ = ["FinalResult", "FinalTraining", "choose_device", "train_final"]
 
@@ -91,7 +93,7 @@ class FinalTraining:
             model = stack_replicas(self._make, [replica]).to(self.device)
             x = ready.x.to(self.device)
             self.trainer = Trainer(model, ready.store.to(self.device), x, [replica], config.training)
-        self.best = BestWeights(chooses=self.split.validation.numel() > 0)
+        self.best = BestWeights(self.split.validation.numel() > 0, config.training.epochs)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
         self._between = self._take()
@@ -100,6 +102,11 @@ class FinalTraining:
     def epoch(self) -> int:
         """Epochs done."""
         return self.trainer.epoch
+
+    @property
+    def run_digest(self) -> str:
+        """The fingerprint as one word, kept in the model file."""
+        return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
 
     def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
         """Trains to the last epoch, an event per epoch.
@@ -152,6 +159,8 @@ class FinalTraining:
         self.trainer.load_state(found.state)
         self.history = list(found.history)
         self.best.load_state(found.extra, self.device)
+        if self.history:
+            self.best.see(self.trainer.model, self.history)  # an epoch that only now is the last
         self.notes = found.notes
         self._between = self._take()
 
@@ -163,51 +172,40 @@ class FinalTraining:
         """
         if not self.best.epoch:
             raise TrainingError(
-                "No epoch gave a validation loss that is a number. "
+                "No epoch that counts gave a validation loss that is a number. "
                 "Lower the learning rate, or check the data for extreme values."
             )
         if self.best.weights:
             self.trainer.model.load_state_dict(self.best.weights)
         model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
         training = self.describe()
-        fitted = FittedModel(
-            model=model,
-            config=self.config,
-            recipe=self.recipe,
-            class_names=self.source.class_names,
-            training=training,
-            versions=versions(),
-        )
+        fitted = FittedModel(model, self.config, self.recipe, self.source.class_names, training)
         return FinalResult(fitted, tuple(self.history), self.best.epoch, training)
 
     def describe(self) -> dict[str, Any]:
         """Where the weights come from, JSON-safe."""
         assert self.split.validation is not None
         kept = self.history[self.best.epoch - 1]
-        counts = torch.bincount(self.source.y.cpu(), minlength=self.source.num_classes)  # type: ignore[union-attr]
-        held = kept.validation_accuracy
-        return {
-            "dataset": self.source.name,
-            "data_sha256": self.data_digest,
-            "graphs": len(self.source),
-            "class_counts": dict(zip(self.source.class_names, counts.tolist(), strict=True)),
-            "train_graphs": self.split.train.numel(),
-            "validation_graphs": self.split.validation.numel(),
-            "validation_share": self.validation,
-            "seed": self.seed,
-            "epochs": self.config.training.epochs,
-            "epoch": self.best.epoch,
-            "rule": (
-                f"lowest validation loss, averaged over the last {WINDOW} epochs" if held else "the last epoch"
-            ),
-            "train_loss": kept.train_loss[0],
-            "train_accuracy": kept.train_accuracy[0],
-            "validation_loss": kept.validation_loss[0] if held else None,
-            "validation_accuracy": held[0] if held else None,
-            "hardware": describe_hardware(self.device),
-            "seconds": round(math.fsum(event.seconds for event in self.history), 3),
-            "notes": list(self.notes),
-        }
+        chooses = self.best.chooses
+        return training_summary(
+            self.source,
+            digest=self.data_digest,
+            run=self.run_digest,
+            train_graphs=self.split.train.numel(),
+            validation_graphs=self.split.validation.numel(),
+            validation_share=self.validation,
+            seed=self.seed,
+            epochs=self.config.training.epochs,
+            epoch=self.best.epoch,
+            rule=f"lowest validation loss, mean of the last {WINDOW} epochs" if chooses else "the last epoch",
+            train_loss=kept.train_loss[0],
+            train_accuracy=kept.train_accuracy[0],
+            validation_loss=kept.validation_loss[0] if chooses else None,
+            validation_accuracy=kept.validation_accuracy[0] if chooses else None,
+            seconds=round(math.fsum(event.seconds for event in self.history), 3),
+            hardware=describe_hardware(self.device),
+            notes=list(self.notes),
+        )
 
 
 def train_final(
@@ -236,7 +234,9 @@ def choose_device(name: str) -> torch.device:
     if name not in ("cpu", "cuda", "auto"):
         raise ArgumentError("train", "device", "be cpu, cuda or auto", repr(name))
     if name == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("train", "device", "be one that is here", "cuda without a GPU", "Take cpu or auto.")
+        raise ArgumentError(
+            "train", "device", "be one that is here", "cuda without a GPU", "Take cpu or auto."
+        )
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 

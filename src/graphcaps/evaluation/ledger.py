@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
@@ -24,7 +26,7 @@ from graphcaps.evaluation.selection import (
     optimism,
 )
 
-__all__ = ["RULES", "Ledger"]
+__all__ = ["RULES", "UPPER_BOUNDS", "Ledger"]
 
 _FORMAT = "graphcaps ledger 1"
 
@@ -35,6 +37,8 @@ RULES = {
     "C*": f"each fold's own best test epoch; {UPPER_BOUND}",
     "optimism": "C minus held-out on the same held-out training: what choosing on test data is worth",
 }
+
+UPPER_BOUNDS = ("C", "C*")
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,43 +116,54 @@ class Ledger:
         return tuple(record for record in self.records if record.key.protocol == protocol)
 
     # ------------------------------------------------------------------ figures
-    @cached_property
+    @property
     def held_out(self) -> Figure | None:
         """The honest figure."""
-        return _figure(self.of("held-out"), _held_out)
-
-    @cached_property
-    def C(self) -> Figure | None:
-        """One epoch for all folds of a seed, by mean test accuracy: an upper bound chosen on test data."""
-        return _figure(self.of("paper"), _common)
-
-    @cached_property
-    def C_star(self) -> Figure | None:
-        """Each fold's own best test epoch: an upper bound chosen on test data."""
-        return _figure(self.of("paper"), _own)
-
-    @cached_property
-    def optimism(self) -> Figure | None:
-        """C minus held-out, both of the held-out training."""
-        return _figure(self.of("held-out"), _optimism)
+        return self.figures.get("held-out")
 
     @property
+    def C(self) -> Figure | None:
+        """One epoch for all folds of a seed, by mean test accuracy: an upper bound chosen on test data."""
+        return self.figures.get("C")
+
+    @property
+    def C_star(self) -> Figure | None:
+        """Each fold's own best test epoch: an upper bound chosen on test data."""
+        return self.figures.get("C*")
+
+    @property
+    def optimism(self) -> Figure | None:
+        """C minus held-out, both of the held-out training."""
+        return self.figures.get("optimism")
+
+    @cached_property
     def figures(self) -> dict[str, Figure]:
         """The figures that there are, by the names of :data:`RULES`."""
-        all_of_them = (self.held_out, self.C, self.C_star, self.optimism)
-        return {
-            name: figure for name, figure in zip(RULES, all_of_them, strict=True) if figure is not None
-        }
+        found = {}
+        for name, (protocol, rule) in _CHOOSERS.items():
+            records = self.of(protocol)
+            if records:
+                seeds = [record.key.seed for record in records]
+                found[name] = average_seeds([rule(record) for record in records], seeds)
+        return found
 
-    def choices(self) -> list[dict[str, Any]]:
-        """What each rule chose under each seed: ``rule``, ``protocol``, ``seed``, ``epochs``, ``accuracies``."""
+    def per_seed(self) -> list[dict[str, Any]]:
+        """What each rule chose under each seed, JSON-safe: epochs and accuracies of the folds, and their mean."""
         rows = []
-        for name, (protocol, rule) in _RULES.items():
+        for name, (protocol, rule) in _CHOOSERS.items():
             for record in self.of(protocol):
                 choice = rule(record)
-                row = {"rule": name, "protocol": protocol, "seed": record.key.seed, "mean": choice.mean}
-                row |= {"epochs": choice.epochs.tolist(), "accuracies": choice.accuracies.tolist()}
-                rows.append(row)
+                rows.append(
+                    {
+                        "figure": name,
+                        "protocol": protocol,
+                        "seed": record.key.seed,
+                        "mean": round(choice.mean, 4),
+                        "std_folds": None if choice.std_folds is None else round(choice.std_folds, 4),
+                        "epochs": choice.epochs.tolist(),
+                        "accuracies": (100 * choice.accuracies).round(4).tolist(),
+                    }
+                )
         return rows
 
     @property
@@ -164,25 +179,40 @@ class Ledger:
         return "\n".join(lines)
 
     # ------------------------------------------------------------------ saving
-    def as_dict(self) -> dict[str, Any]:
-        """Figures for readers, records for :meth:`from_dict`; JSON-safe."""
+    def summary(self) -> dict[str, Any]:
+        """All but the curves, JSON-safe: figures with their rules, configuration, versions, hardware."""
+        first = self.records[0]
         figures = {
-            name: vars(figure) | {"seeds": list(figure.seeds), "rule": RULES[name]}
+            name: {
+                "mean": round(figure.mean, 4),
+                "std_folds": None if figure.std_folds is None else round(figure.std_folds, 4),
+                "std_seeds": None if figure.std_seeds is None else round(figure.std_seeds, 4),
+                "seeds": list(figure.seeds),
+                "rule": RULES[name],
+                "upper_bound": name in UPPER_BOUNDS,
+            }
             for name, figure in self.figures.items()
         }
         return {
-            "format": _FORMAT,
             "dataset": self.dataset,
             "variant": self.variant,
             "protocols": list(self.protocols),
             "folds": self.num_folds,
             "folds_seed": self.folds_seed,
+            "figures": figures,
+            "per_seed": self.per_seed(),
             "seconds": round(self.seconds, 3),
             "hardware": self.hardware,
+            "versions": first.versions,
             "notes": list(self.notes),
-            "figures": figures,
-            "records": [record.as_dict() for record in self.records],
+            "data": vars(first.data),
+            "config": first.config.as_dict(),
         }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary for readers, the records for :meth:`from_json`; JSON-safe."""
+        records = [record.as_dict() for record in self.records]
+        return {"format": _FORMAT} | self.summary() | {"records": records}
 
     def to_json(self) -> str:
         return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
@@ -202,36 +232,13 @@ class Ledger:
         return cls(tuple(SeedRecord.from_dict(record, where) for record in records))
 
 
-def _losses(record: SeedRecord) -> Any:
+def _losses(record: SeedRecord) -> np.ndarray:
     return record.curves.validation_loss * LOSS_STEP
 
 
-def _held_out(record: SeedRecord) -> Choice:
-    return held_out(_losses(record), record.curves.test_accuracy)
-
-
-def _common(record: SeedRecord) -> Choice:
-    return best_common_epoch(record.curves.test_accuracy)
-
-
-def _own(record: SeedRecord) -> Choice:
-    return best_own_epochs(record.curves.test_accuracy)
-
-
-def _optimism(record: SeedRecord) -> Choice:
-    return optimism(_losses(record), record.curves.test_accuracy)
-
-
-_RULES: dict[str, tuple[Protocol, Callable[[SeedRecord], Choice]]] = {
-    "held-out": ("held-out", _held_out),
-    "C": ("paper", _common),
-    "C*": ("paper", _own),
-    "optimism": ("held-out", _optimism),
+_CHOOSERS: dict[str, tuple[Protocol, Callable[[SeedRecord], Choice]]] = {
+    "held-out": ("held-out", lambda record: held_out(_losses(record), record.curves.test_accuracy)),
+    "C": ("paper", lambda record: best_common_epoch(record.curves.test_accuracy)),
+    "C*": ("paper", lambda record: best_own_epochs(record.curves.test_accuracy)),
+    "optimism": ("held-out", lambda record: optimism(_losses(record), record.curves.test_accuracy)),
 }
-
-
-def _figure(records: Iterable[SeedRecord], rule: Callable[[SeedRecord], Choice]) -> Figure | None:
-    records = tuple(records)
-    if not records:
-        return None
-    return average_seeds([rule(record) for record in records], [record.key.seed for record in records])

@@ -11,7 +11,7 @@ from graphcaps.engine.config import RunConfig
 from graphcaps.errors import DataError, GraphcapsError
 from graphcaps.evaluation.curves import EpochRecords
 
-__all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord"]
+__all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "settings"]
 
 Protocol = Literal["held-out", "paper"]
 PROTOCOLS: tuple[Protocol, ...] = ("held-out", "paper")
@@ -75,19 +75,17 @@ class SeedRecord:
     hardware: str = ""
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        # As it is written, so that a record read back is the record.
+        object.__setattr__(self, "seconds", round(self.seconds, 3))
+
     def __repr__(self) -> str:
         return f"SeedRecord({self.key}: {self.curves.num_folds} folds, {self.curves.num_epochs} epochs)"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that decides the figures besides the key: what two records must share to be compared.
-
-        Where a configuration was read from is left out: the same values are the same run.
-        """
-        config = self.config.as_dict()
-        del config["source"], config["dataset"]
-        folds = {"folds": self.curves.num_folds, "folds_seed": self.folds_seed}
-        return config | folds | {"data": vars(self.data)}
+        """All that decides the figures besides the key: what two records must share to stand together."""
+        return settings(self.config, self.curves.num_folds, self.folds_seed, self.data)
 
     # ------------------------------------------------------------------ saving
     def as_dict(self) -> dict[str, Any]:
@@ -96,7 +94,7 @@ class SeedRecord:
             "format": _FORMAT,
             **vars(self.key),
             "finished": self.finished,
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
             "hardware": self.hardware,
             "versions": self.versions,
             "notes": list(self.notes),
@@ -135,7 +133,9 @@ class SeedRecord:
         try:
             config = RunConfig.from_dict(values["config"], f"{where}, config")
         except GraphcapsError as error:
-            raise DataError(where, "a configuration that can be read", f"one of which is said: {error}") from error
+            raise DataError(
+                where, "a configuration that can be read", f"one of which is said: {error}"
+            ) from error
         return cls(
             RecordKey(*(values[name] for name in ("dataset", "variant", "protocol", "seed"))),
             config,
@@ -148,6 +148,18 @@ class SeedRecord:
             values["hardware"],
             tuple(str(note) for note in values["notes"]),
         )
+
+
+def settings(config: RunConfig, folds: int, folds_seed: int, data: DataMark) -> dict[str, Any]:
+    """Names and values that decide the figures of a run, in one flat table.
+
+    Where a configuration was read from is left out: the same values are the same run.
+    """
+    flat: dict[str, Any] = {}
+    for section in ("model", "features", "training"):
+        flat |= {f"{section}.{name}": value for name, value in config.as_dict()[section].items()}
+    flat |= {"folds": folds, "folds_seed": folds_seed}
+    return flat | {f"data.{name}": value for name, value in vars(data).items()}
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {

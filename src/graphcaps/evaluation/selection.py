@@ -157,9 +157,7 @@ def _std(values: np.ndarray) -> float | None:
     return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
-def _table(
-    owner: str, name: str, values: np.ndarray, shape: tuple[int, ...] | None = None
-) -> np.ndarray:
+def _table(owner: str, name: str, values: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """``values`` as float64 ``[F, E]``, all of them numbers."""
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or 0 in table.shape:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sys
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import torch
+
+from graphcaps.versions import library_versions
 
 __all__ = ["commit", "describe_hardware", "versions"]
 
@@ -19,13 +19,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 def versions() -> dict[str, str]:
     """Versions of graphcaps and of what computes for it, and the commit where there is one."""
-    # The package itself is imported by now: nothing below it may import it by name.
-    found = {
-        "graphcaps": str(sys.modules["graphcaps"].__version__),  # type: ignore[attr-defined]
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-    }
+    found = library_versions()
     known = commit()
     return found if known is None else found | {"commit": known}
 

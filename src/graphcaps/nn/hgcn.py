@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -69,6 +71,8 @@ class HGCN(nn.Module):
         >>> output = model(data.x, data.edge_index, data.batch)          # doctest: +SKIP
         >>> output.class_scores.argmax(-1)                               # doctest: +SKIP
     """
+
+    scores_are: ClassVar[str] = "lengths"
 
     def __init__(
         self,

@@ -62,8 +62,11 @@ def tiles_of(segments: Segments, height: int = TILE_HEIGHT) -> Tiles:
 
     On a CPU their number is exact; on a GPU it is the bound V / t + B, which needs no synchronisation.
     """
-    if segments.max_size is not None and segments.max_size <= height:
-        height = max(segments.max_size, 1)
+    largest, B = segments.max_size, segments.num_graphs
+    if largest is not None and largest <= 4 * height:
+        # One tile per graph, where that fills no more places than tiles of this height would on average.
+        fits = largest <= height or 2 * B * largest <= 2 * segments.num_rows + B * height
+        height = max(largest, 1) if fits else height
     key = ("tiles", height)
     if key not in segments.memo:
         segments.memo[key] = _cut(segments, height)

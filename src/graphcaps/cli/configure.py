@@ -1,0 +1,58 @@
+"""From options to a configuration: a preset, found or named, and what is changed of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphcaps.engine.config import RunConfig
+
+__all__ = ["configure"]
+
+
+def configure(
+    dataset: str,
+    *,
+    preset: str | None = None,
+    model: str | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+) -> RunConfig:
+    """The configuration of a run; its ``source`` says which preset it is.
+
+    Without a preset it is that of the data set: "paper" for the eleven of the paper, "planted-parts" for the
+    embedded ones, and else the defaults. Another model than the preset's starts from its own defaults, but
+    for GIN's width, which is the length of the preset's capsules.
+
+    Args:
+        dataset (str): Name of the graphs.
+        preset (str, optional): Name of a preset, or path to a TOML file.
+        model (str, optional): Name in the registry.
+        epochs, batch_size, learning_rate (optional): In place of the preset's.
+    """
+    from graphcaps.data.catalogue import find_entry
+    from graphcaps.engine.config import RunConfig
+    from graphcaps.paper.presets import list_presets, load_preset
+    from graphcaps.registry import MODELS
+
+    if preset is not None:
+        config = load_preset(preset, dataset)
+    else:
+        entry = find_entry(dataset)
+        if entry is not None and entry.embedded:
+            config = load_preset("planted-parts")
+        elif entry is not None and f"paper/{entry.name}" in list_presets():
+            config = load_preset("paper", entry.name)
+        else:
+            config = RunConfig(dataset=dataset)
+    if model is not None and model != config.model:
+        import graphcaps.baselines
+        import graphcaps.nn  # noqa: F401  (both enter their models into the registry)
+
+        MODELS[model]  # an unknown name is refused here
+        # GIN is as wide as the capsules are long: the nearest thing to an equal size.
+        width = config.model_arguments.get("capsule_dim") if model == "gin" else None
+        config = replace(config, model=model, model_arguments={"hidden": width} if width else {})
+    return config.with_training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)

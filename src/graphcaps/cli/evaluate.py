@@ -1,0 +1,182 @@
+"""``graphcaps evaluate``: cross-validation, with honest and optimistic figures side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphcaps.cli.output import columns, print_json, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from graphcaps.data.datasets import LoadedDataset
+    from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
+
+__all__ = ["evaluate"]
+
+
+def _option(*names: str, **settings: Any) -> Any:
+    return typer.Option(*names, **settings)
+
+
+def evaluate(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Data sets, or paths to TU folders or zips.")
+    ],
+    root: Annotated[
+        Path | None, _option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
+    ] = None,
+    preset: Annotated[
+        str | None, _option("--preset", metavar="NAME", help="A preset (paper), or your own FILE.toml.")
+    ] = None,
+    protocol: Annotated[
+        str, _option("--protocol", metavar="NAME", help="held-out, paper or both.")
+    ] = "held-out",
+    model: Annotated[str | None, _option("--model", metavar="NAME", help="hgcn or gin.")] = None,
+    variant: Annotated[
+        str | None, _option("--variant", metavar="NAME", help="Name in the results; else the model's.")
+    ] = None,
+    seeds: Annotated[int, _option("--seeds", metavar="N", help="How many; they are 0, 1, 2, …")] = 1,
+    folds: Annotated[int, _option("--folds", metavar="N")] = 10,
+    epochs: Annotated[int | None, _option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
+    batch_size: Annotated[int | None, _option("--batch-size", metavar="N", help="Graphs a step.")] = None,
+    learning_rate: Annotated[float | None, _option("--learning-rate", metavar="RATE")] = None,
+    device: Annotated[str, _option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    group: Annotated[
+        int | None, _option("--group", metavar="N", help="Most folds × seeds at a time; else all.")
+    ] = None,
+    out: Annotated[Path | None, _option("--out", metavar="DIR", help="Folder for records.")] = None,
+    resume: Annotated[
+        bool, _option("--resume", help="Keep finished records in DIR, go on with unfinished ones.")
+    ] = False,
+    as_json: Annotated[bool, _option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Cross-validate a model: all folds and seeds are trained together.
+
+    held-out trains on eight of ten folds, chooses the epoch on the ninth and tests on the tenth: the honest
+    figure. paper trains on nine and chooses the epoch on the test folds, as the published figures do (C, C*):
+    upper bounds. both does the two.
+    """
+    from graphcaps.cli.configure import configure
+    from graphcaps.evaluation import CrossValidation, ResultsStore
+
+    loaded = _load(names, root)
+    results = None if out is None else ResultsStore(out)
+    checked = []
+    for one in loaded:  # all of them before the first is trained
+        config = configure(
+            one.store.name, preset=preset, model=model,
+            epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+        )  # fmt: skip
+        validation = CrossValidation(
+            one.store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
+            variant=variant, results=results, resume=resume,
+        )  # fmt: skip
+        checked.append((one, validation))
+    ledgers = []
+    for one, validation in checked:
+        ledger = _run(validation, out, as_json)
+        ledgers.append(ledger)
+        if out is not None:
+            _write(out, ledger, one)
+    if as_json:
+        print_json([ledger.summary() for ledger in ledgers])
+    else:
+        _show(ledgers, out)
+
+
+def _load(names: list[str], root: Path | None) -> list[LoadedDataset]:
+    from graphcaps.data.datasets import open_dataset
+    from graphcaps.errors import ArgumentError
+
+    loaded = [open_dataset(name, root) for name in names]
+    found = [one.store.name for one in loaded]
+    for name in found:
+        if found.count(name) > 1:
+            raise ArgumentError("evaluate", "NAME", "be given once each", f"'{name}' twice")
+    return loaded
+
+
+def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:
+    """Trains one data set under a bar, and says how to go on where Ctrl-C ends it."""
+    config = validation.config
+    seeds = len(validation.seeds)
+    what = f"{validation.folds.num_folds} folds × {seeds} seed{'' if seeds == 1 else 's'}"
+    _note(f"{validation.store.name}: {what}, {config.model}, preset: {config.source}.")
+    if validation.finished:
+        wanted = len(validation.protocols) * seeds
+        _note(f"{validation.store.name}: {len(validation.finished)} of {wanted} records are finished.")
+    try:
+        with _bars(validation.config.training.epochs, quiet) as update:
+            return validation.run(update)
+    except KeyboardInterrupt as error:
+        _note("Stopped. " + ("" if out is None else "Go on with the same command and --resume."))
+        raise typer.Exit(130) from error
+
+
+@contextmanager
+def _bars(epochs: int, quiet: bool) -> Iterator[Callable[[GroupEpoch], None]]:
+    """A bar for each training of several, one after another."""
+    from graphcaps.cli.progress import training_progress
+
+    with ExitStack() as stack:
+        bars: dict[int, Any] = {}
+
+        def update(event: GroupEpoch) -> None:
+            if event.group not in bars:
+                stack.close()
+                count = f" {event.group}/{event.groups}" if event.groups > 1 else ""
+                title = f"{event.dataset} {event.protocol}{count}"
+                bar = training_progress(epochs, title, start=event.epoch.epoch - 1, quiet=quiet)
+                bars[event.group] = stack.enter_context(bar)
+            bars[event.group](event.epoch)
+
+        yield update
+
+
+def _write(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
+    """Beside the records: figures, resolved configuration, versions and where the graphs came from."""
+    from graphcaps.cli.outputs import write_json
+    from graphcaps.evaluation.results_store import file_name
+
+    source = {"source": None if loaded.source is None else str(loaded.source)}
+    path = out / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
+    write_json(path, ledger.summary() | source)
+
+
+def _show(ledgers: list[Ledger], out: Path | None) -> None:
+    """A line per figure, and under them what each is."""
+    from graphcaps.evaluation import RULES
+    from graphcaps.evaluation.ledger import UPPER_BOUNDS
+
+    several = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.figures.values())
+    numbers = ("mean", "± folds", *(("± seeds",) if several else ()), "seconds")
+    table = columns("data set", "model", "figure", *numbers, "", right=numbers)
+    for ledger in ledgers:
+        head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")
+        for name, figure in ledger.figures.items():
+            spreads = (figure.std_folds, figure.std_seeds)[: len(numbers) - 2]
+            shown = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
+            bound = "upper bound" if name in UPPER_BOUNDS else ""
+            table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *shown, head[2], bound)
+            head = ("", "", "")
+    console = terminal()
+    console.print(table)
+    console.print("\nAccuracy in percent; ± is a standard deviation.", style="dim")
+    for name in RULES:
+        if any(name in ledger.figures for ledger in ledgers):
+            console.print(f"{name}: {RULES[name]}.", style="dim", markup=False, soft_wrap=True)
+    for note in dict.fromkeys(note for ledger in ledgers for note in ledger.notes):
+        console.print(note, markup=False, soft_wrap=True)
+    if out is not None:
+        console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
+
+
+def _note(sentence: str) -> None:
+    """To people, beside the output."""
+    typer.echo(sentence, err=True)

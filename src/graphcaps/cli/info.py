@@ -1,0 +1,140 @@
+"""``graphcaps info``: what a model file is, was trained on and expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphcaps.cli.output import pairs, print_json, size, terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["info"]
+
+_KNOWN_FIGURES = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts")
+
+
+def info(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Describe a model file: what it is, what it was trained on, and which graphs it expects."""
+    from graphcaps.files import sha256_of
+    from graphcaps.model_file import FORMAT_VERSION, load
+
+    described = load(model).info()
+    file = {"path": str(model), "bytes": model.stat().st_size, "sha256": sha256_of(model)}
+    if as_json:
+        print_json({"file": file | {"format_version": FORMAT_VERSION}} | described)
+    else:
+        _show(terminal(), file, described)
+
+
+def _show(console: Console, file: dict[str, Any], described: dict[str, Any]) -> None:
+    """What people read: four short tables."""
+    from rich.text import Text
+
+    sections = {
+        "Model": _model(file, described),
+        "Expects": _expects(described),
+        "Trained on": _trained(described),
+        "Made with": [(name, value) for name, value in described["versions"].items()],
+    }
+    for number, (heading, rows) in enumerate(sections.items()):
+        if number:
+            console.print()
+        console.print(Text(heading, style="bold cyan"))
+        console.print(pairs((f"  {name}", _plain(value)) for name, value in rows))
+
+
+def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, str]]:
+    model = described["model"]
+    names = described["class_names"]
+    formulation = f", {model['formulation']} formulation" if model["formulation"] else ""
+    told = {"lengths": "lengths of class capsules", "logits": "logits"}
+    arguments = {key: value for key, value in model["arguments"].items() if key != "formulation"}
+    return [
+        ("file", f"{file['path']} ({size(file['bytes'])})"),
+        ("model", f"{model['name']}{formulation}, {model['parameters']:,} weights ({model['dtype']})"),
+        ("classes", f"{len(names)}: {_some(names)}"),
+        ("scores", told.get(model["scores"], model["scores"])),
+        ("probabilities", "not calibrated" if described["calibration"] is None else "calibrated"),
+        ("arguments", ", ".join(f"{key} {_value(value)}" for key, value in arguments.items()) or "defaults"),
+    ]
+
+
+def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
+    expects, recipe = described["expects"], described["expects"]["recipe"]
+    blocks, attributes = expects["node_labels"], expects["node_attributes"]
+    labels = [f"{len(block)} values: {_ranges(block)}" for block in blocks] or ["none"]
+    if not recipe["labels"]:
+        labels = ["not used"]
+    rows = [("" if number else "node labels", text) for number, text in enumerate(labels)]
+    rows.append(("node attributes", str(attributes or "none") if recipe["attributes"] else "not used"))
+    made = [name for name, used in (("attributes", attributes), ("labels", blocks)) if used] or ["ones"]
+    made += ["degree"] if recipe["degree"] else []
+    made += [] if recipe["degree_onehot"] is None else [f"one-hot degree up to {recipe['degree_onehot']}"]
+    made += [f"propagated {recipe['propagation']} times"] if recipe["propagation"] else []
+    rows.append(("input columns", f"{described['model']['in_channels']} ({', '.join(made)})"))
+    limit = expects["max_nodes"]
+    cut = "no limit" if limit is None else f"{limit:,}; of larger graphs the nodes of highest degree are used"
+    return [*rows, ("most nodes", cut)]
+
+
+def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
+    training, planned = described["training"], described["config"]["training"]
+    rows = []
+    if "dataset" in training:
+        rows.append(("data set", _value(training["dataset"])))
+    if "graphs" in training:
+        mean, most = training.get("nodes_mean"), training.get("nodes_max")
+        sizes = "" if mean is None or most is None else f", {mean:.1f} nodes each, at most {most:,}"
+        rows.append(("graphs", f"{training['graphs']:,}{sizes}"))
+    if isinstance(training.get("class_counts"), dict):
+        counts = [f"{name} ({count:,})" for name, count in training["class_counts"].items()]
+        rows.append(("classes", _some(counts)))
+    for name, value in training.items():
+        if name not in _KNOWN_FIGURES and value not in (None, [], {}):
+            rows.append((name.replace("_", " "), _value(value)))
+    rate, size_ = planned["learning_rate"], planned["batch_size"]
+    rows.append(("set-up", f"batches of {size_}, learning rate {rate:g} ({described['config']['source']})"))
+    return rows
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        sentences = any(isinstance(item, str) for item in value)
+        shown = [_value(item) for item in value]
+        return " ".join(shown) if sentences else f"({', '.join(shown)})"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_value(item)}" for name, item in value.items())
+    return "none" if value is None else str(value)
+
+
+def _some(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
+def _ranges(values: list[int]) -> str:
+    """Whole numbers with their gaps: ``0 to 6, 9``."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return _some([str(a) if a == b else f"{a} to {b}" for a, b in runs], 8)
+
+
+def _plain(text: str) -> str:
+    """Names come from files: brackets in them are no markup, line breaks no new row."""
+    from rich.markup import escape
+
+    return escape(" ".join(text.split()))

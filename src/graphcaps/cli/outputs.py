@@ -1,0 +1,116 @@
+"""Files of a training: checked before it starts, written when it has ended."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.files import write_atomically
+
+if TYPE_CHECKING:
+    from graphcaps.engine.fit import EpochEnd
+
+__all__ = ["TrainFiles", "history_table", "write_json"]
+
+
+@dataclass(frozen=True)
+class TrainFiles:
+    """Where a training writes: the model file named by the user, and what stands beside it."""
+
+    model: Path
+
+    @property
+    def history(self) -> Path:
+        return self._beside("history.json")
+
+    @property
+    def config(self) -> Path:
+        return self._beside("config.json")
+
+    @property
+    def checkpoint(self) -> Path:
+        return self._beside("checkpoint")
+
+    def _beside(self, ending: str) -> Path:
+        return self.model.with_name(f"{self.model.name}.{ending}")
+
+    def check(self, *, overwrite: bool, resume: bool) -> None:
+        """Refuses, before anything is computed, what could not be written or would be lost."""
+        if overwrite and resume:
+            raise ArgumentError("train", "--resume", "stand without --overwrite", "both")
+        if self.model.suffix != ".safetensors":
+            raise ArgumentError("train", "--out", "end in .safetensors", f"'{self.model}'")
+        folder = self.model.parent
+        if not folder.is_dir():
+            raise DataError(
+                self.model, "a folder to write into", f"none at {folder}", fix="Create the folder first."
+            )
+        if self.model.exists() and not self.model.is_file():
+            raise DataError(self.model, "a name for a file to write", "a folder or a device")
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise DataError(folder, "a folder to write into", f"'{error.strerror}'") from error
+        if overwrite or resume:
+            return
+        if self.checkpoint.exists():
+            raise DataError(
+                self.checkpoint,
+                "no checkpoint of an earlier training",
+                "one",
+                fix="Go on with --resume, or start again with --overwrite.",
+            )
+        if self.model.exists():
+            raise DataError(self.model, "no file yet", "one", fix="Replace it with --overwrite.")
+
+    def finished(self, run: str, epochs: int) -> bool:
+        """Whether the same run has ended here: its model, which is written last, says so."""
+        from graphcaps.model_file import load
+
+        if not (self.model.is_file() and self.config.is_file()):
+            return False
+        try:
+            known = load(self.model).training
+        except DataError:
+            return False
+        return (known.get("run"), known.get("epochs")) == (run, epochs)
+
+    def clear(self) -> None:
+        """Removes the checkpoint, and what a killed process left half written."""
+        self.checkpoint.unlink(missing_ok=True)
+        for path in (self.model, self.history, self.config, self.checkpoint):
+            for left in path.parent.glob(f".{_escape(path.name[:64])}.*.part"):
+                left.unlink(missing_ok=True)
+
+
+def _escape(name: str) -> str:
+    """A name for which a pattern stands for itself."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def history_table(history: tuple[EpochEnd, ...]) -> list[dict[str, Any]]:
+    """One row of plain numbers per epoch of a single training; ``None`` where nothing was measured."""
+    rows = []
+    for event in history:
+        row = {
+            name: value for name, value in asdict(event).items() if name not in ("epochs", "test_accuracy")
+        }
+        rows.append({name: _plain(value) for name, value in row.items()})
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A JSON file that appears whole or not at all."""
+    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

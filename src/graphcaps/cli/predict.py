@@ -1,0 +1,176 @@
+"""``graphcaps predict``: classes, probabilities and capsule lengths of new graphs."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphcaps.cli.output import columns, pairs, print_json, terminal
+from graphcaps.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from graphcaps.fitted import FittedModel
+    from graphcaps.prediction import Predictions
+
+__all__ = ["predict"]
+
+_SHOWN = 10  # rows of the table on the terminal
+
+
+class Unseen(StrEnum):
+    """What is done with node labels that were not seen in training."""
+
+    refuse = "refuse"
+    ignore = "ignore"
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Graphs: a TU folder or zip, or the name of a data set.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write all rows to FILE, which ends in .csv or .json."),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option("--root", metavar="DIR", help="Folder to look in first for SOURCE.")
+    ] = None,
+    unseen: Annotated[
+        Unseen,
+        typer.Option(
+            "--unseen",
+            help="Node labels that training never saw: report the graph as an error, or read them as zeros.",
+        ),
+    ] = Unseen.refuse,
+    device: Annotated[
+        str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, cuda or auto.")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Predict the class of each graph, with probabilities and capsule lengths.
+
+    A graph that the model cannot read gets a row that says why; the others are predicted.
+
+    Probabilities are not calibrated.
+    """
+    if out is not None and out.suffix.lower() not in (".csv", ".json"):
+        raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
+    if out is not None and not out.parent.is_dir():  # said before anything is computed
+        raise DataError(
+            out, "a folder to write into", f"none at {out.parent}", fix="Create the folder first."
+        )
+    from graphcaps.data.datasets import open_dataset
+    from graphcaps.data.misfits import find_misfits
+    from graphcaps.evaluation.final import choose_device
+    from graphcaps.model_file import load
+    from graphcaps.prediction import predict_each
+
+    fitted = load(model)
+    try:
+        fitted.to(choose_device(device))
+    except ArgumentError as error:
+        raise ArgumentError("predict", "--device", error.expected, error.got, error.fix) from error
+    loaded = open_dataset(source, root)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
+        found = predict_each(fitted, loaded.store, unseen=unseen.value)
+    if found.num_failed == len(found):
+        fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
+        raise DataError(
+            source, "graphs that the model can read", f"none (graph 1: {found.errors[0]})", fix=fix
+        )
+    failed = {graph: error for graph, error in enumerate(found.errors) if error}
+    _warn_of(failed, len(found), "could not be predicted")
+    if unseen is Unseen.ignore:
+        strange = find_misfits(loaded.store, fitted.recipe, dtype=fitted.dtype)
+        passed = {graph: reason for graph, reason in strange.items() if graph not in failed}
+        _warn_of(passed, len(found), "had unknown node labels read as zeros")
+    place = None if loaded.source is None else str(loaded.source)
+    told = _context(model, fitted, {"name": loaded.store.name, "path": place}, unseen.value)
+    told["summary"] = found.summary()
+    if out is not None:
+        _write(out, found, told)
+    if as_json:
+        rows = {"predictions": list(found.rows())} if out is None else {"out": str(out)}
+        print_json(told | rows)
+    else:
+        _show(found, loaded.store.name, out)
+
+
+def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:
+    """What a result was made from: model, source, choices, versions."""
+    from graphcaps.files import sha256_of
+    from graphcaps.versions import library_versions
+
+    return {
+        "command": "predict",
+        "model": {"path": str(model), "sha256": sha256_of(model), "trained_with": fitted.versions},
+        "source": source,
+        "unseen": unseen,
+        "device": str(fitted.device),
+        "scores": fitted.scores_are,
+        "config": fitted.config.as_dict(),
+        "versions": library_versions(),
+    }
+
+
+def _write(out: Path, found: Predictions, told: dict[str, Any]) -> None:
+    """The rows, and beside them what they were made from."""
+    from graphcaps.files import write_atomically
+
+    text = found.to_csv()
+    if out.suffix.lower() == ".json":
+        text = _json({"summary": told["summary"], "predictions": list(found.rows())})
+    write_atomically(out.with_name(f"{out.name}.config.json"), _json(told))
+    write_atomically(out, text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _show(found: Predictions, name: str, out: Path | None) -> None:
+    """What people read: the first rows where nothing was written, and a summary."""
+    from rich.markup import escape
+
+    console = terminal()
+    if out is None:
+        known = found.true_classes is not None
+        headings = ["graph", "class", "probability", *(["true class"] if known else []), "error"]
+        if not found.num_failed:
+            headings.remove("error")
+        table = columns(*headings, right=("graph", "probability"))
+        for row, _ in zip(found.rows(), range(_SHOWN), strict=False):
+            share = row["probability"]
+            cells = [f"{row['graph']:,}", row["class"] or "–", "–" if share is None else f"{share:.3f}"]
+            cells += [row["true_class"]] if known else []
+            cells += [row["error"] or ""] if found.num_failed else []
+            table.add_row(*(escape(" ".join(cell.split())) for cell in cells))
+        console.print(table)
+        more = len(found) - _SHOWN
+        if more > 0:
+            console.print(f"… and {more:,} more; --out FILE.csv writes them all.")
+        console.print()
+    summary = found.summary()
+    counts = ", ".join(f"{key} ({count:,})" for key, count in summary["class_counts"].items() if count)
+    rows = [("source", name), ("predicted", f"{summary['predicted']:,} of {summary['graphs']:,} graphs")]
+    rows.append(("classes", counts))
+    if summary["accuracy"] is not None:
+        rows.append(("accuracy", f"{100 * summary['accuracy']:.2f} % of the graphs predicted"))
+    if out is not None:
+        rows += [("written", str(out)), ("", f"{out}.config.json")]
+    console.print(pairs((key, escape(" ".join(value.split()))) for key, value in rows))
+
+
+def _warn_of(reasons: dict[int, str], graphs: int, what: str) -> None:
+    """One sentence on the error stream about graphs, with the reason of the first."""
+    if reasons:
+        first = min(reasons)
+        sentence = f"{len(reasons):,} of {graphs:,} graphs {what}. Graph {first + 1}: {reasons[first]}."
+        typer.echo(f"graphcaps: warning: {' '.join(sentence.split())}", err=True)

@@ -1,0 +1,186 @@
+"""``graphcaps train``: one model from a data set, which can stop and go on."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphcaps.cli.output import pairs, print_json, terminal
+
+if TYPE_CHECKING:
+    from graphcaps.cli.outputs import TrainFiles
+    from graphcaps.data.datasets import LoadedDataset
+    from graphcaps.evaluation.final import FinalResult, FinalTraining
+
+__all__ = ["train"]
+
+
+def _option(*names: str, **settings: Any) -> Any:
+    return typer.Option(*names, **settings)
+
+
+def train(
+    context: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A data set, or a path to a TU folder or zip.")
+    ],
+    out: Annotated[Path, _option("--out", metavar="MODEL", help="Model file to write (.safetensors).")],
+    root: Annotated[
+        Path | None, _option("--root", metavar="DIR", help="Folder to look in first for the data set.")
+    ] = None,
+    preset: Annotated[
+        str | None, _option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")
+    ] = None,
+    model: Annotated[str | None, _option("--model", metavar="NAME", help="hgcn or gin.")] = None,
+    epochs: Annotated[int | None, _option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
+    batch_size: Annotated[int | None, _option("--batch-size", metavar="N", help="Graphs a step.")] = None,
+    learning_rate: Annotated[
+        float | None, _option("--learning-rate", metavar="RATE", help="Adam's rate at the start.")
+    ] = None,
+    seed: Annotated[int, _option("--seed", metavar="N", help="Same seed, same weights.")] = 0,
+    validation: Annotated[
+        float, _option("--validation", metavar="SHARE", help="Graphs that choose the epoch; 0: the last.")
+    ] = 0.1,
+    resume: Annotated[bool, _option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    overwrite: Annotated[bool, _option("--overwrite", help="Start anew and replace the files.")] = False,
+    checkpoint_every: Annotated[
+        int | None,
+        _option("--checkpoint-every", metavar="EPOCHS", min=1, help="Default: every 20 seconds."),
+    ] = None,
+    device: Annotated[str, _option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    as_json: Annotated[bool, _option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Train a model on a data set and write it to a file.
+
+    A share of the graphs chooses the epoch that is kept (docs/training.md).
+
+    Stop with Ctrl-C, or by accident, and go on with --resume.
+    """
+    from graphcaps.cli.configure import configure
+    from graphcaps.cli.outputs import TrainFiles
+    from graphcaps.cli.progress import training_progress
+
+    files = TrainFiles(out)
+    files.check(overwrite=overwrite, resume=resume)
+
+    from graphcaps.data.datasets import open_dataset
+    from graphcaps.evaluation.final import FinalTraining
+
+    loaded = open_dataset(source, root)
+    config = configure(
+        loaded.store.name,
+        preset=preset,
+        model=model,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+    )
+    _note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
+    training = FinalTraining(loaded.store, config, seed=seed, validation=validation, device=device)
+    if overwrite:
+        files.clear()
+    if resume and _go_on(training, files):
+        _report(files, as_json)
+        return
+    total = config.training.epochs
+    try:
+        title = f"{loaded.store.name} {config.model}"
+        with training_progress(total, title, start=training.epoch, quiet=as_json) as update:
+            for event in training.run(files.checkpoint, checkpoint_every):
+                update(event)
+        _write(files, training, training.result(), loaded)
+    except KeyboardInterrupt as error:
+        done = training.save(files.checkpoint)
+        _note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
+        raise typer.Exit(130) from error
+    _report(files, as_json)
+
+
+def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
+    """Brings the training to where its checkpoint is; true where the run has already ended."""
+    if files.checkpoint.exists():
+        training.resume(files.checkpoint)
+        _note(f"Going on after epoch {training.epoch}.")
+        for note in training.notes:
+            _note(note)
+        return False
+    if files.finished(training.run_digest, training.config.training.epochs):
+        _note("This training has already ended; nothing is done.")
+        return True
+    if files.model.exists():
+        from graphcaps.errors import DataError
+
+        raise DataError(
+            files.model,
+            "no file yet, or the model of this run",
+            "another",
+            fix="Replace it with --overwrite.",
+        )
+    _note("There is no checkpoint: starting from the beginning.")
+    return False
+
+
+def _write(files: TrainFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset) -> None:
+    """All files of an ended training; the model last, which says that the others are there."""
+    from graphcaps.cli.outputs import history_table, write_json
+    from graphcaps.evaluation.versions import versions
+
+    write_json(files.history, history_table(result.history))
+    beside = {
+        "config": result.model.config.as_dict(),
+        "data": {
+            "source": None if loaded.source is None else str(loaded.source),
+            "digest": training.data_digest,
+        },
+        "training": result.training,
+        "versions": result.model.versions | versions(),
+    }
+    write_json(files.config, beside)
+    result.model.save(files.model)
+    files.clear()
+
+
+def _report(files: TrainFiles, as_json: bool) -> None:
+    """What was made, from the files themselves."""
+    import json
+
+    known = json.loads(files.config.read_bytes())
+    paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
+    if as_json:
+        print_json(
+            paths | {"resolved": known["config"]} | {n: known[n] for n in ("data", "training", "versions")}
+        )
+        return
+    info = known["training"]
+    rows = [("model", paths["model"]), ("kept", f"epoch {info['epoch']} of {info['epochs']}: {info['rule']}")]
+    rows.append(
+        ("training accuracy", f"{100 * info['train_accuracy']:.1f} % of {info['train_graphs']:,} graphs")
+    )
+    if info["validation_accuracy"] is not None:
+        share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
+        rows.append(("validation accuracy", f"{share}, which chose the epoch: no test"))
+    rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
+    terminal().print(pairs(rows))
+
+
+def _note(sentence: str) -> None:
+    """To people, beside the output."""
+    typer.echo(sentence, err=True)
+
+
+def _command(context: typer.Context) -> str:
+    """The command line as it was given, with ``--resume``."""
+    words = ["graphcaps", "train"]
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        value = context.params.get(parameter.name or "")
+        if given is None or given.name != "COMMANDLINE" or parameter.name in ("resume", "overwrite"):
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        else:
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+    return shlex.join([*words, "--resume"])

@@ -1,0 +1,23 @@
+"""Honest evaluation: folds and seeds as replicas, rules that choose the epoch, records and the ledger."""
+
+from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, cross_validate
+from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.ledger import RULES, Ledger
+from graphcaps.evaluation.record import RecordKey, SeedRecord
+from graphcaps.evaluation.results_store import MergeReport, ResultsStore
+from graphcaps.evaluation.selection import Choice, Figure
+
+__all__ = [
+    "RULES",
+    "Choice",
+    "CrossValidation",
+    "EpochRecords",
+    "Figure",
+    "GroupEpoch",
+    "Ledger",
+    "MergeReport",
+    "RecordKey",
+    "ResultsStore",
+    "SeedRecord",
+    "cross_validate",
+]

@@ -1,0 +1,257 @@
+"""Ten folds, several seeds, two protocols: from graphs and a configuration to a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.prepare import Prepared, prepare
+from graphcaps.data.splits import Folds, stratified_folds
+from graphcaps.data.store import GraphStore
+from graphcaps.engine.build import model_maker, recipe_arguments
+from graphcaps.engine.config import RunConfig
+from graphcaps.engine.fingerprint import data_digest
+from graphcaps.engine.fit import EpochEnd
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.groups import GroupTraining, ReplicaGroup, plan_groups
+from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
+from graphcaps.evaluation.results_store import ResultsStore, check_settings, file_name
+from graphcaps.evaluation.versions import describe_hardware, versions
+
+__all__ = ["FOLDS_SEED", "CrossValidation", "GroupEpoch", "cross_validate"]
+
+FOLDS_SEED = 12345  # of the published figures
+
+
+@dataclass(frozen=True)
+class GroupEpoch:
+    """An epoch of one of several trainings.
+
+    Args:
+        dataset (str): Name of the data set.
+        protocol (str): ``"held-out"`` or ``"paper"``.
+        group (int): Number of the training, counted from 1 over both protocols.
+        groups (int): How many there will be.
+        replicas (int): Folds and seeds that it trains together.
+        epoch (EpochEnd): What the epoch gave, one number per replica.
+    """
+
+    dataset: str
+    protocol: Protocol
+    group: int
+    groups: int
+    replicas: int
+    epoch: EpochEnd
+
+
+def cross_validate(
+    store: GraphStore,
+    config: RunConfig | None = None,
+    *,
+    folds: int = 10,
+    seeds: int = 1,
+    protocol: Literal["held-out", "paper", "both"] = "held-out",
+    device: str = "cpu",
+    group: int | None = None,
+    on_event: Callable[[GroupEpoch], object] | None = None,
+    variant: str | None = None,
+    results: ResultsStore | str | Path | None = None,
+    resume: bool = False,
+) -> Ledger:
+    """Trains and tests a model on every fold of a data set, under every seed.
+
+    Folds and seeds are replicas of one training. The folds are stratified and the same for every model and
+    seed. **held-out** trains on all folds but two, chooses the epoch on one and tests on the other;
+    **paper** trains on all folds but the one that tests, and can only choose on test data.
+
+    Args:
+        store (GraphStore): Graphs with classes.
+        config (RunConfig, optional): Model, input columns and training. (default: the defaults of each)
+        folds (int): Number of folds. (default: 10)
+        seeds (int): Number of seeds; they are 0, 1, 2, … (default: 1)
+        protocol (str): ``"held-out"``, ``"paper"`` or ``"both"``. (default: "held-out")
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "cpu")
+        group (int, optional): Most replicas to train at a time, where memory is short; figures do not depend
+            on it, up to rounding. (default: all)
+        on_event (callable, optional): Is handed a :class:`GroupEpoch` after every epoch.
+        variant (str, optional): Name of the model in results. (default: the model's)
+        results (ResultsStore or path, optional): Folder to write records to, as soon as a seed is finished,
+            and checkpoints, under ``unfinished``.
+        resume (bool): Keep finished records of ``results`` and go on from its checkpoints.
+
+    Raises:
+        GraphcapsError: If the graphs cannot be split or a number is out of range, before training starts.
+    """
+    place = results if isinstance(results, ResultsStore) or results is None else ResultsStore(results)
+    validation = CrossValidation(
+        store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
+        variant=variant, results=place, resume=resume,
+    )  # fmt: skip
+    return validation.run(on_event)
+
+
+class CrossValidation:
+    """A cross-validation that is checked when it is made and trained when it is run.
+
+    Arguments are those of :func:`cross_validate`.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        config: RunConfig | None = None,
+        *,
+        folds: int = 10,
+        seeds: int = 1,
+        protocol: str = "held-out",
+        device: str = "cpu",
+        group: int | None = None,
+        variant: str | None = None,
+        results: ResultsStore | None = None,
+        resume: bool = False,
+    ) -> None:
+        for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
+            if type(value) is not int or value < 1:
+                raise ArgumentError("cross_validate", name, "be a whole number from 1 on", value)
+        if protocol not in (*PROTOCOLS, "both"):
+            known = f"be one of {', '.join(PROTOCOLS)}, both"
+            raise ArgumentError("cross_validate", "protocol", known, repr(protocol))
+        if resume and results is None:
+            raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
+        self.store, self.config = store, config or RunConfig()
+        self.variant = variant or self.config.model
+        self.folds = _folds(store, folds)
+        self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
+        if "held-out" in self.protocols:
+            self.folds.held_out(0)  # refuses fewer than three folds
+        model_maker(self.config, 1, store.num_classes)  # refuses unknown models and arguments
+        self.seeds, self.group = tuple(range(seeds)), group
+        self.device = _device(device)
+        self.results = results
+        self.data = DataMark(
+            len(store), store.num_nodes, store.num_edges, store.num_classes, self.folds.checksum
+        )
+        self.finished = self._finished(resume)
+        self.resume = resume
+
+    def _finished(self, resume: bool) -> dict[RecordKey, SeedRecord]:
+        """Records that are there already and belong to this run."""
+        if self.results is None:
+            return {}
+        found = {}
+        for protocol in self.protocols:
+            for seed in self.seeds:
+                key = self._key(protocol, seed)
+                record = self.results.get(key)
+                if record is None:
+                    continue
+                if not resume:
+                    fix = "Add --resume to keep it, or name another folder."
+                    raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
+                wanted = settings(self.config, self.folds.num_folds, self.folds.seed, self.data)
+                check_settings(record.settings, wanted, key, self.results.path(key))
+                found[key] = record
+        return found
+
+    def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
+        """Trains what is not finished, and gives the ledger of all of it."""
+        records = dict(self.finished)
+        plans = [plan for protocol in self.protocols for plan in self._plan(protocol)]
+        ready = self._prepare() if plans else None
+        digest = data_digest(self.store) if self.results is not None else ""
+        done: dict[RecordKey, list[tuple[EpochRecords, float]]] = {}
+        trained: list[GroupTraining] = []
+        for number, plan in enumerate(plans, 1):
+            assert ready is not None
+            training = self._training(plan, ready, digest)
+
+            def tell(epoch: EpochEnd, plan: ReplicaGroup = plan, number: int = number) -> None:
+                if on_event is not None:
+                    size = len(plan.replicas)
+                    on_event(GroupEpoch(self.store.name, plan.protocol, number, len(plans), size, epoch))
+
+            events = training.run(tell)
+            trained.append(training)
+            curves = EpochRecords.from_events(events, plan.replicas)
+            share = sum(event.seconds for event in events) / len(plan.replicas)
+            for seed in plan.seeds:
+                rows = [row for row, replica in enumerate(plan.replicas) if replica.seed == seed]
+                key = self._key(plan.protocol, seed)
+                done.setdefault(key, []).append((curves.folds(rows), share * len(rows)))
+            complete = [key for key, parts in done.items() if _rows(parts) == self.folds.num_folds]
+            for key in complete:
+                parts = done.pop(key)
+                joined = EpochRecords.join([part for part, _ in parts])
+                notes = tuple(dict.fromkeys(note for one in trained for note in one.notes))
+                records[key] = self._record(key, joined, sum(seconds for _, seconds in parts), notes)
+                if self.results is not None:
+                    self.results.add(records[key])
+            if not done:
+                # Every seed of these trainings has its record: their checkpoints are no longer needed.
+                for one in trained:
+                    one.forget()
+                trained.clear()
+        return Ledger(tuple(records.values()))
+
+    def _plan(self, protocol: Protocol) -> list[ReplicaGroup]:
+        seeds = [seed for seed in self.seeds if self._key(protocol, seed) not in self.finished]
+        return plan_groups(self.folds, protocol, seeds, self.group) if seeds else []
+
+    def _prepare(self) -> Prepared:
+        recipe = FeatureRecipe(**recipe_arguments(self.config.features))  # type: ignore[arg-type]
+        ready = prepare(self.store, recipe, max_nodes=self.config.features.max_nodes)
+        return Prepared(ready.store.to(self.device), ready.x.to(self.device), ready.recipe)
+
+    def _training(self, plan: ReplicaGroup, ready: Prepared, digest: str) -> GroupTraining:
+        make = model_maker(self.config, ready.x.size(-1), self.store.num_classes)
+        path = None
+        if self.results is not None:
+            name = file_name(self.store.name, self.variant, plan.protocol, plan.name)
+            path = self.results.folder / "unfinished" / f"{name}.checkpoint"
+        training = GroupTraining(plan, ready, self.config, make, digest, path)
+        if self.resume:
+            training.resume()
+        return training
+
+    def _key(self, protocol: Protocol, seed: int) -> RecordKey:
+        return RecordKey(self.store.name, self.variant, protocol, seed)
+
+    def _record(
+        self, key: RecordKey, curves: EpochRecords, seconds: float, notes: Sequence[str] = ()
+    ) -> SeedRecord:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return SeedRecord(
+            key, self.config, self.data, self.folds.seed, curves, seconds, now,
+            versions(), describe_hardware(self.device), (*self.folds.notes, *notes),
+        )  # fmt: skip
+
+
+def _rows(parts: Sequence[tuple[EpochRecords, float]]) -> int:
+    return sum(curves.num_folds for curves, _ in parts)
+
+
+def _folds(store: GraphStore, folds: int) -> Folds:
+    """The folds of a store, or a sentence that names it."""
+    if store.y is None:
+        got = f"'{store.name}' without"
+        raise ArgumentError("cross_validate", "store", "have a class for every graph", got, "Add labels.")
+    try:
+        return stratified_folds(store.y, folds, FOLDS_SEED)
+    except ArgumentError as error:
+        name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
+        where = f"{error.got} in '{store.name}'"
+        raise ArgumentError("cross_validate", name, error.expected, where, error.fix) from error
+
+
+def _device(name: str) -> torch.device:
+    from graphcaps.evaluation.final import choose_device
+
+    return choose_device(name)

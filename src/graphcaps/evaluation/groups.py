@@ -1,0 +1,177 @@
+"""Folds × seeds as replicas, in groups that are trained as one computation each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.data.prepare import Prepared
+from graphcaps.data.splits import Folds
+from graphcaps.engine.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
+from graphcaps.engine.config import RunConfig
+from graphcaps.engine.fingerprint import run_fingerprint
+from graphcaps.engine.fit import EpochEnd, Trainer
+from graphcaps.engine.memory import OutOfMemoryError, explain_memory
+from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.evaluation.record import Protocol
+
+__all__ = ["GroupTraining", "ReplicaGroup", "plan_groups"]
+
+CHECKPOINT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class ReplicaGroup:
+    """Replicas of one protocol that are trained together."""
+
+    protocol: Protocol
+    replicas: tuple[Replica, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted({replica.seed for replica in self.replicas}))
+
+    @property
+    def name(self) -> str:
+        """``seed0-folds0to9``, ``seeds0to4-folds0to9``: the same for the same replicas."""
+        folds = sorted({replica.fold for replica in self.replicas})
+        return f"seed{_range(self.seeds)}-fold{_range(folds)}"
+
+
+def plan_groups(
+    folds: Folds, protocol: Protocol, seeds: Sequence[int], group: int | None = None
+) -> list[ReplicaGroup]:
+    """All folds of all seeds, at most ``group`` replicas together.
+
+    A group holds whole seeds, or a part of one seed: what is finished never depends on a seed that is not.
+
+    Args:
+        folds (Folds): The folds.
+        protocol (str): ``"held-out"`` or ``"paper"``.
+        seeds (list): Seeds of the trainings.
+        group (int, optional): Most replicas at a time. (default: all)
+    """
+    K = folds.num_folds
+    limit = group or K * len(seeds)
+    replicas = [_replica(folds, protocol, fold, seed) for seed in seeds for fold in range(K)]
+    if limit >= K:
+        size = limit // K * K
+        parts = [replicas[start : start + size] for start in range(0, len(replicas), size)]
+    else:
+        parts = [
+            replicas[first + start : first + min(start + limit, K)]
+            for first in range(0, len(replicas), K)
+            for start in range(0, K, limit)
+        ]
+    return [ReplicaGroup(protocol, tuple(part)) for part in parts]
+
+
+def _replica(folds: Folds, protocol: Protocol, fold: int, seed: int) -> Replica:
+    split = folds.paper(fold) if protocol == "paper" else folds.held_out(fold)
+    none = torch.empty(0, dtype=torch.long)
+    return Replica(
+        split.train, none if split.validation is None else split.validation, split.test, seed=seed, fold=fold
+    )
+
+
+class GroupTraining:
+    """The training of one group, which can stop and go on.
+
+    Args:
+        group (ReplicaGroup): What is trained together.
+        ready (Prepared): Graphs and input columns, on the device.
+        config (RunConfig): Model and training.
+        make (callable): From leading axes to the model.
+        data (str): Digest of the graphs, for the checkpoint.
+        checkpoint (Path, optional): File to keep up to date on the way.
+    """
+
+    def __init__(
+        self,
+        group: ReplicaGroup,
+        ready: Prepared,
+        config: RunConfig,
+        make: Callable[[tuple[int, ...]], nn.Module],
+        data: str = "",
+        checkpoint: Path | None = None,
+    ) -> None:
+        self.group, self.config, self.path = group, config, checkpoint
+        self.device = ready.x.device
+        replicas = list(group.replicas)
+        self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
+        with self._memory():
+            model = stack_replicas(make, replicas).to(self.device)
+            self.trainer = Trainer(model, ready.store, ready.x, replicas, config.training)
+        self.history: list[EpochEnd] = []
+        self.notes: tuple[str, ...] = ()
+
+    def resume(self) -> None:
+        """Goes on from the checkpoint, where there is one.
+
+        Raises:
+            DataError: If it is damaged or of another run.
+        """
+        if self.path is None or not self.path.is_file():
+            return
+        found = load_checkpoint(self.path, self.fingerprint, self.device)
+        state: dict[str, Tensor] = {name: value.to(self.device) for name, value in found.state.items()}
+        self.trainer.load_state(state)
+        self.history, self.notes = list(found.history), found.notes
+
+    def run(self, on_epoch: Callable[[EpochEnd], object]) -> list[EpochEnd]:
+        """Trains to the last epoch and returns the events of all epochs, those before a resume too.
+
+        Ctrl-C leaves a checkpoint of the last whole epoch behind, and so does the end of the training.
+        """
+        last: Checkpoint | None = None
+        written = monotonic()
+        try:
+            while self.trainer.epoch < self.config.training.epochs:
+                with self._memory():
+                    event = self.trainer.run_epoch()
+                self.history.append(event)
+                if self.path is not None:
+                    last = take_checkpoint(self.trainer, self.history)
+                    if monotonic() - written >= CHECKPOINT_SECONDS:
+                        self._write(last)
+                        written = monotonic()
+                on_epoch(event)
+        finally:
+            # An epoch that was broken off has changed the weights: the copy before it counts.
+            self._write(last)
+        # A checkpoint of a longer run begins like this one.
+        return self.history[: self.config.training.epochs]
+
+    def forget(self) -> None:
+        """Removes the checkpoint: the records are written."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # other trainings may have theirs in the folder
+                self.path.parent.rmdir()
+
+    def _write(self, checkpoint: Checkpoint | None) -> None:
+        if self.path is not None and checkpoint is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_checkpoint(self.path, checkpoint, self.fingerprint)
+
+    @contextlib.contextmanager
+    def _memory(self) -> Any:
+        try:
+            with explain_memory(self.config, self.device):
+                yield
+        except OutOfMemoryError as error:
+            if len(self.group.replicas) == 1:
+                raise
+            together = f"{len(self.group.replicas)} trainings run together"
+            raise OutOfMemoryError(f"{error} Or set a smaller group: {together}.") from error
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]}" if len(numbers) == 1 else f"s{numbers[0]}to{numbers[-1]}"

@@ -1,0 +1,166 @@
+"""A folder of small files, one record each, that several runs and machines can fill."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from graphcaps.errors import DataError
+from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.record import RecordKey, SeedRecord
+from graphcaps.files import write_atomically
+
+__all__ = ["MergeReport", "ResultsStore", "check_settings", "file_name"]
+
+_ENDING = ".record.json"
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """What :meth:`ResultsStore.merge` did.
+
+    Args:
+        added (tuple): Keys that were new.
+        replaced (tuple): Keys whose record came from elsewhere and was finished earlier than the one here.
+        kept (tuple): Keys that were here already, and stayed.
+    """
+
+    added: tuple[RecordKey, ...]
+    replaced: tuple[RecordKey, ...]
+    kept: tuple[RecordKey, ...]
+
+
+class ResultsStore:
+    """Records by data set, variant, protocol and seed, one small JSON file each.
+
+    A file appears whole or not at all, so a store can be read while it is filled. For each key there is one
+    record. Where a second one comes, under the same settings, the one that was **finished first** stays (by
+    its time stamp, then by its checksum): a repetition never replaces a figure, and the order of merging
+    does not matter. Under other settings it is refused.
+
+    Args:
+        folder (str or Path): Where the files lie; created with the first record.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"ResultsStore({str(self.folder)!r}, records={len(self._files())})"
+
+    def path(self, key: RecordKey) -> Path:
+        """The file of a record, whether or not it exists."""
+        return (
+            self.folder / f"{file_name(key.dataset, key.variant, key.protocol, f'seed{key.seed}')}{_ENDING}"
+        )
+
+    def get(self, key: RecordKey) -> SeedRecord | None:
+        """The record of that key, where there is one."""
+        path = self.path(key)
+        return _read(path) if path.is_file() else None
+
+    def records(self) -> tuple[SeedRecord, ...]:
+        """All records, by key.
+
+        Raises:
+            DataError: If a file is no record, or two files hold records of one key.
+        """
+        found: dict[RecordKey, tuple[Path, SeedRecord]] = {}
+        for path in self._files():
+            record = _read(path)
+            if record.key in found:
+                other = found[record.key][0].name
+                raise DataError(
+                    path,
+                    f"one record of {record.key}",
+                    f"a second beside {other}",
+                    fix="Move one of them to a folder of its own and merge it.",
+                )
+            found[record.key] = (path, record)
+        return tuple(found[key][1] for key in sorted(found))
+
+    def add(self, record: SeedRecord) -> bool:
+        """Writes a record, and says whether it is the one that the store holds now.
+
+        Raises:
+            DataError: If the store holds a record of this key with other settings.
+        """
+        present = self.get(record.key)
+        if present is not None and _first(present, record, self.path(record.key)) is present:
+            return False
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path(record.key), record.to_json())
+        return True
+
+    def merge(self, *folders: str | Path) -> MergeReport:
+        """Takes in the records of other folders, all of them or, where one is refused, none.
+
+        Raises:
+            DataError: If a folder is not there, a file is no record, or settings disagree.
+        """
+        coming: dict[RecordKey, SeedRecord] = {}
+        for folder in folders:
+            if not Path(folder).is_dir():
+                raise DataError(folder, "a folder of records", "none")
+            for record in ResultsStore(folder).records():
+                known = coming.get(record.key) or self.get(record.key)
+                coming[record.key] = record if known is None else _first(known, record, Path(folder))
+        before = {key: self.get(key) for key in coming}
+        added = [key for key in sorted(coming) if before[key] is None]
+        kept = [key for key in sorted(coming) if before[key] == coming[key]]
+        replaced = [key for key in sorted(coming) if key not in {*added, *kept}]
+        for key in (*added, *replaced):
+            self.add(coming[key])
+        return MergeReport(tuple(added), tuple(replaced), tuple(kept))
+
+    def ledgers(self) -> tuple[Ledger, ...]:
+        """A ledger per data set and variant."""
+        groups: dict[tuple[str, str], list[SeedRecord]] = defaultdict(list)
+        for record in self.records():
+            groups[record.key.dataset, record.key.variant].append(record)
+        return tuple(Ledger(tuple(records)) for _, records in sorted(groups.items()))
+
+    def _files(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob(f"*{_ENDING}") if not path.name.startswith("."))
+
+
+def file_name(*parts: str) -> str:
+    """Parts of a key as a file name: ``MUTAG--hgcn--paper--seed0``; odd characters as ``%2F``."""
+    name = "--".join(quote(part, safe=" +=,@") for part in parts)
+    return f"%2E{name[1:]}" if name.startswith(".") else name  # a leading dot would hide it
+
+
+def _read(path: Path) -> SeedRecord:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise DataError(path, "a record that can be read", f"'{error.strerror or error}'") from error
+    return SeedRecord.from_json(text, str(path))
+
+
+def _first(one: SeedRecord, other: SeedRecord, where: Path) -> SeedRecord:
+    """The record that was finished first, of two with one key and the same settings."""
+    check_settings(one.settings, other.settings, one.key, where)
+    return min((one, other), key=lambda record: (record.finished, _checksum(record)))
+
+
+def check_settings(here: dict[str, Any], coming: dict[str, Any], key: RecordKey, where: Path) -> None:
+    """Refuses a run whose settings are not those of the record of the same key."""
+    names = [name for name in dict.fromkeys((*here, *coming)) if here.get(name) != coming.get(name)]
+    if names:
+        told = [f"{name} {here.get(name)} and {coming.get(name)}" for name in names[:3]]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise DataError(
+            where,
+            f"one run of {key}",
+            f"two that differ ({', '.join(told)}{more})",
+            fix="Give one of them another variant name, or another folder.",
+        )
+
+
+def _checksum(record: SeedRecord) -> str:
+    return hashlib.sha256(record.to_json().encode("utf-8")).hexdigest()

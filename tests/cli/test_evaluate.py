@@ -1,0 +1,221 @@
+"""``graphcaps evaluate``: the table, the files, going on, and refusals in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from graphcaps.cli.main import app
+from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore
+
+RUNNER = CliRunner()
+FAST = ("--folds", "3", "--epochs", "2", "--device", "cpu")
+PRESET = """
+[features]
+degree_onehot = 4
+propagation = 1
+[model]
+name = "hgcn"
+capsule_dim = 8
+num_capsules = [3]
+[training]
+epochs = 3
+batch_size = 8
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+
+
+def write_tu(folder: Path, name: str, labels: list[int] | None) -> Path:
+    """Triangles for class 1 and paths of three for class 2, 24 graphs, as a TU folder."""
+    place = folder / name
+    place.mkdir(parents=True)
+    edges, owner = [], []
+    for graph in range(24):
+        first = 3 * graph + 1
+        pairs = [(0, 1), (1, 2)] + ([(0, 2)] if labels is None or labels[graph] == 1 else [])
+        edges += [f"{first + i}, {first + j}\n{first + j}, {first + i}\n" for i, j in pairs]
+        owner += [f"{graph + 1}\n"] * 3
+    (place / f"{name}_A.txt").write_text("".join(edges))
+    (place / f"{name}_graph_indicator.txt").write_text("".join(owner))
+    if labels is not None:
+        (place / f"{name}_graph_labels.txt").write_text("".join(f"{label}\n" for label in labels))
+    return place
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with the sets OWN and TWO and the preset own.toml."""
+    folder = tmp_path / "sets"
+    write_tu(folder, "OWN", [1, 2] * 12)
+    write_tu(folder, "TWO", [2, 1] * 12)
+    (folder / "own.toml").write_text(PRESET)
+    return folder
+
+
+def run(root: Path, *arguments: object) -> Result:
+    words = ["evaluate", *arguments, "--root", root, "--preset", root / "own.toml"]
+    return RUNNER.invoke(app, [str(word) for word in words])
+
+
+def read(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.stderr
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def test_json_holds_figures_configuration_and_versions(root: Path) -> None:
+    own, two = read(run(root, "OWN", "TWO", *FAST, "--protocol", "both", "--seeds", 2, "--json"))
+    assert (own["dataset"], two["dataset"], own["variant"]) == ("OWN", "TWO", "hgcn")
+    assert list(own["figures"]) == ["held-out", "C", "C*", "optimism"]
+    assert own["figures"]["C"]["seeds"] == [0, 1]
+    assert own["figures"]["C"]["upper_bound"]
+    assert own["config"]["training"]["epochs"] == 2
+    assert own["config"]["model"]["capsule_dim"] == 8
+    assert own["config"]["source"].endswith("own.toml")
+    assert "torch" in own["versions"]
+    assert own["seconds"] > 0
+
+
+def test_people_read_what_is_an_upper_bound(root: Path) -> None:
+    result = run(root, "OWN", *FAST, "--protocol", "both")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    rows = {line.split()[0]: line for line in lines[2:5]}
+    assert lines[1].split()[:3] == ["OWN", "hgcn", "held-out"]
+    assert rows["C"].rstrip().endswith("upper bound")
+    assert rows["C*"].rstrip().endswith("upper bound")
+    assert "upper bound" not in lines[1] + rows["optimism"]
+    for name in ("C", "C*"):
+        line = next(line for line in lines if line.startswith(f"{name}: "))
+        assert line.endswith("an upper bound: the epoch is chosen on test data.")
+    assert "± seeds" not in lines[0]
+    assert "OWN: 3 folds × 1 seed, hgcn, preset: " in result.stderr
+
+
+def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
+    result = run(root, "OWN", *FAST, "--seeds", 2)
+    assert "held-out" in result.stdout
+    assert "C*" not in result.stdout
+    assert "± seeds" in result.stdout
+
+
+def test_gin_takes_features_training_and_width_of_the_preset(root: Path) -> None:
+    (own,) = read(run(root, "OWN", *FAST, "--model", "gin", "--json"))
+    assert own["variant"] == "gin"
+    assert own["config"]["model"] == {"name": "gin", "hidden": 8}
+    assert own["config"]["features"]["degree_onehot"] == 4
+    assert own["config"]["training"]["batch_size"] == 8
+
+
+def test_options_change_the_preset(root: Path) -> None:
+    arguments = ("--batch-size", 5, "--learning-rate", 0.25, "--group", 2, "--variant", "mine", "--json")
+    (own,) = read(run(root, "OWN", *FAST, *arguments))
+    assert (own["variant"], own["folds"]) == ("mine", 3)
+    assert own["config"]["training"]["batch_size"] == 5
+    assert own["config"]["training"]["learning_rate"] == 0.25
+
+
+def test_out_holds_records_and_a_summary(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    (own,) = read(run(root, "OWN", *FAST, "--out", out, "--json"))
+    assert sorted(path.name for path in out.iterdir()) == [
+        "OWN--hgcn--held-out--seed0.record.json",
+        "OWN--hgcn.summary.json",
+    ]
+    summary = json.loads((out / "OWN--hgcn.summary.json").read_text("utf-8"))
+    assert summary.pop("source") == str(root / "OWN")
+    assert summary == own
+    (ledger,) = ResultsStore(out).ledgers()
+    assert json.loads(json.dumps(ledger.summary())) == own
+
+
+def test_resume_goes_on(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("OWN", *FAST, "--protocol", "both", "--json")
+    (whole,) = read(run(root, *arguments))
+    out = tmp_path / "results"
+    original, count = CrossValidation.run, []
+
+    def broken(self: CrossValidation, on_event: Any) -> Any:
+        def tell(event: GroupEpoch) -> None:
+            count.append(event)
+            if len(count) == 3:
+                raise KeyboardInterrupt
+
+        return original(self, tell)
+
+    monkeypatch.setattr(CrossValidation, "run", broken)
+    stopped = run(root, *arguments, "--out", out)
+    assert stopped.exit_code == 130
+    assert stopped.stdout == ""
+    assert stopped.stderr.endswith("Stopped. Go on with the same command and --resume.\n")
+    monkeypatch.undo()
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    again = run(root, *arguments, "--out", out, "--resume")
+    (ended,) = read(again)
+    assert "OWN: 1 of 2 records are finished." in again.stderr
+    for changing in ("seconds",):
+        del whole[changing], ended[changing]
+    assert ended == whole
+    refused = run(root, *arguments, "--out", out)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "Add --resume to keep it" in refused.stderr
+
+
+def test_an_embedded_set_needs_no_preset() -> None:
+    result = RUNNER.invoke(app, ["evaluate", "planted-parts", "--folds", "3", "--epochs", "1", "--json"])
+    (found,) = read(result)
+    assert (found["dataset"], found["config"]["source"]) == ("planted-parts", "planted-parts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("NONE",), "'store' must have a class for every graph"),
+        (("ALONE",), "hold at least two classes, got class 0 alone in 'ALONE'"),
+        (("OWN", "--folds", 25), "hold at least 25 graphs for as many folds, got 24 in 'OWN'"),
+        (("OWN", "--folds", 1), "'folds' must be a whole number from 2 on"),
+        (("OWN", "MUTAGG"), "Near names: MUTAG."),
+        (("OWN", "OWN"), "'NAME' must be given once each, got 'OWN' twice."),
+        (("OWN", "--model", "gni"), "'model' must be one of"),
+        (("OWN", "--protocol", "mine"), "'protocol' must be one of held-out, paper, both"),
+        (("OWN", "--seeds", 0), "'seeds' must be a whole number from 1 on, got 0."),
+        (("OWN", "--epochs", 0), "'epochs' must be at least 1, got 0."),
+        (("OWN", "--learning-rate", -1), "'learning_rate' must be above 0"),
+        (("OWN", "--group", 0), "'group' must be a whole number from 1 on, got 0."),
+        (("OWN", "--device", "tpu"), "'device' must be cpu, cuda or auto"),
+        (("OWN", "--resume"), "'resume' must come with a folder of results"),
+    ],
+)
+def test_refusals(root: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[Any, ...], told: str) -> None:
+    def never(self: CrossValidation, on_event: Any) -> None:
+        raise AssertionError("training began")
+
+    monkeypatch.setattr(CrossValidation, "run", never)
+    write_tu(root, "NONE", None)
+    write_tu(root, "ALONE", [2] * 24)
+    result = run(root, *arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.exception
+    assert told in result.stderr
+    assert result.stderr.startswith("graphcaps: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_preset_that_is_not_there() -> None:
+    result = RUNNER.invoke(app, ["evaluate", "planted-parts", "--preset", "papre"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "paper" in result.stderr
+
+
+def test_help_has_an_example() -> None:
+    result = RUNNER.invoke(app, ["evaluate", "--help"])
+    assert "Example: graphcaps evaluate MUTAG" in " ".join(result.output.split())

@@ -1,0 +1,95 @@
+"""``graphcaps info``: what a model file is, was trained on and expects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+from tests.small_models import labelled_model, planted, small_model, train_small
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, ["info", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_people_read_what_it_is_expects_and_was_trained_on(tmp_path):
+    path = tmp_path / "m.safetensors"
+    model = labelled_model()
+    replace(model, training=model.training | {"notes": ["One thing.", "Another."], "empty": None}).save(path)
+    result = run(path)
+    assert result.exit_code == 0, result.output
+    text = squeezed(result.stdout)
+    for sentence in (
+        "hgcn, released formulation, ",
+        "classes 3: ring-star, ring-clique, ring-ladder",
+        "scores lengths of class capsules",
+        "probabilities not calibrated",
+        "capsule_dim 8, num_capsules (4)",
+        "node labels 4 values: 0 to 3",
+        "node attributes 2",
+        "input columns 18 (attributes, labels, degree, one-hot degree up to 4, propagated 1 times)",
+        "most nodes no limit",
+        "data set labelled",
+        "graphs 30, 34.4 nodes each, at most 37",
+        "ring-star (10), ring-clique (10), ring-ladder (10)",
+        "epochs 2",
+        "notes One thing. Another.",
+        "learning rate 0.01",
+        "torch-geometric",
+    ):
+        assert sentence in text, sentence
+    assert "empty" not in text
+
+
+def test_json_for_machines(tmp_path):
+    path = tmp_path / "m.safetensors"
+    small_model().save(path)
+    told = json.loads(run(path, "--json").stdout)
+    data = path.read_bytes()
+    assert told["file"] == {
+        "path": str(path),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "format_version": 1,
+    }
+    assert told["expects"]["node_labels"] == []
+    assert told["training"]["graphs"] == 30
+    assert set(told) == {
+        *("file", "model", "class_names", "expects", "calibration", "training", "config", "versions")
+    }
+
+
+def test_names_are_shown_as_they_are(tmp_path):
+    path = tmp_path / "m.safetensors"
+    model = train_small(planted(), "gin", max_nodes=30)
+    replace(model, class_names=("[red]a[/red]", "b\nc", "[/]")).save(path)
+    result = run(path)
+    assert result.exit_code == 0, result.output
+    text = squeezed(result.stdout)
+    assert "3: [red]a[/red], b c, [/]" in text
+    assert "scores logits" in text
+    assert "most nodes 30; of larger graphs the nodes of highest degree are used" in text
+
+
+@pytest.mark.parametrize("content", [None, b"", b"some text", b"PK\x03\x04rest"])
+def test_a_wrong_file_ends_with_2_and_one_sentence(tmp_path, content):
+    path = tmp_path / "m.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    result = run(path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"graphcaps: {path}: expected a file written by graphcaps, found ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_help_has_an_example():
+    assert "graphcaps info mutag.safetensors" in squeezed(run("--help").stdout)

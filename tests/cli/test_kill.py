@@ -1,0 +1,124 @@
+"""A training that is killed at any moment goes on and ends with the weights of an unbroken one.
+
+Real processes and real signals. A process takes seconds to start, so one training is killed four times.
+"""
+
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphcaps.engine.checkpoint import _KIND, FORMAT
+from graphcaps.sealed import read_sealed
+from tests.cli.training import invoke, same_weights, write_inputs
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+EPOCHS = 300
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_inputs(tmp_path_factory.mktemp("data"), EPOCHS)
+
+
+@pytest.fixture(scope="module")
+def unbroken(inputs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken") / "m.safetensors"
+    done = invoke(*inputs, "--out", out)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def start(inputs: list[str], out: Path, *more: str) -> subprocess.Popen[str]:
+    """``graphcaps train`` as a process of its own, with a checkpoint after every epoch."""
+    command = [
+        sys.executable,
+        "-m",
+        "graphcaps",
+        *inputs,
+        "--out",
+        str(out),
+        "--checkpoint-every",
+        "1",
+        *more,
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GRAPHCAPS_CACHE": str(out.parent / "cache")}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait(process: subprocess.Popen[str], ready: Callable[[], bool]) -> None:
+    """Looks without a pause, since a file that is being written is there for a moment only."""
+    end = time.monotonic() + 60
+    while not ready():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < end, "nothing happened for a minute"
+
+
+def epochs_in(checkpoint: Path) -> int:
+    """Epochs of a checkpoint; one that is not whole fails here."""
+    return int(read_sealed(checkpoint, _KIND, FORMAT).tensors["state.epoch"])
+
+
+def test_killed_again_and_again(inputs: list[str], unbroken: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m.safetensors"
+    checkpoint = tmp_path / "m.safetensors.checkpoint"
+    delays = random.Random(5)
+    done, in_a_write = 0, 0
+    for moment in ("start", "write", "between", "write"):
+        process = start(inputs, out, "--resume")
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        half = {path.name for path in tmp_path.glob(".*.part")}
+        if moment == "start":
+            assert process.stderr is not None
+            process.stderr.readline()  # the data are read
+        else:
+            wait(process, lambda: checkpoint.exists() and checkpoint.stat().st_mtime_ns > before)  # noqa: B023
+            time.sleep(delays.uniform(0, 0.2))
+        if moment == "write":
+            wait(process, lambda: any(p.name not in half for p in tmp_path.glob(".m.*.checkpoint.*.part")))  # noqa: B023
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+        in_a_write += len({path.name for path in tmp_path.glob(".*.part")} - half)
+        if checkpoint.exists():
+            assert done < epochs_in(checkpoint) < EPOCHS
+            done = epochs_in(checkpoint)
+        assert not out.exists()
+    assert in_a_write, "no kill met a file half written: the test has lost its point"
+
+    last = invoke(*inputs, "--out", out, "--resume")
+    assert last.exit_code == 0, last.output
+    assert f"Going on after epoch {done}." in last.stderr
+    assert same_weights(out, unbroken)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "m.safetensors",
+        "m.safetensors.config.json",
+        "m.safetensors.history.json",
+    ]
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(inputs: list[str], unbroken: Path, tmp_path: Path) -> None:
+    out = tmp_path / "my model.safetensors"
+    process = start(inputs, out)
+    wait(process, (tmp_path / "my model.safetensors.checkpoint").exists)
+    process.send_signal(signal.SIGINT)
+    output, told = process.communicate()
+    assert (process.returncode, output) == (130, "")
+    assert "Traceback" not in told
+    sentence = told.splitlines()[-1]
+    done = epochs_in(tmp_path / "my model.safetensors.checkpoint")
+    assert sentence.startswith(f"Stopped after epoch {done} of {EPOCHS}; go on with: graphcaps train ")
+    command = shlex.split(sentence.partition("go on with: ")[2])
+    assert command[-1] == "--resume"
+    last = invoke(*command[1:])
+    assert last.exit_code == 0, last.output
+    assert same_weights(out, unbroken)

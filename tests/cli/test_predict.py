@@ -1,0 +1,280 @@
+"""``graphcaps predict``: rows for every graph, and one bad graph does not lose the rest."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from graphcaps.cli.main import app
+from graphcaps.data import GraphStore, read_tu
+from tests.small_models import labelled, labelled_model, small_model, train_small
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    """A model of labelled graphs with two attributes."""
+    path = tmp_path / "m.safetensors"
+    labelled_model().save(path)
+    return path
+
+
+@pytest.fixture
+def plain(tmp_path) -> Path:
+    """A model of the embedded set."""
+    path = tmp_path / "plain.safetensors"
+    small_model().save(path)
+    return path
+
+
+def write_tu(store: GraphStore, folder: Path, graphs: int = 6) -> Path:
+    """The first graphs of a store as a TU folder; classes are called 10, 20, 30."""
+    folder.mkdir()
+    one = store[torch.arange(graphs)]
+    base = folder / folder.name
+    source = torch.arange(one.num_nodes).repeat_interleave(one.degree)
+    target = one.neighbours + one.node_ptr[one.node_graph[source]]
+    pairs = zip(source.tolist(), target.tolist(), strict=True)
+    write = {
+        "A": [f"{a + 1}, {b + 1}" for a, b in pairs],
+        "graph_indicator": [str(graph + 1) for graph in one.node_graph.tolist()],
+        "graph_labels": [str(10 * label + 10) for label in one.y.tolist()],
+        "node_labels": [str(label) for label in one.node_labels[:, 0].tolist()],
+        "node_attributes": [", ".join(map(repr, row)) for row in one.node_attributes.double().tolist()],
+    }
+    for name, lines in write.items():
+        Path(f"{base}_{name}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def with_labels(changes: dict[int, int]) -> GraphStore:
+    """The labelled graphs, the first two nodes of some with another label."""
+    labels = labelled().node_labels.clone()
+    for graph, label in changes.items():
+        labels[labelled().node_ptr[graph] : labelled().node_ptr[graph] + 2] = label
+    return replace(labelled(), node_labels=labels)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["predict", *map(str, arguments)], env={"COLUMNS": "160"})
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
+
+
+# ---------------------------------------------------------------------- whole sources
+def test_csv_has_a_row_for_every_graph(plain, tmp_path):
+    out = tmp_path / "new.csv"
+    result = run(plain, "planted-parts", "--out", out)
+    assert (result.exit_code, result.stderr) == (0, "")
+    rows = rows_of(out)
+    assert [row["graph"] for row in rows] == [str(number) for number in range(1, 361)]
+    names = small_model().class_names
+    assert list(rows[0]) == [
+        *("graph", "class", "probability"),
+        *(f"probability[{name}]" for name in names),
+        *(f"length[{name}]" for name in names),
+        *("true_class", "error"),
+    ]
+    from graphcaps import load_dataset
+
+    store = load_dataset("planted-parts")
+    assert [row["class"] for row in rows] == small_model().predict(store).tolist()
+    shares, lengths = small_model().predict_proba(store), small_model().scores(store)
+    for number in (0, 200, 359):
+        row = rows[number]
+        assert float(row["probability"]) == pytest.approx(shares[number].max(), rel=1e-6)
+        assert float(row["probability[ring-clique]"]) == pytest.approx(shares[number, 1], rel=1e-6)
+        assert float(row["length[ring-clique]"]) == pytest.approx(float(lengths[number, 1]), rel=1e-6)
+        assert row["true_class"] == store.class_names[int(store.y[number])]
+        assert row["error"] == ""
+    right = sum(row["class"] == row["true_class"] for row in rows)
+    assert f"{100 * right / 360:.2f} % of the graphs predicted" in result.stdout
+
+
+def test_what_a_result_was_made_from_stands_beside_it(plain, tmp_path):
+    out = tmp_path / "new.csv"
+    run(plain, "planted-parts", "--out", out, "--device", "cpu")
+    told = json.loads((tmp_path / "new.csv.config.json").read_text("utf-8"))
+    assert told["model"]["sha256"] == hashlib.sha256(plain.read_bytes()).hexdigest()
+    assert told["source"] == {"name": "planted-parts", "path": None}
+    assert (told["unseen"], told["device"], told["command"]) == ("refuse", "cpu", "predict")
+    assert told["config"]["model"]["capsule_dim"] == 8
+    assert {"graphcaps", "torch", "python"} <= set(told["versions"])
+    assert told["summary"]["predicted"] == 360
+    assert not list(tmp_path.glob(".*part"))
+
+
+def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
+    source = write_tu(labelled(), tmp_path / "NEW")
+    out = tmp_path / "new.json"
+    assert run(model, source, "--out", out).exit_code == 0
+    written = json.loads(out.read_text("utf-8"))
+    shown = json.loads(run(model, source, "--json").stdout)
+    assert shown["predictions"] == written["predictions"]
+    assert shown["summary"] == written["summary"]
+    row = written["predictions"][0]
+    assert set(row) == {*("graph", "class", "probability", "probabilities", "lengths", "true_class", "error")}
+    assert row["error"] is None
+    assert row["probability"] == row["probabilities"][row["class"]] == max(row["probabilities"].values())
+    both = json.loads(run(model, source, "--json", "--out", out).stdout)
+    assert both["out"] == str(out)
+    assert "predictions" not in both
+
+
+def test_people_read_the_first_rows_and_a_summary(plain):
+    result = run(plain, "planted-parts")
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["graph", "class", "probability", "true", "class"]
+    assert lines[10][0] == "10"
+    assert "… and 350 more; --out FILE.csv writes them all." in result.stdout
+    assert "360 of 360 graphs" in result.stdout
+
+
+def test_a_source_is_looked_up_under_root(model, tmp_path):
+    write_tu(labelled(), tmp_path / "NEW")
+    result = run(model, "NEW", "--root", tmp_path, "--json")
+    assert json.loads(result.stdout)["source"] == {"name": "NEW", "path": str(tmp_path / "NEW")}
+
+
+def test_a_model_without_capsules_gives_scores(tmp_path):
+    train_small(labelled(), "gin").save(tmp_path / "gin.safetensors")
+    out = tmp_path / "new.csv"
+    source = write_tu(labelled(), tmp_path / "NEW")
+    assert run(tmp_path / "gin.safetensors", source, "--out", out).exit_code == 0
+    assert "score[ring-star]" in rows_of(out)[0]
+    shown = json.loads(run(tmp_path / "gin.safetensors", source, "--json").stdout)
+    assert set(shown["predictions"][0]["scores"]) == set(labelled().class_names)
+
+
+def test_names_of_classes_are_quoted(tmp_path):
+    names = ('a, "b"', "line\nbreak", "[red]c")
+    replace(labelled_model(), class_names=names).save(tmp_path / "m.safetensors")
+    source, out = write_tu(labelled(), tmp_path / "NEW"), tmp_path / "new.csv"
+    assert run(tmp_path / "m.safetensors", source, "--out", out).exit_code == 0
+    assert {f"probability[{name}]" for name in names} < set(rows_of(out)[0])
+    assert {row["class"] for row in rows_of(out)} <= set(names)
+    result = run(tmp_path / "m.safetensors", source)
+    assert result.exit_code == 0, result.output
+
+
+# ---------------------------------------------------------------------- graphs that do not fit
+def test_one_bad_graph_is_reported_and_does_not_lose_the_rest(model, tmp_path):
+    good = rows_of_run(model, write_tu(labelled(), tmp_path / "GOOD"), tmp_path / "good.csv")
+    source = write_tu(with_labels({1: 9, 4: 77}), tmp_path / "BAD")
+    result = run(model, source, "--out", tmp_path / "bad.csv")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "graphcaps: warning: 2 of 6 graphs could not be predicted. "
+        "Graph 2: node label 9, on 2 nodes, not seen in training.\n"
+    )
+    rows = rows_of(tmp_path / "bad.csv")
+    assert rows[1]["error"] == "node label 9, on 2 nodes, not seen in training"
+    assert rows[4]["error"] == "node label 77, on 2 nodes, not seen in training"
+    for number in (1, 4):
+        filled = {key for key, value in rows[number].items() if value}
+        assert filled == {"graph", "true_class", "error"}
+    for number in (0, 2, 3, 5):
+        assert rows[number]["class"] == good[number]["class"]
+        assert float(rows[number]["probability"]) == pytest.approx(
+            float(good[number]["probability"]), rel=1e-5
+        )
+    assert "4 of 6 graphs" in result.stdout
+    shown = run(model, source)
+    assert "node label 9, on 2 nodes" in shown.stdout
+    summary = json.loads(run(model, source, "--json").stdout)["summary"]
+    assert (summary["graphs"], summary["predicted"], summary["failed"]) == (6, 4, 2)
+    assert sum(summary["class_counts"].values()) == 4
+
+
+def rows_of_run(model: Path, source: Path, out: Path) -> list[dict[str, str]]:
+    assert run(model, source, "--out", out).exit_code == 0
+    return rows_of(out)
+
+
+def test_unknown_labels_can_be_read_as_zeros(model, tmp_path):
+    source, out = write_tu(with_labels({1: 9}), tmp_path / "BAD"), tmp_path / "new.csv"
+    result = run(model, source, "--unseen", "ignore", "--out", out)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "graphcaps: warning: 1 of 6 graphs had unknown node labels read as zeros. "
+        "Graph 2: node label 9, on 2 nodes, not seen in training.\n"
+    )
+    assert all(row["class"] and not row["error"] for row in rows_of(out))
+    assert json.loads((tmp_path / "new.csv.config.json").read_text("utf-8"))["unseen"] == "ignore"
+
+
+def test_attributes_too_large_to_compute_with_are_reported(model, tmp_path):
+    attributes = labelled().node_attributes.double()
+    attributes[labelled().node_ptr[2], 1] = 1e300  # not finite in float32
+    attributes[labelled().node_ptr[3], 0] = 3e38  # finite, and its square is not
+    source = write_tu(replace(labelled(), node_attributes=attributes), tmp_path / "BIG")
+    assert read_tu(source).node_attributes is not None
+    result = run(model, source, "--out", tmp_path / "new.csv", "--unseen", "ignore")
+    assert result.exit_code == 0, result.output
+    errors = [row["error"] for row in rows_of(tmp_path / "new.csv")]
+    assert errors[2].startswith("attribute 1 of node 0 is ")
+    assert "the model gives no number for it" in errors[3]
+    assert [bool(error) for error in errors] == [False, False, True, True, False, False]
+
+
+def test_nothing_to_predict_ends_with_2_and_writes_nothing(model, tmp_path):
+    source, out = write_tu(with_labels(dict.fromkeys(range(6), 9)), tmp_path / "BAD"), tmp_path / "new.csv"
+    result = run(model, source, "--out", out)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"graphcaps: {source}: expected graphs that the model can read, found none "
+        "(graph 1: node label 9, on 2 nodes, not seen in training). "
+        "Pass --unseen ignore to read unknown labels as zeros.\n"
+    )
+    assert not out.exists()
+
+
+# ---------------------------------------------------------------------- wrong input
+def test_wrong_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
+    source = write_tu(labelled(), tmp_path / "NEW")
+    broken = tmp_path / "BROKEN"
+    broken.mkdir()
+    (broken / "BROKEN_A.txt").write_text("1, 2\n")
+    cases = [
+        ((plain, source), "predict: 'graphs' must have no node label columns, as the graphs"),
+        ((model, "planted-parts"), "predict: 'graphs' must have 1 node label column, as the graphs"),
+        ((tmp_path / "none.safetensors", source), "expected a file written by graphcaps, found nothing"),
+        ((model, broken), "BROKEN"),
+        ((model, tmp_path / "away"), "expected a TU folder or zip, found nothing of that name."),
+        ((model, source, "--out", tmp_path / "new.txt"), "'--out' must end in .csv or .json, got 'new.txt'."),
+        ((model, source, "--out", tmp_path / "away" / "new.csv"), "expected a folder to write into"),
+        (
+            (model, source, "--device", "abacus"),
+            "predict: '--device' must be cpu, cuda or auto, got 'abacus'.",
+        ),
+    ]
+    for arguments, told in cases:
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout) == (2, ""), result.output
+        assert result.stderr.startswith("graphcaps: ")
+        assert told in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def test_help_has_an_example():
+    told = " ".join(run("--help").stdout.split())
+    assert "graphcaps predict mutag.safetensors new.zip --out new.csv" in told

@@ -1,0 +1,44 @@
+"""What the tests of ``graphcaps train`` share: small graphs, a small model, and how to compare files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+from graphcaps.data.planted import planted_parts
+from graphcaps.data.tu_write import write_tu
+
+PRESET = """
+[model]
+name = "hgcn"
+capsule_dim = 8
+num_capsules = 3
+num_factors = 2
+dropout = 0.2
+
+[training]
+epochs = {epochs}
+batch_size = 8
+learning_rate = 0.02
+"""
+
+
+def write_inputs(folder: Path, epochs: int) -> list[str]:
+    """Writes a TU folder of 24 graphs and a preset; gives the arguments of ``train`` but ``--out``."""
+    write_tu(planted_parts(num_graphs=24), folder / "SMALL")
+    (folder / "small.toml").write_text(PRESET.format(epochs=epochs))
+    return ["train", str(folder / "SMALL"), "--preset", str(folder / "small.toml"), "--device", "cpu"]
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def same_weights(one: Path, two: Path) -> bool:
+    first, second = load_file(one), load_file(two)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

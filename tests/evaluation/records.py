@@ -1,0 +1,49 @@
+"""Records for tests, made without training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from graphcaps.engine import RunConfig, TrainConfig
+from graphcaps.evaluation import EpochRecords, RecordKey, SeedRecord
+from graphcaps.evaluation.record import DataMark, Protocol
+
+CONFIG = RunConfig(model_arguments={"num_capsules": (5,)}, training=TrainConfig(epochs=4))
+
+
+def curves(seed: int = 0, folds: int = 3, epochs: int = 4, validation: int = 6) -> EpochRecords:
+    """Random counts; parts of 20, ``validation`` and 7 graphs."""
+    draw = np.random.default_rng(seed)
+    shape = (folds, epochs)
+    return EpochRecords(
+        draw.integers(0, 200_000, shape),
+        draw.integers(0, 21, shape),
+        draw.integers(0, 200_000, shape) * (validation > 0),
+        draw.integers(0, validation + 1, shape),
+        draw.integers(0, 8, shape),
+        np.full(folds, 20),
+        np.full(folds, validation),
+        np.full(folds, 7),
+    )
+
+
+def record(
+    seed: int = 0, protocol: Protocol = "held-out", dataset: str = "MUTAG", **changes: Any
+) -> SeedRecord:
+    """A record; equal arguments give equal records."""
+    plain = SeedRecord(
+        RecordKey(dataset, "hgcn", protocol, seed),
+        CONFIG,
+        DataMark(graphs=33, nodes=500, edges=600, classes=2, y_sha256="ab" * 32),
+        12345,
+        curves(seed, validation=6 if protocol == "held-out" else 0),
+        1.5,
+        "2026-01-31T12:00:00Z",
+        {"graphcaps": "0.1.0", "torch": "2.0"},
+        "2 cores",
+        ("A note.",),
+    )
+    return replace(plain, **changes)

@@ -1,0 +1,237 @@
+"""Folds and seeds together give what each gives alone; a broken run ends like an unbroken one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.splits import stratified_folds
+from graphcaps.data.store import GraphStore
+from graphcaps.engine import (
+    FeatureConfig,
+    Replica,
+    RunConfig,
+    TrainConfig,
+    Trainer,
+    model_maker,
+    stack_replicas,
+)
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError
+from graphcaps.evaluation import (
+    CrossValidation,
+    EpochRecords,
+    GroupEpoch,
+    RecordKey,
+    ResultsStore,
+    cross_validate,
+    groups,
+)
+from tests.graphs import random_graphs
+
+TRAINING = TrainConfig(epochs=4, batch_size=8, learning_rate=0.01)
+FEATURES = FeatureConfig(degree_onehot=4, propagation=1)
+HGCN = RunConfig(
+    model_arguments={"capsule_dim": 8, "num_capsules": (3,), "dropout": 0.2},
+    features=FEATURES,
+    training=TRAINING,
+)
+GIN = RunConfig(model="gin", model_arguments={"hidden": 8}, features=FEATURES, training=TRAINING)
+
+
+def _store() -> GraphStore:
+    """31 graphs of two classes, which differ in how dense they are."""
+    sizes = torch.randint(2, 9, (31,), generator=torch.Generator().manual_seed(1)).tolist()
+    return random_graphs(sizes, classes=2, seed=3).as_store()
+
+
+STORE = _store()
+
+
+def _same(one: EpochRecords, other: EpochRecords) -> None:
+    """Equal counts; losses up to the rounding of float32."""
+    for name in ("train_right", "validation_right", "test_right", "train_graphs", "test_graphs"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+    for name in ("train_loss", "validation_loss"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=3, err_msg=name)
+
+
+@pytest.mark.parametrize("config", [HGCN, GIN], ids=["hgcn", "gin"])
+def test_fold_and_seed_among_many_is_that_training_alone(config: RunConfig) -> None:
+    ledger = cross_validate(STORE, config, folds=4, seeds=2, protocol="both")
+    split = stratified_folds(STORE.y, 4).held_out(2)
+    x = FeatureRecipe(degree_onehot=4, propagation=1).fit(STORE).apply(STORE)
+    assert split.validation is not None
+    alone = Replica(split.train, split.validation, split.test, seed=1, fold=2)
+    model = stack_replicas(model_maker(config, x.size(1), 2), [alone])
+    events = list(Trainer(model, STORE, x, [alone], TRAINING).run())
+    record = ledger.of("held-out")[1]
+    assert record.key == RecordKey("test", config.model, "held-out", 1)
+    _same(record.curves.folds([2]), EpochRecords.from_events(events, [alone]))
+
+
+@pytest.mark.parametrize("group", [1, 3, 4])
+def test_the_group_does_not_matter(group: int) -> None:
+    whole = cross_validate(STORE, HGCN, folds=4, seeds=2)
+    parts = cross_validate(STORE, HGCN, folds=4, seeds=2, group=group)
+    for one, other in zip(whole.records, parts.records, strict=True):
+        _same(one.curves, other.curves)
+
+
+def test_more_seeds_leave_the_first_as_it_is() -> None:
+    few = cross_validate(STORE, GIN, folds=3, protocol="paper")
+    more = cross_validate(STORE, GIN, folds=3, protocol="paper", seeds=2)
+    _same(few.records[0].curves, more.records[0].curves)
+    assert [record.key.seed for record in more.records] == [0, 1]
+    assert (more.records[0].curves.train_loss != more.records[1].curves.train_loss).any()
+
+
+def test_what_a_ledger_of_both_protocols_holds() -> None:
+    seen: list[GroupEpoch] = []
+    ledger = graphcaps.cross_validate(STORE, GIN, folds=3, protocol="both", on_event=seen.append)
+    assert list(ledger.figures) == ["held-out", "C", "C*", "optimism"]
+    assert (ledger.dataset, ledger.variant, ledger.num_folds, ledger.folds_seed) == ("test", "gin", 3, 12345)
+    honest, paper = ledger.records
+    assert (honest.curves.train_graphs + honest.curves.validation_graphs).tolist() == (
+        paper.curves.train_graphs.tolist()
+    )
+    assert paper.curves.validation_graphs.tolist() == [0, 0, 0]
+    assert paper.curves.test_graphs.sum() == len(STORE)
+    assert ledger.seconds > 0
+    assert {"graphcaps", "torch", "python", "numpy"} <= set(paper.versions)
+    assert [(event.protocol, event.group, event.groups, event.epoch.epoch) for event in seen] == [
+        *(("held-out", 1, 2, epoch) for epoch in range(1, 5)),
+        *(("paper", 2, 2, epoch) for epoch in range(1, 5)),
+    ]
+
+
+def test_a_small_class_is_noted() -> None:
+    y = torch.zeros(31, dtype=torch.long)
+    y[5] = 1
+    from dataclasses import replace
+
+    ledger = cross_validate(replace(STORE, y=y), GIN.with_training(epochs=1), folds=3)
+    assert ledger.notes == ("Class 1 has 1 graph for 3 folds and is missing from some.",)
+
+
+class _Stop:
+    """Ctrl-C after so many epochs."""
+
+    def __init__(self, after: int) -> None:
+        self.left, self.seen = after, 0
+
+    def __call__(self, event: GroupEpoch) -> None:
+        self.seen += 1
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("protocol", "group", "after"), [("paper", None, 2), ("both", None, 6), ("paper", 2, 7), ("both", 3, 13)]
+)
+def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: int | None, after: int) -> None:
+    settings: dict[str, Any] = {"folds": 3, "seeds": 2, "protocol": protocol, "group": group}
+    whole = cross_validate(STORE, HGCN, **settings)
+    stop = _Stop(after)
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, HGCN, **settings, results=tmp_path, on_event=stop)
+    assert list((tmp_path / "unfinished").iterdir())
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.record.json")}
+    rest: list[GroupEpoch] = []
+    ledger = cross_validate(STORE, HGCN, **settings, results=tmp_path, resume=True, on_event=rest.append)
+    assert [record.curves for record in ledger.records] == [record.curves for record in whole.records]
+    assert ledger.figures == whole.figures
+    trainings = {None: 1, 2: 4, 3: 2}[group] * len(whole.protocols)
+    assert stop.seen + len(rest) == 4 * trainings  # no epoch was trained twice
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    assert not (tmp_path / "unfinished").exists()
+    assert ResultsStore(tmp_path).ledgers()[0] == ledger
+
+
+def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written on the way out: what was written between epochs has to do."""
+    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    whole = cross_validate(STORE, HGCN, folds=3)
+    written: list[bytes] = []
+
+    def look(event: GroupEpoch) -> None:
+        (path,) = (tmp_path / "unfinished").iterdir()
+        written.append(path.read_bytes())
+
+    cross_validate(STORE, HGCN, folds=3, results=tmp_path, on_event=look)
+    assert len(written) == 4
+    for done, bytes_then in enumerate(written, 1):
+        fresh = tmp_path / str(done)
+        (fresh / "unfinished").mkdir(parents=True)
+        (fresh / "unfinished" / "test--hgcn--held-out--seed0-folds0to2.checkpoint").write_bytes(bytes_then)
+        rest: list[GroupEpoch] = []
+        again = cross_validate(STORE, HGCN, folds=3, results=fresh, resume=True, on_event=rest.append)
+        assert len(rest) == 4 - done
+        assert again.records[0].curves == whole.records[0].curves
+
+
+def test_finished_records_are_kept_or_refused(tmp_path: Path) -> None:
+    short = GIN.with_training(epochs=1)
+    cross_validate(STORE, short, folds=3, results=tmp_path)
+    with pytest.raises(DataError, match="expected no record yet, found one of test, gin, held-out, seed 0"):
+        cross_validate(STORE, short, folds=3, results=tmp_path)
+    with pytest.raises(DataError, match=r"two that differ \(training\.epochs 1 and 4\)"):
+        cross_validate(STORE, GIN, folds=3, results=tmp_path, resume=True)
+    with pytest.raises(DataError, match=r"two that differ \(folds 3 and 4\)"):
+        cross_validate(STORE, short, folds=4, results=tmp_path, resume=True)
+    assert cross_validate(STORE, GIN, folds=3, results=tmp_path, variant="longer").variant == "longer"
+    seen: list[GroupEpoch] = []
+    more = cross_validate(STORE, short, folds=3, seeds=2, results=tmp_path, resume=True, on_event=seen.append)
+    assert len(seen) == 1
+    assert [record.key.seed for record in more.records] == [0, 1]
+
+
+def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, GIN, folds=3, results=tmp_path, on_event=_Stop(1))
+    other = GIN.with_training(learning_rate=0.5)
+    with pytest.raises(DataError, match=r"one of another run: training\.learning_rate 0\.01 \(here 0\.5\)"):
+        cross_validate(STORE, other, folds=3, results=tmp_path, resume=True)
+
+
+def test_out_of_memory_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Trainer) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(Trainer, "run_epoch", full)
+    told = r"lower the batch size .* Or set a smaller group: 3 trainings run together\."
+    with pytest.raises(GraphcapsError, match=told):
+        cross_validate(STORE, GIN, folds=3)
+
+
+def test_refusals_come_before_training() -> None:
+    from dataclasses import replace
+
+    def refuse(match: str, store: GraphStore = STORE, config: RunConfig = GIN, **settings: Any) -> None:
+        with pytest.raises(ArgumentError, match=match) as raised:
+            CrossValidation(store, config, **settings)
+        assert str(raised.value).startswith(
+            ("cross_validate: ", "model 'gin': ", "Registry: ", "Folds", "train")
+        )
+
+    refuse("'store' must have a class for every graph, got 'test' without", replace(STORE, y=None))
+    alone = torch.zeros(31, dtype=torch.long)
+    refuse("hold at least two classes, got class 0 alone in 'test'", replace(STORE, y=alone))
+    refuse("hold at least 32 graphs for as many folds, got 31 in 'test'", folds=32)
+    refuse("'folds' must be a whole number from 2 on, got 1", folds=1)
+    refuse("'num_folds' must be at least 3, got 2", folds=2)
+    CrossValidation(STORE, GIN, folds=2, protocol="paper")
+    refuse("'seeds' must be a whole number from 1 on, got 0", seeds=0)
+    refuse("'seeds' must be a whole number from 1 on, got True", seeds=True)
+    refuse("'group' must be a whole number from 1 on, got -1", group=-1)
+    refuse("'protocol' must be one of held-out, paper, both, got 'mine'", protocol="mine")
+    refuse("'device' must be cpu, cuda or auto, got 'tpu'", device="tpu")
+    refuse("'resume' must come with a folder of results", resume=True)
+    refuse("'hiden' must be one of", config=replace(GIN, model_arguments={"hiden": 3}))
+    refuse("'model' must be one of", config=replace(GIN, model="gni"))

@@ -1,0 +1,109 @@
+"""Figures follow from the records alone, each from its own protocol."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation import RULES, Ledger
+from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.ledger import UPPER_BOUNDS
+from graphcaps.evaluation.selection import best_common_epoch, best_own_epochs, held_out
+from tests.evaluation.records import CONFIG, record
+
+
+def _ledger() -> Ledger:
+    return Ledger(tuple(record(seed, protocol) for seed in (1, 0) for protocol in ("paper", "held-out")))
+
+
+def test_each_figure_comes_from_its_own_training() -> None:
+    ledger = _ledger()
+    paper = [record(seed, "paper").curves for seed in (0, 1)]
+    honest = [record(seed, "held-out").curves for seed in (0, 1)]
+    assert ledger.C is not None
+    assert ledger.C_star is not None
+    assert ledger.held_out is not None
+    assert ledger.optimism is not None
+    means = [best_common_epoch(part.test_accuracy).mean for part in paper]
+    assert ledger.C.mean == pytest.approx(sum(means) / 2)
+    assert ledger.C_star.mean == pytest.approx(
+        sum(best_own_epochs(part.test_accuracy).mean for part in paper) / 2
+    )
+    chosen = [held_out(part.validation_loss * LOSS_STEP, part.test_accuracy).mean for part in honest]
+    assert ledger.held_out.mean == pytest.approx(sum(chosen) / 2)
+    common = [best_common_epoch(part.test_accuracy).mean for part in honest]
+    assert ledger.optimism.mean == pytest.approx((sum(common) - sum(chosen)) / 2)
+    assert ledger.C.seeds == (0, 1)
+
+
+def test_a_figure_without_its_training_is_none() -> None:
+    paper = Ledger((record(protocol="paper"),))
+    assert (paper.held_out, paper.optimism, paper.protocols) == (None, None, ("paper",))
+    honest = Ledger((record(),))
+    assert (honest.C, honest.C_star, honest.protocols) == (None, None, ("held-out",))
+    assert list(honest.figures) == ["held-out", "optimism"]
+
+
+def test_what_it_is_of() -> None:
+    ledger = _ledger()
+    assert (ledger.dataset, ledger.variant, ledger.num_folds, ledger.folds_seed) == (
+        "MUTAG",
+        "hgcn",
+        3,
+        12345,
+    )
+    assert (ledger.seconds, ledger.hardware, ledger.notes) == (6.0, "2 cores", ("A note.",))
+    assert ledger.protocols == ("held-out", "paper")
+    assert [one.key.seed for one in ledger.of("paper")] == [0, 1]
+
+
+def test_json_round_trip() -> None:
+    ledger = _ledger()
+    again = Ledger.from_json(ledger.to_json())
+    assert again == ledger
+    assert again.figures == ledger.figures
+    summary = json.loads(json.dumps(ledger.summary()))
+    assert "records" not in summary
+    assert summary["config"] == CONFIG.as_dict() | {"model": {"name": "hgcn", "num_capsules": [5]}}
+    assert len(summary["per_seed"]) == 8
+    assert summary["per_seed"][0]["epochs"]
+
+
+def test_upper_bounds_are_named_everywhere() -> None:
+    shown, summary = repr(_ledger()), _ledger().summary()["figures"]
+    for name in UPPER_BOUNDS:
+        assert "upper bound" in RULES[name]
+        line = next(line for line in shown.splitlines() if line.startswith(f"  {name} "))
+        assert "an upper bound: the epoch is chosen on test data" in line
+        assert summary[name]["upper_bound"] is True
+    assert "upper bound" not in RULES["held-out"]
+    assert "± 2" in shown or "over seeds" in shown
+
+
+def test_records_must_belong_together() -> None:
+    with pytest.raises(ArgumentError, match="'records' must be at least one, got none"):
+        Ledger(())
+    with pytest.raises(ArgumentError, match="two of MUTAG, hgcn, held-out, seed 0"):
+        Ledger((record(), record()))
+    with pytest.raises(ArgumentError, match="all be of MUTAG, hgcn, got PTC_MR, hgcn, held-out, seed 1"):
+        Ledger((record(), record(1, dataset="PTC_MR")))
+    longer = record(1, config=CONFIG.with_training(epochs=9))
+    with pytest.raises(ArgumentError, match="share the settings of MUTAG, hgcn, held-out, seed 0"):
+        Ledger((record(), longer))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": "graphcaps ledger 1"}', '{"format": "x"}'])
+def test_no_ledger(text: str) -> None:
+    with pytest.raises(DataError, match=r"^here: expected "):
+        Ledger.from_json(text, "here")
+
+
+def test_seeds_of_the_protocols_may_differ() -> None:
+    ledger = Ledger((record(0), record(1), replace(record(0, "paper"), seconds=2.0)))
+    assert ledger.held_out is not None
+    assert ledger.C is not None
+    assert (ledger.held_out.seeds, ledger.C.seeds) == ((0, 1), (0,))
+    assert ledger.C.std_seeds is None

@@ -1,0 +1,77 @@
+"""A record says all that its figures depend on, and reads back as it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from graphcaps.engine import FeatureConfig, RunConfig
+from graphcaps.errors import DataError
+from graphcaps.evaluation import SeedRecord
+from tests.evaluation.records import CONFIG, curves, record
+
+
+def test_json_round_trip() -> None:
+    kept = record(seconds=1.23456)
+    assert SeedRecord.from_json(kept.to_json()) == kept
+    assert "held-out, seed 0: 3 folds, 4 epochs" in repr(kept)
+
+
+def test_people_can_read_what_it_is_of() -> None:
+    values = json.loads(record().to_json())
+    assert (values["dataset"], values["variant"], values["protocol"], values["seed"]) == (
+        *("MUTAG", "hgcn", "held-out"),
+        0,
+    )
+    assert values["config"]["training"]["epochs"] == 4
+
+
+def test_settings_are_what_decides_the_figures() -> None:
+    plain = record().settings
+    same = record(config=replace(CONFIG, source="elsewhere", dataset="other"), hardware="GPU", seconds=9.0)
+    assert same.settings == plain
+    assert record(seed=3, protocol="paper").settings == plain
+    others: list[dict[str, Any]] = [
+        {"config": CONFIG.with_training(epochs=5)},
+        {"config": replace(CONFIG, model="gin")},
+        {"config": replace(CONFIG, model_arguments={"num_capsules": (6,)})},
+        {"config": replace(CONFIG, features=FeatureConfig(max_nodes=10))},
+        {"folds_seed": 1},
+        {"curves": curves(folds=4)},
+        {"data": replace(record().data, y_sha256="cd" * 32)},
+    ]
+    for changes in others:
+        assert record(**changes).settings != plain, changes
+
+
+def test_a_configuration_read_back_has_the_same_settings() -> None:
+    again = RunConfig.from_dict(json.loads(json.dumps(CONFIG.as_dict())))
+    assert record(config=again).settings == record().settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("format", "graphcaps record 2", "a file that names its format 'graphcaps record 1'"),
+        ("seed", "0", "a whole number under 'seed'"),
+        ("seed", True, "a whole number under 'seed'"),
+        ("protocol", "mine", "a protocol of held-out, paper"),
+        ("seconds", None, "a number under 'seconds'"),
+        ("data", {"graphs": 3}, "a whole number under 'nodes'"),
+        ("config", {"modle": {}}, "a configuration that can be read"),
+        ("curves", {}, "whole numbers under 'folds' and 'epochs'"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(name: str, value: object, told: str) -> None:
+    with pytest.raises(DataError, match=rf"^here.*expected {told}, found ") as raised:
+        SeedRecord.from_dict(record().as_dict() | {name: value}, "here")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", b"\xff\xfe"])
+def test_no_record_at_all(text: str | bytes) -> None:
+    with pytest.raises(DataError, match=r"^here: expected "):
+        SeedRecord.from_json(text, "here")

@@ -1,0 +1,132 @@
+"""One file per record, whole or not at all; merging does not depend on the order."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from graphcaps.errors import DataError
+from graphcaps.evaluation import RecordKey, ResultsStore
+from graphcaps.evaluation.results_store import file_name
+from tests.evaluation.records import CONFIG, curves, record
+
+EARLY, LATE = "2026-01-31T12:00:00Z", "2026-02-01T00:00:00Z"
+
+
+def test_add_and_read(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path / "new" / "folder")
+    assert store.records() == ()
+    assert store.add(record())
+    assert store.add(record(1, "paper"))
+    assert [path.name for path in sorted(store.folder.iterdir())] == [
+        "MUTAG--hgcn--held-out--seed0.record.json",
+        "MUTAG--hgcn--paper--seed1.record.json",
+    ]
+    assert store.get(record().key) == record()
+    assert store.get(RecordKey("MUTAG", "hgcn", "paper", 0)) is None
+    assert store.records() == (record(), record(1, "paper"))
+    (ledger,) = store.ledgers()
+    assert ledger.protocols == ("held-out", "paper")
+
+
+def test_any_name_is_a_file_name(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    odd = RecordKey("../a b/ü", "K=2, R=3", "paper", 0)
+    assert store.path(odd).parent == tmp_path
+    store.add(record(dataset="../a b/ü", protocol="paper"))
+    assert store.records()[0].key.dataset == "../a b/ü"
+    assert file_name("a/b", "c") == "a%2Fb--c"
+
+
+def test_a_repetition_keeps_what_was_finished_first(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    early, late = record(finished=EARLY), record(finished=LATE, curves=curves(seed=9))
+    store.add(early)
+    assert not store.add(late)
+    assert store.records() == (early,)
+    other = ResultsStore(tmp_path / "other")
+    other.add(late)
+    assert other.add(early)
+    assert other.records() == (early,)
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    store.add(record())
+    with pytest.raises(DataError) as raised:
+        store.add(record(config=CONFIG.with_training(epochs=9, batch_size=64)))
+    told = "expected one run of MUTAG, hgcn, held-out, seed 0, found two that differ "
+    told += "(training.epochs 4 and 9, training.batch_size 32 and 64). Give one of them another variant name"
+    assert told in str(raised.value)
+    assert store.records() == (record(),)
+
+
+def test_merging_gives_the_same_in_any_order(tmp_path: Path) -> None:
+    a, b, c = (ResultsStore(tmp_path / name) for name in "abc")
+    same_moment = record(1, curves=curves(seed=5)), record(1, curves=curves(seed=6))
+    a.add(record(0, finished=LATE, curves=curves(seed=4)))
+    a.add(same_moment[0])
+    b.add(record(0, finished=EARLY))
+    c.add(same_moment[1])
+    c.add(record(0, "paper"))
+    found = []
+    for number, order in enumerate(itertools.permutations((a, b, c))):
+        merged = ResultsStore(tmp_path / f"merged{number}")
+        for store in order:
+            merged.merge(store.folder)
+        together = ResultsStore(tmp_path / f"together{number}")
+        together.merge(*(store.folder for store in order))
+        found += [merged.records(), together.records()]
+    assert all(records == found[0] for records in found)
+    assert [one.key.seed for one in found[0]] == [0, 1, 0]
+    assert found[0][0].finished == EARLY
+
+
+def test_a_merge_tells_what_it_did(tmp_path: Path) -> None:
+    a, b = ResultsStore(tmp_path / "a"), ResultsStore(tmp_path / "b")
+    for seed, here, there in ((0, EARLY, LATE), (1, LATE, EARLY)):
+        a.add(record(seed, finished=here))
+        b.add(record(seed, finished=there))
+    b.add(record(2))
+    report = a.merge(b.folder)
+    assert [[key.seed for key in keys] for keys in (report.added, report.replaced, report.kept)] == [
+        *([2], [1]),
+        [0],
+    ]
+    again = a.merge(b.folder)
+    assert (again.added, again.replaced, len(again.kept)) == ((), (), 3)
+
+
+def test_a_refused_merge_changes_nothing(tmp_path: Path) -> None:
+    a, b = ResultsStore(tmp_path / "a"), ResultsStore(tmp_path / "b")
+    a.add(record(1))
+    b.add(record(0))
+    b.add(record(1, config=CONFIG.with_training(epochs=9)))
+    with pytest.raises(DataError, match="expected one run of MUTAG, hgcn, held-out, seed 1"):
+        a.merge(b.folder)
+    assert a.records() == (record(1),)
+    with pytest.raises(DataError, match="expected a folder of records, found none"):
+        a.merge(tmp_path / "nowhere")
+
+
+def test_a_damaged_or_doubled_file_is_named(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    store.add(record())
+    path = store.path(record().key)
+    (tmp_path / "copy.record.json").write_bytes(path.read_bytes())
+    with pytest.raises(DataError, match=r"copy\.record\.json: expected one record of MUTAG|a second beside"):
+        store.records()
+    (tmp_path / "copy.record.json").unlink()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"seed0\.record\.json: expected a record written by graphcaps"):
+        store.records()
+
+
+def test_what_a_killed_writer_left_is_not_read(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    store.add(record())
+    (tmp_path / ".MUTAG--hgcn--paper--seed0.record.json.17.part").write_text("{")
+    (tmp_path / ".half.record.json").write_text("{")
+    assert store.records() == (record(),)

@@ -1,0 +1,84 @@
+"""Small trained models for tests: seconds would be too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.planted import planted_parts
+from graphcaps.data.prepare import prepare
+from graphcaps.data.store import GraphStore
+from graphcaps.engine import (
+    FeatureConfig,
+    Replica,
+    RunConfig,
+    TrainConfig,
+    Trainer,
+    model_maker,
+    pick_replica,
+    recipe_arguments,
+    stack_replicas,
+)
+from graphcaps.fitted import FittedModel, training_summary
+
+HGCN_SMALL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
+
+
+def train_small(
+    store: GraphStore,
+    model: str = "hgcn",
+    arguments: dict[str, Any] | None = None,
+    *,
+    epochs: int = 2,
+    max_nodes: int | None = None,
+) -> FittedModel:
+    """A model trained for a moment on all graphs of ``store``."""
+    if arguments is None:
+        arguments = HGCN_SMALL if model == "hgcn" else {"hidden": 8, "num_layers": 2}
+    config = RunConfig(
+        dataset=store.name,
+        model=model,
+        model_arguments=arguments,
+        features=FeatureConfig(degree_onehot=4, propagation=1, max_nodes=max_nodes),
+        training=TrainConfig(epochs=epochs, learning_rate=0.01),
+    )
+    ready = prepare(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
+    make = model_maker(config, ready.x.size(1), store.num_classes)
+    nothing = torch.empty(0, dtype=torch.long)
+    replicas = [Replica(torch.arange(len(store)), nothing, nothing)]
+    whole = stack_replicas(make, replicas)
+    *_, last = Trainer(whole, ready.store, ready.x, replicas, config.training).run()
+    summary = training_summary(store, epochs=epochs, seed=0, train_loss=last.train_loss[0], seconds=0.5)
+    return FittedModel(pick_replica(whole, make, 0), config, ready.recipe, store.class_names, summary)
+
+
+@cache
+def planted() -> GraphStore:
+    """Thirty graphs of the embedded set."""
+    return planted_parts(num_graphs=30)
+
+
+@cache
+def labelled() -> GraphStore:
+    """The same graphs with node labels (0 to 3) and two attributes; treat as read-only."""
+    store = planted()
+    draw = torch.Generator().manual_seed(0)
+    labels = store.degree.clamp(1, 4) - 1
+    attributes = torch.randn(store.num_nodes, 2, generator=draw)
+    return replace(store, name="labelled", node_labels=labels[:, None], node_attributes=attributes)
+
+
+@cache
+def small_model() -> FittedModel:
+    """HGCN on :func:`planted`."""
+    return train_small(planted())
+
+
+@cache
+def labelled_model() -> FittedModel:
+    """HGCN on :func:`labelled`."""
+    return train_small(labelled())

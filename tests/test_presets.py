@@ -1,0 +1,178 @@
+"""Every preset is loaded, builds its model, and says what the supplement says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import graphcaps
+from graphcaps.data.catalogue import CATALOGUE
+from graphcaps.data.datasets import load_dataset
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.engine.build import model_maker, recipe_arguments
+from graphcaps.engine.config import RunConfig
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.paper.presets import list_presets, load_preset
+from graphcaps.paper.tables import hyperparameters, paper_datasets
+
+FOLDER = Path(graphcaps.__file__).parent / "presets"
+FILES = sorted(FOLDER.rglob("*.toml"))
+PAPER = sorted(paper_datasets())
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(FOLDER).with_suffix("").as_posix()
+
+
+def test_the_list_is_the_folder():
+    assert list_presets() == tuple(sorted(map(name_of, FILES)))
+    assert {name.removeprefix("paper/") for name in list_presets()} == {*PAPER, "planted-parts"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_every_file_builds_its_model(path):
+    config = load_preset(name_of(path))
+    assert config == RunConfig.from_toml(path.read_text("utf-8"), name_of(path))
+    assert config.source == name_of(path)
+    assert config.dataset == path.stem
+    assert config.dataset in CATALOGUE
+    FeatureRecipe(**recipe_arguments(config.features))
+    model = model_maker(config, 7, CATALOGUE[config.dataset].classes)(())
+    assert model.num_classes == CATALOGUE[config.dataset].classes
+    assert RunConfig.from_dict(config.as_dict()) == config
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_the_launch_line_stands_on_top(path):
+    first = path.read_text("utf-8").splitlines()[0]
+    preset = name_of(path).partition("/")[0]
+    assert first == f"# graphcaps evaluate {path.stem} --preset {preset}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("section", ["features", "model", "training", ""])
+def test_an_unknown_key_is_refused_by_name(path, section):
+    text = path.read_text("utf-8")
+    text = (
+        text.replace(f"[{section}]\n", f"[{section}]\nkapsules = 3\n") if section else f"kapsules = 3\n{text}"
+    )
+    with pytest.raises((ArgumentError, DataError), match="'kapsules'"):
+        model_maker(RunConfig.from_toml(text), 7, 2)
+
+
+@pytest.mark.parametrize("dataset", PAPER)
+def test_the_supplements_values(dataset):
+    config, published = load_preset("paper", dataset), hyperparameters(dataset)
+    assert config.model == "hgcn"
+    assert config.model_arguments == {
+        "formulation": "released",
+        "capsule_dim": published.capsule_dim,
+        "num_capsules": (published.num_capsules,),
+        "num_factors": published.num_factors,
+        "routing_iterations": published.routing_iterations,
+        "dropout": published.dropout,
+        "residual_nodes": config.model_arguments["residual_nodes"],
+    }
+    training = config.training
+    assert training.epochs == published.epochs
+    assert training.batch_size == published.batch_size
+    assert training.learning_rate == published.learning_rate
+    assert training.weight_decay == published.weight_decay
+    assert training.halve_every == published.halve_every
+    assert training.reconstruction_weight == published.reconstruction_weight
+
+
+@pytest.mark.parametrize("dataset", PAPER)
+def test_the_released_programs_columns(dataset):
+    features = load_preset("paper", dataset).features
+    large = dataset in ("DD", "REDDIT-BINARY")
+    assert (features.attributes, features.labels, features.degree) == (True, True, True)
+    assert features.degree_onehot == (10 if large else 100)
+    assert features.propagation == (1 if dataset == "DD" else 3)
+    assert features.max_nodes == (1000 if large else None)
+
+
+@pytest.mark.parametrize(
+    "dataset", [pytest.param(n, marks=pytest.mark.slow) if n == "COLLAB" else n for n in PAPER]
+)
+def test_residual_nodes_are_the_largest_graph(dataset, shared_data):
+    config = load_preset("paper", dataset)
+    largest = int(load_dataset(dataset, shared_data).sizes.max())
+    assert config.model_arguments["residual_nodes"] == min(largest, config.features.max_nodes or largest)
+
+
+@pytest.mark.parametrize(
+    ("preset", "dataset", "name"),
+    [
+        ("paper", "mutag", "paper/MUTAG"),
+        ("Paper", "D&D", "paper/DD"),
+        ("paper", "imdb_binary", "paper/IMDB-BINARY"),
+        ("paper", "data/MUTAG.zip", "paper/MUTAG"),
+        ("paper", Path("data/PTC_MR"), "paper/PTC_MR"),
+        ("paper/nci1", None, "paper/NCI1"),
+        ("planted-parts", None, "planted-parts"),
+        ("planted-parts", "planted-parts-hard", "planted-parts"),
+        ("planted_parts_hard", None, "planted-parts"),
+    ],
+)
+def test_names(preset, dataset, name):
+    assert load_preset(preset, dataset).source == name
+
+
+@pytest.mark.parametrize(
+    ("preset", "dataset", "message"),
+    [
+        ("papr", None, "'preset' must be one of paper, got 'papr'. A path to your own preset ends in .toml."),
+        ("planted", None, "'preset' must be one of planted-parts, paper, got 'planted'."),
+        ("zzz", None, "'preset' must be one of paper, planted-parts, got 'zzz'."),
+        ("MUTAG", None, "'preset' must be one of paper, planted-parts, got 'MUTAG'."),
+        (
+            "paper",
+            None,
+            "'dataset' must be named for the preset 'paper', got none. The presets 'paper' are for COLLAB",
+        ),
+        ("paper", "MUTAGG", "'dataset' must be a data set of the paper, got 'MUTAGG'. Near names: MUTAG."),
+        ("paper", "own", "'dataset' must be a data set of the paper, got 'own'. It has COLLAB, DD,"),
+        ("paper", "planted-parts-hard", "got 'planted-parts-hard'. Use the preset 'planted-parts'."),
+    ],
+)
+def test_unknown_names_are_refused_with_near_ones(preset, dataset, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        load_preset(preset, dataset)
+
+
+# ---------------------------------------------------------------------- a user's own file
+def test_an_own_file(tmp_path, monkeypatch):
+    path = tmp_path / "mine.toml"
+    path.write_text('dataset = "mine"\n[model]\nnum_capsules = [5, 3]\n[training]\nepochs = 7\n')
+    config = load_preset(str(path))
+    assert (config.dataset, config.training.epochs, config.source) == ("mine", 7, str(path))
+    assert config.model_arguments == {"num_capsules": (5, 3)}
+    monkeypatch.chdir(tmp_path)
+    assert load_preset("mine.toml", "anything").training.epochs == 7
+    assert load_preset(Path("mine.toml")).training.epochs == 7
+    path.rename(tmp_path / "mine")
+    assert load_preset("./mine").training.epochs == 7
+
+
+def test_an_own_file_that_is_wrong(tmp_path):
+    path = tmp_path / "mine.toml"
+    with pytest.raises(DataError, match=r"mine.toml: expected a preset, a TOML file, found No such file"):
+        load_preset(path)
+    path.mkdir()
+    with pytest.raises(DataError, match="found Is a directory"):
+        load_preset(path)
+    path.rmdir()
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="found no text"):
+        load_preset(path)
+    path.write_text("[training\n")
+    with pytest.raises(DataError, match=r"mine.toml: expected a TOML file, found .*line 1"):
+        load_preset(path)
+    path.write_text("[training]\nepoch = 3\n")
+    with pytest.raises(
+        DataError, match=r"mine.toml: expected \[training\] one of .* Did you mean 'epochs'\?"
+    ):
+        load_preset(path)
