@@ -34,12 +34,11 @@ def test_the_same_values_give_the_same_bytes():
 def test_every_change_of_every_byte_is_noticed(tmp_path):
     path, data = tmp_path / "file", seal("kind", 1, {"x": "y"}, TENSORS)
     for place in range(len(data)):
-        for change in (1, 0x20, 0x80):
-            changed = bytearray(data)
-            changed[place] ^= change
-            path.write_bytes(changed)
-            with pytest.raises(DataError):
-                read_sealed(path, "kind", 1)
+        changed = bytearray(data)
+        changed[place] ^= (1, 0x20, 0x80)[place % 3]
+        path.write_bytes(changed)
+        with pytest.raises(DataError):
+            read_sealed(path, "kind", 1)
         path.write_bytes(data[:place])
         with pytest.raises(DataError):
             read_sealed(path, "kind", 1)

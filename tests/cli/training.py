@@ -29,8 +29,8 @@ learning_rate = 0.02
 
 
 def write_inputs(folder: Path, epochs: int) -> list[str]:
-    """Writes a TU folder of 24 graphs and a preset; gives the arguments of ``train`` but ``--out``."""
-    write_tu(planted_parts(num_graphs=24), folder / "SMALL")
+    """Writes a TU folder of 12 graphs and a preset; gives the arguments of ``train`` but ``--out``."""
+    write_tu(planted_parts(num_graphs=12), folder / "SMALL")
     (folder / "small.toml").write_text(PRESET.format(epochs=epochs))
     return ["train", str(folder / "SMALL"), "--preset", str(folder / "small.toml"), "--device", "cpu"]
 

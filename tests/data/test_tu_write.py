@@ -149,6 +149,7 @@ def test_numbers_that_two_roundings_would_change():
     values = np.concatenate([np.array(special, np.float32), bits[np.isfinite(bits)]])
     rows = tu_write._numbers(torch.from_numpy(values), "values")
     read = np.array([float(line) for piece in rows() for line in piece.split()])
+    assert np.abs(read).max() <= np.finfo(np.float32).max  # above it the reader keeps float64
     assert (read.astype(np.float32).view(np.uint32) == values.view(np.uint32)).all()
 
 

@@ -19,6 +19,7 @@ from graphcaps.engine.replicas import Replica, stack_replicas
 from graphcaps.errors import DataError
 from graphcaps.nn import HGCN
 from graphcaps.sealed import seal
+from graphcaps.versions import library_versions
 from tests.graphs import Graphs, random_graphs
 
 CONFIG = RunConfig(training=TrainConfig(epochs=5, batch_size=4, halve_every=2))
@@ -170,10 +171,13 @@ def test_another_run_is_refused_by_what_differs(path: Path) -> None:
     assert "training.new none (here 3)" in refusal(path, fingerprint(**{"training.new": 3}))
 
 
-def test_another_device_is_a_note(path: Path) -> None:
-    notes = load_checkpoint(path, fingerprint(), "cuda").notes
-    assert len(notes) == 1
-    assert notes[0].startswith("The checkpoint was written on a cpu device, and this is cuda")
+def test_another_device_or_version_is_a_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (note,) = load_checkpoint(path, fingerprint(), "cuda").notes
+    assert note.startswith("The checkpoint was written with device cpu, and this is cuda: the last bits")
+    older = library_versions() | {"torch": "2.6.0"}
+    monkeypatch.setattr("graphcaps.engine.checkpoint.library_versions", lambda: older)
+    (note,) = load_checkpoint(path, fingerprint()).notes
+    assert "and this is 2.6.0: the last bits" in note
 
 
 def test_the_fingerprint_sees_what_weights_follow_from() -> None:

@@ -90,9 +90,9 @@ def test_c_star_takes_each_folds_own_best() -> None:
 
 
 def test_a_tie_is_not_broken_by_the_order_of_the_folds() -> None:
-    folds = np.array([0.1, 0.2, 0.3, 17 / 18, 16 / 19])
-    table = np.stack([folds[order] for order in ([0, 1, 2, 3, 4], [4, 2, 0, 1, 3], [3, 4, 1, 2, 0])], axis=1)
-    assert best_common_epoch(table).epochs.tolist() == [1] * 5
+    table = np.array([[0.3, 0.1], [0.2, 0.2], [0.1, 0.3]])
+    assert table.mean(0)[1] > table.mean(0)[0]  # by the last bit alone
+    assert best_common_epoch(table).epochs.tolist() == [1, 1, 1]
 
 
 @given(TABLES)

@@ -36,7 +36,8 @@ def look_alikes(store: GraphStore) -> tuple[NDArray[np.int64], ...]:
 def graph_colours(store: GraphStore) -> NDArray[np.uint64]:
     """One colour per graph, ``[G]``: of its structure, node labels and node attributes (exact values).
 
-    Edge labels, attributes and weights do not enter. Rounds go on until no colour splits.
+    Edge labels, attributes and weights do not enter. Rounds go on until no colour of the store splits, so
+    colours compare within one store only.
     """
     store = store.to("cpu")
     if not len(store):
@@ -51,8 +52,8 @@ def graph_colours(store: GraphStore) -> NDArray[np.uint64]:
             break
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(colours), dtype=np.uint64)])
     bounds = store.node_ptr.numpy()
-    sizes = store.sizes.numpy().astype(np.uint64)
-    return _mix(ends[bounds[1:]] - ends[bounds[:-1]] + _mix(sizes))
+    summed: NDArray[np.uint64] = ends[bounds[1:]] - ends[bounds[:-1]]
+    return summed
 
 
 def _start(store: GraphStore) -> NDArray[np.uint64]:

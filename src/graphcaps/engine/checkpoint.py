@@ -21,6 +21,7 @@ from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.errors import DataError
 from graphcaps.files import write_atomically
 from graphcaps.sealed import read_sealed, seal
+from graphcaps.versions import library_versions
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "take_checkpoint", "write_checkpoint"]
 
@@ -91,7 +92,7 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
     content = {
         "epochs": history[-1].epochs if history else 0,
         "device": next(iter(checkpoint.state.values())).device.type,
-        "torch": str(torch.__version__),
+        "versions": _versions(),
         "fingerprint": dict(fingerprint),
     }
     write_atomically(path, seal(_KIND, FORMAT, content, tensors))
@@ -151,15 +152,17 @@ def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
 
 def _notes(content: Mapping[str, Any], device: str) -> tuple[str, ...]:
     """Differences that are allowed, but may change the last bits of the weights."""
-    notes = []
-    if content.get("torch") != str(torch.__version__):
-        notes.append(
-            f"The checkpoint was written with torch {content.get('torch')}, and this is {torch.__version__}: "
-            "the last bits of the weights may differ from an unbroken run's."
-        )
-    if content.get("device") != device:
-        notes.append(
-            f"The checkpoint was written on a {content.get('device')} device, and this is {device}: "
-            "the last bits of the weights may differ from an unbroken run's."
-        )
-    return tuple(notes)
+    found = content.get("versions") or {}
+    then = {"device": content.get("device")} | {name: found.get(name) for name in _versions()}
+    now = {"device": device} | _versions()
+    return tuple(
+        f"The checkpoint was written with {name} {then[name]}, and this is {now[name]}: "
+        "the last bits of the weights may differ from an unbroken run's."
+        for name in now
+        if then[name] != now[name]
+    )
+
+
+def _versions() -> dict[str, str]:
+    """Versions that the last bits depend on."""
+    return {name: library_versions()[name] for name in ("graphcaps", "torch")}

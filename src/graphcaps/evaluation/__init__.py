@@ -2,6 +2,7 @@
 
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, cross_validate
 from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.final import FinalResult, FinalTraining, train_final
 from graphcaps.evaluation.ledger import RULES, Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import MergeReport, ResultsStore
@@ -13,6 +14,8 @@ __all__ = [
     "CrossValidation",
     "EpochRecords",
     "Figure",
+    "FinalResult",
+    "FinalTraining",
     "GroupEpoch",
     "Ledger",
     "MergeReport",
@@ -20,4 +23,5 @@ __all__ = [
     "ResultsStore",
     "SeedRecord",
     "cross_validate",
+    "train_final",
 ]

@@ -1,0 +1,123 @@
+"""``graphcaps data check``: sentences for people, JSON for machines, 2 for what cannot be read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from graphcaps.cli.main import app
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("COLUMNS", "300")
+
+
+def check(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["data", "check", *map(str, arguments)])
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Two graphs that look alike, of different classes, one edge in one direction only, one column constant."""
+    folder = tmp_path / "OWN"
+    folder.mkdir()
+    (folder / "OWN_A.txt").write_text("1, 2\n2, 1\n2, 3\n5, 4\n4, 5\n5, 6\n6, 5\n")
+    (folder / "OWN_graph_indicator.txt").write_text("1\n1\n1\n2\n2\n2\n")
+    (folder / "OWN_graph_labels.txt").write_text("7\n8\n")
+    (folder / "OWN_node_attributes.txt").write_text("0, 1\n" * 3 + "0, 1\n" * 3)
+    return folder
+
+
+def test_people_read_sentences(own):
+    result = check(own)
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert (
+        "warning 1 edge of 4 listed in one direction only, read as undirected: if direction has a meaning, it is lost."
+        in lines
+    )
+    assert "warning 2 classes with fewer than 10 graphs, too few for 10 folds: 7 (1), 8 (1)." in lines
+    assert (
+        "warning 2 of 2 node attribute columns with one value: attribute[0] is 0, attribute[1] is 1." in lines
+    )
+    assert "note Always answering the largest class, 7, is right for 50.0% of the graphs." in lines
+    assert lines[-1] == "OWN can be read: 2 graphs; 5 warnings, 1 note."
+    assert lines.index(next(line for line in lines if line.startswith("note"))) == 5
+
+
+def test_machines_read_json(own):
+    shown = json.loads(check(own, "--json").stdout)
+    assert (shown["name"], shown["source"], shown["graphs"]) == ("OWN", str(own), 2)
+    assert (shown["warnings"], shown["notes"]) == (5, 1)
+    conflict = next(entry for entry in shown["findings"] if entry["kind"] == "conflicting-classes")
+    assert set(conflict) == {"kind", "severity", "sentence", "count", "graphs"}
+    assert (conflict["severity"], conflict["count"], conflict["graphs"]) == ("warning", 1, [0, 1])
+
+
+def test_the_embedded_set():
+    shown = json.loads(check("planted-parts", "--json").stdout)
+    assert (shown["source"], shown["graphs"], shown["warnings"]) == (None, 360, 0)
+
+
+def test_a_name_in_a_folder(own):
+    assert "OWN can be read: 2 graphs" in check("OWN", "--root", own.parent).stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("OWN_A.txt", "1, 9\n", "OWN/OWN_A.txt, line 1: expected node ids from 1 to 6, found 9."),
+        (
+            "OWN_A.txt",
+            "1, 4\n",
+            "OWN/OWN_A.txt, line 1: expected two nodes of one graph, found node 1 of graph 1 and",
+        ),
+        (
+            "OWN_graph_labels.txt",
+            "1\n",
+            "OWN/OWN_graph_labels.txt, line 2: expected 2 rows, one per graph, found 1.",
+        ),
+        (
+            "OWN_node_attributes.txt",
+            "nan\n",
+            "OWN/OWN_node_attributes.txt, line 1: expected numbers, found 'nan'",
+        ),
+        (
+            "OWN_class_names.txt",
+            "7 a\n",
+            "OWN/OWN_class_names.txt, line 1: expected a class, a comma and its name",
+        ),
+    ],
+)
+def test_what_cannot_be_read_ends_with_2(own, file, text, message):
+    (own / file).write_text(text)
+    result = check(own)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"graphcaps: {message}")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("MUTAGG", "Near names: MUTAG."),
+        ("no/such", "graphcaps: no/such: expected a TU folder or zip, found nothing of that name."),
+    ],
+)
+def test_what_is_not_there_ends_with_2(source, message):
+    result = check(source)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_help_has_an_example():
+    assert "Example: graphcaps data check MUTAG" in check("--help").stdout

@@ -1,0 +1,111 @@
+"""``graphcaps data convert``: what it writes is the data set; what it refuses it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from graphcaps.cli.main import app
+from graphcaps.data.datasets import load_dataset
+from graphcaps.data.tu import read_tu
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["data", "convert", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("target", ["parts", "parts.zip", "Parts.ZIP"])
+def test_the_embedded_set(target):
+    result = convert("planted-parts", target)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{target}: 360 graphs, ")
+    written, store = read_tu(target), load_dataset("planted-parts")
+    assert written.name == target.partition(".")[0]
+    assert written.class_names == store.class_names
+    assert torch.equal(written.y, store.y)
+    assert torch.equal(written.neighbours, store.neighbours)
+    assert torch.equal(written.truth["part"], store.truth["part"])
+    assert os.listdir(".") == [target]
+
+
+def test_machines_read_json(shared_data):
+    result = convert("mutag", "MUTAG", "--root", shared_data, "--json")
+    shown = json.loads(result.stdout)
+    assert shown["source"] == str(shared_data / "MUTAG.zip")
+    assert (shown["name"], shown["target"], shown["graphs"]) == ("MUTAG", "MUTAG", 188)
+    assert (shown["nodes"], shown["edges"]) == (3371, 3721)
+    assert shown["files"] == [
+        *("MUTAG/MUTAG_A.txt", "MUTAG/MUTAG_edge_labels.txt", "MUTAG/MUTAG_graph_indicator.txt"),
+        *("MUTAG/MUTAG_graph_labels.txt", "MUTAG/MUTAG_node_labels.txt", "MUTAG/README.txt"),
+    ]
+    assert shown["bytes"] == sum(os.path.getsize(file) for file in shown["files"])
+
+
+@pytest.mark.parametrize("target", ["parts", "parts.zip"])
+def test_only_overwrite_overwrites(target):
+    convert("planted-parts-hard", target)
+    before = read_tu(target).num_nodes
+    result = convert("planted-parts", target)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        result.stderr
+        == f"graphcaps: write_tu: 'target' must be new, got '{target}', which exists. Use --overwrite.\n"
+    )
+    assert read_tu(target).num_nodes == before
+    assert convert("planted-parts", target, "--overwrite").exit_code == 0
+    assert read_tu(target).num_nodes < before
+
+
+def test_a_set_in_place():
+    convert("planted-parts", "parts.zip")
+    first = os.stat("parts.zip").st_size
+    assert convert("./parts.zip", "parts.zip", "--overwrite").exit_code == 0
+    assert abs(os.stat("parts.zip").st_size - first) < 50  # the name of the source in the README
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("planted-parts", "no/parts.zip"), "no/parts.zip: expected a folder to write into, found none at no."),
+        (("planted-parts", "no/parts"), "no/parts: expected a folder to write into, found none at no."),
+        (("planted-parts", ".parts"), "write_tu: 'name' must be a name for files, with no dot at its start, got '.pa"),
+        (("planted-parts", ".zip"), "write_tu: 'name' must be a name for files, with no dot at its start, got ''."),
+        (("MUTAGG", "x.zip"), "load_dataset: 'name' must be a data set in "),
+        (("no/such.zip", "x.zip"), "no/such.zip: expected a TU folder or zip, found nothing of that name."),
+    ],
+)  # fmt: skip
+def test_what_is_refused_ends_with_2_and_leaves_nothing(arguments, message):
+    result = convert(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"graphcaps: {message}")
+    assert result.stderr.count("\n") == 1
+    assert os.listdir(".") == []
+
+
+def test_a_folder_with_other_things_stays():
+    os.mkdir("thesis")
+    with open("thesis/chapter.tex", "w") as file:
+        file.write("years")
+    result = convert("planted-parts", "thesis", "--overwrite")
+    assert result.exit_code == 2
+    assert "got 'thesis' with 'chapter.tex' in it." in result.stderr
+    assert os.listdir("thesis") == ["chapter.tex"]
+
+
+def test_help_has_an_example():
+    assert "Example: graphcaps data convert planted-parts parts.zip" in convert("--help").stdout

@@ -1,0 +1,292 @@
+"""``graphcaps train``: files, refusals before the work, stopping, and the same bits again."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphcaps
+from graphcaps.cli import progress
+from graphcaps.cli.configure import configure
+from graphcaps.data.planted import planted_parts
+from graphcaps.data.tu_write import write_tu
+from graphcaps.errors import ArgumentError
+from graphcaps.evaluation.final import FinalTraining
+from tests.cli.training import invoke, same_weights, write_inputs
+
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_inputs(tmp_path_factory.mktemp("data"), EPOCHS)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "m.safetensors"
+
+
+def beside(out: Path, ending: str) -> Path:
+    return out.with_name(f"{out.name}.{ending}")
+
+
+def refusal(*arguments: object) -> str:
+    """The one sentence, after any notes, of a command that ends with 2 and prints nothing."""
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    *_, sentence = result.stderr.splitlines()
+    assert "Traceback" not in result.stderr
+    return sentence.removeprefix("graphcaps: ")
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step would be an error: what is refused is refused before."""
+
+    def run(*_: object) -> None:
+        raise AssertionError("it trained")
+
+    monkeypatch.setattr(FinalTraining, "run", run)
+
+
+# ---------------------------------------------------------------------- the files
+def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
+    result = invoke(*inputs, "--out", out, "--seed", 4, "--batch-size", 5, "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    assert Path(shown["model"]) == out
+    assert shown["resolved"]["training"] == {
+        "epochs": 3,
+        "batch_size": 5,
+        "learning_rate": 0.02,
+        "weight_decay": 0.0001,
+        "halve_every": 500,
+        "reconstruction_weight": 0.1,
+    }
+    assert shown["data"]["source"] == inputs[1]
+    assert shown["training"]["digest"] == shown["data"]["digest"]
+    assert (shown["training"]["seed"], shown["training"]["epoch"]) == (4, 3)
+    assert {"graphcaps", "torch", "python"} <= shown["versions"].keys()
+    kept = json.loads(beside(out, "config.json").read_bytes())
+    assert (kept["config"], kept["data"]) == (shown["resolved"], shown["data"])
+    history = json.loads(beside(out, "history.json").read_bytes())
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    assert history[2]["validation_accuracy"] == shown["training"]["validation_accuracy"]
+    assert all(type(value) in (int, float) for row in history for value in row.values())
+    model = graphcaps.load(out)
+    assert model.training == shown["training"]
+    assert len(model.predict(planted_parts(num_graphs=3))) == 3
+    assert sorted(os.listdir(out.parent)) == [
+        "cache",
+        "m.safetensors",
+        "m.safetensors.config.json",
+        "m.safetensors.history.json",
+    ]
+
+
+def test_people_read_what_was_kept_and_how_it_was_chosen(inputs: list[str], out: Path) -> None:
+    result = invoke(*inputs, "--out", out, "--validation", "0.2")
+    assert result.exit_code == 0, result.output
+    assert "12 graphs of SMALL, hgcn, preset: " in result.stderr
+    text = " ".join(result.stdout.split())
+    assert "kept epoch 3 of 3: lowest validation loss, mean of the last 21 epochs" in text
+    assert "of 9 graphs" in text
+    assert "of 3 graphs, which chose the epoch: no test" in text
+    whole = invoke(*inputs, "--out", out, "--validation", "0", "--overwrite")
+    assert "kept epoch 3 of 3: the last epoch" in " ".join(whole.stdout.split())
+    assert "validation accuracy" not in whole.stdout
+
+
+def test_the_same_seed_gives_the_same_bits(inputs: list[str], tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    for name, seed in zip(names, (0, 0, 1), strict=True):
+        assert invoke(*inputs, "--out", tmp_path / f"{name}.safetensors", "--seed", seed).exit_code == 0
+    a, b, c = (tmp_path / f"{name}.safetensors" for name in names)
+    assert same_weights(a, b)
+    assert not same_weights(a, c)
+
+
+def test_the_embedded_set_and_another_model(out: Path) -> None:
+    result = invoke(
+        *("train", "planted-parts", "--model", "gin", "--epochs", 1, "--batch-size", 128, "--out", out)
+    )
+    assert result.exit_code == 0, result.output
+    assert "360 graphs of planted-parts, gin, preset: planted-parts." in result.stderr
+    assert graphcaps.load(out).config.model == "gin"
+    assert json.loads(beside(out, "config.json").read_bytes())["data"]["source"] is None
+
+
+def test_which_preset_is_taken() -> None:
+    assert configure("MUTAG").source == "paper/MUTAG"
+    assert configure("planted-parts-hard").source == "planted-parts"
+    own = configure("my graphs", epochs=7, learning_rate=0.5)
+    assert (own.source, own.dataset, own.training.epochs, own.training.learning_rate) == (
+        "defaults",
+        "my graphs",
+        7,
+        0.5,
+    )
+    gin = configure("MUTAG", model="gin")
+    assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # as wide as the capsules are long
+    assert configure("MUTAG", model="hgcn").model_arguments == configure("MUTAG").model_arguments
+    with pytest.raises(ArgumentError, match="'model' must be one of"):
+        configure("MUTAG", model="ginn")
+
+
+# ---------------------------------------------------------------------- refused before the work
+@pytest.mark.usefixtures("no_training")
+def test_outputs_that_cannot_be_written(
+    inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = out.parent / "away" / "m.safetensors"
+    assert refusal(*inputs, "--out", away).endswith(f"none at {away.parent}. Create the folder first.")
+    assert refusal(*inputs, "--out", out.with_suffix(".pt")).startswith(
+        "train: '--out' must end in .safetensors"
+    )
+    both = refusal(*inputs, "--out", out, "--resume", "--overwrite")
+    assert both == "train: '--resume' must stand without --overwrite, got both."
+    (out.parent / "d.safetensors").mkdir()
+    assert "found a folder" in refusal(*inputs, "--out", out.parent / "d.safetensors")
+
+    def denied(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", denied)
+    told = refusal(*inputs, "--out", out)
+    assert told == f"{out.parent}: expected a folder to write into, found 'Permission denied'."
+
+
+@pytest.mark.usefixtures("no_training")
+def test_what_is_there_is_not_lost(inputs: list[str], out: Path) -> None:
+    out.write_bytes(b"mine")
+    assert refusal(*inputs, "--out", out) == (
+        f"{out}: expected no file yet, found one. Replace it with --overwrite."
+    )
+    assert refusal(*inputs, "--out", out, "--resume").endswith("found another. Replace it with --overwrite.")
+    out.unlink()
+    beside(out, "checkpoint").write_bytes(b"mine")
+    assert refusal(*inputs, "--out", out).endswith("Go on with --resume, or start again with --overwrite.")
+    assert "Start again without resuming." in refusal(*inputs, "--out", out, "--resume")
+    assert beside(out, "checkpoint").read_bytes() == b"mine"
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--epochs", 0], "'epochs' must be at least 1, got 0"),
+        (["--batch-size", -1], "'batch_size' must be at least 1, got -1"),
+        (["--learning-rate", 0], "'learning_rate' must be above 0"),
+        (["--validation", 1], "'validation' must be at least 0 and below 1, got 1.0"),
+        (["--seed", -1], "'seed' must be a whole number from 0"),
+        (["--device", "tpu"], "'device' must be cpu, cuda or auto"),
+        (["--model", "hgnc"], "'model' must be one of hgcn"),
+        (["--preset", "none.toml"], "none.toml: expected a preset"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_wrong_values(inputs: list[str], out: Path, options: list[object], told: str) -> None:
+    assert told in refusal(*inputs, "--out", out, *options)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_graphs_that_cannot_be_learned_from(inputs: list[str], out: Path) -> None:
+    store = planted_parts(num_graphs=12)
+    write_tu(store[store.y == 0], out.parent / "ONE")
+    assert "hold graphs of at least two classes, got class" in refusal(
+        "train", out.parent / "ONE", "--out", out
+    )
+    few = torch.cat([(store.y == 0).nonzero().squeeze(-1), (store.y == 1).nonzero().squeeze(-1)[:1]])
+    write_tu(store[few], out.parent / "FEW")
+    told = refusal("train", out.parent / "FEW", "--out", out)
+    assert told.endswith("Add graphs of that class, or train with a validation share of 0.")
+    labels = next((out.parent / "FEW").glob("*_graph_labels.txt"))
+    labels.unlink()
+    for names in (out.parent / "FEW").glob("*_class_names.txt"):
+        names.unlink()
+    refusal("train", out.parent / "FEW", "--out", out)
+    assert "nothing of that name" in refusal("train", "no/where", "--out", out)
+    assert not out.exists()
+
+
+# ---------------------------------------------------------------------- stopping and going on
+@pytest.fixture
+def stop_after(monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C, as if pressed while the bar shows the given epoch."""
+    describe = progress.describe
+
+    def arrange(epoch: int) -> None:
+        def press(event):
+            if event.epoch == epoch:
+                raise KeyboardInterrupt
+            return describe(event)
+
+        monkeypatch.setattr(progress, "describe", press)
+
+    return arrange
+
+
+def test_ctrl_c_then_resume_then_done(inputs: list[str], out: Path, stop_after) -> None:
+    whole = out.with_name("whole.safetensors")
+    assert invoke(*inputs, "--out", whole).exit_code == 0
+    stop_after(2)
+    stopped = invoke(*inputs, "--out", out, "--seed", 0)
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    assert stopped.stderr.splitlines()[-1] == (
+        f"Stopped after epoch 2 of 3; go on with: graphcaps train {inputs[1]} --out {out} "
+        f"--preset {inputs[3]} --seed 0 --device cpu --resume"
+    )
+    assert not out.exists()
+    stop_after(0)
+    for options, told in (
+        (["--seed", 1], "seed 0 (here 1)"),
+        (["--epochs", 1], "at most 1 epochs, found one of 2"),
+    ):
+        assert told in refusal(*inputs, "--out", out, "--resume", *options)
+    on = invoke(*inputs, "--out", out, "--resume")
+    assert on.exit_code == 0, on.output
+    assert "Going on after epoch 2." in on.stderr
+    assert same_weights(out, whole)
+    assert not beside(out, "checkpoint").exists()
+    again = invoke(*inputs, "--out", out, "--resume", "--json")
+    assert (again.exit_code, json.loads(again.stdout)["training"]["epoch"]) == (0, 3)
+    assert "This training has already ended; nothing is done." in again.stderr
+    assert "found another" in refusal(*inputs, "--out", out, "--resume", "--seed", 1)
+
+
+def test_resume_without_a_checkpoint_starts_and_says_so(inputs: list[str], out: Path) -> None:
+    result = invoke(*inputs, "--out", out, "--resume")
+    assert result.exit_code == 0
+    assert "There is no checkpoint: starting from the beginning." in result.stderr
+    assert out.exists()
+
+
+def test_overwrite_starts_anew(inputs: list[str], out: Path) -> None:
+    out.write_bytes(b"old")
+    beside(out, "checkpoint").write_bytes(b"of another run")
+    assert invoke(*inputs, "--out", out, "--overwrite").exit_code == 0
+    assert graphcaps.load(out).training["epoch"] == 3
+    assert not beside(out, "checkpoint").exists()
+
+
+# ---------------------------------------------------------------------- what goes wrong on the way
+def test_no_model_is_written_where_the_loss_is_no_number(inputs: list[str], out: Path) -> None:
+    assert "loss is not a number" in refusal(*inputs, "--out", out, "--learning-rate", "1e30")
+    assert not out.exists()
+
+
+def test_no_memory(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.engine.adam.ReplicaAdam.step", lambda *_: torch.empty(1 << 60))
+    told = refusal(*inputs, "--out", out)
+    assert told.startswith(
+        "The computer ran out of memory: lower the batch size (now 8), num_capsules (now 3), "
+    )
+    assert not out.exists()

@@ -1,0 +1,46 @@
+"""Cross-validation on a GPU gives what it gives on a CPU, and goes on where it was stopped."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import load_dataset
+from graphcaps.engine import RunConfig, TrainConfig
+from graphcaps.evaluation import GroupEpoch, cross_validate
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+
+CONFIG = RunConfig(
+    model_arguments={"capsule_dim": 16, "num_capsules": (4,)}, training=TrainConfig(epochs=3, batch_size=32)
+)
+
+
+def test_losses_of_a_gpu_are_those_of_a_cpu() -> None:
+    store = load_dataset("planted-parts")[:120]
+    one, two = (cross_validate(store, CONFIG, folds=3, seeds=2, device=name) for name in ("cpu", "cuda"))
+    for cpu, gpu in zip(one.records, two.records, strict=True):
+        np.testing.assert_allclose(cpu.curves.train_loss, gpu.curves.train_loss, atol=200)  # steps of 1e-5
+        np.testing.assert_allclose(cpu.curves.validation_loss, gpu.curves.validation_loss, atol=200)
+    assert "core" not in two.hardware
+
+
+def test_resume_on_a_gpu(tmp_path: Path) -> None:
+    store = load_dataset("planted-parts")[:120]
+
+    def stop(event: GroupEpoch) -> None:
+        if event.epoch.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(store, CONFIG, folds=3, device="cuda", results=tmp_path, on_event=stop)
+    rest: list[GroupEpoch] = []
+    ledger = cross_validate(
+        store, CONFIG, folds=3, device="cuda", results=tmp_path, resume=True, on_event=rest.append
+    )
+    assert [event.epoch.epoch for event in rest] == [3]
+    assert ledger.records[0].curves.num_epochs == 3
