@@ -8,8 +8,11 @@ PIP_ARGS ?=
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test lint format unit slow clean
+.PHONY: test demo lint format unit clean
 test: lint unit
+
+demo: $(READY)
+	@$(BIN)/graphcaps demo --out demo
 
 # The stamp is younger than both files, so a second call installs nothing.
 $(READY): pyproject.toml constraints.txt

@@ -12,12 +12,14 @@ import graphcaps
 from graphcaps.data.planted import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import RunConfig, TrainConfig
+from graphcaps.engine.device import choose_device
 from graphcaps.engine.fit import EpochEnd, TrainingError
 from graphcaps.engine.memory import OutOfMemoryError, explain_memory, is_out_of_memory
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import final
-from graphcaps.evaluation.choosing import WINDOW, BestWeights, trailing_loss, validation_split
-from graphcaps.evaluation.final import FinalResult, FinalTraining, choose_device, train_final
+from graphcaps.evaluation.choosing import BestWeights, trailing_loss, validation_split
+from graphcaps.evaluation.final import FinalResult, FinalTraining, train_final
+from graphcaps.evaluation.selection import WINDOW
 from graphcaps.fitted import FittedModel
 
 CONFIG = RunConfig(
@@ -227,14 +229,15 @@ def test_a_run_can_be_made_longer_but_not_shorter(store: GraphStore, tmp_path: P
         ({"validation": 0.3}, "other graphs to learn from or choose by"),
         ({"config": CONFIG.with_training(batch_size=9)}, "training.batch_size 8 (here 9)"),
         ({"config": replace(CONFIG, model="gin", model_arguments={})}, "model.name hgcn (here gin)"),
-        ({"store": planted_parts(num_graphs=30, seed=1)}, "other graphs"),
+        ({"labels": torch.ones(1032, 1, dtype=torch.long)}, "another run: other graphs. Go on"),
     ],
     ids=["seed", "validation", "batch size", "model", "data"],
 )
 def test_another_run_s_checkpoint_is_refused(store, tmp_path, changes, told) -> None:
     FinalTraining(store, CONFIG, device="cpu").save(tmp_path / "c")
-    given = {"store": store, "config": CONFIG} | changes
-    other = FinalTraining(given.pop("store"), given.pop("config"), device="cpu", **given)
+    given = {"config": CONFIG} | changes
+    other_store = replace(store, node_labels=given.pop("labels", None))
+    other = FinalTraining(other_store, given.pop("config"), device="cpu", **given)
     with pytest.raises(DataError) as caught:
         other.resume(tmp_path / "c")
     assert told in str(caught.value)
@@ -292,9 +295,3 @@ def test_devices() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(ArgumentError, match=r"got cuda without a GPU. Take cpu or auto."):
             choose_device("cuda")
-
-
-def test_the_window_is_that_of_the_cross_validation() -> None:
-    from graphcaps.evaluation import selection
-
-    assert WINDOW == selection.WINDOW

@@ -24,10 +24,7 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the results; made where missing.")
     ] = Path("demo"),
-    epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", metavar="N", min=1, help="Passes over the graphs; else the preset's."),
-    ] = None,
+    epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="Passes over the graphs.")] = 40,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Cross-validate, train, save and draw on the embedded data set; no download, under two minutes.
@@ -103,16 +100,18 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: Fi
     from graphcaps.data.planted import PART_KINDS
     from graphcaps.data.prepare import prepare
     from graphcaps.explanation import draw_parts, node_parts
+    from graphcaps.nn import HGCN
 
-    store, model = loaded.store, result.model
+    store, network = loaded.store, result.model.model
+    assert isinstance(network, HGCN)
     assert store.y is not None
     assert training.split.validation is not None
     unseen = training.split.validation.tolist()
     chosen = [
         next(graph for graph in unseen if int(store.y[graph]) == label) for label in range(store.num_classes)
     ]
-    ready = prepare(store, model.recipe)
-    found = node_parts(model.model, store, ready.x)  # type: ignore[arg-type]
+    ready = prepare(store, result.model.recipe)
+    found = node_parts(network, store, ready.x)
     titles = []
     for graph in chosen:
         true, predicted = int(store.y[graph]), int(found.class_scores[graph].argmax())

@@ -13,9 +13,11 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.files import write_atomically
 
 if TYPE_CHECKING:
+    from graphcaps.data.datasets import LoadedDataset
     from graphcaps.engine.fit import EpochEnd
+    from graphcaps.evaluation.final import FinalResult, FinalTraining
 
-__all__ = ["TrainFiles", "history_table", "write_json"]
+__all__ = ["TrainFiles", "history_table", "write_json", "write_training"]
 
 
 @dataclass(frozen=True)
@@ -114,3 +116,24 @@ def _plain(value: Any) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """A JSON file that appears whole or not at all."""
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_training(
+    files: TrainFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset
+) -> None:
+    """All files of an ended training; the model last, which says that the others are there."""
+    from graphcaps.evaluation.versions import versions
+
+    write_json(files.history, history_table(result.history))
+    beside = {
+        "config": result.model.config.as_dict(),
+        "data": {
+            "source": None if loaded.source is None else str(loaded.source),
+            "digest": training.data_digest,
+        },
+        "training": result.training,
+        "versions": result.model.versions | versions(),
+    }
+    write_json(files.config, beside)
+    result.model.save(files.model)
+    files.clear()

@@ -67,15 +67,12 @@ def predict(
         )
     from graphcaps.data.datasets import open_dataset
     from graphcaps.data.misfits import find_misfits
-    from graphcaps.evaluation.final import choose_device
+    from graphcaps.engine.device import choose_device
     from graphcaps.model_file import load
     from graphcaps.prediction import predict_each
 
     fitted = load(model)
-    try:
-        fitted.to(choose_device(device))
-    except ArgumentError as error:
-        raise ArgumentError("predict", "--device", error.expected, error.got, error.fix) from error
+    fitted.to(choose_device(device, "predict"))
     loaded = open_dataset(source, root)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below

@@ -12,8 +12,7 @@ from graphcaps.cli.output import pairs, print_json, terminal
 
 if TYPE_CHECKING:
     from graphcaps.cli.outputs import TrainFiles
-    from graphcaps.data.datasets import LoadedDataset
-    from graphcaps.evaluation.final import FinalResult, FinalTraining
+    from graphcaps.evaluation.final import FinalTraining
 
 __all__ = ["train"]
 
@@ -60,7 +59,7 @@ def train(
     Stop with Ctrl-C, or by accident, and go on with --resume.
     """
     from graphcaps.cli.configure import configure
-    from graphcaps.cli.outputs import TrainFiles
+    from graphcaps.cli.outputs import TrainFiles, write_training
     from graphcaps.cli.progress import training_progress
 
     files = TrainFiles(out)
@@ -91,7 +90,7 @@ def train(
         with training_progress(total, title, start=training.epoch, quiet=as_json) as update:
             for event in training.run(files.checkpoint, checkpoint_every):
                 update(event)
-        _write(files, training, training.result(), loaded)
+        write_training(files, training, training.result(), loaded)
     except KeyboardInterrupt as error:
         done = training.save(files.checkpoint)
         _note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
@@ -121,26 +120,6 @@ def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
         )
     _note("There is no checkpoint: starting from the beginning.")
     return False
-
-
-def _write(files: TrainFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset) -> None:
-    """All files of an ended training; the model last, which says that the others are there."""
-    from graphcaps.cli.outputs import history_table, write_json
-    from graphcaps.evaluation.versions import versions
-
-    write_json(files.history, history_table(result.history))
-    beside = {
-        "config": result.model.config.as_dict(),
-        "data": {
-            "source": None if loaded.source is None else str(loaded.source),
-            "digest": training.data_digest,
-        },
-        "training": result.training,
-        "versions": result.model.versions | versions(),
-    }
-    write_json(files.config, beside)
-    result.model.save(files.model)
-    files.clear()
 
 
 def _report(files: TrainFiles, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from graphcaps.ops.edges import EdgeReport
 __all__ = ["CacheContents", "cache_contents", "cache_folder", "clear_cache", "load_cached", "save_cached"]
 
 # Raise this whenever the same source would give other arrays, or the layout changes.
-FORMAT = 1
+FORMAT = 2
 
 _SUFFIX = ".store.safetensors"
 _BLANK = "0" * 64

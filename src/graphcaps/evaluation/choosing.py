@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from graphcaps.data.splits import Split
 from graphcaps.engine.fit import EpochEnd
 from graphcaps.errors import ArgumentError
+from graphcaps.evaluation.selection import WINDOW
 
-__all__ = ["WINDOW", "BestWeights", "trailing_loss", "validation_split"]
-
-WINDOW = 21
-"""Epochs over which the validation loss is averaged."""
+__all__ = ["BestWeights", "trailing_loss", "validation_split"]
 
 
 def validation_split(y: Tensor, share: float, seed: int) -> Split:

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.prepare import Prepared, prepare
 from graphcaps.data.splits import Folds, stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker, recipe_arguments
 from graphcaps.engine.config import RunConfig
+from graphcaps.engine.device import choose_device
 from graphcaps.engine.fingerprint import data_digest
 from graphcaps.engine.fit import EpochEnd
 from graphcaps.errors import ArgumentError, DataError
@@ -134,7 +133,7 @@ class CrossValidation:
             self.folds.held_out(0)  # refuses fewer than three folds
         model_maker(self.config, 1, store.num_classes)  # refuses unknown models and arguments
         self.seeds, self.group = tuple(range(seeds)), group
-        self.device = _device(device)
+        self.device = choose_device(device, "cross_validate")
         self.results = results
         self.data = DataMark(
             len(store), store.num_nodes, store.num_edges, store.num_classes, self.folds.checksum
@@ -249,9 +248,3 @@ def _folds(store: GraphStore, folds: int) -> Folds:
         name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
         where = f"{error.got} in '{store.name}'"
         raise ArgumentError("cross_validate", name, error.expected, where, error.fix) from error
-
-
-def _device(name: str) -> torch.device:
-    from graphcaps.evaluation.final import choose_device
-
-    return choose_device(name)

@@ -19,16 +19,18 @@ from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker, recipe_arguments
 from graphcaps.engine.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
 from graphcaps.engine.config import RunConfig
+from graphcaps.engine.device import choose_device
 from graphcaps.engine.fingerprint import data_digest, run_fingerprint
 from graphcaps.engine.fit import EpochEnd, Trainer, TrainingError
 from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.choosing import WINDOW, BestWeights, validation_split
+from graphcaps.evaluation.choosing import BestWeights, validation_split
+from graphcaps.evaluation.selection import WINDOW
 from graphcaps.evaluation.versions import describe_hardware
 from graphcaps.fitted import FittedModel, training_summary
 
-__all__ = ["FinalResult", "FinalTraining", "choose_device", "train_final"]
+__all__ = ["FinalResult", "FinalTraining", "train_final"]
 
 CHECKPOINT_SECONDS = 20.0
 """Where no number of epochs is given, a checkpoint is written at the first epoch end after this long."""
@@ -79,7 +81,7 @@ class FinalTraining:
     ) -> None:
         y = _classes(store, seed)
         self.source, self.config, self.seed, self.validation = store, config, seed, validation
-        self.device = choose_device(device)
+        self.device = choose_device(device, "train")
         self.split = validation_split(y, validation, seed)
         assert self.split.validation is not None
         self.data_digest = data_digest(store)
@@ -227,17 +229,6 @@ def train_final(
         if on_epoch is not None:
             on_epoch(event)
     return training.result()
-
-
-def choose_device(name: str) -> torch.device:
-    """``"cpu"``, ``"cuda"``, or ``"auto"``: a GPU where there is one."""
-    if name not in ("cpu", "cuda", "auto"):
-        raise ArgumentError("train", "device", "be cpu, cuda or auto", repr(name))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError(
-            "train", "device", "be one that is here", "cuda without a GPU", "Take cpu or auto."
-        )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def _classes(store: GraphStore, seed: int) -> torch.Tensor:
