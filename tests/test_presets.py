@@ -28,7 +28,11 @@ def name_of(path: Path) -> str:
 
 def test_the_list_is_the_folder():
     assert list_presets() == tuple(sorted(map(name_of, FILES)))
-    assert {name.removeprefix("paper/") for name in list_presets()} == {*PAPER, "planted-parts"}
+    assert {name.removeprefix("paper/") for name in list_presets()} == {
+        *PAPER,
+        "planted-parts",
+        "planted-parts-gin",
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -36,7 +40,7 @@ def test_every_file_builds_its_model(path):
     config = load_preset(name_of(path))
     assert config == RunConfig.from_toml(path.read_text("utf-8"), name_of(path))
     assert config.source == name_of(path)
-    assert config.dataset == path.stem
+    assert config.dataset == path.stem.removesuffix("-gin")
     assert config.dataset in CATALOGUE
     FeatureRecipe(**recipe_arguments(config.features))
     model = model_maker(config, 7, CATALOGUE[config.dataset].classes)(())
@@ -48,7 +52,7 @@ def test_every_file_builds_its_model(path):
 def test_the_launch_line_stands_on_top(path):
     first = path.read_text("utf-8").splitlines()[0]
     preset = name_of(path).partition("/")[0]
-    assert first == f"# graphcaps evaluate {path.stem} --preset {preset}"
+    assert first == f"# graphcaps evaluate {path.stem.removesuffix('-gin')} --preset {preset}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -125,9 +129,9 @@ def test_names(preset, dataset, name):
     ("preset", "dataset", "message"),
     [
         ("papr", None, "'preset' must be one of paper, got 'papr'. A path to your own preset ends in .toml."),
-        ("planted", None, "'preset' must be one of planted-parts, paper, got 'planted'."),
-        ("zzz", None, "'preset' must be one of paper, planted-parts, got 'zzz'."),
-        ("MUTAG", None, "'preset' must be one of paper, planted-parts, got 'MUTAG'."),
+        ("planted", None, "'preset' must be one of planted-parts, planted-parts-gin, paper, got 'planted'."),
+        ("zzz", None, "'preset' must be one of paper, planted-parts, planted-parts-gin, got 'zzz'."),
+        ("MUTAG", None, "'preset' must be one of paper, planted-parts, planted-parts-gin, got 'MUTAG'."),
         (
             "paper",
             None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import pairs, print_json, terminal
+from graphcaps.cli.output import print_json, print_pairs, terminal
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets import LoadedDataset
@@ -142,7 +142,7 @@ def _show(report: dict[str, Any], paths: dict[str, Path]) -> None:
     spread = "" if report["std_folds"] is None else f" ± {report['std_folds']:.1f} over ten folds"
     accuracy = f"{report['held_out']:.1f} %{spread} (guessing gives 33.3 %)"
     rows = [("held-out accuracy", accuracy), ("time", f"{report['seconds']:.0f} s"), ("", "")]
-    console.print(pairs(rows + [(name, str(path)) for name, path in paths.items()]))
+    print_pairs(console, rows + [(name, str(path)) for name, path in paths.items()])
     model = paths["model"]
     console.print("\nTry next", style="bold")
     for command, what in (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["columns", "pairs", "print_json", "size", "terminal"]
+__all__ = ["columns", "pairs", "print_json", "print_pairs", "size", "terminal"]
 
 
 def print_json(value: Any) -> None:
@@ -37,6 +37,16 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def print_pairs(console: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Names on the left, values on the right, each on one line whatever its length: a path stays whole."""
+    from rich.text import Text
+
+    known = list(rows)
+    width = max(len(name) for name, _ in known)
+    for name, value in known:
+        console.print(Text.assemble((name.ljust(width), "bold"), "  ", value), soft_wrap=True)
 
 
 def columns(*names: str, right: Iterable[str] = ()) -> Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import pairs, print_json, terminal
+from graphcaps.cli.output import print_json, print_pairs, terminal
 
 if TYPE_CHECKING:
     from graphcaps.cli.outputs import TrainFiles
@@ -142,7 +142,7 @@ def _report(files: TrainFiles, as_json: bool) -> None:
         share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
         rows.append(("validation accuracy", f"{share}, which chose the epoch: no test"))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
-    terminal().print(pairs(rows))
+    print_pairs(terminal(), rows)
 
 
 def _note(sentence: str) -> None:
