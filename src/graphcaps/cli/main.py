@@ -18,6 +18,11 @@ from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
 
+# Read by torch's thread pool when it starts. A thread that waits for others spins; where another program has
+# the core, spinning long makes training up to thirty times slower (docs/training.md), and this hardly matters
+# where the cores are free.
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+
 SUBCOMMANDS = {"data": data.app}
 
 
