@@ -25,7 +25,7 @@ EPOCHS = 60
 PROGRAM = """
 import os, time
 fsync = os.fsync
-os.fsync = lambda number: (time.sleep(0.03), fsync(number))[1]
+os.fsync = lambda number: (time.sleep(0.05), fsync(number))[1]
 from graphcaps.cli.main import main
 main()
 """
@@ -48,8 +48,8 @@ def start(inputs: list[str], out: Path, *more: str) -> subprocess.Popen[str]:
     """``graphcaps train`` as a process of its own, with a checkpoint after every epoch."""
     command = [
         sys.executable,
-        "-m",
-        "graphcaps",
+        "-c",
+        PROGRAM,
         *inputs,
         "--out",
         str(out),

@@ -125,9 +125,9 @@ def test_what_a_result_was_made_from_stands_beside_it(plain, tmp_path):
 def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
     source = write_tu(labelled(), tmp_path / "NEW")
     out = tmp_path / "new.json"
-    assert run(model, source, "--out", out).exit_code == 0
+    assert run(model, source, "--out", out, "--device", "cpu").exit_code == 0
     written = json.loads(out.read_text("utf-8"))
-    shown = json.loads(run(model, source, "--json").stdout)
+    shown = json.loads(run(model, source, "--json", "--device", "cpu").stdout)
     assert shown["predictions"] == written["predictions"]
     assert shown["summary"] == written["summary"]
     row = written["predictions"][0]

@@ -57,7 +57,7 @@ def demo(
     paths = {
         "model": files.model,
         "picture": picture,
-        "figures": out / "evaluation",
+        "evaluation": out / "evaluation",
         "history": files.history,
         "configuration": files.config,
     }
@@ -141,7 +141,7 @@ def _show(report: dict[str, Any], paths: dict[str, Path]) -> None:
     console.print()
     spread = "" if report["std_folds"] is None else f" ± {report['std_folds']:.1f} over ten folds"
     accuracy = f"{report['held_out']:.1f} %{spread} (guessing gives 33.3 %)"
-    rows = [("held-out accuracy", accuracy), ("time", f"{report['seconds']:.0f} s"), ("", "")]
+    rows = [("held-out accuracy", accuracy), ("time", f"{report['seconds']:.0f} s")]
     print_pairs(console, rows + [(name, str(path)) for name, path in paths.items()])
     model = paths["model"]
     console.print("\nTry next", style="bold")

@@ -1,0 +1,70 @@
+"""What the documents say is what the files and the program say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_s_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert "epochs=30" in block
+    monkeypatch.chdir(tmp_path)
+    exec(block.replace("epochs=30", "epochs=1"), {})
+    assert re.match(r"\d+\.\d+ ± \d+\.\d+\n\['ring-", capsys.readouterr().out)
+    assert (tmp_path / "parts.safetensors").exists()
+
+
+def test_the_readme_s_verbs_and_options_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    (block,) = re.findall(r"```\n(graphcaps .*?)```", text, re.S)
+    lines = re.findall(r"^graphcaps (?!VERB)(.*?)(?:\s+#.*)?$", block, re.M)
+    assert len(lines) >= 9
+    for line in lines:
+        words = line.split()
+        verb = words[:2] if words[0] == "data" else words[:1]
+        shown = CliRunner().invoke(app, [*verb, "--help"], env={"COLUMNS": "200"})
+        assert shown.exit_code == 0, line
+        assert "Example:" in shown.stdout, f"graphcaps {' '.join(verb)} --help has no example"
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown.stdout, f"graphcaps {line}: {option}"
+
+
+def test_the_figures_of_planted_parts_are_those_measured() -> None:
+    page = (ROOT / "docs" / "planted-parts.md").read_text("utf-8")
+    rows = json.loads((ROOT / "results" / "planted_networks.json").read_text("utf-8"))["rows"]
+    assert {(row["level"], row["model"]) for row in rows} == {
+        (level, model) for level in ("easy", "medium", "hard") for model in ("HGCN", "GIN")
+    }
+    for row in rows:
+        numbers = [f"{row[name]:.1f}" for name in ("accuracy", "std_folds", "std_seeds")]
+        names = ("nmi_kinds", "nmi_parts", "nmi_kinds_all_nodes")
+        numbers += [f"{row[name]:.3f}" if name in row else "–" for name in names]
+        assert f"| {row['level']} | {row['model']} | {' | '.join(numbers)} |" in page
+
+
+def test_the_presets_measured_are_those_shipped() -> None:
+    from graphcaps.paper.presets import load_preset
+
+    rows = json.loads((ROOT / "results" / "planted_networks.json").read_text("utf-8"))["rows"]
+    for row in rows:
+        preset = "planted-parts" if row["model"] == "HGCN" else "planted-parts-gin"
+        assert row["config"] == load_preset(preset).as_dict()
