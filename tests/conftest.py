@@ -33,3 +33,13 @@ def empty_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
         return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
 
     monkeypatch.setattr(torch, "empty", empty)
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cache and data of the user lie under ``tmp_path``, and the TU collection answers nothing."""
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")

@@ -37,13 +37,7 @@ REMOVED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
-    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "*")
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 def run(*arguments: object) -> Result:

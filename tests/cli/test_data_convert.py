@@ -15,12 +15,7 @@ from graphcaps.data.tu import read_tu
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
-    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "*")
+def own_place(own_folders, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path / "out")
 

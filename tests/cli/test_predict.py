@@ -17,14 +17,7 @@ from graphcaps.cli.main import app
 from graphcaps.data import GraphStore, read_tu
 from tests.small_models import labelled, labelled_model, small_model, train_small
 
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
-    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "*")
+pytestmark = pytest.mark.usefixtures("own_folders")
 
 
 @pytest.fixture
