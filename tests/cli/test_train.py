@@ -97,9 +97,9 @@ def test_people_read_what_was_kept_and_how_it_was_chosen(inputs: list[str], out:
     assert result.exit_code == 0, result.output
     assert "12 graphs of SMALL, hgcn, preset: " in result.stderr
     text = " ".join(result.stdout.split())
-    assert "kept epoch 3 of 3: lowest validation loss, mean of the last 21 epochs" in text
+    assert "kept epoch 3 of 3: the last epoch, since 21 are needed for a choice" in text
     assert "of 9 graphs" in text
-    assert "of 3 graphs, which chose the epoch: no test" in text
+    assert "of 3 graphs; they serve the choice of the epoch, and are no test" in text
     whole = invoke(*inputs, "--out", out, "--validation", "0", "--overwrite")
     assert "kept epoch 3 of 3: the last epoch" in " ".join(whole.stdout.split())
     assert "validation accuracy" not in whole.stdout

@@ -295,3 +295,15 @@ def test_devices() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(ArgumentError, match=r"got cuda without a GPU. Take cpu or auto."):
             choose_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("chooses", "epochs", "rule"),
+    [
+        (False, 60, "the last epoch"),
+        (True, 20, "the last epoch, since 21 are needed for a choice"),
+        (True, 21, "lowest validation loss, mean of the last 21 epochs"),
+    ],
+)
+def test_the_rule_in_words(chooses: bool, epochs: int, rule: str) -> None:
+    assert BestWeights(chooses, epochs).rule == rule

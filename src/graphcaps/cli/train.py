@@ -140,7 +140,7 @@ def _report(files: TrainFiles, as_json: bool) -> None:
     )
     if info["validation_accuracy"] is not None:
         share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
-        rows.append(("validation accuracy", f"{share}, which chose the epoch: no test"))
+        rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
 

@@ -77,6 +77,15 @@ class BestWeights:
         self.loss = math.inf
         self.weights: dict[str, Tensor] = {}
 
+    @property
+    def rule(self) -> str:
+        """Which epoch is kept, in words."""
+        if not self.chooses:
+            return "the last epoch"
+        if self.first < WINDOW:
+            return f"the last epoch, since {WINDOW} are needed for a choice"
+        return f"lowest validation loss, mean of the last {WINDOW} epochs"
+
     def see(self, model: nn.Module, history: Sequence[EpochEnd]) -> None:
         """Looks at the epoch that just ended."""
         if not self.chooses:

@@ -26,7 +26,6 @@ from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.choosing import BestWeights, validation_split
-from graphcaps.evaluation.selection import WINDOW
 from graphcaps.evaluation.versions import describe_hardware
 from graphcaps.fitted import FittedModel, training_summary
 
@@ -199,7 +198,7 @@ class FinalTraining:
             seed=self.seed,
             epochs=self.config.training.epochs,
             epoch=self.best.epoch,
-            rule=f"lowest validation loss, mean of the last {WINDOW} epochs" if chooses else "the last epoch",
+            rule=self.best.rule,
             train_loss=kept.train_loss[0],
             train_accuracy=kept.train_accuracy[0],
             validation_loss=kept.validation_loss[0] if chooses else None,
