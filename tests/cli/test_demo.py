@@ -42,3 +42,15 @@ def test_a_folder_that_cannot_be_made_ends_with_2(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
     assert "file" in result.stderr
+
+
+def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
+    (tmp_path / "evaluation").mkdir()
+    (tmp_path / "evaluation" / "thesis.txt").write_text("years")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--epochs", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "evaluation" / "thesis.txt").read_text() == "years"
+    (tmp_path / "parts.png").unlink()
+    (tmp_path / "parts.png").mkdir()
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)

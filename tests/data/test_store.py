@@ -325,3 +325,26 @@ def test_slices_are_ranges_and_fractions_are_refused() -> None:
     assert len(store[9:]) == 0
     with pytest.raises(ArgumentError, match=r"'indices' must hold whole numbers, got \[0\.5\]\."):
         store[[0.5]]  # type: ignore[list-item]
+
+
+def test_what_would_be_read_from_foreign_memory_is_refused() -> None:
+    node_ptr, edge_ptr = torch.tensor([0, 2]), torch.tensor([0, 1, 2])
+    with pytest.raises(
+        ArgumentError, match=r"'neighbours' must name nodes from 0 to 1 in entry 1, got 2000000000\."
+    ):
+        GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 2_000_000_000]))
+    with pytest.raises(ArgumentError, match=r"'edge_ptr' must rise from 0 to 2"):
+        GraphStore("x", node_ptr, torch.tensor([0, 3, 2]), torch.tensor([1, 0]))
+    with pytest.raises(ShapeError, match=r"'node_labels' must have two axes, got \[2\]\."):
+        GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 0]), node_labels=torch.tensor([1, 2]))
+    with pytest.raises(ShapeError, match=r"'truth\[part\]' must have the shape \[2\], got \[3\]\."):
+        GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 0]), truth={"part": torch.zeros(3)})
+
+
+def test_a_mask_is_no_batch() -> None:
+    store = planted_parts(num_graphs=3)
+    x = torch.ones(store.num_nodes, 1)
+    with pytest.raises(
+        ArgumentError, match=r"'graphs' must hold whole numbers, got torch\.bool\. Use mask\.nonzero"
+    ):
+        store.batch(x, torch.tensor([True, False, True]))

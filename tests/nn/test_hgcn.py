@@ -273,6 +273,16 @@ def _bad(**changes: Any) -> Tensor:
         ({"edge_index": torch.tensor([[0], [6]])}, r"'edge_index' must join nodes of the same graph"),
         ({"edge_index": torch.tensor([0, 1])}, r"'edge_index' must have the shape \[2, E\], got \[2\]\."),
         ({"edge_weight": torch.ones(3)}, r"'edge_weight' must have one number per edge, 10, got \[3\]\."),
+        (
+            {"x": torch.ones(7, 5)},
+            r"'x' must be torch.float64, as the model's weights are, got torch.float32\.",
+        ),
+        ({"x": torch.ones(7, 5, dtype=torch.long)}, r"Convert it with x\.to\(torch\.float64\)\."),
+        ({"edge_index": torch.zeros(2, 1)}, r"'edge_index, batch' must hold whole numbers, got fractions\."),
+        (
+            {"y": torch.tensor([0, 2, 1])},
+            r"'y' must hold classes from 0 to 1 \(−1 for padding\), got 0 to 2\.",
+        ),
         ({"y": torch.tensor([0, 1])}, r"HGCN: 'y' must have one class per graph, \[3\], got \[2\]\."),
     ],
 )
@@ -291,6 +301,7 @@ def test_messages_of_wrong_tensors(changes: dict[str, Any], message: str) -> Non
         ({"routing_iterations": 0}, r"'routing_iterations' must be at least 1, got 0\."),
         ({"residual_nodes": 0}, r"'residual_nodes' must be at least 1, or None, got 0\."),
         ({"factor_squash": "x"}, r"'factor_squash' must be 'joined' or 'separate', got 'x'\."),
+        ({"routing": "x"}, r"'routing' must be one of auto, factored, naive, kernel, got 'x'\."),
         ({"trunk": "x"}, r"'kind' must be one of gin, sage, gat or a module, got 'x'\."),
     ],
 )

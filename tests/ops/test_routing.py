@@ -181,3 +181,11 @@ def test_messages() -> None:
         ArgumentError, match=r"route: 'method' must be one of auto, factored, naive, kernel, got 'x'\."
     ):
         route(h, weight, bias, batch, 1, method="x")  # type: ignore[arg-type]
+
+
+def test_parts_out_of_order_are_refused() -> None:
+    arguments = {name: value.detach() for name, value in _arguments([4], 3).items()}
+    with pytest.raises(ShapeError, match=r"route: 'batch' must be sorted, got graphs out of order\."):
+        route(arguments["h"], arguments["weight"], arguments["bias"], torch.tensor([0, 1, 0, 1]), 1)
+    with pytest.raises(ShapeError, match=r"'h, weight' must have at least the axes"):
+        route(arguments["h"][0], arguments["weight"], arguments["bias"], torch.zeros(4, dtype=torch.long), 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import print_json, print_pairs, terminal
+from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets import LoadedDataset
@@ -40,6 +41,9 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     files = TrainFiles(out / f"{DATASET}.safetensors")
     files.check(overwrite=True, resume=False)
+    picture = out / "parts.png"
+    if picture.exists() and not picture.is_file():
+        raise DataError(picture, "a name for a file to write", "a folder or a device")
     loaded = open_dataset(DATASET)
     config = configure(loaded.store.name, epochs=epochs)
 
@@ -50,7 +54,6 @@ def demo(
     training, result = _train(loaded, config, as_json)
     write_training(files, training, result, loaded)
     _say("3/3  A picture: graphs it was not trained on, coloured by the capsules that it found.")
-    picture = out / "parts.png"
     _draw(picture, loaded, training, result)
 
     report = _summary(ledger, result, time.monotonic() - began)
@@ -68,15 +71,19 @@ def demo(
 
 
 def _cross_validate(loaded: LoadedDataset, config: RunConfig, out: Path, quiet: bool) -> Ledger:
-    import shutil
-
     from graphcaps.cli.outputs import write_json
     from graphcaps.cli.progress import training_progress
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
     folder = out / "evaluation"
-    if folder.is_dir():
-        shutil.rmtree(folder)
+    if folder.exists() and not folder.is_dir():
+        raise DataError(folder, "a folder to write into", "a file")
+    # An earlier demo's files alone: whatever else lies there is not ours.
+    for old in (
+        *folder.glob(f"{DATASET}--*.record.json"),
+        *folder.glob(f"unfinished/{DATASET}--*.checkpoint"),
+    ):
+        old.unlink()
     validation = CrossValidation(loaded.store, config, results=ResultsStore(folder))
     with training_progress(config.training.epochs, "     ten folds together", quiet=quiet) as update:
         ledger = validation.run(lambda event: update(event.epoch))

@@ -52,8 +52,11 @@ class TrainFiles:
             raise DataError(
                 self.model, "a folder to write into", f"none at {folder}", fix="Create the folder first."
             )
-        if self.model.exists() and not self.model.is_file():
-            raise DataError(self.model, "a name for a file to write", "a folder or a device")
+        for path in (self.model, self.history, self.config, self.checkpoint):
+            if path.is_symlink() and not path.exists():
+                raise DataError(path, "a name for a file to write", "a link that leads nowhere")
+            if path.exists() and not path.is_file():
+                raise DataError(path, "a name for a file to write", "a folder or a device")
         try:
             with tempfile.TemporaryFile(dir=folder):
                 pass

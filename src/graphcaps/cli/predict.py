@@ -65,6 +65,8 @@ def predict(
         raise DataError(
             out, "a folder to write into", f"none at {out.parent}", fix="Create the folder first."
         )
+    if out is not None and out.exists() and not out.is_file():
+        raise DataError(out, "a name for a file to write", "a folder or a device")
     from graphcaps.data.datasets import open_dataset
     from graphcaps.data.misfits import find_misfits
     from graphcaps.engine.device import choose_device
@@ -124,8 +126,8 @@ def _write(out: Path, found: Predictions, told: dict[str, Any]) -> None:
     text = found.to_csv()
     if out.suffix.lower() == ".json":
         text = _json({"summary": told["summary"], "predictions": list(found.rows())})
-    write_atomically(out.with_name(f"{out.name}.config.json"), _json(told))
     write_atomically(out, text)
+    write_atomically(out.with_name(f"{out.name}.config.json"), _json(told))
 
 
 def _json(value: Any) -> str:
@@ -134,8 +136,6 @@ def _json(value: Any) -> str:
 
 def _show(found: Predictions, name: str, out: Path | None) -> None:
     """What people read: the first rows where nothing was written, and a summary."""
-    from rich.markup import escape
-
     console = terminal()
     if out is None:
         known = found.true_classes is not None
@@ -148,7 +148,7 @@ def _show(found: Predictions, name: str, out: Path | None) -> None:
             cells = [f"{row['graph']:,}", row["class"] or "–", "–" if share is None else f"{share:.3f}"]
             cells += [row["true_class"]] if known else []
             cells += [row["error"] or ""] if found.num_failed else []
-            table.add_row(*(escape(" ".join(cell.split())) for cell in cells))
+            table.add_row(*(" ".join(cell.split()) for cell in cells))
         console.print(table)
         more = len(found) - _SHOWN
         if more > 0:
@@ -162,7 +162,7 @@ def _show(found: Predictions, name: str, out: Path | None) -> None:
         rows.append(("accuracy", f"{100 * summary['accuracy']:.2f} % of the graphs predicted"))
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
-    console.print(pairs((key, escape(" ".join(value.split()))) for key, value in rows))
+    console.print(pairs((key, " ".join(value.split())) for key, value in rows))
 
 
 def _warn_of(reasons: dict[int, str], graphs: int, what: str) -> None:

@@ -126,7 +126,15 @@ def _report(files: TrainFiles, as_json: bool) -> None:
     """What was made, from the files themselves."""
     import json
 
-    known = json.loads(files.config.read_bytes())
+    try:
+        known = json.loads(files.config.read_bytes())
+        known = {name: known[name] for name in ("config", "data", "training", "versions")}
+        known["training"]["rule"]
+    except (ValueError, KeyError, TypeError) as error:
+        from graphcaps.errors import DataError
+
+        what = "the configuration of the model beside it"
+        raise DataError(files.config, what, "something else", fix="Train again with --overwrite.") from error
     paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
     if as_json:
         print_json(

@@ -69,9 +69,36 @@ class GraphStore:
             tensor = getattr(self, name)
             if tensor is not None and tensor.size(0) != rows:
                 raise ShapeError("GraphStore", name, f"have {rows} rows", tensor.size(0))
+        for name in ("node_labels", "node_attributes", "edge_labels", "edge_attributes"):
+            tensor = getattr(self, name)
+            if tensor is not None and tensor.dim() != 2:
+                raise ShapeError("GraphStore", name, "have two axes", list(tensor.shape))
+        for name, values in self.truth.items():
+            if values.shape != (N,):
+                raise ShapeError("GraphStore", f"truth[{name}]", f"have the shape [{N}]", list(values.shape))
         if len(self) and bool((self.sizes < 1).any()):
             graph = int((self.sizes < 1).nonzero()[0, 0])
             raise ArgumentError("GraphStore", "node_ptr", "give every graph a node", f"none in graph {graph}")
+        if self.device.type == "cpu":  # what was checked there is not checked again on a GPU
+            self._check_edges()
+
+    def _check_edges(self) -> None:
+        """Neighbours inside their own graph: a wrong one would be read from foreign memory."""
+        if N := self.num_nodes:
+            if (
+                int(self.edge_ptr[0])
+                or int(self.edge_ptr[N]) != len(self.neighbours)
+                or bool((self.degree < 0).any())
+            ):
+                raise ArgumentError(
+                    "GraphStore", "edge_ptr", f"rise from 0 to {len(self.neighbours)}", "something else"
+                )
+            room = self.sizes.int().repeat_interleave(self._host_entry_ptr.diff())
+            wrong = (self.neighbours < 0) | (self.neighbours >= room)
+            if bool(wrong.any()):
+                entry = int(wrong.nonzero()[0, 0])
+                expected = f"name nodes from 0 to {int(room[entry]) - 1} in entry {entry}"
+                raise ArgumentError("GraphStore", "neighbours", expected, int(self.neighbours[entry]))
 
     @classmethod
     def from_clean_edges(cls, name: str, node_ptr: Tensor, edges: CleanEdges, **columns: Any) -> GraphStore:
@@ -217,6 +244,9 @@ class GraphStore:
         chosen = torch.arange(len(self)) if graphs is None else torch.as_tensor(graphs)
         if chosen.numel() == 0:
             raise ShapeError("GraphStore.batch", "graphs", "name at least one graph", "none")
+        if chosen.dtype == torch.bool or chosen.is_floating_point():
+            fix = "Use mask.nonzero() for a mask."
+            raise ArgumentError("GraphStore.batch", "graphs", "hold whole numbers", str(chosen.dtype), fix)
         host = chosen.cpu().long()
         if int(host.max()) >= len(self) or int(host.min()) < -1:
             wrong = int(host.max()) if int(host.max()) >= len(self) else int(host.min())

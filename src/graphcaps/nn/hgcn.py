@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,7 @@ class HGCN(nn.Module):
         in_channels (int): Length of a feature row.
         num_classes (int): Number of classes O.
         capsule_dim (int): Length of a capsule. (default: 128)
-        num_capsules (tuple): Wholes of each hidden level, from nodes upwards. (default: (10,))
+        num_capsules (tuple or int): Wholes of each hidden level, from nodes upwards. (default: (10,))
         num_factors (int): Factors K of a primary capsule. (default: 4)
         routing_iterations (int): Rounds R. (default: 3)
         dropout (float): Dropout on the factors. (default: 0.0)
@@ -80,7 +80,7 @@ class HGCN(nn.Module):
         num_classes: int,
         *,
         capsule_dim: int = 128,
-        num_capsules: tuple[int, ...] = (10,),
+        num_capsules: int | tuple[int, ...] = (10,),
         num_factors: int = 4,
         routing_iterations: int = 3,
         dropout: float = 0.0,
@@ -105,6 +105,12 @@ class HGCN(nn.Module):
                 raise ArgumentError("HGCN", name, "be at least 1", value)
         if formulation not in ("released", "paper"):
             raise ArgumentError("HGCN", "formulation", "be 'released' or 'paper'", repr(formulation))
+        if isinstance(num_capsules, int):
+            num_capsules = (num_capsules,)
+        if routing not in get_args(RoutingMethod):
+            raise ArgumentError(
+                "HGCN", "routing", f"be one of {', '.join(get_args(RoutingMethod))}", repr(routing)
+            )
         if not num_capsules:
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
         self.in_channels, self.num_classes, self.formulation, self.lead = (
@@ -181,6 +187,9 @@ class HGCN(nn.Module):
             edge_weight (Tensor, optional): ``[E]``.
             num_graphs (int, optional): B, where graphs without nodes may stand at the end.
         """
+        if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
+            known = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
+            raise ShapeError("HGCN", "y", known, f"{int(y.min())} to {int(y.max())}")
         return self.forward_batch(self._collate(x, edge_index, batch, edge_weight, num_graphs), y)
 
     def forward_batch(
@@ -245,6 +254,12 @@ class HGCN(nn.Module):
             )
         if x.dim() != 2:
             raise ShapeError("HGCN", "x", "have the shape [V, in]", list(x.shape))
+        weights = next(self.parameters()).dtype
+        if x.dtype != weights:
+            fix = f"Convert it with x.to({weights})."
+            raise ShapeError("HGCN", "x", f"be {weights}, as the model's weights are", x.dtype, fix)
+        if edge_index.is_floating_point() or (batch is not None and batch.is_floating_point()):
+            raise ShapeError("HGCN", "edge_index, batch", "hold whole numbers", "fractions")
         if batch is None:
             batch = edge_index.new_zeros(x.size(0))
         if batch.shape != x.shape[:1]:

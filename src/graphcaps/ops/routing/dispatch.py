@@ -58,7 +58,12 @@ def route(
     Raises:
         ShapeError: If the sizes disagree.
     """
-    segments = batch if isinstance(batch, Segments) else Segments.from_index(batch, num_graphs)
+    if isinstance(batch, Segments):
+        segments = batch
+    else:
+        if bool((batch[..., 1:] < batch[..., :-1]).any()):
+            raise ShapeError("route", "batch", "be sorted", "graphs out of order", "Sort the parts by graph.")
+        segments = Segments.from_index(batch, num_graphs)
     _check(h, weight, bias, segments, iterations, residual, method)
     chosen = route_naive if method == "naive" else route_factored
     return chosen(h, weight, bias, segments, iterations, residual, detach, epsilon)
@@ -83,6 +88,9 @@ def _check(
         )
     if iterations < 1:
         raise ArgumentError("route", "iterations", "be at least 1", iterations)
+    if h.dim() < 2 or weight.dim() < 3:
+        expected = "have at least the axes [V, d] and [J, d, d']"
+        raise ShapeError("route", "h, weight", expected, f"{list(h.shape)} and {list(weight.shape)}")
     lead = tuple(h.shape[:-2])
     V, d = h.shape[-2:]
     if tuple(segments.index.shape) != (*lead, V):
