@@ -180,3 +180,8 @@ def test_an_own_file_that_is_wrong(tmp_path):
         DataError, match=r"mine.toml: expected \[training\] one of .* Did you mean 'epochs'\?"
     ):
         load_preset(path)
+
+
+def test_a_file_in_an_unknown_home_is_refused():
+    with pytest.raises(ArgumentError, match="load_preset: 'preset' must name a home folder that is known"):
+        load_preset("~no-such-user/own.toml")

@@ -62,7 +62,7 @@ class Segments(_ShapeRepr):
     index: Tensor
     padded: bool = True
     max_size: int | None = None
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
     @property
     def num_graphs(self) -> int:
@@ -135,7 +135,7 @@ class EdgeTable(_ShapeRepr):
     node: Tensor
     first: Tensor
     num_entries: int | None = None
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

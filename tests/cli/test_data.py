@@ -133,3 +133,14 @@ def test_cache(tmp_path, shared_data):
     assert "1 data set" in run("cache", "--clear").stdout
     assert json.loads(run("cache", "--json").stdout)["files"] == 0
     assert not info("MUTAG", "--root", shared_data)["from_cache"]
+
+
+def test_brackets_in_a_path_are_no_markup(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # a path is cut where there is no room
+    copied = tmp_path / "[b]x[/red]" / "parts.zip"
+    copied.parent.mkdir(parents=True)
+    assert run("convert", "planted-parts", copied).exit_code == 0
+    for arguments in (("info", copied), ("check", copied), ("list", "--root", copied.parent)):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.exception
+    assert str(copied) in run("info", copied).stdout

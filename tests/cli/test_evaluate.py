@@ -188,6 +188,10 @@ def test_an_embedded_set_needs_no_preset() -> None:
         (("OWN", "OWN"), "'NAME' must be given once each, got 'OWN' twice."),
         (("OWN", "--model", "gni"), "'model' must be one of"),
         (("OWN", "--protocol", "mine"), "'protocol' must be one of held-out, paper, both"),
+        (("OWN", "--seeds", 1001), "'--seeds' must be at most 1000, got 1001."),
+        (("OWN", "--variant", "x" * 101), "'--variant' must have at most 100 characters, got 101."),
+        (("OWN", "--out", __file__), "expected a folder to write into, found a file at"),
+        (("OWN", "--out", f"{__file__}/deep/er"), "expected a folder to write into, found a file at"),
         (("OWN", "--seeds", 0), "'seeds' must be a whole number from 1 on, got 0."),
         (("OWN", "--epochs", 0), "'epochs' must be at least 1, got 0."),
         (("OWN", "--learning-rate", -1), "'learning_rate' must be above 0"),
@@ -208,6 +212,12 @@ def test_refusals(root: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[
     assert told in result.stderr
     assert result.stderr.startswith("graphcaps: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_brackets_in_a_name_are_no_markup(root: Path) -> None:
+    result = run(root, "OWN", *FAST, "--variant", "[/x]")
+    assert result.exit_code == 0, result.exception
+    assert "[/x]" in result.stdout
 
 
 def test_a_preset_that_is_not_there() -> None:

@@ -83,6 +83,34 @@ def test_a_file_the_system_refuses_is_one_sentence():
     assert (result.exit_code, result.stderr) == (2, "graphcaps: MUTAG.zip: Permission denied.\n")
 
 
+def test_a_refusal_without_a_file_is_one_sentence():
+    result = fail(OSError(28, "No space left on device"))
+    assert (result.exit_code, result.stderr) == (2, "graphcaps: No space left on device.\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["data", "list"], ["data", "list", "--json"]]
+)
+def test_a_full_output_is_one_sentence(arguments):
+    command = [sys.executable, "-m", "graphcaps", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "graphcaps: No space left on device.\n")
+
+
+def test_a_stream_without_the_letter_gets_an_escape():
+    code = (
+        "import sys; from graphcaps.cli import main as m; m.app = lambda **_: print('\\xb1'); m.main()\n"
+        "print('\\xb1', file=sys.stderr)"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\\xb1\n", "\\xb1\n")
+
+
 def test_ctrl_c_ends_with_130():
     result = fail(KeyboardInterrupt())
     assert (result.exit_code, result.output) == (130, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import struct
 import tracemalloc
 import zipfile
@@ -251,3 +252,23 @@ def test_a_zip_with_any_bytes_changed_is_read_or_refused(tmp_path, data, method)
     with contextlib.suppress(DataError), TUArchive(path) as archive:
         for name in archive.names():
             list(archive.pieces(name))
+
+
+# ---------------------------------------------------------------------- what is no regular file
+@pytest.mark.parametrize("kind", ["dangling", "folder", "pipe"])
+def test_a_table_that_is_no_regular_file_is_refused(tmp_path, kind):
+    folder = make_folder(tmp_path / "T")
+    odd = folder / "T_node_labels.txt"
+    make = {
+        "dangling": lambda: odd.symlink_to("nowhere"),
+        "folder": odd.mkdir,
+        "pipe": lambda: os.mkfifo(odd),
+    }
+    make[kind]()
+    assert refusal(folder).startswith("T/T_node_labels.txt: expected a regular file, found ")
+
+
+def test_a_source_that_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "T.zip")
+    for path in (tmp_path / "T.zip", Path("/dev/zero")):
+        assert refusal(path) == f"{path.name}: expected a TU folder or zip, found no regular file."

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphcaps.data import cache
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
 
 DIGEST = "ab" * 32
@@ -200,3 +201,19 @@ def test_the_place(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache.cache_folder() == tmp_path / ".cache" / "graphcaps"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_ignored(tmp_path):
+    kept = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert kept is not None
+    kept.unlink()
+    os.mkfifo(kept)
+    assert cache.load_cached(DIGEST, tmp_path) is None
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    monkeypatch.setenv("GRAPHCAPS_CACHE", "~no-such-user/cache")
+    assert cache.save_cached(make_store(), DIGEST) is None
+    assert cache.load_cached(DIGEST) is None
+    with pytest.raises(ArgumentError, match="'GRAPHCAPS_CACHE' must name a home folder that is known"):
+        cache.cache_contents()

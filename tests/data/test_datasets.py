@@ -230,3 +230,18 @@ def test_bad_files_are_not_kept(tmp_path):
     with pytest.raises(DataError, match="line 2"):
         load_dataset(source)
     assert cache_contents().files == 0
+
+
+def test_a_home_that_nobody_knows_is_told_in_a_sentence(tmp_path, monkeypatch):
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    with pytest.raises(ArgumentError, match="'name' must name a home folder that is known"):
+        find_dataset("~no-such-user/T")
+    with pytest.raises(ArgumentError, match="'root' must name a home folder that is known"):
+        search_folders("~no-such-user")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setattr(Path, "home", unknown)
+    assert search_folders(tmp_path) == (tmp_path,)
+    with pytest.raises(ArgumentError, match="'HOME' must name the user's home folder"):
+        search_folders()

@@ -150,3 +150,14 @@ def test_the_address(monkeypatch):
     assert collection_url() == COLLECTION_URL
     monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://mirror/sets")
     assert collection_url() == "http://mirror/sets"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[", "http://a..b", "http://127.0.0.1/\u00e4", "http://" + "a" * 70, "http://x:y", "http://"],
+)
+def test_a_malformed_address_is_told_in_a_sentence(tmp_path, monkeypatch, url):
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", url)
+    with pytest.raises(DownloadError, match="TINY could not be downloaded"):
+        download_tu("TINY", tmp_path)
+    assert names(tmp_path) == []

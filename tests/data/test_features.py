@@ -337,3 +337,10 @@ def test_dd_keeps_the_gaps_in_its_labels(shared_data: Path) -> None:
     recipe = FeatureRecipe(degree_onehot=10, propagation=1).fit(store)
     assert recipe.label_values == (tuple(range(1, 90)),)
     assert recipe.num_columns == 190
+
+
+def test_the_widest_range_of_labels_is_fitted():
+    ends = (-(2**63), 2**63 - 1)
+    labels = torch.tensor(ends).reshape(2, 1)
+    store = store_from_graphs([GraphArrays(2, torch.tensor([[0], [1]]), node_labels=labels)], "wide")
+    assert FeatureRecipe().fit(store).label_values == (ends,)

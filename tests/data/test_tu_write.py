@@ -85,7 +85,7 @@ def stores(draw: st.DrawFn) -> GraphStore:
         attributes=table(E, number, torch.float32),
         weight=None if weight is None else weight[:, 0],
     )
-    names = tuple(draw(st.lists(class_name, max_size=4)))
+    names = tuple(draw(st.lists(class_name, max_size=4, unique=True)))
     known = st.lists(st.integers(0, len(names) - 1), min_size=len(sizes), max_size=len(sizes))
     y = draw(st.none() | known) if names else None
     truth = {
@@ -210,6 +210,7 @@ def test_many_blocks_are_one_table(tmp_path, monkeypatch):
         ({"truth": {"../x": torch.zeros(7)}}, "got '../x'."),
         ({"truth": {"part": torch.zeros(7)}}, "truth['part']' must hold whole numbers, got torch.float32."),
         ({"class_names": ("a\nb", "c")}, "of one line, without blanks at their ends, got 'a\\nb'."),
+        ({"class_names": ("a", "a")}, "'class_names' must be different names, got 'a' twice."),
         ({"class_names": ("a ", "c")}, "got 'a '."),
         ({"class_names": ("a",)}, "'y' must hold classes from 0 to 0, one per class name, got 1."),
         ({"y": torch.tensor([0, -1, 0])}, "'y' must hold classes from 0 to 1, one per class name, got -1."),
@@ -322,6 +323,7 @@ def test_a_folder_that_cannot_take_its_name_gives_the_old_one_back(tmp_path, mon
         ("class_names", "0, no\n1, \n", "line 2: expected a class, a comma and its name, found '1, '."),
         ("class_names", "", "line 1: expected a class, a comma and its name, found ''."),
         ("class_names", "0, no\n0, yes\n", "line 2: expected every class once, found class 0 again."),
+        ("class_names", "0, no\n1, no\n", "T/T_class_names.txt, line 2: expected every name once, found 'no' again."),
         ("class_names", "0, no\n", "T/T_graph_labels.txt, line 2: expected a class of T_class_names.txt, found 1."),
         ("edge_weights", "1\n" * 9, "T_edge_weights.txt, line 10: expected 10 rows, one per row of T_A.txt, found 9."),
         ("edge_weights", "1, 2\n" * 10, "T/T_edge_weights.txt, line 1: expected one number, found "),
@@ -344,3 +346,8 @@ def test_class_names_in_other_bytes(tmp_path):
     (tmp_path / "T" / "T_class_names.txt").write_bytes(b"\xef\xbb\xbf1, b\r\n0, a, and more\r\n\r\n")
     store = read_tu(tmp_path / "T")
     assert (store.class_names, store.y.tolist()) == (("b", "a, and more"), [1, 0, 1])
+
+
+def test_a_target_in_an_unknown_home_is_refused():
+    with pytest.raises(ArgumentError, match="write_tu: 'target' must name a home folder that is known"):
+        write_tu(tiny(), "~no-such-user/T")

@@ -129,6 +129,25 @@ def test_a_wrong_file_is_refused_by_name(text, message):
         ("training", "reconstruction_weight", "nan", "must be at least 0 and finite, got nan."),
         ("features", "propagation", -1, "features: 'propagation' must be at least 0, got -1."),
         ("features", "degree_onehot", -1, "'degree_onehot' must be at least 0, got -1."),
+        (
+            "features",
+            "propagation",
+            10**9 + 1,
+            "'propagation' must be at most 1,000,000,000, got 1000000001.",
+        ),
+        (
+            "training",
+            "epochs",
+            "0x" + "f" * 5000,
+            "'epochs' must be at most 1,000,000,000, got a number of very",
+        ),
+        ("training", "learning_rate", "1e7", "'learning_rate' must be at most 1,000,000, got 10000000.0."),
+        (
+            "training",
+            "weight_decay",
+            10**400,
+            "'weight_decay' must be at most 1,000,000, got a number of very",
+        ),
         ("features", "max_nodes", 0, "'max_nodes' must be at least 1, got 0."),
     ],
 )
@@ -181,6 +200,12 @@ def test_the_model_has_the_arguments():
         ("residual_nodes = 'a'", "'residual_nodes' must be a whole number, got 'a'."),
         ("formulation = 3", "'formulation' must be a text, got 3."),
         ("num_capsules = [0]", "'num_capsules' must be at least 1, got 0."),
+        (
+            "capsule_dim = 1000001",
+            "model 'hgcn': 'capsule_dim' must be at most 1,000,000, got a larger number.",
+        ),
+        ("num_capsules = [4, 10000000]", "'num_capsules' must be at most 1,000,000, got a larger number."),
+        ("name = 'gin'\nhidden = 0", "GIN: 'hidden' must be at least 1, got 0."),
         ("trunk = 'xx'", "must be one of gin, sage, gat or a module, got 'xx'."),
     ],
 )
@@ -197,3 +222,14 @@ def test_recipe_arguments_are_all_but_the_cap():
         "degree_onehot": 12,
         "propagation": 0,
     }
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 20_000], ids=["digits", "brackets"])
+def test_a_file_that_python_cannot_read_is_refused(value):
+    with pytest.raises(DataError, match="own: expected a TOML file, found "):
+        RunConfig.from_toml(f"[training]\nepochs = {value}", "own")
+
+
+def test_rates_are_floats():
+    training = RunConfig.from_toml("[training]\nlearning_rate = 1\nweight_decay = 0").training
+    assert (type(training.learning_rate), type(training.weight_decay)) == (float, float)

@@ -150,7 +150,7 @@ def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: in
     trainings = {None: 1, 2: 4, 3: 2}[group] * len(whole.protocols)
     assert stop.seen + len(rest) == 4 * trainings  # no epoch was trained twice
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    assert not (tmp_path / "unfinished").exists()
+    assert not list((tmp_path / "unfinished").iterdir())
     assert ResultsStore(tmp_path).ledgers()[0] == ledger
 
 
@@ -172,8 +172,37 @@ def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.M
         (fresh / "unfinished" / "test--hgcn--held-out--seed0-folds0to2.checkpoint").write_bytes(bytes_then)
         rest: list[GroupEpoch] = []
         again = cross_validate(STORE, HGCN, folds=3, results=fresh, resume=True, on_event=rest.append)
-        assert len(rest) == 4 - done
+        assert len(rest) == 4 - min(done, 3)  # none is written after the last epoch
         assert again.records[0].curves == whole.records[0].curves
+
+
+def test_a_checkpoint_that_cannot_be_written_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    (tmp_path / "unfinished").write_text("no folder")
+    ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
+    assert ResultsStore(tmp_path).records() == ledger.records
+    (note,) = (note for note in ledger.notes if "checkpoint" in note)
+    assert note.startswith("A checkpoint could not be written: ")
+
+
+def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    folder, write = tmp_path / "unfinished", groups.write_checkpoint
+    calls: list[Path] = []
+
+    def vanish(path: Path, *rest: Any) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            folder.rmdir()
+        write(path, *rest)
+
+    monkeypatch.setattr(groups, "write_checkpoint", vanish)
+    ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
+    assert len(calls) == 1 + 3  # one retry, none after the last epoch
+    assert not any("checkpoint" in note for note in ledger.notes)
+    assert folder.is_dir()
 
 
 def test_finished_records_are_kept_or_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from graphcaps.engine import EpochEnd, Replica
 from graphcaps.errors import DataError
-from graphcaps.evaluation.curves import LOSS_STEP, EpochRecords
+from graphcaps.evaluation.curves import LOSS_STEP, EpochRecords, _pack
 from tests.evaluation.records import curves
 
 
@@ -92,6 +92,15 @@ def test_rows_and_joining() -> None:
         ("epochs", 0),
         ("test_graphs", [7, 7]),
         ("test_graphs", [7, 7, 7.5]),
+        ("test_graphs", [7, 7, 0]),
+        ("test_graphs", [7, 7, float("nan")]),
+        ("test_graphs", [7, 7, 10**30]),
+        ("test_graphs", [1, 1, 1]),
+        ("validation_graphs", [6, 6, -1]),
+        ("test_right", _pack(np.full((3, 4), -1))),
+        ("test_right", _pack(np.full((3, 4), 8))),
+        ("train_loss", _pack(np.full((3, 4), -1))),
+        ("loss_step", float("nan")),
     ],
 )
 def test_damage_is_told(name: str, value: object) -> None:

@@ -75,3 +75,16 @@ def test_a_wrong_file_is_one_sentence(name: str, value: object, told: str) -> No
 def test_no_record_at_all(text: str | bytes) -> None:
     with pytest.raises(DataError, match=r"^here: expected "):
         SeedRecord.from_json(text, "here")
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e999", "-1", "1" + "0" * 400])
+def test_seconds_are_a_finite_number(seconds: str) -> None:
+    text = record(seconds=1.5).to_json().replace('"seconds": 1.5', f'"seconds": {seconds}')
+    with pytest.raises(DataError, match="a finite number from 0 on under 'seconds'"):
+        SeedRecord.from_json(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "9" * 5000])
+def test_json_that_python_refuses_is_no_record(text: str) -> None:
+    with pytest.raises(DataError, match="found no"):
+        SeedRecord.from_json(text)

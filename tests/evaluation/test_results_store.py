@@ -31,6 +31,16 @@ def test_add_and_read(tmp_path: Path) -> None:
     assert ledger.protocols == ("held-out", "paper")
 
 
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    store.add(record())
+    other = RecordKey("MUTAG", "hgcn", "held-out", 1)
+    store.path(record().key).rename(store.path(other))
+    told = "expected the record of MUTAG, hgcn, held-out, seed 1, found that of MUTAG, hgcn, held-out, seed 0"
+    with pytest.raises(DataError, match=told):
+        store.get(other)
+
+
 def test_any_name_is_a_file_name(tmp_path: Path) -> None:
     store = ResultsStore(tmp_path)
     odd = RecordKey("../a b/ü", "K=2, R=3", "paper", 0)

@@ -96,8 +96,9 @@ class GIN(nn.Module):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ArgumentError("GIN", "num_layers", "be at least 1", num_layers)
+        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
+            if value < 1:
+                raise ArgumentError("GIN", name, "be at least 1", value)
         self.in_channels, self.num_classes, self.lead = in_channels, num_classes, lead
         widths = [in_channels] + [hidden] * num_layers
         self.layers = nn.ModuleList(_Layer(a, b, lead) for a, b in pairwise(widths))

@@ -35,13 +35,11 @@ def check(source: Source, root: Root = None, as_json: Json = False) -> None:
             }
         )
         return
-    from rich.markup import escape  # attribute[0] is no markup
-
     console = terminal()
     if findings:
-        console.print(pairs((finding.severity, escape(finding.sentence)) for finding in findings))
+        console.print(pairs((finding.severity, finding.sentence) for finding in findings))
     counted = f"{_number(warnings, 'warning')}, {_number(len(findings) - warnings, 'note')}"
-    console.print(f"{escape(store.name)} can be read: {len(store):,} graphs; {counted}.", soft_wrap=True)
+    console.print(f"{store.name} can be read: {len(store):,} graphs; {counted}.", soft_wrap=True)
 
 
 def _number(count: int, noun: str) -> str:

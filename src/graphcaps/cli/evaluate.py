@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import columns, print_json, terminal
+from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
 
 __all__ = ["evaluate"]
+
+_LONGEST_NAME = 100
+_MOST_SEEDS = 1000
 
 
 def _option(*names: str, **settings: Any) -> Any:
@@ -62,6 +67,7 @@ def evaluate(
     figure. paper trains on nine and chooses the epoch on the test folds, as the published figures do (C, C*):
     upper bounds. both does the two.
     """
+    _check(out, variant, seeds)
     from graphcaps.cli.configure import configure
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
@@ -90,9 +96,28 @@ def evaluate(
         _show(ledgers, out)
 
 
+def _check(out: Path | None, variant: str | None, seeds: int) -> None:
+    """Refuses, before anything is read or trained, what could not be written at the end."""
+    if variant is not None and len(variant) > _LONGEST_NAME:
+        expected = f"have at most {_LONGEST_NAME} characters"
+        raise ArgumentError("evaluate", "--variant", expected, f"{len(variant)}")
+    if seeds > _MOST_SEEDS:
+        raise ArgumentError("evaluate", "--seeds", f"be at most {_MOST_SEEDS}", seeds)
+    if out is None:
+        return
+    try:
+        # A folder that is not there yet will be made in the nearest one that is.
+        nearest = next(place for place in (out, *out.absolute().parents) if place.exists())
+        if not nearest.is_dir():
+            raise DataError(out, "a folder to write into", f"a file at {nearest}")
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise DataError(out, "a folder to write into", f"'{error.strerror or error}'") from error
+
+
 def _load(names: list[str], root: Path | None) -> list[LoadedDataset]:
     from graphcaps.data.datasets import open_dataset
-    from graphcaps.errors import ArgumentError
 
     loaded = [open_dataset(name, root) for name in names]
     found = [one.store.name for one in loaded]

@@ -134,7 +134,5 @@ def _ranges(values: list[int]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names come from files: brackets in them are no markup, line breaks no new row."""
-    from rich.markup import escape
-
-    return escape(" ".join(text.split()))
+    """Names come from files: line breaks in them are no new row."""
+    return " ".join(text.split())

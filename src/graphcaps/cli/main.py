@@ -5,6 +5,8 @@ Verbs import the library when they run, so that ``graphcaps --help`` does not wa
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from typing import Annotated, Any
@@ -21,7 +23,7 @@ __all__ = ["app", "main"]
 # Read by torch's thread pool when it starts. A thread that waits for others spins; where another program has
 # the core, spinning long makes training up to thirty times slower (docs/training.md), and this hardly matters
 # where the cores are free.
-os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 SUBCOMMANDS = {"data": data.app}
 
@@ -41,9 +43,7 @@ class _Group(TyperGroup):
             _drop_output()
             raise typer.Exit(0) from error
         except OSError as error:
-            if error.filename is None:
-                raise
-            _say(f"{error.filename}: {error.strerror}.")
+            _say_refused(error)
             raise typer.Exit(2) from error
 
 
@@ -90,15 +90,32 @@ def _options(
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a stream without '±' gets \xb1, not a traceback
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="graphcaps")
     except KeyboardInterrupt:  # before or after the command itself
         sys.exit(130)
+    except OSError as error:
+        _say_refused(error)
+        sys.exit(2)
 
 
 def _say(sentence: str) -> None:
     """One line on the error stream; names in messages may hold line breaks."""
-    typer.echo(f"graphcaps: {' '.join(sentence.split())}", err=True)
+    with contextlib.suppress(OSError):  # the error stream may be what fails
+        typer.echo(f"graphcaps: {' '.join(sentence.split())}", err=True)
+
+
+def _say_refused(error: OSError) -> None:
+    """What the system refused, in one sentence; an output that is full is not tried again."""
+    place = "" if error.filename is None else f"{error.filename}: "
+    _say(f"{place}{error.strerror or error or type(error).__name__}.")
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
 
 
 def _drop_output() -> None:

@@ -21,10 +21,13 @@ def print_json(value: Any) -> None:
 
 
 def terminal() -> Console:
-    """Where people read: colours on a terminal, plain text in a file or pipe."""
+    """Where people read: colours on a terminal, plain text in a file or pipe.
+
+    Names come from files and options: brackets and colons in them are text, never markup.
+    """
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:

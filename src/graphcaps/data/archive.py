@@ -73,13 +73,13 @@ class TUArchive:
             self.close()
             raise
         self.name, self._folder = _set_name(found.name), found.parent
-        known = {f"{self.name}_{table}.txt" for table in TABLES}
         self._places = {  # file name -> path inside the folder or zip
             place.name: file
             for file in files
-            if (place := _place(file)).parent == self._folder
-            and (place.name in known or self._is_truth(place.name))
+            if (place := _place(file)).parent == self._folder and self._is_ours(place.name)
         }
+        if self._zip is None:
+            self._refuse_odd()
 
     def _look(self, max_bytes: int) -> list[str]:
         """The files of a folder, of its subfolders where it holds no data set itself, or of a zip."""
@@ -114,6 +114,19 @@ class TUArchive:
         """What is known about nodes beside the data set: ``part`` of ``MUTAG_truth_part.txt``, sorted."""
         start = len(f"{self.name}_{TRUTH}")
         return tuple(member[start:-4] for member in self.names() if self._is_truth(member))
+
+    def _refuse_odd(self) -> None:
+        """Refuses a dangling link, a folder, a pipe or a device under the name of a file of the data set."""
+        try:
+            names = [entry.name for entry in (self.path / self._folder).iterdir()]
+        except OSError as error:
+            raise DataError(self.path, "a TU folder or zip", reason(error)) from error
+        for name in sorted(names):
+            if self._is_ours(name) and name not in self._places:
+                raise DataError(self.where(name), "a regular file", "something else, or a dangling link")
+
+    def _is_ours(self, member: str) -> bool:
+        return member in {f"{self.name}_{table}.txt" for table in TABLES} or self._is_truth(member)
 
     def _is_truth(self, member: str) -> bool:
         start = f"{self.name}_{TRUTH}"

@@ -23,7 +23,9 @@ from safetensors.torch import load as decode
 from safetensors.torch import save as encode
 from torch import Tensor
 
+from graphcaps.data.folders import home_folder, user_path
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import EdgeReport
 
 __all__ = ["CacheContents", "cache_contents", "cache_folder", "clear_cache", "load_cached", "save_cached"]
@@ -56,17 +58,25 @@ class CacheContents:
 
 
 def cache_folder() -> Path:
-    """Where cached data sets lie, whether or not the folder exists yet."""
+    """Where cached data sets lie, whether or not the folder exists yet.
+
+    Raises:
+        ArgumentError: If it lies in a home folder that nobody knows.
+    """
     named = os.environ.get("GRAPHCAPS_CACHE")
     if named:
-        return Path(named).expanduser()
+        return user_path(named, "cache_folder", "GRAPHCAPS_CACHE")
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "graphcaps"
+        return home_folder("cache_folder") / "Library" / "Caches" / "graphcaps"
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
-        return (Path(base) if base else Path.home() / "AppData" / "Local") / "graphcaps" / "cache"
+        return (
+            (Path(base) if base else home_folder("cache_folder") / "AppData" / "Local")
+            / "graphcaps"
+            / "cache"
+        )
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "graphcaps"
+    return (Path(base) if base else home_folder("cache_folder") / ".cache") / "graphcaps"
 
 
 def cache_contents(folder: Path | None = None) -> CacheContents:
@@ -89,8 +99,10 @@ def clear_cache(folder: Path | None = None) -> CacheContents:
 
 def load_cached(digest: str, folder: Path | None = None) -> GraphStore | None:
     """The store that was parsed from a source of that ``digest``, or ``None`` where none can be trusted."""
-    path = _place(digest, folder or cache_folder())
     try:
+        path = _place(digest, folder or cache_folder())
+        if not path.is_file():  # a pipe would be waited on for ever
+            return None
         data = path.read_bytes()
         header = _checked_header(data)
         if header["format"] != FORMAT or header["source"] != digest:
@@ -102,8 +114,11 @@ def load_cached(digest: str, folder: Path | None = None) -> GraphStore | None:
 
 
 def save_cached(store: GraphStore, digest: str, folder: Path | None = None) -> Path | None:
-    """Keeps a store for sources of that ``digest``; ``None`` where the folder cannot be written."""
-    path = _place(digest, folder or cache_folder())
+    """Keeps a store for sources of that ``digest``; ``None`` where there is no folder that can be written."""
+    try:
+        path = _place(digest, folder or cache_folder())
+    except ArgumentError:
+        return None
     tensors, header = _pack(store)
     header |= {"format": FORMAT, "source": digest}
     data = encode(tensors, {"graphcaps": json.dumps(header), "sha256": _BLANK})

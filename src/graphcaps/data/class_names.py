@@ -7,6 +7,7 @@ may be named that no graph has.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from graphcaps.errors import ArgumentError, DataError
@@ -20,13 +21,14 @@ def read_class_names(pieces: Iterable[bytes], where: str) -> dict[int, str]:
     """Names by the number that stands for the class, in the order of the file.
 
     Raises:
-        DataError: At an empty file, a line that is none of these, or a number that comes again.
+        DataError: At an empty file, a line that is none of these, or a number or name that comes again.
     """
     try:
         text = b"".join(pieces).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(where, "text in UTF-8", "other bytes") from error
     names: dict[int, str] = {}
+    seen: set[str] = set()
     for number, line in enumerate(text.rstrip("\r\n").split("\n"), start=1):
         value, comma, name = line.partition(",")
         try:
@@ -37,7 +39,11 @@ def read_class_names(pieces: Iterable[bytes], where: str) -> dict[int, str]:
             raise DataError(where, _EXPECTED, repr(line.rstrip("\r")), line=number)
         if label in names:
             raise DataError(where, "every class once", f"class {label} again", line=number)
-        names[label] = name.strip()
+        name = name.strip()
+        if name in seen:
+            raise DataError(where, "every name once", f"{name!r} again", line=number)
+        seen.add(name)
+        names[label] = name
     return names
 
 
@@ -45,12 +51,14 @@ def write_class_names(values: Sequence[int], names: Sequence[str], owner: str) -
     """The text that :func:`read_class_names` reads back.
 
     Raises:
-        ArgumentError: If a name does not fit on a line, is empty, or has blanks at its ends.
+        ArgumentError: If a name does not fit on a line, is empty, has blanks at its ends, or comes again.
     """
     for name in names:
         if not name or name != name.strip() or "\n" in name or not _encodes(name):
             expected = "be class names of one line, without blanks at their ends"
             raise ArgumentError(owner, "class_names", expected, repr(name))
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ArgumentError(owner, "class_names", "be different names", f"{twice[0]!r} twice")
     return "".join(f"{value}, {name}\n" for value, name in zip(values, names, strict=True))
 
 

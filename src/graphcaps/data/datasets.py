@@ -15,6 +15,7 @@ from graphcaps.data.archive import TUArchive
 from graphcaps.data.cache import load_cached, save_cached
 from graphcaps.data.catalogue import CATALOGUE, CatalogueEntry, find_entry, near_names
 from graphcaps.data.download import DownloadError, download_tu, verify_record
+from graphcaps.data.folders import home_folder, user_path
 from graphcaps.data.store import GraphStore
 from graphcaps.data.tu import read_tu
 from graphcaps.errors import ArgumentError, DataError
@@ -81,7 +82,7 @@ def open_dataset(
 def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:
     """The TU folder or zip that a name or path stands for, downloaded where it is found nowhere."""
     if _is_path(name):
-        path = Path(name).expanduser()
+        path = user_path(name, "load_dataset", "name")
         if not path.exists():
             raise DataError(path, "a TU folder or zip", "nothing of that name")
         return path
@@ -105,24 +106,31 @@ def find_local(name: str, root: str | Path | None = None) -> Path | None:
 def search_folders(root: str | Path | None = None) -> tuple[Path, ...]:
     """Where data sets are looked for, in order: ``root``, ``$GRAPHCAPS_DATA``, the user's data folder."""
     named = os.environ.get("GRAPHCAPS_DATA")
-    folders = [Path(named).expanduser()] if named else []
+    folders = [user_path(named, "load_dataset", "GRAPHCAPS_DATA")] if named else []
     if root is not None:
-        root = Path(root).expanduser()
+        root = user_path(root, "load_dataset", "root")
         if not root.is_dir():
             raise ArgumentError("load_dataset", "root", "be a folder that exists", root)
         folders.insert(0, root)
-    return tuple(dict.fromkeys([*folders, data_folder()]))
+    try:
+        folders.append(data_folder())
+    except ArgumentError:  # no home: the folders that were named will do
+        if not folders:
+            raise
+    return tuple(dict.fromkeys(folders))
 
 
 def data_folder() -> Path:
     """The user's data folder, where downloads go, whether or not it exists yet."""
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "graphcaps"
+        return home_folder("data_folder") / "Library" / "Application Support" / "graphcaps"
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
-        return (Path(base) if base else Path.home() / "AppData" / "Local") / "graphcaps" / "data"
+        return (
+            (Path(base) if base else home_folder("data_folder") / "AppData" / "Local") / "graphcaps" / "data"
+        )
     base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "graphcaps"
+    return (Path(base) if base else home_folder("data_folder") / ".local" / "share") / "graphcaps"
 
 
 def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...], allowed: bool) -> Path:

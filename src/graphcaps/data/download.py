@@ -83,7 +83,11 @@ def download_tu(
     folder, base = Path(folder), (url or collection_url()).rstrip("/")
     if not _NAME.fullmatch(name):
         raise DownloadError(name, "that is no name of the TU collection", folder)
-    if urllib.parse.urlsplit(base).scheme not in ("http", "https"):
+    try:
+        scheme = urllib.parse.urlsplit(base).scheme
+    except ValueError as error:
+        raise DownloadError(name, f"{base!r} is no address", folder) from error
+    if scheme not in ("http", "https"):
         raise ArgumentError("download_tu", "url", "start with https:// or http://", repr(base))
     target = folder / f"{name}.zip"
     partial = _temporary(name, folder)
@@ -116,8 +120,8 @@ def verify_record(path: Path) -> None:
 def _fetch(name: str, address: str, partial: Path, folder: Path, timeout: float) -> str:
     """Writes what ``address`` answers to ``partial``, safely on the disk, and returns its checksum."""
     digest, received = hashlib.sha256(), 0
-    request = urllib.request.Request(address, headers={"User-Agent": "graphcaps"})
     try:
+        request = urllib.request.Request(address, headers={"User-Agent": "graphcaps"})
         with urllib.request.urlopen(request, timeout=timeout) as answer, partial.open("wb") as stream:
             while chunk := answer.read(_CHUNK):
                 digest.update(chunk)
@@ -128,6 +132,8 @@ def _fetch(name: str, address: str, partial: Path, folder: Path, timeout: float)
             os.fsync(stream.fileno())
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(name, _reason(error, address), folder) from error
+    except ValueError as error:  # UnicodeError as well: a host or path that urllib cannot send
+        raise DownloadError(name, f"{address!r} is no address", folder) from error
     if announced is not None and announced.isdigit() and int(announced) != received:
         raise DownloadError(name, f"only {received:,} of {int(announced):,} bytes arrived", folder)
     if not zipfile.is_zipfile(partial):

@@ -134,8 +134,8 @@ class FeatureRecipe:
                     f"{len(seen)} in label column {column} of {store.name}",
                     "Leave such labels out with labels=False, or hand them over as attributes.",
                 )
-            whole = range(seen[0], seen[-1] + 1)
-            blocks.append(tuple(whole if len(whole) <= 2 * len(seen) else seen))
+            span = seen[-1] - seen[0] + 1  # len(range) would refuse one above 2^63 - 1
+            blocks.append(tuple(range(seen[0], seen[-1] + 1) if span <= 2 * len(seen) else seen))
         num_attributes = 0 if attributes is None else attributes.shape[1]
         return replace(self, num_attributes=num_attributes, label_values=tuple(blocks))
 

@@ -1,4 +1,4 @@
-"""A folder of files that appears whole or not at all."""
+"""A folder of files that appears whole or not at all, and a user's path with ``~`` in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,32 @@ from pathlib import Path
 
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["write_folder"]
+__all__ = ["home_folder", "user_path", "write_folder"]
+
+
+def user_path(path: str | Path, owner: str, name: str) -> Path:
+    """A path with ``~`` and ``~user`` written out.
+
+    Raises:
+        ArgumentError: If nobody knows that home folder.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        fix = "Write the path in full, or set HOME."
+        raise ArgumentError(owner, name, "name a home folder that is known", repr(str(path)), fix) from error
+
+
+def home_folder(owner: str) -> Path:
+    """The user's home folder.
+
+    Raises:
+        ArgumentError: If nobody knows it: no ``HOME``, and a user without an entry in the system.
+    """
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ArgumentError(owner, "HOME", "name the user's home folder", "none", "Set HOME.") from error
 
 
 def write_folder(

@@ -29,7 +29,7 @@ from torch import Tensor
 from graphcaps import __version__
 from graphcaps.data.archive import TABLES, TRUTH
 from graphcaps.data.class_names import write_class_names
-from graphcaps.data.folders import write_folder
+from graphcaps.data.folders import user_path, write_folder
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.files import write_atomically
@@ -65,7 +65,7 @@ def write_tu(
         ArgumentError: If the target exists, or the layout cannot hold the store.
         DataError: If the file system refuses.
     """
-    target = Path(target).expanduser()
+    target = user_path(target, _OWNER, "target")
     is_zip = target.name.lower().endswith(".zip")
     stem = target.name[:-4] if is_zip else (target.name or target.resolve().name)
     name = _checked_name(stem if name is None else name)

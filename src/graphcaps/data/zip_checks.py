@@ -44,14 +44,16 @@ def open_zip(path: Path, label: str) -> zipfile.ZipFile:
     """Opens a zip, which messages call ``label``.
 
     Raises:
-        DataError: If it cannot be opened or is none.
+        DataError: If it cannot be opened, is no regular file (a pipe would be waited on for ever), or is no zip.
     """
     try:
-        return zipfile.ZipFile(path)
+        if path.is_file() or not path.exists():
+            return zipfile.ZipFile(path)
     except OSError as error:
         raise DataError(label, "a zip that can be read", reason(error)) from error
     except READ_ERRORS as error:
         raise DataError(label, "a TU folder or zip", "a file that is not a zip, or a damaged one") from error
+    raise DataError(label, "a TU folder or zip", "no regular file")
 
 
 def check_zip(archive: zipfile.ZipFile, packed: int, label: str, max_bytes: int) -> list[str]:

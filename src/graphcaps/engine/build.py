@@ -15,6 +15,8 @@ from graphcaps.registry import MODELS
 
 __all__ = ["model_maker", "recipe_arguments"]
 
+_MOST = 10**6
+
 
 def model_maker(
     config: RunConfig, in_channels: int, num_classes: int
@@ -32,6 +34,7 @@ def model_maker(
     for name, value in config.model_arguments.items():
         if name not in known:
             raise ArgumentError(owner, name, f"be one of {', '.join(known)}", repr(name))
+        _check_size(owner, name, value)
         _check_kind(owner, known[name], value)
 
     def make(lead: tuple[int, ...]) -> nn.Module:
@@ -39,6 +42,13 @@ def model_maker(
         return model
 
     return make
+
+
+def _check_size(owner: str, name: str, value: object) -> None:
+    """Refuses a whole number that no memory could hold a model for."""
+    for each in value if isinstance(value, tuple | list) else (value,):
+        if isinstance(each, int) and each > _MOST:
+            raise ArgumentError(owner, name, f"be at most {_MOST:,}", "a larger number")
 
 
 def _check_kind(owner: str, parameter: inspect.Parameter, value: object) -> None:

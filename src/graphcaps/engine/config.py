@@ -13,6 +13,9 @@ from graphcaps.errors import ArgumentError, DataError
 
 __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
+_MOST = 10**9  # far above any sensible count, far below what overflows
+_MOST_RATE = 10**6
+
 
 @dataclass(frozen=True)
 class FeatureConfig:
@@ -30,6 +33,7 @@ class FeatureConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ArgumentError("features", name, f"be at least {least}", value)
+            _refuse_above("features", name, value or 0, _MOST)
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,15 @@ class TrainConfig:
         for name in ("epochs", "batch_size", "halve_every"):
             if getattr(self, name) < 1:
                 raise ArgumentError("training", name, "be at least 1", getattr(self, name))
+            _refuse_above("training", name, getattr(self, name), _MOST)
         if not 0 < self.learning_rate < math.inf:
             raise ArgumentError("training", "learning_rate", "be above 0 and finite", self.learning_rate)
         for name in ("weight_decay", "reconstruction_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ArgumentError("training", name, "be at least 0 and finite", getattr(self, name))
+        for name in ("learning_rate", "weight_decay", "reconstruction_weight"):
+            _refuse_above("training", name, getattr(self, name), _MOST_RATE)
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def rate(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
@@ -107,7 +115,7 @@ class RunConfig:
         _refuse_unknown(source, values, ("dataset", "model", "features", "training", "source"), "")
         for name in ("model", "features", "training"):
             if not isinstance(values.get(name, {}), Mapping):
-                raise DataError(source, f"a table [{name}]", repr(values[name]))
+                raise DataError(source, f"a table [{name}]", _shown(values[name]))
         arguments = dict(values.get("model", {}))
         name = arguments.pop("name", "hgcn")
         for key, text in (
@@ -116,7 +124,7 @@ class RunConfig:
             ("source", values.get("source", "")),
         ):
             if not isinstance(text, str):
-                raise DataError(f"{source}, {key}", "a text", repr(text))
+                raise DataError(f"{source}, {key}", "a text", _shown(text))
         if type(arguments.get("num_capsules")) is int:
             arguments["num_capsules"] = (arguments["num_capsules"],)
         arguments = {
@@ -136,8 +144,10 @@ class RunConfig:
         """Reads a preset or a user's own file."""
         try:
             values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
             raise DataError(source, "a TOML file", str(error)) from error
+        except RecursionError as error:
+            raise DataError(source, "a TOML file", "brackets nested too deep") from error
         return cls.from_dict(values, source)
 
 
@@ -164,7 +174,16 @@ def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) ->
 
 def _shown(value: object) -> str:
     """As TOML writes it."""
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    try:
+        return str(value).lower() if isinstance(value, bool) else repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of very many digits"
+
+
+def _refuse_above(owner: str, name: str, value: float, most: int) -> None:
+    if value > most:
+        got = value if value < 10**15 else "a number of very many digits"
+        raise ArgumentError(owner, name, f"be at most {most:,}", got)
 
 
 def _refuse_unknown(source: str, values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

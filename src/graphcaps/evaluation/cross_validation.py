@@ -215,7 +215,9 @@ class CrossValidation:
         if self.results is not None:
             name = file_name(self.store.name, self.variant, plan.protocol, plan.name)
             path = self.results.folder / "unfinished" / f"{name}.checkpoint"
-        training = GroupTraining(plan, ready, self.config, make, digest, path)
+        # The record of a seed waits for all its folds: a part of them is kept until then.
+        part = len(plan.replicas) < self.folds.num_folds
+        training = GroupTraining(plan, ready, self.config, make, digest, path, keep_end=part)
         if self.resume:
             training.resume()
         return training

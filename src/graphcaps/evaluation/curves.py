@@ -127,19 +127,31 @@ class EpochRecords:
         """Reads what :meth:`as_dict` wrote.
 
         Raises:
-            DataError: If an entry is missing, cut short or no whole number.
+            DataError: If an entry is missing, cut short, no whole number or out of range.
         """
         shape = values.get("folds"), values.get("epochs")
         if not all(type(size) is int and 0 < size < 10**7 for size in shape):
             raise DataError(where, "whole numbers under 'folds' and 'epochs'", repr(shape))
         F, E = int(shape[0] or 0), int(shape[1] or 0)
-        sizes = []
+        if values.get("loss_step") != LOSS_STEP:
+            raise DataError(where, f"{LOSS_STEP} under 'loss_step'", repr(values.get("loss_step"))[:60])
+        sizes = {}
         for name in _SIZES:
             entry = values.get(name)
             if not isinstance(entry, list) or len(entry) != F or not all(type(n) is int for n in entry):
                 raise DataError(where, f"{F} whole numbers under '{name}'", "something else")
-            sizes.append(np.array(entry, dtype=np.int64))
-        return cls(*(_unpack(values.get(name), F, E, f"{where}, {name}") for name in _CURVES), *sizes)
+            least = 0 if name == "validation_graphs" else 1  # the paper's protocol has no such part
+            if not all(least <= n <= _LARGEST for n in entry):
+                raise DataError(where, f"numbers from {least} on under '{name}'", "others")
+            sizes[name] = np.array(entry, dtype=np.int64)
+        curves = {name: _unpack(values.get(name), F, E, f"{where}, {name}") for name in _CURVES}
+        for name, curve in curves.items():
+            part, what = name.split("_")
+            most = sizes[f"{part}_graphs"][:, None] if what == "right" else _LARGEST
+            if (curve < 0).any() or (curve > most).any():
+                limit = "the number of graphs" if what == "right" else f"{_LARGEST}"
+                raise DataError(where, f"numbers from 0 to {limit} under '{name}'", "others")
+        return cls(*curves.values(), *sizes.values())
 
 
 def _pack(values: np.ndarray) -> str:
@@ -155,7 +167,7 @@ def _unpack(text: Any, F: int, E: int, where: str) -> np.ndarray:
         packed = base64.b64decode(text, validate=True)
         # A limit on the output: a small file cannot fill the memory.
         raw = zlib.decompressobj().decompress(packed, size + 1)
-    except (TypeError, ValueError, binascii.Error, zlib.error) as error:
+    except (TypeError, ValueError, OverflowError, binascii.Error, zlib.error) as error:
         raise DataError(where, "a packed curve", "something else") from error
     if len(raw) != size:
         raise DataError(where, f"{F} × {E} numbers", "more or fewer")

@@ -20,6 +20,7 @@ from graphcaps.engine.fingerprint import run_fingerprint
 from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.engine.memory import OutOfMemoryError, explain_memory
 from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
 
 __all__ = ["GroupTraining", "ReplicaGroup", "plan_groups"]
@@ -91,6 +92,7 @@ class GroupTraining:
         make (callable): From leading axes to the model.
         data (str): Digest of the graphs, for the checkpoint.
         checkpoint (Path, optional): File to keep up to date on the way.
+        keep_end (bool): Write a checkpoint of the last epoch too: no record follows yet. (default: ``False``)
     """
 
     def __init__(
@@ -101,8 +103,9 @@ class GroupTraining:
         make: Callable[[tuple[int, ...]], nn.Module],
         data: str = "",
         checkpoint: Path | None = None,
+        keep_end: bool = False,
     ) -> None:
-        self.group, self.config, self.path = group, config, checkpoint
+        self.group, self.config, self.path, self.keep_end = group, config, checkpoint, keep_end
         self.device = ready.x.device
         replicas = list(group.replicas)
         self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
@@ -128,7 +131,7 @@ class GroupTraining:
     def run(self, on_epoch: Callable[[EpochEnd], object]) -> list[EpochEnd]:
         """Trains to the last epoch and returns the events of all epochs, those before a resume too.
 
-        Ctrl-C leaves a checkpoint of the last whole epoch behind, and so does the end of the training.
+        Ctrl-C leaves a checkpoint of the last whole epoch behind. One that cannot be written is noted.
         """
         last: Checkpoint | None = None
         written = monotonic()
@@ -139,12 +142,16 @@ class GroupTraining:
                 self.history.append(event)
                 if self.path is not None:
                     last = take_checkpoint(self.trainer, self.history)
-                    if monotonic() - written >= CHECKPOINT_SECONDS:
+                    ended = self.trainer.epoch >= self.config.training.epochs
+                    if not ended and monotonic() - written >= CHECKPOINT_SECONDS:
                         self._write(last)
                         written = monotonic()
                 on_epoch(event)
-        finally:
+        except BaseException:
             # An epoch that was broken off has changed the weights: the copy before it counts.
+            self._write(last)
+            raise
+        if self.keep_end:
             self._write(last)
         # A checkpoint of a longer run begins like this one.
         return self.history[: self.config.training.epochs]
@@ -152,14 +159,25 @@ class GroupTraining:
     def forget(self) -> None:
         """Removes the checkpoint: the records are written."""
         if self.path is not None:
-            self.path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # other trainings may have theirs in the folder
-                self.path.parent.rmdir()
+            with contextlib.suppress(OSError):  # the folder stays: other runs may write into it
+                self.path.unlink(missing_ok=True)
 
     def _write(self, checkpoint: Checkpoint | None) -> None:
-        if self.path is not None and checkpoint is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_checkpoint(self.path, checkpoint, self.fingerprint)
+        """Writes a checkpoint, or notes that it cannot be written: the training goes on without."""
+        if self.path is None or checkpoint is None:
+            return
+        failed: Exception | None = None
+        for _ in range(2):  # another run may remove the folder in between
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_checkpoint(self.path, checkpoint, self.fingerprint)
+            except (OSError, DataError) as error:
+                failed = error
+            else:
+                return
+        note = f"A checkpoint could not be written: {failed}"
+        if note not in self.notes:
+            self.notes = (*self.notes, note)
 
     @contextlib.contextmanager
     def _memory(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -116,7 +117,7 @@ class SeedRecord:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError, OverflowError) as error:
             raise DataError(where, "a record written by graphcaps", "no JSON") from error
         return cls.from_dict(values, where)
 
@@ -132,7 +133,7 @@ class SeedRecord:
             raise DataError(where, f"a protocol of {', '.join(PROTOCOLS)}", repr(values["protocol"]))
         try:
             config = RunConfig.from_dict(values["config"], f"{where}, config")
-        except GraphcapsError as error:
+        except (GraphcapsError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(
                 where, "a configuration that can be read", f"one of which is said: {error}"
             ) from error
@@ -142,7 +143,7 @@ class SeedRecord:
             DataMark(**{name: values["data"][name] for name in _DATA_TYPES}),
             values["folds_seed"],
             EpochRecords.from_dict(values["curves"], where),
-            float(values["seconds"]),
+            _seconds(values["seconds"], where),
             values["finished"],
             {str(name): str(value) for name, value in values["versions"].items()},
             values["hardware"],
@@ -173,6 +174,16 @@ _DATA_TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("graphs", "nodes", "edges", "classes"), int),
     "y_sha256": str,
 }
+
+
+def _seconds(value: int | float, where: str) -> float:
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise DataError(where, "a finite number from 0 on under 'seconds'", f"{seconds}")
+    return seconds
 
 
 def _expect_types(

@@ -59,9 +59,19 @@ class ResultsStore:
         )
 
     def get(self, key: RecordKey) -> SeedRecord | None:
-        """The record of that key, where there is one."""
+        """The record of that key, where there is one.
+
+        Raises:
+            DataError: If the file is no record, or one of another key.
+        """
         path = self.path(key)
-        return _read(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        record = _read(path)
+        if record.key != key:
+            fix = "Move it to a folder of its own and merge it."
+            raise DataError(path, f"the record of {key}", f"that of {record.key}", fix=fix)
+        return record
 
     def records(self) -> tuple[SeedRecord, ...]:
         """All records, by key.

@@ -44,9 +44,9 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
     A is symmetric, so the gradient is one more product with A. Weights that ask for a gradient get one.
     """
     flat = x.reshape(-1, x.size(-1))
-    ptr, column, weight = _flat_csr(edges)
-    if weight is not None and weight.requires_grad:
-        row = _rows(ptr, column.numel())
+    if edges.weight is not None and edges.weight.requires_grad:
+        ptr, column, entry = _flat_csr(edges)
+        row, weight = _rows(ptr, column.numel()), edges.weight[entry]
         total = torch.zeros_like(flat).index_add(0, row, flat[column] * weight.to(x.dtype).unsqueeze(-1))
     else:
         total = _NeighbourSum.apply(flat, edges)
@@ -55,20 +55,16 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
 def degrees(edges: EdgeTable) -> Tensor:
     """Sum of the weights at each slot, 0 at padding, ``[*lead, V]``."""
-    if "degrees" in edges.memo:
-        cached: Tensor = edges.memo["degrees"]
-        return cached
     if edges.weight is None:
-        count = edges.ptr[1:] - edges.ptr[:-1]
-        found = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
-    else:
-        ptr, column, weight = _flat_csr(edges)
-        assert weight is not None
-        total = weight.new_zeros(edges.node.numel())
-        found = total.index_add(0, _rows(ptr, column.numel()), weight).reshape(edges.node.shape)
-    if not found.requires_grad:  # a gradient belongs to one backward pass
-        edges.memo["degrees"] = found
-    return found
+        if "degrees" not in edges.memo:
+            count = edges.ptr[1:] - edges.ptr[:-1]
+            edges.memo["degrees"] = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
+        known: Tensor = edges.memo["degrees"]
+        return known
+    # Weights may change or ask for a gradient: nothing that depends on them is kept.
+    ptr, column, entry = _flat_csr(edges)
+    total = edges.weight.new_zeros(edges.node.numel())
+    return total.index_add(0, _rows(ptr, column.numel()), edges.weight[entry]).reshape(edges.node.shape)
 
 
 def edge_index_of(edges: EdgeTable) -> Tensor:
@@ -91,23 +87,29 @@ class _NeighbourSum(torch.autograd.Function):
 
 
 def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
-    """A over the flattened slots as a CSR matrix, kept for the batch."""
+    """A over the flattened slots as a CSR matrix; one without weights is kept for the batch."""
     key = ("matrix", dtype)
-    if key not in edges.memo:
-        ptr, column, weight = _flat_csr(edges)
-        values = column.new_ones(column.numel(), dtype=dtype) if weight is None else weight.to(dtype)
-        size = edges.node.numel()
-        with warnings.catch_warnings():
-            # Said once per process by some versions of torch; the arrays are right by construction.
-            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-            edges.memo[key] = torch.sparse_csr_tensor(
-                ptr, column, values.detach(), (size, size), check_invariants=False
-            )
-    return edges.memo[key]
+    if key in edges.memo:
+        kept: Tensor = edges.memo[key]
+        return kept
+    ptr, column, entry = _flat_csr(edges)
+    values = (
+        column.new_ones(column.numel(), dtype=dtype)
+        if edges.weight is None
+        else edges.weight[entry].to(dtype)
+    )
+    size = edges.node.numel()
+    with warnings.catch_warnings():
+        # Said once per process by some versions of torch; the arrays are right by construction.
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        matrix = torch.sparse_csr_tensor(ptr, column, values.detach(), (size, size), check_invariants=False)
+    if edges.weight is None:
+        edges.memo[key] = matrix
+    return matrix
 
 
-def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Entries of all slots, read out of the store's arrays by index arithmetic, kept for the batch."""
+def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
+    """Row offsets, column and store entry of all slots' entries, by index arithmetic, kept for the batch."""
     if "csr" not in edges.memo:
         *lead, V = edges.node.shape
         node = edges.node.reshape(-1)
@@ -122,9 +124,8 @@ def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor | None]:
         if lead:  # neighbours stay inside their own replica
             first = first + torch.arange(node.numel(), device=node.device) // V * V
         column = edges.neighbours[entry] + first[row]
-        weight = None if edges.weight is None else edges.weight[entry]
-        edges.memo["csr"] = (ptr, column, weight)
-    found: tuple[Tensor, Tensor, Tensor | None] = edges.memo["csr"]
+        edges.memo["csr"] = (ptr, column, entry)
+    found: tuple[Tensor, Tensor, Tensor] = edges.memo["csr"]
     return found
 
 

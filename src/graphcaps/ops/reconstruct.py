@@ -26,7 +26,7 @@ from graphcaps.types import EdgeTable, Segments
 __all__ = ["CHUNK", "reconstruction_loss"]
 
 CHUNK = 1 << 21
-"""Numbers that a temporary tensor may hold; time hardly depends on it, memory does."""
+"""Numbers that a temporary tensor may hold on a CPU; a GPU takes eight times as many, to be busy."""
 
 
 def reconstruction_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule = RELEASED) -> Tensor:
@@ -83,14 +83,18 @@ def _all_pairs(
     Z = to_tiles(z, tiles).reshape(F * N, t, z.size(-1))
     filled = ~tiles.holes.reshape(F * N, t)
     tile_weight = tile_of_graphs(weight.unsqueeze(-1), tiles).reshape(F * N)
-    first, second = _pairs_of_tiles(tiles, segments)
+    until = _pairs_until(tiles, segments)
+    num_pairs = int(until[-1]) if until.numel() else 0
     loss = z.new_zeros(F)
     slope = torch.zeros_like(Z) if need_slope else None
     diagonal = torch.eye(t, dtype=torch.bool, device=z.device)
 
-    step = max(1, CHUNK // (t * max(t, z.size(-1))))
-    for start in range(0, first.numel(), step):
-        a, b = first[start : start + step], second[start : start + step]
+    step = max(1, _chunk(z) // (t * max(t, z.size(-1))))
+    for start in range(0, num_pairs, step):
+        # Pairs are counted, not listed: a list would grow with the square of the largest graph.
+        number = torch.arange(start, min(start + step, num_pairs), device=z.device)
+        a = torch.searchsorted(until, number, right=True)
+        b = until[a] - number - 1 + a  # the last pair of a tile is the tile with itself
         Za, Zb = Z[a], Z[b]
         S = Za @ Zb.mT  # [pairs, t, t]
         same = a == b
@@ -130,7 +134,7 @@ def _edge_pairs(
     row_weight = weight.reshape(-1)[graph + replica * segments.num_graphs]
     loss = z.new_zeros(F)
     total = None if slope is None else slope.reshape(-1, d)
-    step = max(1, CHUNK // d)
+    step = max(1, _chunk(z) // d)
     for start in range(0, target.numel(), step):
         i, j = target[start : start + step], source[start : start + step]
         zj = flat[j]
@@ -145,17 +149,14 @@ def _edge_pairs(
     return loss
 
 
-def _pairs_of_tiles(tiles: Tiles, segments: Segments) -> tuple[Tensor, Tensor]:
-    """Pairs of tiles of the same graph, each pair once, over the tiles of all replicas."""
+def _pairs_until(tiles: Tiles, segments: Segments) -> Tensor:
+    """Pairs of a tile with itself or a later one of its graph, counted up to and with each tile, ``[F·N]``."""
     t = tiles.height
-    if ("pairs", t) not in segments.memo:
-        used = ((segments.sizes + t - 1) // t).gather(-1, tiles.graph)  # tiles of this tile's graph
-        first_row = segments.ptr[..., :-1].gather(-1, tiles.graph)
-        number = (tiles.rows[..., 0] - first_row) // t
-        left = (used - number).masked_fill(tiles.holes[..., 0], 0).reshape(-1)
-        first = torch.arange(left.numel(), device=left.device).repeat_interleave(left)
-        start = torch.nn.functional.pad(left.cumsum(0), (1, 0))[first]
-        second = first + torch.arange(first.numel(), device=left.device) - start
-        segments.memo["pairs", t] = (first, second)
-    found: tuple[Tensor, Tensor] = segments.memo["pairs", t]
-    return found
+    used = ((segments.sizes + t - 1) // t).gather(-1, tiles.graph)  # tiles of this tile's graph
+    first_row = segments.ptr[..., :-1].gather(-1, tiles.graph)
+    number = (tiles.rows[..., 0] - first_row) // t
+    return (used - number).masked_fill(tiles.holes[..., 0], 0).reshape(-1).cumsum(0)
+
+
+def _chunk(z: Tensor) -> int:
+    return CHUNK if z.device.type == "cpu" else 8 * CHUNK

@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from graphcaps.data.catalogue import find_entry
+from graphcaps.data.folders import user_path
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
 
@@ -37,7 +38,7 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None) -> RunCon
         DataError: If a file cannot be read or holds an unknown key or a wrong value.
     """
     if isinstance(preset, Path) or preset.lower().endswith(".toml") or _has_folder(preset):
-        return _read_own(Path(preset).expanduser())
+        return _read_own(user_path(preset, "load_preset", "preset"))
     family, slash, member = preset.partition("/")
     embedded = find_entry(preset)
     if family.lower() == _PAPER:

@@ -25,6 +25,7 @@ def route_naive(
     epsilon: float = RELEASED_EPSILON,
 ) -> Routing:
     """Same arguments and result as :func:`graphcaps.ops.routing.factored.route_factored`."""
+    h = h.masked_fill((segments.index >= segments.num_graphs).unsqueeze(-1), 0)
     # v_{j|i} = W_jᵀ h_i + e_j                                              [*lead, V, J, d']
     votes = torch.einsum("...vd,...jde->...vje", h, weight) + bias.unsqueeze(-3)
     return route_votes(votes, segments, iterations, residual, detach, epsilon)
