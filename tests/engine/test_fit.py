@@ -157,3 +157,15 @@ def test_refusals() -> None:
         Trainer(model, store, graphs.x, [nothing], CONFIG)
     with pytest.raises(ArgumentError, match=r"training: 'batch_size' must be at least 1, got 0\."):
         TrainConfig(batch_size=0)
+
+
+def test_the_weight_of_the_reconstruction_counts() -> None:
+    graphs = _graphs()
+    replicas = _replicas()[:1]
+    losses = []
+    for weight in (0.0, 1.0):
+        model = stack_replicas(_maker("hgcn", 0.0), replicas, torch.float64)
+        config = TrainConfig(epochs=1, batch_size=4, reconstruction_weight=weight)
+        (event,) = Trainer(model, graphs.as_store(), graphs.x, replicas, config).run()
+        losses.append(event.train_loss[0])
+    assert losses[1] > losses[0] + 0.1

@@ -1,13 +1,15 @@
 """HGCN the way the released program works, written for comparison and nothing else.
 
 Every graph is padded to the largest, every vote is stored, each whole has a graph convolution of its own in
-a Python loop, and the adjacency is reconstructed as an n×n matrix per graph. It reads the parameters of a
-:class:`graphcaps.nn.HGCN` and shares no code with it.
+a Python loop, and the adjacency is reconstructed as an n×n matrix per graph. It takes the weights of a
+:class:`graphcaps.nn.HGCN` and the arguments that it was made with, shares no code with it, and decides by
+itself which norms and residuals there are: a piece that the model lost is missed here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +22,7 @@ from tests.graphs import Graphs
 @dataclass
 class DenseResult:
     class_scores: Tensor
-    class_capsules: list[Tensor]
+    capsules: list[Tensor]
     assignments: list[Tensor]
     adjacencies: list[Tensor]
     margin: Tensor
@@ -35,9 +37,9 @@ def _squash(z: Tensor, released: bool) -> Tensor:
     return squared / (1 + squared) * z / length
 
 
-def _batch_norm(x: Tensor, mask: Tensor, norm: torch.nn.Module | None) -> Tensor:
+def _batch_norm(x: Tensor, mask: Tensor, norm: torch.nn.Module, released: bool) -> Tensor:
     """Batch normalisation of the real rows of ``[B, n, d]`` by torch's own layer; the rest becomes zero."""
-    if norm is None:
+    if not released:
         return x
     layer = torch.nn.BatchNorm1d(x.size(-1)).to(x.dtype)
     layer.running_mean, layer.running_var = norm.running_mean.clone(), norm.running_var.clone()
@@ -54,27 +56,30 @@ def _graph_convolution(x: Tensor, A: Tensor, weight: Tensor, bias: Tensor, mask:
     return (hat @ (x @ weight) + bias) * mask.unsqueeze(-1)
 
 
-def _capsule_layer(layer: torch.nn.Module, u: Tensor, A: Tensor, mask: Tensor, divisor: Tensor):
-    released = layer.formulation == "released"
-    u = _batch_norm(u, mask, layer.norm)
+def _capsule_layer(
+    layer: torch.nn.Module, u: Tensor, A: Tensor, mask: Tensor, divisor: Tensor, wholes: int, choice: _Choice
+):
+    released = choice.released
+    u = _batch_norm(u, mask, layer.norm, released)
+    residual = choice.residual and u.size(-1) == choice.capsule_dim
     votes = torch.stack(
-        [_graph_convolution(u, A, layer.weight[j], layer.bias[j], mask) for j in range(layer.num_capsules)], 2
+        [_graph_convolution(u, A, layer.weight[j], layer.bias[j], mask) for j in range(wholes)], 2
     )  # [B, n, J, d]
     mean = (u * mask.unsqueeze(-1)).sum(1, keepdim=True) / divisor
     b = votes.new_zeros(votes.shape[:-1])
-    for round_ in range(layer.routing_iterations):
-        last = round_ == layer.routing_iterations - 1
+    for round_ in range(choice.routing_iterations):
+        last = round_ == choice.routing_iterations - 1
         c = b.softmax(-1)
         v = votes if last or not released else votes.detach()
         s = ((c.detach() if released else c).unsqueeze(-1) * v).sum(1)
-        if last and released and layer.residual:
+        if last and released and residual:
             s = s + mean
         u_next = _squash(s, released)
         b = b + (v * u_next.unsqueeze(1)).sum(-1)
     c = c * mask.unsqueeze(-1)
     if released:
         c = c.detach()
-    elif layer.residual:
+    elif residual:
         u_next = u_next + mean
     coarse = c.transpose(1, 2) @ A @ c
     if released:
@@ -82,8 +87,29 @@ def _capsule_layer(layer: torch.nn.Module, u: Tensor, A: Tensor, mask: Tensor, d
     return u_next, c, coarse
 
 
-def dense_hgcn(model: HGCN, graphs: Graphs) -> DenseResult:
-    released = model.formulation == "released"
+@dataclass
+class _Choice:
+    """What the model was asked to be; the defaults are those of the issue, not read from the model."""
+
+    capsule_dim: int = 8
+    num_capsules: tuple[int, ...] = (4,)
+    num_factors: int = 2
+    routing_iterations: int = 3
+    residual: bool = True
+    residual_nodes: int | None = None
+    disentangle: bool = True
+    reconstruction: bool = True
+    formulation: str = "released"
+    factor_squash: str = "joined"
+
+    @property
+    def released(self) -> bool:
+        return self.formulation == "released"
+
+
+def dense_hgcn(model: HGCN, graphs: Graphs, **arguments: Any) -> DenseResult:
+    choice = _Choice(**arguments)
+    released = choice.released
     sizes = graphs.sizes
     B, n = len(sizes), int(sizes.max())
     mask = torch.arange(n) < sizes.unsqueeze(-1)
@@ -95,17 +121,17 @@ def dense_hgcn(model: HGCN, graphs: Graphs) -> DenseResult:
     A[graphs.batch[source], place[source], place[target]] = 1
 
     primary = model.primary
-    u = _batch_norm(x, mask, primary.norm)
-    if hasattr(primary, "weight"):
-        width = primary.capsule_dim // primary.num_factors
+    u = _batch_norm(x, mask, primary.norm, released)
+    if choice.disentangle:
+        width = choice.capsule_dim // choice.num_factors
         factors = []
-        for k in range(primary.num_factors):  # one projection per factor
+        for k in range(choice.num_factors):  # one projection per factor
             part = slice(k * width, (k + 1) * width)
             if released:
                 factors.append((u @ primary.weight[:, part] + primary.bias[part]).relu())
             else:
                 factors.append((u @ primary.weight[:, part]).relu() + primary.bias[part])
-        if primary.factor_squash == "separate":
+        if choice.factor_squash == "separate":
             factors = [_squash(z, released) / len(factors) ** 0.5 for z in factors]
             u = torch.cat(factors, -1)
         else:
@@ -116,11 +142,14 @@ def dense_hgcn(model: HGCN, graphs: Graphs) -> DenseResult:
     first = u
 
     own = sizes.to(x.dtype).reshape(B, 1, 1)
-    fixed = model.layers[0].residual_nodes
+    fixed = choice.residual_nodes
     divisor = torch.full_like(own, float(fixed)) if fixed and released else own
     assignments, adjacencies, capsules = [], [], []
-    for layer in model.layers:
-        u, c, A_next = _capsule_layer(layer, u, A if not capsules else adjacencies[-1], mask, divisor)
+    levels = (*choice.num_capsules, model.num_classes)
+    assert len(model.layers) == len(levels)
+    for layer, wholes in zip(model.layers, levels, strict=True):
+        below = adjacencies[-1] if capsules else A
+        u, c, A_next = _capsule_layer(layer, u, below, mask, divisor, wholes, choice)
         mask = torch.ones(u.shape[:2], dtype=torch.bool)
         divisor = torch.full_like(own, float(u.size(1)))
         capsules.append(u)
@@ -135,7 +164,7 @@ def dense_hgcn(model: HGCN, graphs: Graphs) -> DenseResult:
         .mean()
     )
     reconstruction = None
-    if model.decoder is not None:
+    if choice.reconstruction:
         kept = (u * T.unsqueeze(-1)).reshape(B, -1)
         code = kept @ model.decoder.weight + model.decoder.bias
         Z = first + (code.relu() if released else code).unsqueeze(1)

@@ -45,7 +45,7 @@ def _model(seed: int = 3, **arguments: Any) -> HGCN:
 def test_ragged_is_dense(variant: dict[str, Any], training: bool) -> None:
     model = _model(**variant).train(training)
     graphs = random_graphs([7, 40, 1, 12], CHANNELS)
-    expected = dense_hgcn(model, graphs)  # first: it leaves the running statistics alone
+    expected = dense_hgcn(model, graphs, **variant)  # first: it leaves the running statistics alone
     expected_total = expected.margin + (
         0 if expected.reconstruction is None else 0.1 * expected.reconstruction
     )
@@ -56,7 +56,7 @@ def test_ragged_is_dense(variant: dict[str, Any], training: bool) -> None:
     assert_equal(output.class_scores, expected.class_scores, "scores")
     assert len(output.levels) == len(expected.assignments)
     for number, level in enumerate(output.levels):
-        assert_equal(level.capsules, expected.class_capsules[number], "capsules")
+        assert_equal(level.capsules, expected.capsules[number], "capsules")
         dense = expected.assignments[number]
         if number == 0:
             dense = dense[torch.arange(40) < graphs.sizes.unsqueeze(-1)]
@@ -308,3 +308,50 @@ def test_messages_of_wrong_tensors(changes: dict[str, Any], message: str) -> Non
 def test_messages_of_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         _model(**arguments)
+
+
+@pytest.mark.parametrize("sizes", [[1], [4, 1], [2, 2000]], ids=str)
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_strange_sizes_are_dense_with_gradients(sizes: list[int], formulation: str) -> None:
+    """Single nodes, graphs without edges, one a thousand times larger than the other."""
+    model = _model(formulation=formulation).eval()
+    graphs = random_graphs(sizes, CHANNELS, density=0 if max(sizes) < 10 else 1.5)
+    expected = dense_hgcn(model, graphs, formulation=formulation)
+    output = model(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
+    assert_equal(output.class_scores, expected.class_scores)
+    total = expected.margin + 0.1 * expected.reconstruction
+    slopes = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    model.loss(output, graphs.y).total.backward()
+    for (name, parameter), slope in zip(model.named_parameters(), slopes, strict=True):
+        if slope is not None:
+            assert_equal(parameter.grad, slope, name)
+
+
+def test_starting_values() -> None:
+    """Glorot for every whole's map, zero biases; the decoder as torch's linear layer."""
+    torch.manual_seed(0)
+    model = HGCN(CHANNELS, 2, capsule_dim=32, num_capsules=(10,))
+    for layer in model.layers:
+        bound = (6 / (32 + 32)) ** 0.5
+        assert 0.95 * bound < float(layer.weight.detach().abs().max()) <= bound
+        assert torch.equal(layer.bias, torch.zeros_like(layer.bias))
+    assert torch.equal(model.primary.bias, torch.zeros(32))
+    bound = (2 * 32) ** -0.5
+    assert 0.95 * bound < float(model.decoder.weight.detach().abs().max()) <= bound
+
+
+def test_dropout_acts_before_the_squash() -> None:
+    model = _model(dropout=0.5, formulation="paper")
+    torch.nn.init.constant_(model.primary.bias, 1.0)
+    primary = model(*_plain(tiny_graphs())).primary
+    kept = primary != 0
+    # What is left of a row is squashed together: its length is that of a squashed vector of doubled numbers.
+    assert bool((primary.norm(dim=-1) < 1).all())
+    x = tiny_graphs().x
+    z = ((x @ model.primary.weight).relu() + model.primary.bias) * 2 * kept
+    length = z.norm(dim=-1, keepdim=True)
+    assert_equal(primary, z * length / (1 + length**2))
+
+
+def _plain(graphs: Graphs) -> tuple[Tensor, Tensor, Tensor]:
+    return graphs.x, graphs.edge_index, graphs.batch

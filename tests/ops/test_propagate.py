@@ -1,5 +1,7 @@
 """Sparse hops against dense matrices, weights and their gradients included."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
@@ -113,3 +115,19 @@ def test_dense_coarsen_and_simplify() -> None:
     coarse = dense_coarsen(c, A)
     assert torch.equal(coarse, torch.tensor([[[2.0, 2.25], [2.25, 0.5]]]))
     assert torch.equal(simplify(coarse), torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]))
+
+
+def test_weights_that_change_are_read_again() -> None:
+    """Nothing derived from weights is kept: not after no_grad, not after a backward pass, not in a copy."""
+    weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    table = edge_table(torch.tensor([[0], [1]]), 2)
+    table = EdgeTable(table.ptr, table.neighbours, weight.expand(2), table.node, table.first, 2)
+    x = torch.eye(2, dtype=torch.float64)
+    with torch.no_grad():
+        propagate(x, table)
+    for _ in range(2):
+        (slope,) = torch.autograd.grad(propagate(x, table).square().sum(), weight)
+        assert float(slope.abs()) > 0
+    heavy = dataclasses.replace(table, weight=torch.full((2,), 3.0, dtype=torch.float64))
+    assert_equal(degrees(heavy), torch.full((2,), 3.0, dtype=torch.float64))
+    assert float((propagate(x, heavy) - propagate(x, table)).detach().abs().max()) > 0.1
