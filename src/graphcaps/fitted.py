@@ -192,7 +192,7 @@ class FittedModel:
 def probabilities(scores: Tensor, scores_are: str) -> np.ndarray:
     r"""Probabilities from scores, float64 ``[G, O]``, rows that sum to one; not calibrated.
 
-    Lengths of class capsules, which lie between 0 and 1 but do not add up to anything, are divided by their
+    Lengths of class capsules, which do not add up to anything, are divided by their
     sum (equal shares where all are zero); logits go through softmax.
     """
     values = scores.detach().cpu().double()

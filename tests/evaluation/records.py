@@ -37,7 +37,7 @@ def record(
     plain = SeedRecord(
         RecordKey(dataset, "hgcn", protocol, seed),
         CONFIG,
-        DataMark(graphs=33, nodes=500, edges=600, classes=2, y_sha256="ab" * 32),
+        DataMark(graphs=33, nodes=500, edges=600, classes=2, y_sha256="ab" * 32, sha256="ef" * 32),
         12345,
         curves(seed, validation=6 if protocol == "held-out" else 0),
         1.5,

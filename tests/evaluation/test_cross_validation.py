@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 import graphcaps
 from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.planted import planted_parts
 from graphcaps.data.splits import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.engine import (
@@ -264,3 +266,15 @@ def test_refusals_come_before_training() -> None:
     refuse("'resume' must come with a folder of results", resume=True)
     refuse("'hiden' must be one of", config=replace(GIN, model_arguments={"hiden": 3}))
     refuse("'model' must be one of", config=replace(GIN, model="gni"))
+
+
+def test_a_record_of_other_graphs_is_not_finished_work(tmp_path: Path) -> None:
+    """The same name, sizes and classes, but other attributes: another data set."""
+    store = replace(planted_parts(num_graphs=12), node_attributes=None)
+    other = replace(store, node_attributes=torch.ones(store.num_nodes, 1))
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (3,)}, training=TrainConfig(epochs=1)
+    )
+    cross_validate(store, config, folds=3, results=tmp_path)
+    with pytest.raises(GraphcapsError, match="sha256"):
+        cross_validate(other, config, folds=3, results=tmp_path, resume=True)

@@ -55,7 +55,7 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("format", "graphcaps record 2", "a file that names its format 'graphcaps record 1'"),
+        ("format", "graphcaps record 1", "a file that names its format 'graphcaps record 2'"),
         ("seed", "0", "a whole number under 'seed'"),
         ("seed", True, "a whole number under 'seed'"),
         ("protocol", "mine", "a protocol of held-out, paper"),

@@ -135,9 +135,8 @@ class CrossValidation:
         self.seeds, self.group = tuple(range(seeds)), group
         self.device = choose_device(device, "cross_validate")
         self.results = results
-        self.data = DataMark(
-            len(store), store.num_nodes, store.num_edges, store.num_classes, self.folds.checksum
-        )
+        counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
+        self.data = DataMark(*counts, self.folds.checksum, data_digest(store))
         self.finished = self._finished(resume)
         self.resume = resume
 
@@ -165,7 +164,7 @@ class CrossValidation:
         records = dict(self.finished)
         plans = [plan for protocol in self.protocols for plan in self._plan(protocol)]
         ready = self._prepare() if plans else None
-        digest = data_digest(self.store) if self.results is not None else ""
+        digest = self.data.sha256
         done: dict[RecordKey, list[tuple[EpochRecords, float]]] = {}
         trained: list[GroupTraining] = []
         for number, plan in enumerate(plans, 1):

@@ -16,7 +16,7 @@ __all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "sett
 
 Protocol = Literal["held-out", "paper"]
 PROTOCOLS: tuple[Protocol, ...] = ("held-out", "paper")
-_FORMAT = "graphcaps record 1"
+_FORMAT = "graphcaps record 2"
 
 
 @dataclass(frozen=True, order=True)
@@ -34,11 +34,12 @@ class RecordKey:
 
 @dataclass(frozen=True)
 class DataMark:
-    """By what a data set is known again: its sizes, and a checksum of its classes.
+    """By what a data set is known again: its sizes, and checksums of its classes and of all of it.
 
     Args:
         graphs, nodes, edges, classes (int): Counts.
         y_sha256 (str): SHA-256 of the classes in order.
+        sha256 (str): SHA-256 of graphs, classes, labels, attributes and weights.
     """
 
     graphs: int
@@ -46,6 +47,7 @@ class DataMark:
     edges: int
     classes: int
     y_sha256: str
+    sha256: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,6 +175,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _DATA_TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("graphs", "nodes", "edges", "classes"), int),
     "y_sha256": str,
+    "sha256": str,
 }
 
 
