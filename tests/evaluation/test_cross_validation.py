@@ -278,3 +278,19 @@ def test_a_record_of_other_graphs_is_not_finished_work(tmp_path: Path) -> None:
     cross_validate(store, config, folds=3, results=tmp_path)
     with pytest.raises(GraphcapsError, match="sha256"):
         cross_validate(other, config, folds=3, results=tmp_path, resume=True)
+
+
+def test_an_interrupted_run_is_not_started_over_by_accident(tmp_path: Path) -> None:
+    store = planted_parts(num_graphs=12)
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (3,)}, training=TrainConfig(epochs=3)
+    )
+
+    def stop(event: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(store, config, folds=3, results=tmp_path, on_event=stop)
+    with pytest.raises(DataError, match="no interrupted run yet, found one. Add --resume"):
+        cross_validate(store, config, folds=3, results=tmp_path)
+    assert cross_validate(store, config, folds=3, results=tmp_path, resume=True).held_out is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,8 +124,8 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: Fi
     titles = []
     for graph in chosen:
         true, predicted = int(store.y[graph]), int(found.class_scores[graph].argmax())
-        verdict = "right" if true == predicted else f"taken for {store.class_names[predicted]}"
-        titles.append(f"{store.class_names[true]} ({verdict})")
+        verdict = "predicted correctly" if true == predicted else f"taken for {store.class_names[predicted]}"
+        titles.append(f"{store.class_names[true]}, {verdict}")
     # Scaffold and bridges are no part: number −1.
     rows = {"capsule found": found.capsule, "part planted": store.truth["kind"] - 1}
     draw_parts(path, store, chosen, rows, titles=titles, names={"part planted": PART_KINDS[1:]})
@@ -150,8 +152,13 @@ def _show(report: dict[str, Any], paths: dict[str, Path]) -> None:
     accuracy = f"{report['held_out']:.1f} %{spread} (guessing gives 33.3 %)"
     rows = [("held-out accuracy", accuracy), ("time", f"{report['seconds']:.0f} s")]
     print_pairs(console, rows + [(name, str(path)) for name, path in paths.items()])
-    model = paths["model"]
+    model = shlex.quote(str(paths["model"]))
     console.print("\nTry next", style="bold")
+    if shutil.which("graphcaps") is None:
+        console.print("  source .venv/bin/activate", markup=False)
+        console.print(
+            "      so that the shell finds graphcaps (Windows: .venv\\Scripts\\activate)", style="dim"
+        )
     for command, what in (
         (f"graphcaps info {model}", "what the model is and expects"),
         (f"graphcaps predict {model} {DATASET}", "a class and its probability for every graph"),

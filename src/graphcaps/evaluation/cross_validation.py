@@ -139,6 +139,8 @@ class CrossValidation:
         self.data = DataMark(*counts, self.folds.checksum, data_digest(store))
         self.finished = self._finished(resume)
         self.resume = resume
+        if not resume:
+            self._refuse_unfinished()
 
     def _finished(self, resume: bool) -> dict[RecordKey, SeedRecord]:
         """Records that are there already and belong to this run."""
@@ -210,16 +212,27 @@ class CrossValidation:
 
     def _training(self, plan: ReplicaGroup, ready: Prepared, digest: str) -> GroupTraining:
         make = model_maker(self.config, ready.x.size(-1), self.store.num_classes)
-        path = None
-        if self.results is not None:
-            name = file_name(self.store.name, self.variant, plan.protocol, plan.name)
-            path = self.results.folder / "unfinished" / f"{name}.checkpoint"
+        path = self._checkpoint(plan)
         # The record of a seed waits for all its folds: a part of them is kept until then.
         part = len(plan.replicas) < self.folds.num_folds
         training = GroupTraining(plan, ready, self.config, make, digest, path, keep_end=part)
         if self.resume:
             training.resume()
         return training
+
+    def _checkpoint(self, plan: ReplicaGroup) -> Path | None:
+        if self.results is None:
+            return None
+        name = file_name(self.store.name, self.variant, plan.protocol, plan.name)
+        return self.results.folder / "unfinished" / f"{name}.checkpoint"
+
+    def _refuse_unfinished(self) -> None:
+        """An interrupted run is not overwritten by accident."""
+        for plan in (plan for protocol in self.protocols for plan in self._plan(protocol)):
+            path = self._checkpoint(plan)
+            if path is not None and path.exists():
+                fix = "Add --resume to go on with it, or name another folder."
+                raise DataError(path, "no interrupted run yet", "one", fix=fix)
 
     def _key(self, protocol: Protocol, seed: int) -> RecordKey:
         return RecordKey(self.store.name, self.variant, protocol, seed)
