@@ -291,6 +291,6 @@ def test_an_interrupted_run_is_not_started_over_by_accident(tmp_path: Path) -> N
 
     with pytest.raises(KeyboardInterrupt):
         cross_validate(store, config, folds=3, results=tmp_path, on_event=stop)
-    with pytest.raises(DataError, match="no interrupted run yet, found one. Add --resume"):
+    with pytest.raises(DataError, match=r"no interrupted run yet, found one\. Add --resume"):
         cross_validate(store, config, folds=3, results=tmp_path)
     assert cross_validate(store, config, folds=3, results=tmp_path, resume=True).held_out is not None

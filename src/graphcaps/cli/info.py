@@ -41,7 +41,7 @@ def _show(console: Console, file: dict[str, Any], described: dict[str, Any]) -> 
         "Model": _model(file, described),
         "Expects": _expects(described),
         "Trained on": _trained(described),
-        "Made with": [(name, value) for name, value in described["versions"].items()],
+        "Made with": [(name, str(value)) for name, value in described["versions"].items()],
     }
     for number, (heading, rows) in enumerate(sections.items()):
         if number:
@@ -91,10 +91,10 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("data set", _value(training["dataset"])))
     if "graphs" in training:
         mean, most = training.get("nodes_mean"), training.get("nodes_max")
-        sizes = "" if mean is None or most is None else f", {mean:.1f} nodes each, at most {most:,}"
-        rows.append(("graphs", f"{training['graphs']:,}{sizes}"))
+        sizes = "" if mean is None or most is None else f", {_count(mean)} nodes each, at most {_count(most)}"
+        rows.append(("graphs", f"{_count(training['graphs'])}{sizes}"))
     if isinstance(training.get("class_counts"), dict):
-        counts = [f"{name} ({count:,})" for name, count in training["class_counts"].items()]
+        counts = [f"{name} ({_count(count)})" for name, count in training["class_counts"].items()]
         rows.append(("classes", _some(counts)))
     for name, value in training.items():
         if name not in _KNOWN_FIGURES and value not in (None, [], {}):
@@ -102,6 +102,13 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     rate, size_ = planned["learning_rate"], planned["batch_size"]
     rows.append(("set-up", f"batches of {size_}, learning rate {rate:g} ({described['config']['source']})"))
     return rows
+
+
+def _count(value: Any) -> str:
+    """A number with separators; whatever else a file holds there, as it is."""
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else _value(value)
 
 
 def _value(value: Any) -> str:

@@ -27,7 +27,11 @@ def terminal() -> Console:
     """
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end with 1; a reader that has gone (| head) is no mistake
+
+    return Plain(highlight=False, markup=False, emoji=False)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
