@@ -176,7 +176,7 @@ def test_copies_look_alike_and_their_classes_may_differ():
     assert findings["conflicting-classes"].count == 2
     assert "at most 90.5% of the graphs" in findings["conflicting-classes"].sentence  # 19 of 21
     assert "conflicting-classes" not in found(replace(store, y=None, class_names=()))
-    labels = torch.arange(store.num_nodes)
+    labels = torch.arange(store.num_nodes).unsqueeze(-1)
     assert "look-alikes" not in found(replace(store, node_labels=labels))
     assert "look-alikes" not in found(replace(store, node_attributes=labels.float().reshape(-1, 1)))
     labelled = found(replace(store, node_labels=labels * 0, node_attributes=torch.zeros(store.num_nodes, 1)))
