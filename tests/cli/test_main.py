@@ -137,3 +137,18 @@ def test_the_module_runs():
     command = [sys.executable, "-m", "graphcaps", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"graphcaps {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["train"], "graphcaps: Missing argument 'SOURCE'. See: graphcaps train --help\n"),
+        (["nonsense"], "graphcaps: No such command 'nonsense'. See: graphcaps --help\n"),
+        (["data", "info"], "graphcaps: Missing argument 'NAME'. See: graphcaps data info --help\n"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(arguments, told):
+    done = subprocess.run(
+        [sys.executable, "-m", "graphcaps", *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)

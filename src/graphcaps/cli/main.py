@@ -45,6 +45,17 @@ class _Group(TyperGroup):
         except OSError as error:
             _say_refused(error)
             raise typer.Exit(2) from error
+        except _usage_errors() as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # no mistake: the help is shown
+                raise
+            place = getattr(error.ctx, "command_path", "graphcaps")
+            _say(f"{error.format_message().rstrip('.')}. See: {place} --help")
+            raise typer.Exit(2) from error
+
+
+def _usage_errors() -> Any:
+    """What typer raises for a wrong option or argument; its base has no name of typer's own."""
+    return typer.BadParameter.__mro__[1]
 
 
 app = typer.Typer(
