@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import print_json, print_pairs, terminal
+from graphcaps.cli.output import note, print_json, print_pairs, terminal
 from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def demo(
     loaded = open_dataset(DATASET)
     config = configure(loaded.store.name, epochs=epochs)
 
-    _say("1/3  Ten-fold cross-validation: eight folds train, one chooses the epoch, one tests.")
+    note("1/3  Ten-fold cross-validation: eight folds train, one chooses the epoch, one tests.")
     ledger = _cross_validate(loaded, config, out, as_json)
-    _say("2/3  A model to keep: nine tenths of the graphs train, the rest choose the epoch.")
+    note("2/3  A model to keep: nine tenths of the graphs train, the rest choose the epoch.")
     files.clear()
     training, result = _train(loaded, config, as_json)
     write_training(files, training, result, loaded)
-    _say("3/3  A picture: graphs it was not trained on, coloured by the capsules that it found.")
+    note("3/3  A picture: graphs it was not trained on, coloured by the capsules that it found.")
     _draw(picture, loaded, training, result)
 
     report = _summary(ledger, result, time.monotonic() - began)
@@ -168,7 +168,3 @@ def _show(report: dict[str, Any], paths: dict[str, Path]) -> None:
     ):
         console.print(f"  {command}", markup=False, soft_wrap=True)
         console.print(f"      {what}", style="dim", markup=False, soft_wrap=True)
-
-
-def _say(sentence: str) -> None:
-    typer.echo(sentence, err=True)

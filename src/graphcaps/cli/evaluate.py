@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import columns, print_json, terminal
+from graphcaps.cli.output import columns, note, option, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -25,41 +25,37 @@ _LONGEST_NAME = 100
 _MOST_SEEDS = 1000
 
 
-def _option(*names: str, **settings: Any) -> Any:
-    return typer.Option(*names, **settings)
-
-
 def evaluate(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Data sets, or paths to TU folders or zips.")
     ],
     root: Annotated[
-        Path | None, _option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
+        Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
     ] = None,
     preset: Annotated[
-        str | None, _option("--preset", metavar="NAME", help="A preset (paper), or your own FILE.toml.")
+        str | None, option("--preset", metavar="NAME", help="A preset (paper), or your own FILE.toml.")
     ] = None,
     protocol: Annotated[
-        str, _option("--protocol", metavar="NAME", help="held-out, paper or both.")
+        str, option("--protocol", metavar="NAME", help="held-out, paper or both.")
     ] = "held-out",
-    model: Annotated[str | None, _option("--model", metavar="NAME", help="hgcn or gin.")] = None,
+    model: Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")] = None,
     variant: Annotated[
-        str | None, _option("--variant", metavar="NAME", help="Name in the results; else the model's.")
+        str | None, option("--variant", metavar="NAME", help="Name in the results; else the model's.")
     ] = None,
-    seeds: Annotated[int, _option("--seeds", metavar="N", help="How many; they are 0, 1, 2, …")] = 1,
-    folds: Annotated[int, _option("--folds", metavar="N")] = 10,
-    epochs: Annotated[int | None, _option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
-    batch_size: Annotated[int | None, _option("--batch-size", metavar="N", help="Graphs a step.")] = None,
-    learning_rate: Annotated[float | None, _option("--learning-rate", metavar="RATE")] = None,
-    device: Annotated[str, _option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    seeds: Annotated[int, option("--seeds", metavar="N", help="How many; they are 0, 1, 2, …")] = 1,
+    folds: Annotated[int, option("--folds", metavar="N")] = 10,
+    epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
+    batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
+    learning_rate: Annotated[float | None, option("--learning-rate", metavar="RATE")] = None,
+    device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
     group: Annotated[
-        int | None, _option("--group", metavar="N", help="Most folds × seeds at a time; else all.")
+        int | None, option("--group", metavar="N", help="Most folds × seeds at a time; else all.")
     ] = None,
-    out: Annotated[Path | None, _option("--out", metavar="DIR", help="Folder for records.")] = None,
+    out: Annotated[Path | None, option("--out", metavar="DIR", help="Folder for records.")] = None,
     resume: Annotated[
-        bool, _option("--resume", help="Keep finished records in DIR, go on with unfinished ones.")
+        bool, option("--resume", help="Keep finished records in DIR, go on with unfinished ones.")
     ] = False,
-    as_json: Annotated[bool, _option("--json", help="Print JSON for machines.")] = False,
+    as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Cross-validate a model: all folds and seeds are trained together.
 
@@ -132,15 +128,15 @@ def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:
     config = validation.config
     seeds = len(validation.seeds)
     what = f"{validation.folds.num_folds} folds × {seeds} seed{'' if seeds == 1 else 's'}"
-    _note(f"{validation.store.name}: {what}, {config.model}, preset: {config.source}.")
+    note(f"{validation.store.name}: {what}, {config.model}, preset: {config.source}.")
     if validation.finished:
         wanted = len(validation.protocols) * seeds
-        _note(f"{validation.store.name}: {len(validation.finished)} of {wanted} records are finished.")
+        note(f"{validation.store.name}: {len(validation.finished)} of {wanted} records are finished.")
     try:
         with _bars(validation.config.training.epochs, quiet) as update:
             return validation.run(update)
     except KeyboardInterrupt as error:
-        _note("Stopped. " + ("" if out is None else "Go on with the same command and --resume."))
+        note("Stopped. " + ("" if out is None else "Go on with the same command and --resume."))
         raise typer.Exit(130) from error
 
 
@@ -196,12 +192,7 @@ def _show(ledgers: list[Ledger], out: Path | None) -> None:
     for name in RULES:
         if any(name in ledger.figures for ledger in ledgers):
             console.print(f"{name}: {RULES[name]}.", style="dim", markup=False, soft_wrap=True)
-    for note in dict.fromkeys(note for ledger in ledgers for note in ledger.notes):
-        console.print(note, markup=False, soft_wrap=True)
+    for told in dict.fromkeys(told for ledger in ledgers for told in ledger.notes):
+        console.print(told, markup=False, soft_wrap=True)
     if out is not None:
         console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
-
-
-def _note(sentence: str) -> None:
-    """To people, beside the output."""
-    typer.echo(sentence, err=True)

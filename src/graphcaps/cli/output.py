@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["columns", "pairs", "print_json", "print_pairs", "size", "terminal"]
+__all__ = ["columns", "note", "option", "pairs", "print_json", "print_pairs", "size", "terminal"]
+
+
+def option(*names: str, **settings: Any) -> Any:
+    """``typer.Option`` without its type, so that it can stand inside ``Annotated`` under mypy."""
+    return typer.Option(*names, **settings)
+
+
+def note(sentence: str) -> None:
+    """A sentence to people, beside the output."""
+    typer.echo(sentence, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphcaps.cli.output import print_json, print_pairs, terminal
+from graphcaps.cli.output import note, option, print_json, print_pairs, terminal
 
 if TYPE_CHECKING:
     from graphcaps.cli.outputs import TrainFiles
@@ -17,40 +17,36 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 
-def _option(*names: str, **settings: Any) -> Any:
-    return typer.Option(*names, **settings)
-
-
 def train(
     context: typer.Context,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A data set, or a path to a TU folder or zip.")
     ],
-    out: Annotated[Path, _option("--out", metavar="MODEL", help="Model file to write (.safetensors).")],
+    out: Annotated[Path, option("--out", metavar="MODEL", help="Model file to write (.safetensors).")],
     root: Annotated[
-        Path | None, _option("--root", metavar="DIR", help="Folder to look in first for the data set.")
+        Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data set.")
     ] = None,
     preset: Annotated[
-        str | None, _option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")
+        str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")
     ] = None,
-    model: Annotated[str | None, _option("--model", metavar="NAME", help="hgcn or gin.")] = None,
-    epochs: Annotated[int | None, _option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
-    batch_size: Annotated[int | None, _option("--batch-size", metavar="N", help="Graphs a step.")] = None,
+    model: Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")] = None,
+    epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
+    batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
     learning_rate: Annotated[
-        float | None, _option("--learning-rate", metavar="RATE", help="Adam's rate at the start.")
+        float | None, option("--learning-rate", metavar="RATE", help="Adam's rate at the start.")
     ] = None,
-    seed: Annotated[int, _option("--seed", metavar="N", help="Same seed, same weights.")] = 0,
+    seed: Annotated[int, option("--seed", metavar="N", help="Same seed, same weights.")] = 0,
     validation: Annotated[
-        float, _option("--validation", metavar="SHARE", help="Graphs that choose the epoch; 0: the last.")
+        float, option("--validation", metavar="SHARE", help="Graphs that choose the epoch; 0: the last.")
     ] = 0.1,
-    resume: Annotated[bool, _option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
-    overwrite: Annotated[bool, _option("--overwrite", help="Start anew and replace the files.")] = False,
+    resume: Annotated[bool, option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    overwrite: Annotated[bool, option("--overwrite", help="Start anew and replace the files.")] = False,
     checkpoint_every: Annotated[
         int | None,
-        _option("--checkpoint-every", metavar="EPOCHS", min=1, help="Default: every 20 seconds."),
+        option("--checkpoint-every", metavar="EPOCHS", min=1, help="Default: every 20 seconds."),
     ] = None,
-    device: Annotated[str, _option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
-    as_json: Annotated[bool, _option("--json", help="Print JSON for machines.")] = False,
+    device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Train a model on a data set and write it to a file.
 
@@ -77,7 +73,7 @@ def train(
         batch_size=batch_size,
         learning_rate=learning_rate,
     )
-    _note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
+    note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
     training = FinalTraining(loaded.store, config, seed=seed, validation=validation, device=device)
     if overwrite:
         files.clear()
@@ -93,7 +89,7 @@ def train(
         write_training(files, training, training.result(), loaded)
     except KeyboardInterrupt as error:
         done = training.save(files.checkpoint)
-        _note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
+        note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
         raise typer.Exit(130) from error
     _report(files, as_json)
 
@@ -102,12 +98,12 @@ def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
     """Brings the training to where its checkpoint is; true where the run has already ended."""
     if files.checkpoint.exists():
         training.resume(files.checkpoint)
-        _note(f"Going on after epoch {training.epoch}.")
-        for note in training.notes:
-            _note(note)
+        note(f"Going on after epoch {training.epoch}.")
+        for told in training.notes:
+            note(told)
         return False
     if files.finished(training.run_digest, training.config.training.epochs):
-        _note("This training has already ended; nothing is done.")
+        note("This training has already ended; nothing is done.")
         return True
     if files.model.exists():
         from graphcaps.errors import DataError
@@ -118,7 +114,7 @@ def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
             "another",
             fix="Replace it with --overwrite.",
         )
-    _note("There is no checkpoint: starting from the beginning.")
+    note("There is no checkpoint: starting from the beginning.")
     return False
 
 
@@ -151,11 +147,6 @@ def _report(files: TrainFiles, as_json: bool) -> None:
         rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
-
-
-def _note(sentence: str) -> None:
-    """To people, beside the output."""
-    typer.echo(sentence, err=True)
 
 
 def _command(context: typer.Context) -> str:
