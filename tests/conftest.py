@@ -11,6 +11,9 @@ import torch
 
 # Two test processes share two cores.
 torch.set_num_threads(1)
+# Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "BitRows",
     "CapsuleLevel",
     "ClassOutput",
     "EdgeTable",
@@ -112,6 +113,22 @@ class Segments(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class BitRows(_ShapeRepr):
+    """Who is joined with whom, a bit per pair of nodes of a graph.
+
+    The row of a node has a word of 32 bits for each 32 nodes of its graph: bit k of word w is 1 where node
+    32 w + k of the graph is its neighbour.
+
+    Args:
+        words (Tensor): All rows one after another, int32, ``[W]``.
+        start (Tensor): First word of each node of the store, ``[N]``.
+    """
+
+    words: Tensor
+    start: Tensor
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class EdgeTable(_ShapeRepr):
     """The edges of a batch, read from the arrays of the store that it was drawn from.
 
@@ -126,6 +143,8 @@ class EdgeTable(_ShapeRepr):
         node (Tensor): Store node of each slot, −1 at padding, ``[*lead, V]``.
         first (Tensor): First slot of the slot's graph, ``[*lead, V]``.
         num_entries (int, optional): Entries of all slots together, where the host knows it.
+        max_degree (int, optional): Most neighbours of a node, or a bound on it, where the host knows it.
+        bits (BitRows, optional): The same edges as bits, where they were made.
         memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
     """
 
@@ -135,6 +154,8 @@ class EdgeTable(_ShapeRepr):
     node: Tensor
     first: Tensor
     num_entries: int | None = None
+    max_degree: int | None = None
+    bits: BitRows | None = None
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
 
