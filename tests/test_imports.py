@@ -36,7 +36,7 @@ LIBRARY = {*ALLOWED, "estimator", "prediction", "serve"}
 ALLOWED |= dict.fromkeys(("estimator", "prediction", "serve", "graphcaps"), LIBRARY)
 ALLOWED |= {"cli": {*LIBRARY, "graphcaps"}, "__main__": {"cli"}}
 # The engine receives stores and batches; it never opens files.
-ENGINE_DATA = {"graphcaps.data.store", "graphcaps.data.features"}
+ENGINE_DATA = {"graphcaps.data.assemble", "graphcaps.data.store", "graphcaps.data.features"}
 
 
 def part_of(module: str) -> str:

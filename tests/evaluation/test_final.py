@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -192,8 +193,8 @@ def test_an_epoch_broken_off_in_the_middle_is_not_saved(
     steps = iter(range(100))
     step = broken.trainer.adam.step
 
-    def interrupted(*arguments: object) -> None:
-        step(*arguments)
+    def interrupted(**arguments: Any) -> None:
+        step(**arguments)
         if next(steps) == 1:
             raise KeyboardInterrupt
 
@@ -282,7 +283,7 @@ def test_running_out_of_memory_names_what_to_lower() -> None:
 
 def test_a_step_without_memory(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
     training = FinalTraining(store, CONFIG, device="cpu")
-    monkeypatch.setattr(training.trainer.adam, "step", lambda *_: torch.empty(1 << 60))
+    monkeypatch.setattr(training.trainer.adam, "step", lambda **_: torch.empty(1 << 60))
     with pytest.raises(OutOfMemoryError, match="lower the batch size"):
         next(training.run())
 

@@ -84,6 +84,7 @@ class GIN(nn.Module):
     """
 
     scores_are: ClassVar[str] = "logits"
+    capturable: ClassVar[bool] = True
 
     def __init__(
         self,

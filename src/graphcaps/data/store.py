@@ -15,11 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.data.assemble import draw
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import CleanEdges, EdgeReport
-from graphcaps.types import EdgeTable, GraphBatch, Segments
+from graphcaps.types import BitRows, GraphBatch
 
 __all__ = ["GraphStore"]
+
+_MOST_WORDS = 1 << 27  # half a gigabyte; a graph of 60,000 nodes would take it alone
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +96,7 @@ class GraphStore:
                 raise ArgumentError(
                     "GraphStore", "edge_ptr", f"rise from 0 to {len(self.neighbours)}", "something else"
                 )
-            room = self.sizes.int().repeat_interleave(self._host_entry_ptr.diff())
+            room = self.sizes.int().repeat_interleave(self.host_entry_ptr.diff())
             wrong = (self.neighbours < 0) | (self.neighbours >= room)
             if bool(wrong.any()):
                 entry = int(wrong.nonzero()[0, 0])
@@ -126,7 +129,7 @@ class GraphStore:
     @property
     def num_nodes(self) -> int:
         """N, over all graphs."""
-        return int(self._host_node_ptr[-1])
+        return int(self.host_node_ptr[-1])
 
     @property
     def num_edges(self) -> int:
@@ -156,14 +159,37 @@ class GraphStore:
         """Graph of each node, ``[N]``."""
         return torch.arange(len(self), device=self.device).repeat_interleave(self.sizes)
 
+    @cached_property
+    def max_size(self) -> int:
+        """Nodes of the largest graph."""
+        return int(self.host_node_ptr.diff().max()) if len(self) else 0
+
+    @cached_property
+    def max_degree(self) -> int:
+        """Most neighbours of a node."""
+        return int(self.degree.max()) if self.num_nodes else 0
+
+    @cached_property
+    def bits(self) -> BitRows | None:
+        """The edges as bits, for kernels: on a GPU, where they take less memory than a stated limit."""
+        if self.device.type != "cuda":
+            return None
+        from graphcaps.ops.bits import bit_rows, count_words
+
+        if count_words(self.host_node_ptr.diff()) > _MOST_WORDS:
+            return None
+        return bit_rows(self.edge_ptr, self.neighbours, self.sizes)
+
     # Host copies: batches are sized from these without asking the device.
     @cached_property
-    def _host_node_ptr(self) -> Tensor:
+    def host_node_ptr(self) -> Tensor:
+        """``node_ptr`` on the host."""
         return self.node_ptr.cpu()
 
     @cached_property
-    def _host_entry_ptr(self) -> Tensor:
-        return self.edge_ptr.cpu()[self._host_node_ptr]
+    def host_entry_ptr(self) -> Tensor:
+        """First edge entry of each graph, and the end of the last, on the host, ``[G + 1]``."""
+        return self.edge_ptr.cpu()[self.host_node_ptr]
 
     def __repr__(self) -> str:
         shown = [f"{self.name!r}", f"graphs={len(self)}", f"classes={self.num_classes}"]
@@ -180,7 +206,7 @@ class GraphStore:
 
         def move(value: Any) -> Any:
             if isinstance(value, Tensor):
-                return value.to(device)
+                return value.to(device, non_blocking=True)  # without waiting, from pinned memory
             if isinstance(value, dict):
                 return {key: move(item) for key, item in value.items()}
             return value
@@ -239,47 +265,7 @@ class GraphStore:
             graphs (Tensor, optional): Graphs of the batch, ``[*lead, B]``, −1 for none; with leading axes
                 each replica gets its own row, filled up to the longest. (default: all graphs in order)
         """
-        if x.size(0) != self.num_nodes:
-            raise ShapeError("GraphStore.batch", "x", f"have one row per node, {self.num_nodes}", x.size(0))
-        chosen = torch.arange(len(self)) if graphs is None else torch.as_tensor(graphs)
-        if chosen.numel() == 0:
-            raise ShapeError("GraphStore.batch", "graphs", "name at least one graph", "none")
-        if chosen.dtype == torch.bool or chosen.is_floating_point():
-            fix = "Use mask.nonzero() for a mask."
-            raise ArgumentError("GraphStore.batch", "graphs", "hold whole numbers", str(chosen.dtype), fix)
-        host = chosen.cpu().long()
-        if int(host.max()) >= len(self) or int(host.min()) < -1:
-            wrong = int(host.max()) if int(host.max()) >= len(self) else int(host.min())
-            raise ArgumentError(
-                "GraphStore.batch", "graphs", f"name graphs from 0 to {len(self) - 1} (−1 for none)", wrong
-            )
-        *lead, B = host.shape
-        empty = host < 0
-        known = host.clamp_min(0)
-        sizes = (self._host_node_ptr[known + 1] - self._host_node_ptr[known]).masked_fill(empty, 0)
-        entries = (self._host_entry_ptr[known + 1] - self._host_entry_ptr[known]).masked_fill(empty, 0)
-        longest = int(sizes.sum(-1).max())
-        padded = bool(empty.any()) or bool((sizes.sum(-1) < longest).any())
-        num_entries, max_size = int(entries.sum()), int(sizes.max())
-
-        device = self.device
-        known, sizes = known.to(device), sizes.to(device)
-        ptr = _offsets(sizes)  # [*lead, B + 1]
-        slot = torch.arange(longest, device=device).expand(*lead, longest).contiguous()
-        index = torch.searchsorted(ptr[..., 1:].contiguous(), slot, right=True)  # B after the last graph
-        graph = index.clamp_max(B - 1)
-        first = ptr[..., :-1].gather(-1, graph)
-        node = self.node_ptr[known].gather(-1, graph) + slot - first
-        if padded:
-            node = node.masked_fill(index == B, -1)
-            first = first.masked_fill(index == B, 0)
-        segments = Segments(ptr, index, padded=padded, max_size=max_size)
-        table = EdgeTable(self.edge_ptr, self.neighbours, self.edge_weight, node, first, num_entries)
-        rows = x[node.clamp_min(0)]
-        if padded:
-            rows = rows.masked_fill((node < 0).unsqueeze(-1), 0)
-        y = None if self.y is None else self.y[known].masked_fill(empty.to(device), -1)
-        return GraphBatch(rows, segments, table, y)
+        return draw(self, x, graphs)
 
 
 def _offsets(counts: Tensor) -> Tensor:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam as torch_adam
+
+from graphcaps.ops.kernels import kernels_serve
 
 __all__ = ["ReplicaAdam"]
 
@@ -13,6 +16,9 @@ class ReplicaAdam:
 
     Equals :class:`torch.optim.Adam` for every replica, also where another replica takes fewer steps: its
     moments, its count and its weights are its own.
+
+    On a CPU torch's own fused update runs over the weights of the replicas that move. Elsewhere everything
+    it needs lies on the device, the rate too: a captured update never asks the host.
 
     Args:
         model (Module): Parameters with one leading axis of F replicas.
@@ -37,39 +43,76 @@ class ReplicaAdam:
         self.second = [torch.zeros_like(p) for p in self.parameters]
         device = self.parameters[0].device
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
+        self.rate = torch.zeros((), dtype=torch.float64, device=device)
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
             parameter.grad = None
 
+    def set_rate(self, rate: float) -> None:
+        """Learning rate of the next updates."""
+        self.rate.fill_(rate)
+
     @torch.no_grad()
-    def step(self, rate: float, active: Tensor | None = None) -> None:
+    def step(self, rate: float | None = None, active: Tensor | None = None) -> None:
         """One update with the gradients that are there.
 
         Args:
-            rate (float): Learning rate.
+            rate (float, optional): Learning rate. (default: the one set before)
             active (Tensor, optional): True at replicas that had a batch, ``[F]``. (default: all)
         """
+        if rate is not None:
+            self.set_rate(rate)
+        present = [place for place, p in enumerate(self.parameters) if p.grad is not None]
+        if self.steps.device.type == "cpu" and not kernels_serve(*self.parameters):
+            self._step_on_cpu(present, active)
+        else:
+            self._step_on_device(present, active)
+
+    def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
+        """torch's fused update of every moving replica's own rows: one pass over them."""
+        moving = range(len(self.steps)) if active is None else active.nonzero().squeeze(-1).tolist()
+        rows: tuple[list[Tensor], ...] = ([], [], [], [], [])
+        for place in present:
+            p = self.parameters[place]
+            tensors = (p.detach(), p.grad, self.first[place], self.second[place])
+            for f in moving:
+                for column, tensor in zip(rows, tensors, strict=False):
+                    assert tensor is not None
+                    column.append(tensor[f])
+                rows[4].append(self.steps[f].float())
+        beta1, beta2 = self.betas
+        torch_adam(
+            rows[0], rows[1], rows[2], rows[3], [], rows[4],
+            fused=True, amsgrad=False, maximize=False,
+            beta1=beta1, beta2=beta2, lr=float(self.rate), weight_decay=self.weight_decay, eps=self.epsilon,
+        )  # fmt: skip
+        self.steps += 1 if active is None else active.to(self.steps.dtype)
+
+    def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
         beta1, beta2 = self.betas
-        scale1 = rate / (1 - beta1**self.steps).clamp_min(1e-30)
-        scale2 = (1 - beta2**self.steps).clamp_min(1e-30).rsqrt()
-        for p, m, v in zip(self.parameters, self.first, self.second, strict=True):
-            if p.grad is None:
+        size = self.rate / (1 - beta1**self.steps).clamp_min(1e-30)
+        root = (1 - beta2**self.steps).clamp_min(1e-30).rsqrt()
+        for place in present:
+            p, m, v = self.parameters[place], self.first[place], self.second[place]
+            assert p.grad is not None
+            if kernels_serve(p):
+                from graphcaps.ops.kernels.adam import update_
+
+                update_(
+                    p, p.grad, m, v, size, root, active,
+                    betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
+                )  # fmt: skip
                 continue
-            g = p.grad.add(p, alpha=self.weight_decay) if self.weight_decay else p.grad
             shape = (-1, *[1] * (p.dim() - 1))
-            root = scale2.to(p.dtype).reshape(shape)
-            size = scale1.to(p.dtype).reshape(shape)
-            if active is None:
-                m.lerp_(g, 1 - beta1)
-                v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-                p.sub_(m / (v.sqrt() * root).add_(self.epsilon) * size)
-                continue
-            moves = active.reshape(shape)
+            g = p.grad.add(p, alpha=self.weight_decay) if self.weight_decay else p.grad
+            moves = True if active is None else active.reshape(shape)
+            moves = torch.as_tensor(moves, device=p.device)
             m.copy_(torch.where(moves, m.lerp(g, 1 - beta1), m))
             v.copy_(torch.where(moves, v * beta2 + g * g * (1 - beta2), v))
-            p.copy_(torch.where(moves, p - m / (v.sqrt() * root + self.epsilon) * size, p))
+            change = m / (v.sqrt() * root.to(p.dtype).reshape(shape) + self.epsilon)
+            p.copy_(torch.where(moves, p - change * size.to(p.dtype).reshape(shape), p))
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a resumed run needs."""

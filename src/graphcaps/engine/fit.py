@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.adam import ReplicaAdam
+from graphcaps.engine.capture import CapturedSteps, can_capture, capture
 from graphcaps.engine.config import TrainConfig
-from graphcaps.engine.parts import pad_rows, score_parts
+from graphcaps.engine.parts import PartScorer, PartScores
+from graphcaps.engine.plan import EpochPlan, plan_epoch
 from graphcaps.engine.replicas import Replica
+from graphcaps.engine.step import EagerSteps, Update
+from graphcaps.engine.stream import open_store
+from graphcaps.engine.tally import Tally
 from graphcaps.errors import ArgumentError, GraphcapsError
 
 __all__ = ["EpochEnd", "Trainer", "TrainingError"]
+
+SCORED_ROWS = 1 << 18  # nodes of all replicas that are scored at a time on a GPU
 
 
 class TrainingError(GraphcapsError):
@@ -47,16 +53,6 @@ class EpochEnd:
     test_accuracy: list[float]
 
 
-@dataclass(frozen=True)
-class _Learned:
-    """Sums over an epoch: loss terms, steps in which each was a number, right answers; and all steps."""
-
-    sums: dict[str, Tensor]
-    sound: dict[str, Tensor]
-    right: Tensor
-    steps: int
-
-
 class Trainer:
     """F replicas trained as one model over one store.
 
@@ -64,16 +60,27 @@ class Trainer:
     replica f of F learns what it would learn alone, up to rounding. The library is silent: iterate over
     :meth:`run` and show what you like.
 
+    On a GPU with kernels steps and scoring are captured and replayed: an epoch asks the host nothing, and its
+    figures are read once, at its end.
+
     Args:
         model (Module): Leading axis F; see :func:`stack_replicas`.
-        store (GraphStore): All graphs, with classes.
-        x (Tensor): Features of all nodes, ``[N, in]``.
+        store (GraphStore): All graphs, with classes, on the model's device, or on the host to be streamed.
+        x (Tensor): Features of all nodes, beside the store, ``[N, in]``.
         replicas (list): What each replica sees.
         config (TrainConfig): How it is trained.
+        captured (bool, optional): Whether steps are captured. (default: where they can be)
     """
 
     def __init__(
-        self, model: nn.Module, store: GraphStore, x: Tensor, replicas: list[Replica], config: TrainConfig
+        self,
+        model: nn.Module,
+        store: GraphStore,
+        x: Tensor,
+        replicas: list[Replica],
+        config: TrainConfig,
+        *,
+        captured: bool | None = None,
     ) -> None:
         if store.y is None:
             raise ArgumentError(
@@ -83,8 +90,22 @@ class Trainer:
             raise ArgumentError("Trainer", "replicas", "each have a graph to learn from", "none")
         self.model, self.store, self.x = model, store, x
         self.replicas, self.config = replicas, config
-        self.adam = ReplicaAdam(model, len(replicas), weight_decay=config.weight_decay)
+        F, device = len(replicas), next(model.parameters()).device
+        self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.epoch = 0
+        self.captured = can_capture(model, store, x) if captured is None else captured
+        self._sizes = store.host_node_ptr.diff()
+        self._tally = Tally(F, device)
+        update = Update(model, self.adam, self._tally, self._weights)
+        self._plan = self._draw(0)
+        self._steps: EagerSteps | CapturedSteps
+        if self.captured:
+            steps = len(self._plan.slots)
+            self._steps = CapturedSteps(update, store, x, F, steps, config.batch_size)
+        else:
+            self._steps = EagerSteps(update, open_store(store, device), x)
+        self._scorers = {name: self._scorer(name) for name in ("validation", "test")}
+        self._score: dict[str, Callable[[], None]] = {}
 
     def run(self) -> Iterator[EpochEnd]:
         """Trains from where it stands to the last epoch, an event per epoch."""
@@ -94,52 +115,36 @@ class Trainer:
     def run_epoch(self) -> EpochEnd:
         """One pass over every replica's training part, then its validation and test parts."""
         began = time.perf_counter()
-        learned = self._learn()
-        self._refuse_nan(learned)
+        self.model.train()
+        self._tally.clear()
+        self.adam.set_rate(self.config.rate(self.epoch))
+        plan = self._plan if self._plan.epoch == self.epoch else self._draw(self.epoch)
+        self._steps.run(plan)
+        for name, scorer in self._scorers.items():
+            if scorer is not None:
+                self._launch(name, scorer)
+        # While a GPU is busy with all that, the host draws the next epoch.
+        self._plan = self._draw(self.epoch + 1)
+        learned = self._tally.read()
+        self._refuse_nan(learned["sound"], len(plan.slots))
         count = torch.tensor([replica.train.numel() for replica in self.replicas], dtype=torch.float64)
-        train_loss = {name: (value.cpu() / count) for name, value in learned.sums.items()}
-        held = self._score([replica.validation for replica in self.replicas])
-        test = self._score([replica.test for replica in self.replicas])
+        held, test = (
+            ([], []) if scorer is None else _lists(scorer.read()) for scorer in self._scorers.values()
+        )
         self.epoch += 1
         return EpochEnd(
             epoch=self.epoch,
             epochs=self.config.epochs,
             seconds=time.perf_counter() - began,
-            train_loss=train_loss["total"].tolist(),
-            train_accuracy=(learned.right.cpu() / count).tolist(),
+            train_loss=(learned["sums"]["total"] / count).tolist(),
+            train_accuracy=(learned["right"] / count).tolist(),
             validation_loss=held[0],
             validation_accuracy=held[1],
             test_accuracy=test[1],
         )
 
-    def _learn(self) -> _Learned:
-        """One epoch of updates."""
-        config, F = self.config, len(self.replicas)
-        order = pad_rows([replica.order(self.epoch) for replica in self.replicas])
-        rate = config.rate(self.epoch)
-        sums: dict[str, Tensor] = {}
-        sound: dict[str, Tensor] = {}
-        right = torch.zeros(F, dtype=torch.float64, device=self.x.device)
-        learner: Any = self.model
-        learner.train()
-        starts = range(0, order.size(1), config.batch_size)
-        for start in starts:
-            graphs = order[:, start : start + config.batch_size]
-            batch = self.store.batch(self.x, graphs)
-            assert batch.y is not None
-            output = learner.forward_batch(batch, batch.y)
-            terms = learner.loss(output, batch.y, **self._weights)
-            self.adam.zero_grad()
-            terms.total.sum().backward()
-            active = (graphs >= 0).any(-1)
-            self.adam.step(rate, None if bool(active.all()) else active.to(self.x.device))
-            counts = (batch.y >= 0).sum(-1)
-            with torch.no_grad():
-                for name, value in ({"total": terms.total} | terms.terms).items():
-                    sums[name] = sums.get(name, 0) + value.detach().double() * counts
-                    sound[name] = sound.get(name, 0) + value.isfinite().all()
-                right += ((output.class_scores.argmax(-1) == batch.y) & (batch.y >= 0)).sum(-1)
-        return _Learned(sums, sound, right, len(starts))
+    def _draw(self, epoch: int) -> EpochPlan:
+        return plan_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)
 
     @property
     def _weights(self) -> dict[str, float]:
@@ -147,17 +152,31 @@ class Trainer:
             return {}
         return {"reconstruction_weight": self.config.reconstruction_weight}
 
-    def _score(self, parts: list[Tensor]) -> tuple[list[float], list[float]]:
-        if not any(part.numel() for part in parts):
-            return [], []
-        scores = score_parts(self.model, self.store, self.x, parts, max(self.config.batch_size, 128))
-        return scores.loss.tolist(), scores.accuracy.tolist()
+    def _scorer(self, part: str) -> PartScorer | None:
+        """For one part, or ``None`` where no replica has it."""
+        parts = [getattr(replica, part) for replica in self.replicas]
+        graphs = sum(each.numel() for each in parts)
+        if not graphs:
+            return None
+        batch_size = max(self.config.batch_size, 128)
+        if self.captured:  # as many as keep a GPU busy, whatever the batches of training are
+            rows = sum(int(self._sizes[each].sum()) for each in parts)
+            batch_size = max(1, SCORED_ROWS * graphs // (rows * len(parts)))
+        return PartScorer(self.model, self.store, self.x, parts, batch_size)
 
-    def _refuse_nan(self, learned: _Learned) -> None:
-        steps = {name: int(value) for name, value in learned.sound.items() if name != "total"}
+    def _launch(self, name: str, scorer: PartScorer) -> None:
+        if not isinstance(self._steps, CapturedSteps):
+            scorer.launch()
+            return
+        if name not in self._score:
+            self._score[name] = capture(scorer.body(), self._steps.stream, self._steps.pool)
+        self._score[name]()
+
+    def _refuse_nan(self, sound: dict[str, float], steps: int) -> None:
         # The term that broke first: one step later its gradient has spoilt every weight.
-        worst = min(steps, key=lambda name: steps[name])
-        if steps[worst] < learned.steps:
+        terms = {name: count for name, count in sound.items() if name != "total"}
+        worst = min(terms, key=lambda name: terms[name])
+        if terms[worst] < steps:
             raise TrainingError(
                 f"Training stopped in epoch {self.epoch + 1}: the {worst} loss is not a number. "
                 "Lower the learning rate, or check the data for extreme values."
@@ -177,3 +196,7 @@ class Trainer:
         moments = {name: value for name, value in state.items() if name.startswith("adam.")}
         self.adam.load_state({name.removeprefix("adam."): value for name, value in moments.items()})
         self.epoch = int(state["epoch"])
+
+
+def _lists(scores: PartScores) -> tuple[list[float], list[float]]:
+    return scores.loss.tolist(), scores.accuracy.tolist()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from graphcaps.data.assemble import assemble
 from graphcaps.data.store import GraphStore
+from graphcaps.engine.plan import pad_rows
+from graphcaps.engine.stream import open_store
+from graphcaps.types import GraphBatch
 
-__all__ = ["PartScores", "pad_rows", "score_parts"]
+__all__ = ["PartScorer", "PartScores", "pad_rows", "score_parts"]
 
 
 @dataclass(frozen=True)
@@ -21,12 +26,64 @@ class PartScores:
     accuracy: Tensor
 
 
-def pad_rows(rows: list[Tensor]) -> Tensor:
-    """Index vectors of several lengths as one matrix, −1 after the end of each."""
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+class PartScorer:
+    """Scores replica f on the graphs ``parts[f]``, again and again; the sums stay on the device until read.
+
+    Args:
+        model (Module): Leading axis F; scored in evaluation mode, and left in the mode it was in.
+        store (GraphStore): All graphs.
+        x (Tensor): Features of all nodes.
+        parts (list): Graphs of each replica's part.
+        batch_size (int): Graphs of a replica that are scored at a time.
+    """
+
+    def __init__(
+        self, model: nn.Module, store: GraphStore, x: Tensor, parts: list[Tensor], batch_size: int
+    ) -> None:
+        self.model, self.store, self.x = model, store, x
+        graphs = pad_rows(parts)
+        device = next(model.parameters()).device
+        self.sums = torch.zeros(2, len(parts), dtype=torch.float64, device=device)  # loss, right answers
+        self.counts = torch.tensor([part.numel() for part in parts], dtype=torch.float64)
+        self.chunks = [chunk for chunk in graphs.split(batch_size, 1) if chunk.numel()]
+
+    def launch(self) -> None:
+        """Scores all parts."""
+        source = open_store(self.store, self.sums.device)
+        self._over(source.batch(self.x, chunk) for chunk in self.chunks)
+
+    def body(self) -> Callable[[], None]:
+        """The same as a function that asks the host nothing: graphs and sizes are looked up now."""
+        sizes = self.store.host_node_ptr.diff()
+        ready = []
+        for chunk in self.chunks:
+            rows = sizes[chunk.clamp_min(0)].masked_fill(chunk < 0, 0).sum(-1)
+            ready.append((chunk.to(self.x.device), int(rows.max())))
+        return lambda: self._over(assemble(self.store, self.x, chunk, slots) for chunk, slots in ready)
+
+    @torch.no_grad()
+    def _over(self, batches: Any) -> None:
+        was_training = self.model.training
+        self.model.eval()
+        scoring: Any = self.model
+        self.sums.zero_()
+        for batch in batches:
+            self._add(scoring, batch)
+        self.model.train(was_training)
+
+    def _add(self, scoring: Any, batch: GraphBatch) -> None:
+        assert batch.y is not None
+        output = scoring.forward_batch(batch)
+        loss = scoring.loss(output, batch.y).total.double() * (batch.y >= 0).sum(-1)
+        right = (output.class_scores.argmax(-1) == batch.y).sum(-1)
+        self.sums.add_(torch.stack([loss, right.double()]))
+
+    def read(self) -> PartScores:
+        """What the last launch found, on the host."""
+        loss, right = self.sums.cpu() / self.counts
+        return PartScores(loss, right)
 
 
-@torch.no_grad()
 def score_parts(
     model: nn.Module, store: GraphStore, x: Tensor, parts: list[Tensor], batch_size: int
 ) -> PartScores:
@@ -34,21 +91,6 @@ def score_parts(
 
     The mode the model was in is restored.
     """
-    graphs = pad_rows(parts)
-    F, most = graphs.shape
-    device = x.device
-    loss = torch.zeros(F, dtype=torch.float64, device=device)
-    right = torch.zeros(F, dtype=torch.float64, device=device)
-    was_training = model.training
-    model.eval()
-    scoring: Any = model
-    for start in range(0, most, batch_size):
-        batch = store.batch(x, graphs[:, start : start + batch_size])
-        assert batch.y is not None
-        output = scoring.forward_batch(batch)
-        counts = (batch.y >= 0).sum(-1)
-        loss += scoring.loss(output, batch.y).total.double() * counts
-        right += ((output.class_scores.argmax(-1) == batch.y) & (batch.y >= 0)).sum(-1)
-    model.train(was_training)
-    total = torch.tensor([part.numel() for part in parts], dtype=torch.float64, device=device)
-    return PartScores(loss / total, right / total)
+    scorer = PartScorer(model, store, x, parts, batch_size)
+    scorer.launch()
+    return scorer.read()

@@ -17,6 +17,9 @@ from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import choose_device
 from graphcaps.engine.fingerprint import data_digest
 from graphcaps.engine.fit import EpochEnd
+from graphcaps.engine.forecast import MemoryForecast, forecast_memory
+from graphcaps.engine.memory import explain_memory
+from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.curves import EpochRecords
 from graphcaps.evaluation.groups import GroupTraining, ReplicaGroup, plan_groups
@@ -78,8 +81,8 @@ def cross_validate(
         seeds (int): Number of seeds; they are 0, 1, 2, … (default: 1)
         protocol (str): ``"held-out"``, ``"paper"`` or ``"both"``. (default: "held-out")
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "cpu")
-        group (int, optional): Most replicas to train at a time, where memory is short; figures do not depend
-            on it, up to rounding. (default: all)
+        group (int, optional): Most replicas to train at a time; figures do not depend on it, up to rounding.
+            (default: as many as the forecast says fit into memory)
         on_event (callable, optional): Is handed a :class:`GroupEpoch` after every epoch.
         variant (str, optional): Name of the model in results. (default: the model's)
         results (ResultsStore or path, optional): Folder to write records to, as soon as a seed is finished,
@@ -139,6 +142,8 @@ class CrossValidation:
         self.data = DataMark(*counts, self.folds.checksum, data_digest(store))
         self.finished = self._finished(resume)
         self.resume = resume
+        self.forecast: MemoryForecast | None = None
+        self._ready: Prepared | None = None
         if not resume:
             self._refuse_unfinished()
 
@@ -164,8 +169,8 @@ class CrossValidation:
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains what is not finished, and gives the ledger of all of it."""
         records = dict(self.finished)
+        ready = self.prepare() if any(self._seeds(protocol) for protocol in self.protocols) else None
         plans = [plan for protocol in self.protocols for plan in self._plan(protocol)]
-        ready = self._prepare() if plans else None
         digest = self.data.sha256
         done: dict[RecordKey, list[tuple[EpochRecords, float]]] = {}
         trained: list[GroupTraining] = []
@@ -201,21 +206,39 @@ class CrossValidation:
                 trained.clear()
         return Ledger(tuple(records.values()))
 
-    def _plan(self, protocol: Protocol) -> list[ReplicaGroup]:
-        seeds = [seed for seed in self.seeds if self._key(protocol, seed) not in self.finished]
-        return plan_groups(self.folds, protocol, seeds, self.group) if seeds else []
-
-    def _prepare(self) -> Prepared:
+    def prepare(self) -> Prepared:
+        """Computes the input columns, forecasts the memory, and sets how many replicas are trained together."""
+        if self._ready is not None:
+            return self._ready
         recipe = FeatureRecipe(**recipe_arguments(self.config.features))  # type: ignore[arg-type]
         ready = prepare(self.store, recipe, max_nodes=self.config.features.max_nodes)
-        return Prepared(ready.store.to(self.device), ready.x.to(self.device), ready.recipe)
+        with explain_memory(self.config, self.device):
+            store, x = place(ready.store, ready.x, self.device)
+            self._ready = Prepared(store, x, ready.recipe)
+            seeds = {protocol: self._seeds(protocol) for protocol in self.protocols}
+            first = next(protocol for protocol in self.protocols if seeds[protocol])
+            replica = plan_groups(self.folds, first, seeds[first], 1)[0].replicas[0]
+            make = model_maker(self.config, x.size(-1), self.store.num_classes)
+            self.forecast = forecast_memory(make, store, x, replica, self.config.training, self.device)
+        if self.group is None:
+            most = self.folds.num_folds * max(len(each) for each in seeds.values())
+            self.group = self.forecast.group(most)
+        return self._ready
+
+    def _seeds(self, protocol: Protocol) -> list[int]:
+        """Seeds that are not finished."""
+        return [seed for seed in self.seeds if self._key(protocol, seed) not in self.finished]
+
+    def _plan(self, protocol: Protocol) -> list[ReplicaGroup]:
+        seeds = self._seeds(protocol)
+        return plan_groups(self.folds, protocol, seeds, self.group) if seeds else []
 
     def _training(self, plan: ReplicaGroup, ready: Prepared, digest: str) -> GroupTraining:
         make = model_maker(self.config, ready.x.size(-1), self.store.num_classes)
         path = self._checkpoint(plan)
         # The record of a seed waits for all its folds: a part of them is kept until then.
         part = len(plan.replicas) < self.folds.num_folds
-        training = GroupTraining(plan, ready, self.config, make, digest, path, keep_end=part)
+        training = GroupTraining(plan, ready, self.device, self.config, make, digest, path, keep_end=part)
         if self.resume:
             training.resume()
         return training
@@ -227,12 +250,15 @@ class CrossValidation:
         return self.results.folder / "unfinished" / f"{name}.checkpoint"
 
     def _refuse_unfinished(self) -> None:
-        """An interrupted run is not overwritten by accident."""
-        for plan in (plan for protocol in self.protocols for plan in self._plan(protocol)):
-            path = self._checkpoint(plan)
-            if path is not None and path.exists():
-                fix = "Add --resume to go on with it, or name another folder."
-                raise DataError(path, "no interrupted run yet", "one", fix=fix)
+        """An interrupted run is not overwritten by accident, whatever replicas it trained together."""
+        if self.results is None:
+            return
+        for protocol in self.protocols:
+            start = file_name(self.store.name, self.variant, protocol, "seed")
+            for path in sorted((self.results.folder / "unfinished").glob("*.checkpoint")):
+                if path.name.startswith(start):
+                    fix = "Add --resume to go on with it, or name another folder."
+                    raise DataError(path, "no interrupted run yet", "one", fix=fix)
 
     def _key(self, protocol: Protocol, seed: int) -> RecordKey:
         return RecordKey(self.store.name, self.variant, protocol, seed)

@@ -24,6 +24,7 @@ from graphcaps.engine.fingerprint import data_digest, run_fingerprint
 from graphcaps.engine.fit import EpochEnd, Trainer, TrainingError
 from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
+from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.choosing import BestWeights, validation_split
 from graphcaps.evaluation.versions import describe_hardware
@@ -92,8 +93,8 @@ class FinalTraining:
             self.recipe = ready.recipe
             self._make = model_maker(config, ready.x.size(-1), store.num_classes)
             model = stack_replicas(self._make, [replica]).to(self.device)
-            x = ready.x.to(self.device)
-            self.trainer = Trainer(model, ready.store.to(self.device), x, [replica], config.training)
+            graphs, x = place(ready.store, ready.x, self.device)
+            self.trainer = Trainer(model, graphs, x, [replica], config.training)
         self.best = BestWeights(self.split.validation.numel() > 0, config.training.epochs)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()

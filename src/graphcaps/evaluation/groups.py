@@ -26,6 +26,8 @@ from graphcaps.evaluation.record import Protocol
 __all__ = ["GroupTraining", "ReplicaGroup", "plan_groups"]
 
 CHECKPOINT_SECONDS = 20.0
+COPY_SECONDS = 1.0
+"""How old the copy may be that an interrupted epoch falls back to: epochs of milliseconds are not copied each."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class GroupTraining:
 
     Args:
         group (ReplicaGroup): What is trained together.
-        ready (Prepared): Graphs and input columns, on the device.
+        ready (Prepared): Graphs and input columns, on the device or on the host to be streamed.
+        device (device): Where to train.
         config (RunConfig): Model and training.
         make (callable): From leading axes to the model.
         data (str): Digest of the graphs, for the checkpoint.
@@ -99,6 +102,7 @@ class GroupTraining:
         self,
         group: ReplicaGroup,
         ready: Prepared,
+        device: torch.device,
         config: RunConfig,
         make: Callable[[tuple[int, ...]], nn.Module],
         data: str = "",
@@ -106,7 +110,7 @@ class GroupTraining:
         keep_end: bool = False,
     ) -> None:
         self.group, self.config, self.path, self.keep_end = group, config, checkpoint, keep_end
-        self.device = ready.x.device
+        self.device = device
         replicas = list(group.replicas)
         self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
         with self._memory():
@@ -131,30 +135,38 @@ class GroupTraining:
     def run(self, on_epoch: Callable[[EpochEnd], object]) -> list[EpochEnd]:
         """Trains to the last epoch and returns the events of all epochs, those before a resume too.
 
-        Ctrl-C leaves a checkpoint of the last whole epoch behind. One that cannot be written is noted.
+        Ctrl-C leaves a checkpoint of a whole epoch behind, the last or one of a second before. One that
+        cannot be written is noted.
         """
         last: Checkpoint | None = None
-        written = monotonic()
+        copied = written = monotonic()
+        inside = False
         try:
             while self.trainer.epoch < self.config.training.epochs:
+                inside = True
                 with self._memory():
                     event = self.trainer.run_epoch()
+                inside = False
                 self.history.append(event)
-                if self.path is not None:
-                    last = take_checkpoint(self.trainer, self.history)
-                    ended = self.trainer.epoch >= self.config.training.epochs
-                    if not ended and monotonic() - written >= CHECKPOINT_SECONDS:
-                        self._write(last)
-                        written = monotonic()
+                now, ended = monotonic(), self.trainer.epoch >= self.config.training.epochs
+                due = not ended and now - written >= CHECKPOINT_SECONDS
+                if due or last is None or now - copied >= COPY_SECONDS:
+                    last, copied = self._take(), now
+                if due:
+                    self._write(last)
+                    written = now
                 on_epoch(event)
         except BaseException:
             # An epoch that was broken off has changed the weights: the copy before it counts.
-            self._write(last)
+            self._write(last if inside else self._take())
             raise
         if self.keep_end:
-            self._write(last)
+            self._write(self._take())
         # A checkpoint of a longer run begins like this one.
         return self.history[: self.config.training.epochs]
+
+    def _take(self) -> Checkpoint | None:
+        return take_checkpoint(self.trainer, self.history) if self.path is not None and self.history else None
 
     def forget(self) -> None:
         """Removes the checkpoint: the records are written."""

@@ -160,6 +160,11 @@ class HGCN(nn.Module):
             else None
         )
 
+    @property
+    def capturable(self) -> bool:
+        """Whether a step asks the host nothing: torch-geometric's layers in a trunk do."""
+        return all(layer.trunk is None for layer in self.layers)
+
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):
             if part is not None:

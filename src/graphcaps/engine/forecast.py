@@ -1,0 +1,101 @@
+"""How much memory a training will take, told before it starts, and how many replicas fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.data.store import GraphStore
+from graphcaps.engine.config import TrainConfig
+from graphcaps.engine.device import memory_of
+from graphcaps.engine.plan import plan_epoch
+from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.engine.stream import data_bytes, open_store
+
+__all__ = ["MemoryForecast", "forecast_memory"]
+
+SHARE = 0.8
+"""Share of the memory that trainings may fill: forecasts are no measurements."""
+# Weights, gradients and both moments; and beside what is kept for the backward pass, its own temporaries.
+_COPIES, _TEMPORARIES = 4, 1.5
+
+
+@dataclass(frozen=True)
+class MemoryForecast:
+    """Bytes that a training is expected to take.
+
+    Args:
+        data (int): Graphs and input columns, where they lie on the device; 0 where they are streamed.
+        weights (int): Weights, gradients and moments of one replica.
+        step (int): What one replica's largest step keeps and needs beside.
+        total (int, optional): Memory of the device, where it is known.
+    """
+
+    data: int
+    weights: int
+    step: int
+    total: int | None
+
+    @property
+    def per_replica(self) -> int:
+        return self.weights + self.step
+
+    def of(self, replicas: int) -> int:
+        """Bytes of so many replicas together."""
+        return self.data + replicas * self.per_replica
+
+    def group(self, replicas: int) -> int:
+        """How many of ``replicas`` to train together: all, or as many as fit, and always one."""
+        if self.total is None:
+            return replicas
+        room = SHARE * self.total - self.data
+        return max(1, min(replicas, int(room // max(self.per_replica, 1))))
+
+
+def forecast_memory(
+    make: Callable[[tuple[int, ...]], nn.Module],
+    store: GraphStore,
+    x: Tensor,
+    replica: Replica,
+    config: TrainConfig,
+    device: torch.device,
+) -> MemoryForecast:
+    """Runs the forward pass of one replica's largest step and counts what it keeps for the backward pass.
+
+    Args:
+        make (callable): From leading axes to the model.
+        store (GraphStore): All graphs, on the device or (streamed) on the host.
+        x (Tensor): Features of all nodes, beside the store.
+        replica (Replica): One of those to be trained; the others are like it.
+        config (TrainConfig): How they are trained.
+        device (device): Where.
+    """
+    model: Any = stack_replicas(make, [replica]).to(device).train()
+    plan = plan_epoch([replica], 0, config.batch_size, store.host_node_ptr.diff())
+    largest = max(range(len(plan.slots)), key=plan.slots.__getitem__)
+    batch = open_store(store, device).batch(x, plan.graphs(largest))
+    kept: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()  # two views of one memory are one memory
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        assert batch.y is not None
+        output = model.forward_batch(batch, batch.y)
+        model.loss(output, batch.y)
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    for parameter in model.parameters():  # kept for the backward pass too, but counted among the weights
+        kept.pop(parameter.untyped_storage().data_ptr(), None)
+    resident = data_bytes(store, x) if store.device.type == device.type else 0
+    return MemoryForecast(
+        data=resident,
+        weights=_COPIES * weights,
+        step=int(_TEMPORARIES * sum(kept.values())),
+        total=memory_of(device),
+    )

@@ -1,0 +1,67 @@
+"""Which graphs each replica sees in each step of an epoch, and how much room a step needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcaps.engine.replicas import Replica
+
+__all__ = ["EpochPlan", "bucket", "pad_rows", "plan_epoch"]
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """An epoch, drawn on the host.
+
+    Args:
+        order (Tensor): Graphs of each replica in the order of the epoch, −1 after the end, ``[F, S·B]``.
+        slots (tuple): For each of the S steps, the most nodes that a replica's batch has.
+        batch_size (int): B.
+        epoch (int): Counted from 0.
+    """
+
+    order: Tensor
+    slots: tuple[int, ...]
+    batch_size: int
+    epoch: int
+
+    def graphs(self, step: int) -> Tensor:
+        """Graphs of one step, ``[F, ≤ B]``, without columns that no replica uses."""
+        start = step * self.batch_size
+        graphs = self.order[:, start : start + self.batch_size]
+        used = int((graphs >= 0).sum(-1).max())
+        return graphs[:, :used]
+
+
+def plan_epoch(replicas: list[Replica], epoch: int, batch_size: int, sizes: Tensor) -> EpochPlan:
+    """Draws the order of every replica; the last, smaller batch of an epoch is used.
+
+    Args:
+        replicas (list): F replicas.
+        epoch (int): Counted from 0.
+        batch_size (int): B.
+        sizes (Tensor): Nodes of each graph, on the host, ``[G]``.
+    """
+    order = pad_rows([replica.order(epoch) for replica in replicas])
+    steps = -(-order.size(1) // batch_size)
+    order = torch.nn.functional.pad(order, (0, steps * batch_size - order.size(1)), value=-1)
+    rows = sizes[order.clamp_min(0)].masked_fill_(order < 0, 0)
+    slots = rows.reshape(len(replicas), steps, batch_size).sum(-1).amax(0)
+    return EpochPlan(order, tuple(slots.tolist()), batch_size, epoch)
+
+
+def pad_rows(rows: list[Tensor]) -> Tensor:
+    """Index vectors of several lengths as one matrix, −1 after the end of each."""
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+
+def bucket(slots: int) -> int:
+    """The number of slots that a captured step is made for: at least ``slots``, and a multiple of a power of two.
+
+    Few different numbers mean few captures; at most a sixteenth is wasted from 512 slots on.
+    """
+    step = 1 << max(5, slots.bit_length() - 5)
+    return -(-max(slots, 1) // step) * step
