@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.adam import ReplicaAdam
-from graphcaps.engine.capture import CapturedSteps, can_capture, capture
+from graphcaps.engine.buckets import BucketSteps
+from graphcaps.engine.capture import Recorder, can_capture
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.parts import PartScorer, PartScores
 from graphcaps.engine.plan import EpochPlan, plan_epoch
@@ -21,8 +23,9 @@ from graphcaps.engine.stream import open_store
 from graphcaps.engine.tally import Tally
 from graphcaps.errors import ArgumentError, GraphcapsError
 
-__all__ = ["EpochEnd", "Trainer", "TrainingError"]
+__all__ = ["EpochEnd", "Steps", "Trainer", "TrainingError"]
 
+Steps = Literal["auto", "eager", "bucketed", "captured"]
 SCORED_ROWS = 1 << 18  # nodes of all replicas that are scored at a time on a GPU
 
 
@@ -69,7 +72,9 @@ class Trainer:
         x (Tensor): Features of all nodes, beside the store, ``[N, in]``.
         replicas (list): What each replica sees.
         config (TrainConfig): How it is trained.
-        captured (bool, optional): Whether steps are captured. (default: where they can be)
+        steps (str): ``"eager"`` runs one operation after another; ``"bucketed"`` gives steps few shapes;
+            ``"captured"`` captures each shape on a GPU; ``"auto"`` captures where that is possible.
+            (default: "auto")
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class Trainer:
         replicas: list[Replica],
         config: TrainConfig,
         *,
-        captured: bool | None = None,
+        steps: Steps = "auto",
     ) -> None:
         if store.y is None:
             raise ArgumentError(
@@ -93,17 +98,19 @@ class Trainer:
         F, device = len(replicas), next(model.parameters()).device
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.epoch = 0
-        self.captured = can_capture(model, store, x) if captured is None else captured
+        if steps == "auto":
+            steps = "captured" if can_capture(model, store, x) else "eager"
+        self._recorder = Recorder() if steps == "captured" else None
         self._sizes = store.host_node_ptr.diff()
         self._tally = Tally(F, device)
         update = Update(model, self.adam, self._tally, self._weights)
         self._plan = self._draw(0)
-        self._steps: EagerSteps | CapturedSteps
-        if self.captured:
-            steps = len(self._plan.slots)
-            self._steps = CapturedSteps(update, store, x, F, steps, config.batch_size)
-        else:
+        self._steps: EagerSteps | BucketSteps
+        if steps == "eager":
             self._steps = EagerSteps(update, open_store(store, device), x)
+        else:
+            count = len(self._plan.slots)
+            self._steps = BucketSteps(update, store, x, F, count, config.batch_size, self._recorder)
         self._scorers = {name: self._scorer(name) for name in ("validation", "test")}
         self._score: dict[str, Callable[[], None]] = {}
 
@@ -147,6 +154,11 @@ class Trainer:
         return plan_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)
 
     @property
+    def captured(self) -> bool:
+        """Whether steps are captured and replayed."""
+        return self._recorder is not None
+
+    @property
     def _weights(self) -> dict[str, float]:
         if getattr(self.model, "decoder", None) is None:
             return {}
@@ -159,18 +171,15 @@ class Trainer:
         if not graphs:
             return None
         batch_size = max(self.config.batch_size, 128)
-        if self.captured:  # as many as keep a GPU busy, whatever the batches of training are
+        if self._recorder is not None:  # as many as keep a GPU busy, whatever the batches of training are
             rows = sum(int(self._sizes[each].sum()) for each in parts)
             batch_size = max(1, SCORED_ROWS * graphs // (rows * len(parts)))
         return PartScorer(self.model, self.store, self.x, parts, batch_size)
 
     def _launch(self, name: str, scorer: PartScorer) -> None:
-        if not isinstance(self._steps, CapturedSteps):
-            scorer.launch()
-            return
-        if name not in self._score:
-            self._score[name] = capture(scorer.body(), self._steps.stream, self._steps.pool)
-        self._score[name]()
+        if self._recorder is not None and name not in self._score:
+            self._score[name] = self._recorder.record(scorer.body())
+        self._score.get(name, scorer.launch)()
 
     def _refuse_nan(self, sound: dict[str, float], steps: int) -> None:
         # The term that broke first: one step later its gradient has spoilt every weight.

@@ -1,0 +1,146 @@
+"""On a GPU: captured steps learn what eager steps learn, without asking the host, bit by bit the same again."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphcaps import load_dataset
+from graphcaps.baselines import GIN
+from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.prepare import prepare
+from graphcaps.engine import EpochEnd, Replica, TrainConfig, Trainer, stack_replicas
+from graphcaps.engine.buckets import BucketSteps
+from graphcaps.nn import HGCN
+from graphcaps.ops.kernels import kernels_wanted
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+
+CONFIG = TrainConfig(epochs=3, batch_size=16, learning_rate=0.002, weight_decay=0.001)
+
+
+def _replicas(graphs: int) -> list[Replica]:
+    """Four folds; one trains on a graph less, one on far fewer, one class of which is missing in its test part."""
+    order = torch.randperm(graphs, generator=torch.Generator().manual_seed(1))
+    parts = order.chunk(4)
+    replicas = []
+    for f in range(4):
+        train = torch.cat([part for g, part in enumerate(parts) if g not in (f, (f + 1) % 4)])
+        train = train[: len(train) - f] if f < 3 else train[:40]
+        replicas.append(Replica(train, parts[(f + 1) % 4], parts[f][: 20 - 6 * f], seed=f % 2, fold=f))
+    return replicas
+
+
+def _trainer(kind: str, steps: Any, **arguments: Any) -> Trainer:
+    store = load_dataset("planted-parts")[:200]
+    ready = prepare(store, FeatureRecipe())
+    sizes = (ready.x.size(-1), store.num_classes)
+
+    def make(lead: tuple[int, ...]) -> torch.nn.Module:
+        if kind == "gin":
+            return GIN(*sizes, hidden=32, dropout=0.2, lead=lead)
+        given: dict[str, Any] = {"capsule_dim": 32, "num_capsules": (6,), "dropout": 0.2} | arguments
+        return HGCN(*sizes, lead=lead, **given)
+
+    replicas = _replicas(len(store))
+    model = stack_replicas(make, replicas).cuda()
+    return Trainer(model, store.to("cuda"), ready.x.cuda(), replicas, CONFIG, steps=steps)
+
+
+def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
+    for a, b in zip(one, other, strict=True):
+        assert a.train_loss == pytest.approx(b.train_loss, abs=tolerance)
+        assert a.validation_loss == pytest.approx(b.validation_loss, abs=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("hgcn", {}),
+        ("gin", {}),
+        ("hgcn", {"num_capsules": (8, 3)}),
+        ("hgcn", {"formulation": "paper"}),
+        ("hgcn", {"reconstruction": False, "residual_nodes": 50}),
+        ("hgcn", {"disentangle": False}),
+    ],
+    ids=lambda value: str(value),
+)
+def test_captured_is_eager(kind: str, arguments: dict[str, Any]) -> None:
+    captured = _trainer(kind, "auto", **arguments)
+    assert captured.captured
+    eager = _trainer(kind, "eager", **arguments)
+    with kernels_wanted("off"):
+        torch_alone = _trainer(kind, "eager", **arguments)
+        plain = list(torch_alone.run())
+    events, stepped = list(captured.run()), list(eager.run())
+    assert captured.adam.steps.tolist() == eager.adam.steps.tolist() == torch_alone.adam.steps.tolist()
+    _near(events, stepped, 2e-3)
+    _near(events[:1], stepped[:1], 1e-4)
+    _near(events[:1], plain[:1], 3e-4)
+    _near(events, plain, 5e-3)
+
+
+def test_the_same_bits_again_and_after_a_resume() -> None:
+    one, two = (_trainer("hgcn", "captured") for _ in range(2))
+    events, again = list(one.run()), [two.run_epoch()]
+    state = {name: value.clone() for name, value in two.state().items()}
+    resumed = _trainer("hgcn", "captured")
+    resumed.load_state(state)
+    again += list(resumed.run())
+    assert [event.train_loss for event in events] == [event.train_loss for event in again]
+    assert [event.validation_loss for event in events] == [event.validation_loss for event in again]
+    final = resumed.state()
+    assert all(torch.equal(value.cpu(), final[name].cpu()) for name, value in one.state().items())
+
+
+def test_an_epoch_asks_the_host_once() -> None:
+    trainer = _trainer("hgcn", "captured")
+    trainer.run_epoch()
+    steps = trainer._steps
+    assert isinstance(steps, BucketSteps)
+    trainer.run_epoch()
+    plan = trainer._draw(trainer.epoch)
+    if any(slots not in steps.steps for slots in map(_bucket, plan.slots)):
+        steps.run(plan)  # captures what is missing
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        steps.run(plan)
+        for name, scorer in trainer._scorers.items():
+            assert scorer is not None
+            trainer._launch(name, scorer)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def _bucket(slots: int) -> int:
+    from graphcaps.engine.plan import bucket
+
+    return bucket(slots)
+
+
+def test_warming_up_changes_nothing() -> None:
+    trainer = _trainer("hgcn", "captured")
+    steps = trainer._steps
+    assert isinstance(steps, BucketSteps)
+    trainer.run_epoch()
+    before = {name: value.clone() for name, value in trainer.state().items()}
+    sums = trainer._tally.read()
+    trainer.model.train()
+    steps._prepare(4096, 0)
+    after = trainer.state()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    for name, value in trainer._tally.read()["sums"].items():
+        assert torch.equal(value, sums["sums"][name])
+
+
+def test_a_store_on_the_host_is_streamed() -> None:
+    resident = _trainer("hgcn", "eager")
+    streamed = Trainer(
+        _trainer("hgcn", "eager").model, resident.store.to("cpu"), resident.x.cpu(), resident.replicas, CONFIG
+    )
+    assert not streamed.captured
+    _near(list(resident.run()), list(streamed.run()), 1e-3)
