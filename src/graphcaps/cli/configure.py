@@ -19,6 +19,7 @@ def configure(
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
+    max_nodes: int | None = None,
 ) -> RunConfig:
     """The configuration of a run; its ``source`` says which preset it is.
 
@@ -31,6 +32,7 @@ def configure(
         preset (str, optional): Name of a preset, or path to a TOML file.
         model (str, optional): Name in the registry.
         epochs, batch_size, learning_rate (optional): In place of the preset's.
+        max_nodes (int, optional): In place of the preset's; 0 keeps all nodes.
     """
     from graphcaps.data.catalogue import find_entry
     from graphcaps.engine.config import RunConfig
@@ -55,4 +57,6 @@ def configure(
         # GIN is as wide as the capsules are long: the nearest thing to an equal size.
         width = config.model_arguments.get("capsule_dim") if model == "gin" else None
         config = replace(config, model=model, model_arguments={"hidden": width} if width else {})
+    if max_nodes is not None:
+        config = replace(config, features=replace(config.features, max_nodes=max_nodes or None))
     return config.with_training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)

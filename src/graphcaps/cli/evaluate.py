@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import columns, note, option, print_json, terminal
+from graphcaps.cli.output import columns, note, option, print_json, size, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -47,9 +47,12 @@ def evaluate(
     epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
     batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
     learning_rate: Annotated[float | None, option("--learning-rate", metavar="RATE")] = None,
+    max_nodes: Annotated[
+        int | None, option("--max-nodes", metavar="N", help="Most nodes of a graph; 0 keeps all of them.")
+    ] = None,
     device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
     group: Annotated[
-        int | None, option("--group", metavar="N", help="Most folds × seeds at a time; else all.")
+        int | None, option("--group", metavar="N", help="Most folds × seeds at a time; else what fits.")
     ] = None,
     out: Annotated[Path | None, option("--out", metavar="DIR", help="Folder for records.")] = None,
     resume: Annotated[
@@ -73,7 +76,7 @@ def evaluate(
     for one in loaded:  # all of them before the first is trained
         config = configure(
             one.store.name, preset=preset, model=model,
-            epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+            epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
         )  # fmt: skip
         validation = CrossValidation(
             one.store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
@@ -133,11 +136,23 @@ def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:
         wanted = len(validation.protocols) * seeds
         note(f"{validation.store.name}: {len(validation.finished)} of {wanted} records are finished.")
     try:
+        if len(validation.finished) < len(validation.protocols) * seeds:
+            validation.prepare()
+            note(_forecast(validation))
         with _bars(validation.config.training.epochs, quiet) as update:
             return validation.run(update)
     except KeyboardInterrupt as error:
         note("Stopped. " + ("" if out is None else "Go on with the same command and --resume."))
         raise typer.Exit(130) from error
+
+
+def _forecast(validation: CrossValidation) -> str:
+    """What the training will take of the memory, before it starts."""
+    assert validation.forecast is not None
+    assert validation.group is not None
+    together = min(validation.group, validation.folds.num_folds * len(validation.seeds))
+    count = "one training at a time" if together == 1 else f"{together} trainings together"
+    return f"{validation.store.name}: {count}, about {size(validation.forecast.of(together))} of memory."
 
 
 @contextmanager

@@ -32,6 +32,9 @@ def train(
     model: Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")] = None,
     epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
     batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
+    max_nodes: Annotated[
+        int | None, option("--max-nodes", metavar="N", help="Most nodes of a graph; 0 keeps all of them.")
+    ] = None,
     learning_rate: Annotated[
         float | None, option("--learning-rate", metavar="RATE", help="Adam's rate at the start.")
     ] = None,
@@ -71,6 +74,7 @@ def train(
         model=model,
         epochs=epochs,
         batch_size=batch_size,
+        max_nodes=max_nodes,
         learning_rate=learning_rate,
     )
     note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
