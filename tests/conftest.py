@@ -28,14 +28,15 @@ def shared_data() -> Path:
 
 @pytest.fixture
 def empty_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that nobody filled reads as NaN, so that a forgotten initialisation shows."""
-    original = torch.empty
+    """Memory that nobody filled reads as NaN, so that a forgotten number shows."""
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+        original = getattr(owner, name)
 
-    def empty(*args: Any, **kwargs: Any) -> torch.Tensor:
-        tensor = original(*args, **kwargs)
-        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
+        def made(*args: Any, _original: Any = original, **kwargs: Any) -> torch.Tensor:
+            tensor: torch.Tensor = _original(*args, **kwargs)
+            return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
 
-    monkeypatch.setattr(torch, "empty", empty)
+        monkeypatch.setattr(owner, name, made)
 
 
 @pytest.fixture

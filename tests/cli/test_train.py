@@ -289,7 +289,7 @@ def test_no_model_is_written_where_the_loss_is_no_number(
 
 
 def test_no_memory(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.engine.adam.ReplicaAdam.step", lambda *_: torch.empty(1 << 60))
+    monkeypatch.setattr("graphcaps.engine.adam.ReplicaAdam.step", lambda *_, **__: torch.empty(1 << 60))
     told = refusal(*inputs, "--out", out)
     assert told.startswith(
         "The computer ran out of memory: lower the batch size (now 8), num_capsules (now 3), "

@@ -270,7 +270,9 @@ def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     store = make()
     asked = []
 
-    def copy(self: torch.Tensor, device: object, **_: bool) -> torch.Tensor:  # stands for a move to another device
+    def copy(
+        self: torch.Tensor, device: object, **_: bool
+    ) -> torch.Tensor:  # stands for a move to another device
         asked.append(device)
         return self.clone()
 

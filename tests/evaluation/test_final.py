@@ -103,12 +103,12 @@ def test_the_lowest_mean_of_the_last_21_losses_is_kept() -> None:
 
 def test_the_kept_weights_are_those_of_the_epoch(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphcaps.evaluation.choosing.WINDOW", 2)
-    long = FinalTraining(store, CONFIG.with_training(epochs=8, learning_rate=0.2), device="cpu")
+    long = FinalTraining(store, CONFIG.with_training(epochs=8, learning_rate=0.5), device="cpu")
     history = [*long.run()]
     result = long.result()
     assert result.epoch == min(range(2, 9), key=lambda e: trailing_loss(history[:e], 2))
     assert result.epoch < 8, "pick a rate for which the last epoch is not the best"
-    short = FinalTraining(store, CONFIG.with_training(epochs=result.epoch, learning_rate=0.2), device="cpu")
+    short = FinalTraining(store, CONFIG.with_training(epochs=result.epoch, learning_rate=0.5), device="cpu")
     assert [event.validation_loss for event in short.run()] == [e.validation_loss for e in history][
         : result.epoch
     ]

@@ -82,3 +82,12 @@ def test_a_seeded_model_repeats_itself_and_a_copy_goes_on() -> None:
     assert (
         float((one.forward_batch(batch).primary - one.forward_batch(batch).primary).detach().abs().max()) > 0
     )
+
+
+def test_the_stream_never_changes() -> None:
+    """Saved models go on with the numbers that they began with: these are from the first version."""
+    layer = ReplicaDropout(0.5)
+    layer.seed.fill_(123456789012345)
+    layer.step.fill_(4)
+    kept = (~_dropped(layer, 4, 6)).int().tolist()
+    assert kept == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1], [1, 1, 0, 1, 1, 0], [0, 1, 1, 0, 1, 1]]

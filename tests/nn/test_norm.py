@@ -1,5 +1,6 @@
 """RaggedBatchNorm is torch's BatchNorm1d on the real rows."""
 
+import pytest
 import torch
 
 from graphcaps.nn import RaggedBatchNorm
@@ -39,6 +40,20 @@ def test_gradient_of_the_masked_form() -> None:
     )
 
 
+def test_gradients_of_replicas_and_of_the_gradient() -> None:
+    x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
+    norm = RaggedBatchNorm(3, lead=(2,)).double()
+    weight, bias = torch.randn(2, 2, 3, dtype=torch.float64, requires_grad=True)
+    for mask in (None, torch.tensor([[True, True, True, False, True], [False, True, True, True, True]])):
+
+        def normalised(*given: torch.Tensor, mask: torch.Tensor | None = mask) -> torch.Tensor:
+            named = {"weight": given[1], "bias": given[2]}
+            return torch.func.functional_call(norm, named, (given[0], mask)).square()
+
+        assert torch.autograd.gradcheck(normalised, (x, weight, bias))
+        assert torch.autograd.gradgradcheck(normalised, (x, weight, bias))
+
+
 def test_a_replica_without_rows_learns_nothing() -> None:
     norm = RaggedBatchNorm(3, lead=(2,)).double()
     norm(torch.randn(2, 4, 3, dtype=torch.float64), torch.tensor([[True] * 4, [False] * 4]))
@@ -52,3 +67,43 @@ def test_a_single_row_becomes_the_bias() -> None:
     torch.nn.init.constant_(norm.bias, 0.5)
     assert_equal(norm(torch.randn(1, 3, dtype=torch.float64)), torch.full((1, 3), 0.5, dtype=torch.float64))
     assert bool(norm.running_var.isfinite().all())
+
+
+def test_padding_rows_become_zero_whatever_they_hold() -> None:
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    mask = torch.arange(6) < torch.tensor([[6], [4]])
+    poisoned = x.masked_fill(~mask.unsqueeze(-1), float("nan")).requires_grad_()
+    for training in (True, False):
+        norm = RaggedBatchNorm(3, lead=(2,)).double().train(training)
+        torch.nn.init.constant_(norm.bias, 0.5)
+        for found in (norm(poisoned, mask), norm.standardise(poisoned, mask)):
+            assert bool((found[1, 4:] == 0).all())
+            assert bool(found.isfinite().all())
+        assert bool(norm.running_var.isfinite().all())
+    norm.train()
+    (slope,) = torch.autograd.grad(norm(poisoned, mask).square().sum(), poisoned)
+    assert bool((slope[1, 4:] == 0).all())
+    assert bool(slope.isfinite().all())
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize(
+    ("lead", "mask"),
+    [((), None), ((3,), None), ((3,), torch.arange(7) < torch.tensor([[7], [3], [0]]))],
+    ids=["one model", "replicas", "padded replicas"],
+)
+def test_standardised_rows_are_the_normalised_without_weights(
+    lead: tuple[int, ...], mask: torch.Tensor | None, training: bool
+) -> None:
+    one, two = (RaggedBatchNorm(4, lead=lead).double().train(training) for _ in range(2))
+    for norm in (one, two):
+        torch.nn.init.constant_(norm.running_mean, 0.3)
+        torch.nn.init.constant_(norm.running_var, 1.7)
+    x = torch.randn(*lead, 7, 4, dtype=torch.float64) * 3 + 2
+    before = x.clone()
+    found = two.standardise(x, mask)
+    assert_equal(found, one(x, mask))
+    assert not found.requires_grad
+    assert torch.equal(x, before)
+    assert_equal(two.running_mean, one.running_mean, "running mean")
+    assert_equal(two.running_var, one.running_var, "running variance")

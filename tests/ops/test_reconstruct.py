@@ -12,6 +12,7 @@ import torch
 from graphcaps.errors import ShapeError
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss, reconstruction_loss_naive
 from graphcaps.ops import reconstruct as module
+from graphcaps.ops.tiles import tiles_of
 from graphcaps.types import Segments
 from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
 
@@ -94,3 +95,46 @@ def test_message() -> None:
     batch = tiny_graphs().as_batch()
     with pytest.raises(ShapeError, match=r"'z' must have one row per node of the batch, \[7\], got \[6\]\."):
         reconstruction_loss(torch.zeros(6, 2), batch.edges, batch.segments)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+@pytest.mark.parametrize("sizes", [[1], [2, 1, 31], [32, 5, 20], [90, 100]], ids=str)
+@pytest.mark.parametrize("value", [0.0, 0.6], ids=["zero", "random"])
+def test_one_tile_per_graph_is_naive(rule: PairRule, sizes: list[int], value: float) -> None:
+    """Where the host knows that graphs are small, each is one product; products at a bound are free to move."""
+    graphs = random_graphs(sizes, density=3.0)
+    segments = graphs.segments
+    assert tiles_of(segments).single
+    z = torch.randn(sum(sizes), 7, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * value
+    if value:
+        z[::3] = torch.eye(7, dtype=torch.float64)[0]  # products that are 1 exactly
+    results = []
+    with torch.no_grad():
+        bare = reconstruction_loss(z, graphs.edges, segments, rule)
+    for loss in (reconstruction_loss, reconstruction_loss_naive):
+        leaf = z.clone().requires_grad_()
+        found = loss(leaf, graphs.edges, segments, rule)
+        (3 * found).backward()
+        results.append((found, leaf.grad))
+    assert_equal(bare, results[1][0], "loss without a gradient")
+    assert_equal(results[0][0], results[1][0], "loss")
+    assert_equal(results[0][1], results[1][1], "gradient")
+
+
+def test_one_tile_per_graph_is_many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas with padding rows, padding graphs and nothing at all: both forms of the torch path agree."""
+    graphs = random_graphs([4, 9, 1, 17])
+    batch = graphs.as_store().batch(graphs.x, torch.tensor([[1, 3, -1], [-1, -1, -1], [2, 0, 1]]))
+    segments, edges = batch.segments, batch.edges
+    assert tiles_of(segments).single
+    z = torch.randn(*segments.index.shape, 5, dtype=torch.float64) * 0.6
+    z = z.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
+    results = []
+    for chunk in (1 << 21, 1):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        leaf = z.clone().requires_grad_()
+        found = reconstruction_loss(leaf, edges, segments)
+        (found * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+        results.append((found, leaf.grad))
+    assert_equal(results[0][0], results[1][0], "loss")
+    assert_equal(results[0][1], results[1][1], "gradient")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
+from graphcaps.ops.activate import Drop, drop, take_step
 
 __all__ = ["ReplicaDropout"]
 
@@ -44,32 +45,15 @@ class ReplicaDropout(nn.Module):
 
         A replica without a real row takes no step.
         """
+        dropped = self.take_step(mask)
+        return x if dropped is None else drop(x, dropped)
+
+    @torch.no_grad()
+    def take_step(self, mask: Tensor | None = None) -> Drop | None:
+        """What this step drops, ``None`` for nothing; then goes on to the next step."""
         if not self.training or self.p == 0:
-            return x
-        keep = _keep(self.seed, self.step, x.size(-2), x.size(-1), self.p)
-        with torch.no_grad():
-            self.step += 1 if mask is None else mask.any(-1)
-        return x * keep.to(x.dtype).mul_(1 / (1 - self.p))
+            return None
+        return Drop(take_step(self.seed, self.step, mask), self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
-
-
-def _keep(seed: Tensor, step: Tensor, rows: int, width: int, p: float) -> Tensor:
-    """Which numbers stay, ``[*lead, rows, width]``: a 32-bit mixing of the place under two 32-bit keys."""
-    key = _mix64(seed ^ _mix64(step + 1)).unsqueeze(-1)
-    first, second = key.to(torch.int32), (key >> 32).to(torch.int32)
-    # The place depends on the row and not on how many rows there are: padding moves nothing.
-    h = torch.arange(rows * width, dtype=torch.int32, device=seed.device).mul_(-1640531527) + first
-    h.bitwise_xor_((h >> 16) & 0xFFFF).mul_(-2048144789)
-    h.bitwise_xor_(second)
-    h.bitwise_xor_((h >> 13) & 0x7FFFF).mul_(-1028477387)
-    h.bitwise_xor_((h >> 16) & 0xFFFF).bitwise_and_(0x7FFFFFFF)
-    return (h >= int(p * (1 << 31))).reshape(*seed.shape, rows, width)
-
-
-def _mix64(x: Tensor) -> Tensor:
-    """Spreads every bit of a 64-bit number over all bits; products wrap around."""
-    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
-    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
-    return x ^ ((x >> 31) & 0x1FFFFFFFF)

@@ -212,7 +212,7 @@ class HGCN(nn.Module):
         if tuple(x.shape[:-2]) != tuple(self.lead):
             raise ShapeError("HGCN", "x", f"have the leading axes {self.lead}", tuple(x.shape[:-2]))
         mask = segments.row_mask
-        if mask is not None:  # whatever stands in padding rows never enters
+        if mask is not None and self.formulation == "paper":  # a norm keeps out what stands in padding rows
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         primary = self.primary(x, mask)
         first, *above = self.layers

@@ -11,6 +11,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.norm import RaggedBatchNorm
+from graphcaps.ops.activate import BiasPlace, activate, drop, rectify
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 
 __all__ = ["FactorSquash", "Formulation", "InputCapsules", "PrimaryCapsules"]
@@ -91,17 +92,27 @@ class PrimaryCapsules(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
         _check_width("PrimaryCapsules", x, self.in_channels)
-        bias = self.bias.unsqueeze(-2)
-        if self.norm is not None:
-            z = (self.norm(x, mask) @ self.weight + bias).relu()
-            epsilon = RELEASED_EPSILON
-        else:
-            z = (x @ self.weight).relu() + bias
-            epsilon = 0.0
-        z = self.dropout(z, mask)
+        if self.norm is None:
+            return self._finish(x @ self.weight, self.bias, mask)
+        if x.requires_grad:
+            return self._finish(self.norm(x, mask) @ self.weight, self.bias, mask)
+        # Without a gradient for x the rows are standardised once, and γ and β go into the projection:
+        # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
+        weight = self.norm.weight.unsqueeze(-1) * self.weight
+        bias = (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
+        return self._finish(self.norm.standardise(x, mask) @ weight, bias, mask)
+
+    def _finish(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+        """ReLU, dropout and squash of projected features."""
+        place: BiasPlace = "inside" if self.norm is not None else "outside"
+        epsilon = RELEASED_EPSILON if self.norm is not None else 0.0
+        dropped = self.dropout.take_step(mask)
         if self.factor_squash == "joined":
-            return squash(z, epsilon)
+            return activate(z, bias, dropped=dropped, bias_place=place, epsilon=epsilon, mask=mask)
         K = self.num_factors
+        z = rectify(z, bias, place)
+        if dropped is not None:
+            z = drop(z, dropped)
         return (squash(z.unflatten(-1, (K, -1)), epsilon) / K**0.5).flatten(-2)
 
     def extra_repr(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcaps.ops.kernels import kernels_serve
 from graphcaps.ops.propagate import neighbour_sum
 from graphcaps.ops.tiles import sum_tiles, tiles_of, to_tiles
 from graphcaps.types import EdgeTable, Segments
@@ -23,10 +24,14 @@ def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
     Returns:
         Tensor: ``[*lead, B, J, J]``.
     """
+    joined = neighbour_sum(assignment, edges)
+    if kernels_serve(assignment, joined) and not (assignment.requires_grad or joined.requires_grad):
+        from graphcaps.ops.kernels.ragged import MOST_COLUMNS, ragged_product
+
+        if assignment.size(-1) <= MOST_COLUMNS:
+            return ragged_product(assignment, joined, segments.ptr, segments.max_size)
     tiles = tiles_of(segments)
-    c = to_tiles(assignment, tiles)
-    ac = to_tiles(neighbour_sum(assignment, edges), tiles)
-    return sum_tiles(c.mT @ ac, tiles)
+    return sum_tiles(to_tiles(assignment, tiles).mT @ to_tiles(joined, tiles), tiles)
 
 
 def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:

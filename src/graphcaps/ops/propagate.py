@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.ops.kernels import kernels_serve
 from graphcaps.types import EdgeTable
 
 __all__ = ["degrees", "dense_propagate", "edge_index_of", "neighbour_sum", "propagate"]
@@ -26,6 +27,13 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     Returns:
         Tensor: ``[*lead, V, d]``; padding rows hold no neighbour's value.
     """
+    if _kernel_serves(x, edges):
+        from graphcaps.ops.kernels.neighbours import neighbour_product
+
+        # Without weights the kernel finds the scale by itself, from the numbers of neighbours.
+        weighted = edges.weight is not None
+        scales = (degrees(edges) + 1).clamp_min(1).rsqrt() if weighted else None
+        return neighbour_product(x, edges, scales, own=True)
     scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
     scaled = x * scale
     return (neighbour_sum(scaled, edges) + scaled) * scale
@@ -43,6 +51,10 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
     A is symmetric, so the gradient is one more product with A. Weights that ask for a gradient get one.
     """
+    if _kernel_serves(x, edges):
+        from graphcaps.ops.kernels.neighbours import neighbour_product
+
+        return neighbour_product(x, edges)
     flat = x.reshape(-1, x.size(-1))
     if edges.weight is not None and edges.weight.requires_grad:
         ptr, column, entry = _flat_csr(edges)
@@ -62,6 +74,11 @@ def degrees(edges: EdgeTable) -> Tensor:
         known: Tensor = edges.memo["degrees"]
         return known
     # Weights may change or ask for a gradient: nothing that depends on them is kept.
+    ones = edges.weight.new_ones(()).expand(*edges.node.shape, 1)
+    if _kernel_serves(ones, edges):
+        from graphcaps.ops.kernels.neighbours import neighbour_product
+
+        return neighbour_product(ones, edges).squeeze(-1)
     ptr, column, entry = _flat_csr(edges)
     total = edges.weight.new_zeros(edges.node.numel())
     return total.index_add(0, _rows(ptr, column.numel()), edges.weight[entry]).reshape(edges.node.shape)
@@ -71,6 +88,14 @@ def edge_index_of(edges: EdgeTable) -> Tensor:
     """Both directions of every edge as ``[2, E]`` over the flattened slots, for torch-geometric's layers."""
     ptr, column, _ = _flat_csr(edges)
     return torch.stack([column, _rows(ptr, column.numel())])
+
+
+def _kernel_serves(x: Tensor, edges: EdgeTable) -> bool:
+    """Kernels give no gradient to weights."""
+    weight = edges.weight
+    if weight is not None and weight.requires_grad:
+        return False
+    return x.shape[:-1] == edges.node.shape and kernels_serve(x, weight)
 
 
 class _NeighbourSum(torch.autograd.Function):

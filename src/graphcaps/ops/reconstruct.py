@@ -1,7 +1,8 @@
 r"""How well products of node vectors reconstruct the adjacency, in linear memory.
 
 The cross-entropy over all pairs of a graph splits into a sum over all pairs, of which only tiles of
-:math:`ZZ^\top` ever exist, and a correction for the edges:
+:math:`ZZ^\top` ever exist, and a correction for the edges (where a graph is a single small tile, the edges are
+put into that tile instead):
 
 .. math::
     \sum_{ij} \log(1 - P_{ij}) + \sum_{(i,j) \in E} \big(\log P_{ij} - \log(1 - P_{ij})\big)
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
+from graphcaps.ops.kernels.serving import kernels_serve
 from graphcaps.ops.propagate import edge_index_of
 from graphcaps.ops.reconstruct_naive import RELEASED, PairRule, pair_weights
 from graphcaps.ops.tiles import Tiles, from_tiles, tile_of_graphs, tiles_of, to_tiles
@@ -50,6 +52,10 @@ def reconstruction_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: P
             f"have one row per node of the batch, {list(segments.index.shape)}",
             list(z.shape[:-1]),
         )
+    if kernels_serve(z):
+        from graphcaps.ops.kernels.pairs import pair_loss
+
+        return pair_loss(z, edges, segments, rule)
     loss: Tensor = _ReconstructionLoss.apply(z, edges, segments, rule)
     return loss
 
@@ -60,17 +66,63 @@ class _ReconstructionLoss(torch.autograd.Function):
         lead = z.shape[:-2]
         weight = pair_weights(segments, rule, z.dtype)  # [*lead, B]
         need = ctx.needs_input_grad[0]
-        loss, slope = _all_pairs(z, segments, weight, rule, need)
-        edge_loss = _edge_pairs(z, edges, segments, weight, rule, slope)
+        tiles = tiles_of(segments)
+        if tiles.single and tiles.rows.numel() * tiles.height <= _chunk(z):
+            loss, slope = _own_pairs(z, edges, tiles, weight, rule, need)
+        else:
+            loss, slope = _all_pairs(z, segments, weight, rule, need)
+            loss += _edge_pairs(z, edges, segments, weight, rule, slope)
         if slope is not None:
             ctx.save_for_backward(slope)
-        return (loss + edge_loss).reshape(lead)
+        return loss.reshape(lead)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (slope,) = ctx.saved_tensors
         return slope * grad[..., None, None], None, None, None
+
+
+def _own_pairs(
+    z: Tensor, edges: EdgeTable, tiles: Tiles, weight: Tensor, rule: PairRule, need_slope: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The loss per replica and its slope in z, where each graph is one tile: no pair is looked up.
+
+    Few passes over the products, most of them in place; the edges are put in where they stand.
+    """
+    *lead, N, t = tiles.rows.shape
+    F, d = torch.Size(lead).numel(), z.size(-1)
+    Z = to_tiles(z, tiles).reshape(F * N, t, d)
+    filled = (~tiles.holes).reshape(F * N, t, 1).to(z.dtype)
+    # Place of each entry of the edge table among all products.
+    place = tiles.place
+    if lead:
+        place = place.reshape(F, -1) + torch.arange(0, F * N * t, N * t, device=z.device).unsqueeze(-1)
+    place = place.reshape(-1)
+    source, target = edge_index_of(edges)
+    edge = place[target] * t + place[source] % t
+
+    S = Z @ Z.mT  # [F·N, t, t]
+    value = S.clamp(rule.low, rule.high)
+    if rule.zero_diagonal:
+        value.diagonal(dim1=-2, dim2=-1).zero_()
+    there = value.view(-1)[edge] + rule.epsilon
+    value.neg_().add_(1).add_(rule.epsilon)
+    value.view(-1)[edge] = there
+    slope = None
+    if need_slope:
+        g = value.reciprocal()
+        g.view(-1)[edge] = there.reciprocal_().neg_()
+        # One pass for two comparisons and a mask: zero outside an open interval, which is a step wider.
+        lowest, highest = _step(rule.low, -1, z.dtype), _step(rule.high, 1, z.dtype)
+        g = torch.ops.aten.hardtanh_backward(g, S, lowest, highest)
+        if rule.zero_diagonal:
+            g.diagonal(dim1=-2, dim2=-1).zero_()
+        # In a hole Z is zero, so that what g holds there adds nothing.
+        found = (g @ Z).mul_(2 * weight.reshape(F * N, 1, 1))
+        slope = from_tiles(found.reshape(*lead, N, t, d), tiles)
+    each = filled.mT @ (value.log_() @ filled)  # [F·N, 1, 1]: holes count nothing
+    return -(each.reshape(F, N) * weight.reshape(F, N)).sum(-1), slope
 
 
 def _all_pairs(
@@ -160,3 +212,9 @@ def _pairs_until(tiles: Tiles, segments: Segments) -> Tensor:
 
 def _chunk(z: Tensor) -> int:
     return CHUNK if z.device.type == "cpu" else 8 * CHUNK
+
+
+def _step(bound: float, direction: int, dtype: torch.dtype) -> float:
+    """The next number of ``dtype`` after ``bound``, up (1) or down (−1)."""
+    there = torch.tensor(direction * float("inf"), dtype=dtype)
+    return float(torch.nextafter(torch.tensor(bound, dtype=dtype), there))

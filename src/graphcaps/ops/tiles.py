@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.ops.kernels import kernels_serve
 from graphcaps.types import Segments
 
 __all__ = [
@@ -42,6 +43,8 @@ class Tiles:
         outside (Tensor, optional): True at padding rows, ``[*lead, V]``; ``None`` where there is none.
         num_graphs (int): B.
         single (bool): Whether tile g is graph g, for all of them.
+        there (tuple): Flat source of each place, and which places are holes, for :func:`to_tiles`.
+        back (tuple): Flat source of each row, and which rows are padding, for :func:`from_tiles`.
     """
 
     rows: Tensor
@@ -51,6 +54,8 @@ class Tiles:
     outside: Tensor | None
     num_graphs: int
     single: bool
+    there: tuple[Tensor, Tensor]
+    back: tuple[Tensor, Tensor | None]
 
     @property
     def height(self) -> int:
@@ -101,29 +106,27 @@ def _cut(segments: Segments, t: int) -> Tiles:
     place = (tile_ptr[..., :-1].gather(-1, own) + offset // t) * t + offset % t
     if outside is not None:
         place = place.masked_fill(outside, 0)
-    return Tiles(rows, holes, graph, place, outside, B, single)
+    there = (_across_lead(rows, V, own=2), _marked(holes))
+    back = (_across_lead(place, N * t), None if outside is None else _marked(outside))
+    return Tiles(rows, holes, graph, place, outside, B, single, there, back)
+
+
+def _marked(mask: Tensor) -> Tensor:
+    """A mask as it zeroes rows fastest: by their numbers on a CPU, as it is where asking would synchronise."""
+    flat = mask.reshape(-1)
+    return flat.nonzero().squeeze(-1) if flat.device.type == "cpu" else flat
 
 
 def to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     """Rows into tiles, ``[*lead, V, d]`` to ``[*lead, N, t, d]``; holes are zero."""
-    *lead, V, d = x.shape
-    *_, N, t = tiles.rows.shape
-    rows = _across_lead(tiles.rows, V, own=2)
-    back = _across_lead(tiles.place, N * t)
-    outside = None if tiles.outside is None else tiles.outside.reshape(-1)
-    taken = _Take.apply(x.reshape(-1, d), rows, tiles.holes.reshape(-1), back, outside)
-    return taken.reshape(*lead, N, t, d)
+    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.there, *tiles.back)
+    return taken.reshape(*tiles.rows.shape, x.size(-1))
 
 
 def from_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     """Tiles back into rows, ``[*lead, N, t, d]`` to ``[*lead, V, d]``; padding rows are zero."""
-    *lead, N, t, d = x.shape
-    V = tiles.place.size(-1)
-    rows = _across_lead(tiles.rows, V, own=2)
-    place = _across_lead(tiles.place, N * t)
-    outside = None if tiles.outside is None else tiles.outside.reshape(-1)
-    taken = _Take.apply(x.reshape(-1, d), place, outside, rows, tiles.holes.reshape(-1))
-    return taken.reshape(*lead, V, d)
+    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.back, *tiles.there)
+    return taken.reshape(*tiles.place.shape, x.size(-1))
 
 
 def tile_of_graphs(x: Tensor, tiles: Tiles) -> Tensor:
@@ -149,21 +152,33 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
 
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """Sum over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``; padding rows count nothing."""
+    if x.dtype == torch.float32 and kernels_serve(x):
+        from graphcaps.ops.kernels.ragged import ragged_sum
+
+        return ragged_sum(x, segments.ptr, segments.index, segments.max_size)
     lead, B = segments.index.shape[:-1], segments.num_graphs
     # Padding rows go to a graph of their own, which is dropped.
-    total = x.new_zeros(lead.numel() * (B + 1), x.size(-1))
-    total = total.index_add(0, _across_lead(segments.index, B + 1), x.reshape(-1, x.size(-1)))
-    return total.reshape(*lead, B + 1, x.size(-1))[..., :B, :]
+    graphs = B + 1 if segments.padded else B
+    total = x.new_zeros(lead.numel() * graphs, x.size(-1))
+    total = total.index_add_(0, _across_lead(segments.index, graphs), x.reshape(-1, x.size(-1)))
+    total = total.reshape(*lead, graphs, x.size(-1))
+    return total[..., :B, :] if segments.padded else total
 
 
 def spread(x: Tensor, segments: Segments) -> Tensor:
     """What belongs to a graph, handed to each of its rows: ``[*lead, B, d]`` to ``[*lead, V, d]``.
 
-    Padding rows get what belongs to the last graph.
+    Padding rows get 0.
     """
-    own = segments.index.clamp_max(segments.num_graphs - 1)
-    flat = x.reshape(-1, x.size(-1)).index_select(0, _across_lead(own, segments.num_graphs))
-    return flat.reshape(*own.shape, x.size(-1))
+    if x.dtype == torch.float32 and kernels_serve(x):
+        from graphcaps.ops.kernels.ragged import ragged_spread
+
+        return ragged_spread(x, segments.ptr, segments.index, segments.max_size)
+    graphs = segments.num_graphs
+    if segments.padded:  # a graph more, of zeros, for the padding rows
+        x, graphs = torch.nn.functional.pad(x, (0, 0, 0, 1)), graphs + 1
+    flat = x.reshape(-1, x.size(-1)).index_select(0, _across_lead(segments.index, graphs))
+    return flat.reshape(*segments.index.shape, x.size(-1))
 
 
 def _across_lead(index: Tensor, size: int, own: int = 1) -> Tensor:
@@ -188,7 +203,11 @@ class _Take(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(index, zero, inverse, inverse_zero)
         taken = x.index_select(0, index)
-        return taken if zero is None else taken.masked_fill_(zero.unsqueeze(-1), 0)
+        if zero is None:
+            return taken
+        if zero.dtype == torch.bool:
+            return taken.masked_fill_(zero.unsqueeze(-1), 0)
+        return taken.index_fill_(0, zero, 0)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,8 +11,24 @@ from graphcaps.ops.kernels import have_triton
 
 
 @pytest.fixture
-def kernel_device() -> str:
+def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
     """The GPU, or the CPU under Triton's interpreter; skips where there is no Triton."""
     if not have_triton():
         pytest.skip("Triton is not installed: pip install triton")
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    _loops_to_loaded_bounds(monkeypatch)
+    return "cpu"
+
+
+def _loops_to_loaded_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6 interprets a scalar as an array of one number, which numpy 2.4 takes for no bound of a loop."""
+    from triton.runtime import interpreter
+
+    original = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)

@@ -1,7 +1,18 @@
-"""Routing by agreement: ``naive`` stores every vote, ``factored`` none, ``dispatch`` picks."""
+"""Routing by agreement: ``naive`` stores every vote, ``factored`` none, ``kernel`` is fused, ``dispatch`` picks."""
 
-from graphcaps.ops.routing.dispatch import RoutingMethod, route
-from graphcaps.ops.routing.factored import route_dense, route_factored
+from graphcaps.ops.routing.dispatch import RoutingMethod, route, route_dense
+from graphcaps.ops.routing.factored import route_dense_factored, route_factored
+from graphcaps.ops.routing.kernel import route_dense_kernel, route_kernel
 from graphcaps.ops.routing.naive import route_naive, route_votes
 
-__all__ = ["RoutingMethod", "route", "route_dense", "route_factored", "route_naive", "route_votes"]
+__all__ = [
+    "RoutingMethod",
+    "route",
+    "route_dense",
+    "route_dense_factored",
+    "route_dense_kernel",
+    "route_factored",
+    "route_kernel",
+    "route_naive",
+    "route_votes",
+]

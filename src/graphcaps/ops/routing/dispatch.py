@@ -7,12 +7,14 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.routing.factored import route_factored
+from graphcaps.ops.kernels import kernels_serve
+from graphcaps.ops.routing.factored import route_dense_factored, route_factored
+from graphcaps.ops.routing.kernel import route_dense_kernel, route_kernel
 from graphcaps.ops.routing.naive import route_naive
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
 
-__all__ = ["RoutingMethod", "route"]
+__all__ = ["RoutingMethod", "route", "route_dense"]
 
 RoutingMethod = Literal["auto", "factored", "naive", "kernel"]
 
@@ -49,7 +51,9 @@ def route(
         detach (bool): Whether c is a constant for the gradient and only the last sum carries one, as in
             the released program; with ``False`` the gradient flows through all rounds. (default: True)
         method (str): ``"factored"`` stores no votes; ``"naive"`` stores them all and is its oracle;
-            ``"auto"`` takes the fastest that gives the same result. (default: "auto")
+            ``"kernel"`` is ``"factored"`` in fused kernels (float32 on a GPU), and hands what they do not
+            serve to it (:func:`graphcaps.ops.routing.route_kernel` states the rule); ``"auto"`` takes the
+            fastest that gives the same result. (default: "auto")
         epsilon (float): As in :func:`graphcaps.ops.squash`.
 
     Returns:
@@ -57,6 +61,7 @@ def route(
 
     Raises:
         ShapeError: If the sizes disagree.
+        ArgumentError: If ``method`` is ``"kernel"`` where kernels do not serve.
     """
     if isinstance(batch, Segments):
         segments = batch
@@ -64,9 +69,28 @@ def route(
         if bool((batch[..., 1:] < batch[..., :-1]).any()):
             raise ShapeError("route", "batch", "be sorted", "graphs out of order", "Sort the parts by graph.")
         segments = Segments.from_index(batch, num_graphs)
-    _check(h, weight, bias, segments, iterations, residual, method)
-    chosen = route_naive if method == "naive" else route_factored
+    fused = kernels_serve(h, weight, bias, residual)
+    _check(h, weight, bias, segments, iterations, residual, method, fused)
+    fastest = route_kernel if fused else route_factored
+    chosen = {"naive": route_naive, "factored": route_factored}.get(method, fastest)
     return chosen(h, weight, bias, segments, iterations, residual, detach, epsilon)
+
+
+def route_dense(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None = None,
+    detach: bool = True,
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    """Routing where every graph has the same number of parts, ``h [*lead, B, n, d]``; else as :func:`route`.
+
+    The assignment is ``[*lead, B, n, J]``. Kernels serve where they can.
+    """
+    chosen = route_dense_kernel if kernels_serve(h, weight, bias, residual) else route_dense_factored
+    return chosen(h, weight, bias, iterations, residual, detach, epsilon)
 
 
 def _check(
@@ -77,14 +101,19 @@ def _check(
     iterations: int,
     residual: Tensor | None,
     method: str,
+    fused: bool,
 ) -> None:
     if method not in get_args(RoutingMethod):
         raise ArgumentError(
             "route", "method", f"be one of {', '.join(get_args(RoutingMethod))}", repr(method)
         )
-    if method == "kernel":
+    if method == "kernel" and not fused:
         raise ArgumentError(
-            "route", "method", "be available here", "'kernel'", "This version has no kernels: use 'auto'."
+            "route",
+            "method",
+            "be available here",
+            f"'kernel' for {h.dtype} on {h.device.type}",
+            "Kernels serve float32 on a GPU with Triton, unless they are switched off: use 'auto'.",
         )
     if iterations < 1:
         raise ArgumentError("route", "iterations", "be at least 1", iterations)

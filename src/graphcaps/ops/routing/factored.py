@@ -10,10 +10,14 @@ With linear votes :math:`v_{j|i} = W_j^\top h_i + e_j` the logits of every round
     T_j &\leftarrow T_j + W_j u_j, \quad \tau_j \leftarrow \tau_j + e_j \cdot u_j
 
 Memory is V·d + B·J·d instead of V·J·d', and no logits outlive their round.
+
+A column of ones behind h, and e as one more row of W, carry m and τ along: every step is one product. What
+belongs to a whole lies as ``[*lead, J, B, …]`` between the products, weights as ``[*lead, N, J, t]``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -23,7 +27,7 @@ from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.ops.tiles import from_tiles, sum_tiles, tile_of_graphs, tiles_of, to_tiles
 from graphcaps.types import Routing, Segments
 
-__all__ = ["route_dense", "route_factored"]
+__all__ = ["route_dense_factored", "route_factored"]
 
 
 def route_factored(
@@ -49,27 +53,21 @@ def route_factored(
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
     tiles = tiles_of(segments)
-    H = to_tiles(h, tiles)  # [*lead, N, t, d]
-    size = segments.sizes.to(h.dtype).unsqueeze(-1)  # [*lead, B, 1]
+    H = to_tiles(_with_ones(h), tiles)  # [*lead, N, t, d + 1]; a hole has no one, and counts nothing
 
-    def weigh(T: Tensor, tau: Tensor) -> Tensor:
-        logits = H @ tile_of_graphs(T, tiles).mT + tile_of_graphs(tau, tiles).unsqueeze(-2)
-        return logits.softmax(-1).masked_fill(tiles.holes.unsqueeze(-1), 0)  # [*lead, N, t, J]
+    def weigh(T: Tensor) -> Tensor:
+        return (tile_of_graphs(T, tiles) @ H.mT).softmax(-2)
 
-    def gather(c: Tensor | None, J: int) -> tuple[Tensor, Tensor]:
-        if c is None:  # round one: c = 1/J
-            G = sum_tiles(H.sum(-2), tiles).unsqueeze(-2).expand(*size.shape[:-1], J, h.size(-1)) / J
-            return G, (size / J).expand(*size.shape[:-1], J)
-        return sum_tiles(c.mT @ H, tiles), sum_tiles(c.sum(-2), tiles)
+    def gather(c: Tensor | None) -> Tensor:
+        return sum_tiles(H.sum(-2) if c is None else c @ H, tiles)
 
     u, c = _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon)
-    if c is None:
-        c = H.new_full((*tiles.holes.shape, weight.size(-3)), 1 / weight.size(-3))
-        c = c.masked_fill(tiles.holes.unsqueeze(-1), 0)
+    J = weight.size(-3)
+    c = H.new_full((), 1 / J).expand(*H.shape[:-1], J) if c is None else c.mT
     return Routing(u, from_tiles(c, tiles))
 
 
-def route_dense(
+def route_dense_factored(
     h: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -83,37 +81,53 @@ def route_dense(
     The assignment is ``[*lead, B, n, J]``.
     """
 
-    def weigh(T: Tensor, tau: Tensor) -> Tensor:
-        return (h @ T.mT + tau.unsqueeze(-2)).softmax(-1)
+    H = _with_ones(h)
 
-    def gather(c: Tensor | None, J: int) -> tuple[Tensor, Tensor]:
-        if c is None:
-            c = h.new_full((*h.shape[:-1], J), 1 / J)
-        return c.mT @ h, c.sum(-2)
+    def weigh(T: Tensor) -> Tensor:
+        return (T @ H.mT).softmax(-2)
+
+    def gather(c: Tensor | None) -> Tensor:
+        return H.sum(-2) if c is None else c @ H
 
     u, c = _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon)
-    if c is None:
-        c = h.new_full((*h.shape[:-1], weight.size(-3)), 1 / weight.size(-3))
-    return Routing(u, c)
-
-
-def _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon):  # type: ignore[no-untyped-def]
-    """The rounds, given how parts are weighed and summed; c is ``None`` where only round one was run."""
     J = weight.size(-3)
-    T = tau = c = u = None
+    return Routing(u, h.new_full((*h.shape[:-1], J), 1 / J) if c is None else c.mT)
+
+
+def _with_ones(h: Tensor) -> Tensor:
+    return torch.nn.functional.pad(h, (0, 1), value=1)
+
+
+def _rounds(
+    weigh: Callable[[Tensor], Tensor],
+    gather: Callable[[Tensor | None], Tensor],
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None,
+    detach: bool,
+    epsilon: float,
+) -> tuple[Tensor, Tensor | None]:
+    """The rounds, given how parts are weighed and summed; c is ``None`` where only round one was run.
+
+    ``weigh`` takes T and τ, ``[*lead, B, J, d + 1]``, to c; ``gather`` takes c to G and m of the same shape,
+    and ``None`` to the sum of all parts, ``[*lead, B, d + 1]``.
+    """
+    J = weight.size(-3)
+    W = torch.cat([weight, bias.unsqueeze(-2)], -2)  # [*lead, J, d + 1, d']
+    T = c = None
+    u = W  # there is at least one round
     for round_ in range(iterations):
         last = round_ == iterations - 1
         with torch.no_grad() if detach and not last else nullcontext():
             if T is not None:
                 with torch.no_grad() if detach else nullcontext():
-                    c = weigh(T, tau)
-            G, m = gather(c, J)
-            s = torch.einsum("...bjd,...jde->...bje", G, weight) + m.unsqueeze(-1) * bias.unsqueeze(-3)
+                    c = weigh(T.transpose(-3, -2))
+            G = gather(c)
+            s = ((G / J).unsqueeze(-3) if c is None else G.transpose(-3, -2)) @ W  # [*lead, J, B, d']
             if last and residual is not None:
-                s = s + residual
+                s = s + residual.transpose(-3, -2)
             u = squash(s, epsilon)
             if not last:
-                toward = torch.einsum("...bje,...jde->...bjd", u, weight)
-                agree = (u * bias.unsqueeze(-3)).sum(-1)
-                T, tau = (toward, agree) if T is None else (T + toward, tau + agree)
-    return u, c
+                T = u @ W.mT if T is None else T + u @ W.mT
+    return u.transpose(-3, -2), c

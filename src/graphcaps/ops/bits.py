@@ -1,0 +1,57 @@
+"""Edges of a store as rows of bits, which a kernel reads tile by tile beside the products of a graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphcaps.errors import ShapeError
+from graphcaps.types import BitRows
+
+__all__ = ["WORD", "bit_rows", "count_words"]
+
+WORD = 32
+"""Bits of a word."""
+
+
+def count_words(sizes: Tensor) -> int:
+    """Words that :func:`bit_rows` takes for graphs of these sizes, ``[G]``: about Σn² / 32."""
+    sizes = sizes.to(torch.int64)
+    return int((sizes * _words_of(sizes)).sum())
+
+
+def bit_rows(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> BitRows:
+    """The edges of a store as bits, made once per store, on the device of its arrays.
+
+    Args:
+        edge_ptr (Tensor): First entry of each node, and the end of the last, ``[N + 1]``.
+        neighbours (Tensor): Neighbours, counted from the first node of their graph, each once a row, ``[M]``.
+        sizes (Tensor): Nodes of each graph, ``[G]``; their sum is N.
+
+    Returns:
+        BitRows: ``words [W]`` with W = :func:`count_words`, ``start [N]``.
+    """
+    N, M, device = edge_ptr.numel() - 1, neighbours.numel(), edge_ptr.device
+    sizes = sizes.to(torch.int64)
+    nodes = int(sizes.sum())
+    if nodes != N:
+        raise ShapeError("bit_rows", "sizes", f"add up to the number of nodes, {N}", nodes)
+    # Each node's row begins where the rows of the nodes before it end.
+    start = _words_of(sizes).repeat_interleave(sizes, output_size=N).cumsum(0)
+    num_words = int(start[-1]) if N else 0
+    if N:
+        start = torch.cat([start.new_zeros(1), start[:-1]])
+
+    # The highest bit is the sign. The bits of a word are distinct, so that adding them never overflows.
+    bits = torch.tensor([1 << k for k in range(WORD - 1)] + [-(1 << (WORD - 1))], dtype=torch.int32)
+    count = edge_ptr[1:] - edge_ptr[:-1]
+    place = start.repeat_interleave(count, output_size=M)
+    place += neighbours // WORD
+    words = torch.zeros(num_words, dtype=torch.int32, device=device)
+    words.index_add_(0, place, bits.to(device).index_select(0, neighbours % WORD))
+    return BitRows(words, start)
+
+
+def _words_of(sizes: Tensor) -> Tensor:
+    """Words of a row in graphs of these sizes."""
+    return (sizes + WORD - 1) // WORD

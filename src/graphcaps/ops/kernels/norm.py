@@ -1,0 +1,181 @@
+"""Batch normalisation over the real rows of every replica: one pass for the statistics, one to normalise.
+
+Each program finds count, mean and squared deviations of its block of rows; a second, small kernel joins the
+blocks by Chan's formula, which loses nothing where means are large, and moves the running averages. The
+gradient needs two sums per column in the same two steps, and one pass more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from graphcaps.ops.kernels.norm_passes import (
+    add_kernel,
+    gradient_kernel,
+    join_kernel,
+    moments_kernel,
+    normalise_kernel,
+    slopes_kernel,
+)
+
+__all__ = ["batch_norm", "standardise"]
+
+_MOST_BLOCKS = 64
+"""Blocks of rows per replica: what the joining kernel holds at once."""
+
+
+def batch_norm(
+    x: Tensor,
+    mask: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    running: tuple[Tensor, Tensor],
+    *,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Tensor:
+    """Normalises ``x [*lead, V, C]`` as :class:`graphcaps.nn.RaggedBatchNorm` does.
+
+    Args:
+        x (Tensor): Rows, float32; padding rows may hold anything.
+        mask (Tensor, optional): True at real rows, ``[*lead, V]``.
+        weight, bias (Tensor): γ and β, ``[*lead, C]``.
+        running (tuple): Running mean and variance, ``[*lead, C]``; moved in place while training.
+        training (bool): Statistics of these rows, or the running ones.
+        momentum, epsilon (float): As in the module.
+
+    Returns:
+        Tensor: ``[*lead, V, C]``, zero at padding rows.
+    """
+    x, mask = x.contiguous(), _bytes(mask)
+    if training:
+        mean, var, count = _statistics(x.detach(), mask, running, momentum)
+    else:
+        (mean, var), count = running, None
+    found: Tensor = _Normalise.apply(x, weight, bias, mask, mean, var, count, epsilon)
+    return found
+
+
+def standardise(
+    x: Tensor,
+    mask: Tensor | None,
+    running: tuple[Tensor, Tensor],
+    *,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Tensor:
+    """(x − mean) / √(variance + ε) without γ, β and gradient; arguments as in :func:`batch_norm`."""
+    x, mask = x.detach().contiguous(), _bytes(mask)
+    mean, var = _statistics(x, mask, running, momentum)[:2] if training else running
+    return _normalised(x, mask, mean, var, None, None, epsilon)
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        mask: Tensor | None,
+        mean: Tensor,
+        var: Tensor,
+        count: Tensor | None,
+        epsilon: float,
+    ) -> Tensor:
+        weight = weight.contiguous()
+        ctx.save_for_backward(x, weight, mask, mean, var, count)
+        ctx.epsilon = epsilon
+        return _normalised(x, mask, mean, var, weight, bias.contiguous(), epsilon)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, weight, mask, mean, var, count = ctx.saved_tensors
+        grad = grad.contiguous()
+        g = _Grid(x)
+        part = x.new_empty(2, g.replicas, g.parts, g.C)
+        given = x if mask is None else mask
+        slopes_kernel[g.shape](
+            x, grad, given, mean, var, part[0], part[1], g.V, g.parts, ctx.epsilon,
+            C=g.C, TILES=g.tiles, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+        )  # fmt: skip
+        dweight, dbias = torch.empty_like(weight), torch.empty_like(weight)
+        add_kernel[(g.replicas, triton.cdiv(g.C, 32))](
+            part[0], part[1], dbias, dweight, g.parts, C=g.C, PARTS=g.parts_block, WIDTH=32, num_warps=4
+        )
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = torch.empty_like(x)
+            gradient_kernel[g.plain](
+                x, grad, given, mean, var, weight, dweight, dbias, x if count is None else count, dx,
+                g.V, g.blocks, ctx.epsilon, C=g.C, MASKED=mask is not None, TRAINED=count is not None,
+                ROWS=g.rows, WIDTH=g.width, num_warps=4,
+            )  # fmt: skip
+        return dx, dweight, dbias, None, None, None, None, None
+
+
+def _bytes(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask.contiguous().view(torch.uint8)
+
+
+class _Grid:
+    """How ``[*lead, V, C]`` is cut: tiles of rows × columns, and ``parts`` runs of ``tiles`` of them."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.V, self.C = x.shape[-2:]
+        self.replicas = x.numel() // (self.V * self.C)
+        self.width = min(128, max(16, triton.next_power_of_2(self.C)))
+        self.rows = 4096 // self.width if self.width > 32 else 128
+        self.blocks = triton.cdiv(self.V, self.rows)
+        self.tiles = triton.next_power_of_2(triton.cdiv(self.blocks, _MOST_BLOCKS))  # few compilations
+        self.parts = triton.cdiv(self.blocks, self.tiles)
+        self.parts_block = max(16, triton.next_power_of_2(self.parts))
+        across = triton.cdiv(self.C, self.width)
+        self.shape, self.plain = (self.replicas * self.parts, across), (self.replicas * self.blocks, across)
+
+
+def _statistics(
+    x: Tensor, mask: Tensor | None, running: tuple[Tensor, Tensor], momentum: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance ``[*lead, C]`` and count ``[replicas]`` of the real rows; moves the running ones."""
+    g = _Grid(x)
+    part = x.new_empty(2, g.replicas, g.parts, g.C)
+    counts = x.new_empty(g.replicas, g.parts)
+    given = x if mask is None else mask
+    moments_kernel[g.shape](
+        x, given, part[0], part[1], counts, g.V, g.parts,
+        C=g.C, TILES=g.tiles, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+    )  # fmt: skip
+    mean, var = (torch.empty_like(running[0]) for _ in range(2))
+    count = x.new_empty(g.replicas)
+    join_kernel[(g.replicas, triton.cdiv(g.C, 32))](
+        part[0], part[1], counts, mean, var, count, *running, g.parts, momentum,
+        C=g.C, PARTS=g.parts_block, WIDTH=32, num_warps=4,
+    )  # fmt: skip
+    return mean, var, count
+
+
+def _normalised(
+    x: Tensor,
+    mask: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    epsilon: float,
+) -> Tensor:
+    out, g = torch.empty_like(x), _Grid(x)
+    normalise_kernel[g.plain](
+        x, x if mask is None else mask, mean, var, x if weight is None else weight,
+        x if bias is None else bias, out, g.V, g.blocks, epsilon,
+        C=g.C, MASKED=mask is not None, AFFINE=weight is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+    )  # fmt: skip
+    return out

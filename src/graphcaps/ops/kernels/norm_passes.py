@@ -1,0 +1,185 @@
+"""The passes of batch normalisation over ``[replicas, V, C]``; what each is for stands in ``norm.py``."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = [
+    "add_kernel",
+    "gradient_kernel",
+    "join_kernel",
+    "moments_kernel",
+    "normalise_kernel",
+    "slopes_kernel",
+]
+
+
+@triton.jit
+def _real(mask, base, rows, V, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
+    real = rows < V
+    if MASKED:
+        real = real & (tl.load(mask + base + rows, mask=real, other=0) != 0)
+    return real
+
+
+@triton.jit
+def moments_kernel(  # type: ignore[no-untyped-def]
+    x, mask, means, squares, counts, V, parts,
+    C: tl.constexpr, TILES: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    base = (tl.program_id(0) // parts).to(tl.int64) * V
+    begin = tl.program_id(0) % parts * TILES * ROWS
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    wide = columns < C
+    n = 0.0
+    mean = tl.zeros([WIDTH], tl.float32)
+    square = tl.zeros([WIDTH], tl.float32)
+    for tile in range(0, TILES):
+        rows = begin + tile * ROWS + tl.arange(0, ROWS)
+        real = _real(mask, base, rows, V, MASKED)
+        seen = real[:, None] & wide[None, :]
+        values = tl.load(x + (base + rows)[:, None] * C + columns[None, :], mask=seen, other=0.0)
+        own = tl.sum(real.to(tl.float32), 0)
+        own_mean = tl.sum(values, 0) / tl.maximum(own, 1.0)
+        away = tl.where(seen, values - own_mean[None, :], 0.0)
+        both = tl.maximum(n + own, 1.0)
+        step = own_mean - mean
+        square += tl.sum(away * away, 0) + step * step * (n * own / both)
+        mean += step * (own / both)
+        n += own
+    place = tl.program_id(0).to(tl.int64) * C + columns
+    tl.store(means + place, mean, mask=wide)
+    tl.store(squares + place, square, mask=wide)
+    if tl.program_id(1) == 0:
+        tl.store(counts + tl.program_id(0), n)
+
+
+@triton.jit
+def join_kernel(  # type: ignore[no-untyped-def]
+    means, squares, counts, mean_out, var_out, count_out, running_mean, running_var, parts, momentum,
+    C: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    replica = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    wide = columns < C
+    part = tl.arange(0, PARTS)
+    there = part < parts
+    n = tl.load(counts + replica * parts + part, mask=there, other=0.0)
+    place = (replica * parts + part)[:, None] * C + columns[None, :]
+    seen = there[:, None] & wide[None, :]
+    mean = tl.load(means + place, mask=seen, other=0.0)
+    total = tl.sum(n, 0)
+    some = tl.maximum(total, 1.0)
+    joint = tl.sum(mean * n[:, None], 0) / some
+    away = mean - joint[None, :]
+    square = tl.sum(tl.load(squares + place, mask=seen, other=0.0) + away * away * n[:, None], 0)
+    var = square / some
+    own = replica * C + columns
+    tl.store(mean_out + own, joint, mask=wide)
+    tl.store(var_out + own, var, mask=wide)
+    if tl.program_id(1) == 0:
+        tl.store(count_out + replica, total)
+    # A replica without a real row learns nothing from this batch.
+    share = tl.where(total > 0, momentum, 0.0)
+    old_mean = tl.load(running_mean + own, mask=wide, other=0.0)
+    old_var = tl.load(running_var + own, mask=wide, other=0.0)
+    unbiased = var * (total / tl.maximum(total - 1, 1.0))
+    tl.store(running_mean + own, old_mean + share * (joint - old_mean), mask=wide)
+    tl.store(running_var + own, old_var + share * (unbiased - old_var), mask=wide)
+
+
+@triton.jit
+def normalise_kernel(  # type: ignore[no-untyped-def]
+    x, mask, mean, var, weight, bias, out, V, blocks, epsilon,
+    C: tl.constexpr, MASKED: tl.constexpr, AFFINE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    base = replica * V
+    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    wide = columns < C
+    own = replica * C + columns
+    scale = tl.rsqrt(tl.load(var + own, mask=wide, other=1.0) + epsilon)
+    centre = tl.load(mean + own, mask=wide, other=0.0)
+    seen = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
+    place = (base + rows)[:, None] * C + columns[None, :]
+    values = (tl.load(x + place, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
+    if AFFINE:
+        gamma = tl.load(weight + own, mask=wide, other=0.0)
+        beta = tl.load(bias + own, mask=wide, other=0.0)
+        values = values * gamma[None, :] + beta[None, :]
+    tl.store(out + place, tl.where(seen, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
+
+
+@triton.jit
+def slopes_kernel(  # type: ignore[no-untyped-def]
+    x, grad, mask, mean, var, plain, along, V, parts, epsilon,
+    C: tl.constexpr, TILES: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Sums of dy and of dy x̂ over the real rows of each part."""
+    replica = (tl.program_id(0) // parts).to(tl.int64)
+    base = replica * V
+    begin = tl.program_id(0) % parts * TILES * ROWS
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    wide = columns < C
+    own = replica * C + columns
+    scale = tl.rsqrt(tl.load(var + own, mask=wide, other=1.0) + epsilon)
+    centre = tl.load(mean + own, mask=wide, other=0.0)
+    first = tl.zeros([WIDTH], tl.float32)
+    second = tl.zeros([WIDTH], tl.float32)
+    for tile in range(0, TILES):
+        rows = begin + tile * ROWS + tl.arange(0, ROWS)
+        seen = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
+        place = (base + rows)[:, None] * C + columns[None, :]
+        dy = tl.load(grad + place, mask=seen, other=0.0)
+        hat = (tl.load(x + place, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
+        first += tl.sum(dy, 0)
+        second += tl.sum(dy * hat, 0)
+    out = tl.program_id(0).to(tl.int64) * C + columns
+    tl.store(plain + out, first, mask=wide)
+    tl.store(along + out, second, mask=wide)
+
+
+@triton.jit
+def add_kernel(  # type: ignore[no-untyped-def]
+    one, two, one_out, two_out, parts, C: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Sums two tables ``[replicas, parts, C]`` over their parts."""
+    replica = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    wide = columns < C
+    part = tl.arange(0, PARTS)
+    place = (replica * parts + part)[:, None] * C + columns[None, :]
+    seen = (part < parts)[:, None] & wide[None, :]
+    own = replica * C + columns
+    tl.store(one_out + own, tl.sum(tl.load(one + place, mask=seen, other=0.0), 0), mask=wide)
+    tl.store(two_out + own, tl.sum(tl.load(two + place, mask=seen, other=0.0), 0), mask=wide)
+
+
+@triton.jit
+def gradient_kernel(  # type: ignore[no-untyped-def]
+    x, grad, mask, mean, var, weight, along, plain, count, dx, V, blocks, epsilon,
+    C: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    base = replica * V
+    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    wide = columns < C
+    own = replica * C + columns
+    scale = tl.rsqrt(tl.load(var + own, mask=wide, other=1.0) + epsilon)
+    gamma = tl.load(weight + own, mask=wide, other=0.0)
+    seen = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
+    place = (base + rows)[:, None] * C + columns[None, :]
+    slope = tl.load(grad + place, mask=seen, other=0.0)
+    if TRAINED:
+        # Mean and variance are made of the rows too: what the rows have in common does not pass.
+        n = tl.maximum(tl.load(count + replica), 1.0)
+        centre = tl.load(mean + own, mask=wide, other=0.0)
+        common = tl.load(plain + own, mask=wide, other=0.0) / n
+        stretch = tl.load(along + own, mask=wide, other=0.0) / n
+        hat = (tl.load(x + place, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
+        slope = slope - common[None, :] - hat * stretch[None, :]
+    slope = slope * (gamma * scale)[None, :]
+    tl.store(dx + place, tl.where(seen, slope, 0.0), mask=(rows < V)[:, None] & wide[None, :])

@@ -1,0 +1,226 @@
+"""Sums inside graphs over ragged rows, and their transpose: one program per graph and block of columns.
+
+A graph of more than ``CHUNK`` rows is cut into chunks that are summed side by side, where the host knows how
+large the largest may be; the chunks' sums are then added in order. Nothing is added atomically.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = [
+    "CHUNK",
+    "MOST_COLUMNS",
+    "chunk",
+    "chunks_of",
+    "ragged_product",
+    "ragged_spread",
+    "ragged_sum",
+]
+
+CHUNK = 512
+"""Rows that one program walks."""
+MOST_COLUMNS = 64
+"""Widest ``a`` of :func:`ragged_product`."""
+
+
+def chunks_of(max_size: int | None) -> int:
+    """Into how many chunks the largest graph is cut, a power of two (few kernels to compile); 1 if not known."""
+    return 1 if max_size is None else int(triton.next_power_of_2(max(1, triton.cdiv(max_size, CHUNK))))
+
+
+@triton.jit
+def chunk(ptr, B, r, b, part, SIZE, FIXED: tl.constexpr, WHOLE: tl.constexpr, CHUNK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """First row and end of a chunk of graph b of replica r; the end lies before the first where it is none."""
+    if FIXED:
+        start = b * SIZE
+        end = start + SIZE
+    else:
+        start = tl.load(ptr + r * (B + 1) + b).to(tl.int32)
+        end = tl.load(ptr + r * (B + 1) + b + 1).to(tl.int32)
+    if not WHOLE:
+        start = start + part * CHUNK
+        end = tl.minimum(end, start + CHUNK)
+    return start, end
+
+
+@triton.jit
+def _sum_kernel(  # type: ignore[no-untyped-def]
+    x, ptr, out, V, B, L,
+    D: tl.constexpr, ROWS: tl.constexpr, DB: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
+    CHUNK: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(0)
+    r = tl.program_id(1).to(tl.int64)
+    part = tl.program_id(2) // COLUMNS
+    d = tl.program_id(2) % COLUMNS * DB + tl.arange(0, DB)
+    start, end = chunk(ptr, B, r, b, part, 0, False, WHOLE, CHUNK)
+    total = tl.zeros((ROWS, DB), tl.float32)
+    for first in range(start, end, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        inside = (rows < end)[:, None] & (d < D)[None, :]
+        total += tl.load(x + (r * V + rows)[:, None] * D + d[None, :], mask=inside, other=0.0)
+    place = ((part * L + r) * B + b) * D + d
+    tl.store(out + place, tl.sum(total, 0), mask=d < D)
+
+
+@triton.jit
+def _spread_kernel(  # type: ignore[no-untyped-def]
+    x, index, out, V, B,
+    D: tl.constexpr, ROWS: tl.constexpr, DB: tl.constexpr,
+):  # fmt: skip
+    r = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    d = tl.program_id(2) * DB + tl.arange(0, DB)
+    real = rows < V
+    graph = tl.load(index + r * V + rows, mask=real, other=0).to(tl.int64)
+    own = (real & (graph < B))[:, None] & (d < D)[None, :]
+    found = tl.load(x + (r * B + graph)[:, None] * D + d[None, :], mask=own, other=0.0)
+    place = (r * V + rows)[:, None] * D + d[None, :]
+    tl.store(out + place, found, mask=real[:, None] & (d < D)[None, :])
+
+
+@triton.jit
+def _product_kernel(  # type: ignore[no-untyped-def]
+    a, x, ptr, out, V, B, L,
+    N: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr,
+    COLUMNS: tl.constexpr, WHOLE: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(0)
+    r = tl.program_id(1).to(tl.int64)
+    part = tl.program_id(2) // COLUMNS
+    i = tl.arange(0, NP)
+    d = tl.program_id(2) % COLUMNS * DB + tl.arange(0, DB)
+    start, end = chunk(ptr, B, r, b, part, 0, False, WHOLE, CHUNK)
+    total = tl.zeros((NP, DB), tl.float32)
+    for first in range(start, end, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        real = rows < end
+        left = tl.load(  # already transposed: [NP, ROWS]
+            a + (r * V + rows)[None, :] * N + i[:, None], mask=real[None, :] & (i < N)[:, None], other=0.0
+        )
+        right = tl.load(
+            x + (r * V + rows)[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0
+        )
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    place = (((part * L + r) * B + b) * N + i)[:, None] * D + d[None, :]
+    tl.store(out + place, total, mask=(i < N)[:, None] & (d < D)[None, :])
+
+
+def ragged_sum(x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None = None) -> Tensor:
+    """Sum over the rows of each graph; padding rows count nothing.
+
+    Args:
+        x (Tensor): Rows, ``[*lead, V, d]``.
+        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``.
+        index (Tensor): Graph of each row, B at padding, ``[*lead, V]``; used by the gradient.
+        max_size (int, optional): Bound on a graph's rows; large graphs are cut into chunks where it is known.
+
+    Returns:
+        Tensor: ``[*lead, B, d]``.
+    """
+    found: Tensor = _Sum.apply(x, ptr, index, max_size)
+    return found
+
+
+def ragged_spread(x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None = None) -> Tensor:
+    """What belongs to a graph, ``[*lead, B, d]``, handed to each of its rows, ``[*lead, V, d]``; padding is 0.
+
+    The transpose of :func:`ragged_sum`, with the same arguments; each is the gradient of the other.
+    """
+    found: Tensor = _Spread.apply(x, ptr, index, max_size)
+    return found
+
+
+def ragged_product(
+    a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None = None, precision: str = "tf32x3"
+) -> Tensor:
+    """Sum over the rows of each graph of aᵢ ⊗ xᵢ; without gradient.
+
+    Args:
+        a (Tensor): ``[*lead, V, N]``, N at most ``MOST_COLUMNS``.
+        x (Tensor): ``[*lead, V, d]``.
+        ptr (Tensor): As in :func:`ragged_sum`.
+        max_size (int, optional): As in :func:`ragged_sum`.
+        precision (str): Of the products, as ``tl.dot`` names it. (default: "tf32x3")
+
+    Returns:
+        Tensor: ``[*lead, B, N, d]``.
+    """
+    *lead, V, N = a.shape
+    D, B, L = x.size(-1), ptr.size(-1) - 1, torch.Size(lead).numel()
+    parts = chunks_of(max_size)
+    out = a.new_empty(parts, *lead, B, N, D)
+    if not out.numel():
+        return out.sum(0)
+    DB = min(max(16, triton.next_power_of_2(D)), 128)
+    NP = max(16, triton.next_power_of_2(N))
+    columns = triton.cdiv(D, DB)
+    _product_kernel[(B, L, parts * columns)](
+        a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out, V, B, L,
+        N=N, D=D, ROWS=32, NP=NP, DB=DB, COLUMNS=columns, WHOLE=parts == 1, CHUNK=CHUNK,
+        PRECISION=precision, num_warps=4, num_stages=2,
+    )  # fmt: skip
+    return out[0] if parts == 1 else out.sum(0)
+
+
+def _sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
+    *lead, V, D = x.shape
+    B, L = ptr.size(-1) - 1, torch.Size(lead).numel()
+    # Two launches only where one program would walk long.
+    parts = chunks_of(max_size) if (max_size or 0) > 2 * CHUNK else 1
+    out = x.new_empty(parts, *lead, B, D)
+    if not out.numel():
+        return out.sum(0)
+    DB = min(max(16, triton.next_power_of_2(D)), 64)
+    columns = triton.cdiv(D, DB)
+    _sum_kernel[(B, L, parts * columns)](
+        x.contiguous(), ptr.contiguous(), out, V, B, L,
+        D=D, ROWS=32, DB=DB, COLUMNS=columns, WHOLE=parts == 1, CHUNK=CHUNK, num_warps=4,
+    )  # fmt: skip
+    return out[0] if parts == 1 else out.sum(0)
+
+
+def _spread(x: Tensor, index: Tensor) -> Tensor:
+    *lead, B, D = x.shape
+    V, L = index.size(-1), torch.Size(lead).numel()
+    out = x.new_empty(*lead, V, D)
+    if not out.numel():
+        return out
+    DB = min(max(16, triton.next_power_of_2(D)), 128)
+    rows = 32
+    _spread_kernel[(triton.cdiv(V, rows), L, triton.cdiv(D, DB))](
+        x.contiguous(), index.contiguous(), out, V, B, D=D, ROWS=rows, DB=DB, num_warps=4
+    )
+    return out
+
+
+class _Sum(torch.autograd.Function):
+    """Linear, so that its gradient is its transpose, to any order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None) -> Tensor:
+        ctx.save_for_backward(ptr, index)
+        ctx.max_size = max_size
+        return _sum(x, ptr, max_size)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Spread.apply(grad, *ctx.saved_tensors, ctx.max_size), None, None, None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None) -> Tensor:
+        ctx.save_for_backward(ptr, index)
+        ctx.max_size = max_size
+        return _spread(x, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Sum.apply(grad, *ctx.saved_tensors, ctx.max_size), None, None, None

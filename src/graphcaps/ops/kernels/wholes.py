@@ -1,0 +1,209 @@
+"""What routing does between two readings of the rows: the products with the weights, and squash.
+
+One program per replica, whole j and block of graphs; everything lies as ``[L, J, B, …]``, only the capsules
+that leave are ``[L, B, J, d']``. Weights are read in blocks of their rows, so nothing wider than a block of
+graphs times d' lives in registers.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphcaps.ops.kernels.ragged import CHUNK
+from graphcaps.ops.kernels.routing import Rows
+
+__all__ = ["agree", "blocks", "finish", "graph_sizes", "squash_slope"]
+
+
+@triton.jit
+def graph_sizes(ptr, B, r, b, inside, SIZE, FIXED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rows of the graphs ``b``, 0 outside."""
+    if FIXED:
+        size = tl.where(inside, SIZE, 0)
+    else:
+        start = tl.load(ptr + r * (B + 1) + b, mask=inside, other=0)
+        size = (tl.load(ptr + r * (B + 1) + b + 1, mask=inside, other=0) - start).to(tl.int32)
+    return size
+
+
+@triton.jit
+def squash_slope(q, epsilon):  # type: ignore[no-untyped-def]
+    """f of squash(s) = f(q) s with q = |s|², and its derivative; both 0 where q + epsilon is 0."""
+    inner = q + epsilon
+    some = inner > 0
+    safe = tl.where(some, inner, 1.0)
+    root = tl.where(some, 1 / ((1 + q) * tl.sqrt(safe)), 0.0)
+    return q * root, root * (1 / (1 + q) - 0.5 * (q / safe))
+
+
+@triton.jit
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
+    B, L, SIZE, epsilon,
+    S: tl.constexpr, J: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BB: tl.constexpr, DB: tl.constexpr,
+    EP: tl.constexpr, CHUNK: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, ADD: tl.constexpr,
+    JOIN: tl.constexpr, KEEP: tl.constexpr, RESIDUAL: tl.constexpr, FIXED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    j = tl.program_id(1)
+    r = tl.program_id(2).to(tl.int64)
+    b = tl.program_id(0) * BB + tl.arange(0, BB)
+    e = tl.arange(0, EP)
+    inside = b < B
+    narrow = e < E
+    block = inside[:, None] & narrow[None, :]
+    whole = (r * J + j) * B + b
+    size = graph_sizes(ptr, B, r, b, inside, SIZE, FIXED)
+    s = tl.zeros((BB, EP), tl.float32)
+    for first in range(0, D, DB):
+        d = first + tl.arange(0, DB)
+        here = inside[:, None] & (d < D)[None, :]
+        if FIRST:  # c = 1/J: one sum for all wholes
+            g = tl.load(G + (r * B + b)[:, None] * D + d[None, :], mask=here, other=0.0) / J
+        else:
+            g = tl.load(G + whole[:, None] * D + d[None, :], mask=here, other=0.0)
+            for part in range(1, S):
+                also = here & (size > part * CHUNK)[:, None]
+                place = part * (L * J * B) + whole
+                g += tl.load(G + place[:, None] * D + d[None, :], mask=also, other=0.0)
+            if JOIN:
+                tl.store(G_out + whole[:, None] * D + d[None, :], g, mask=here)
+        w = tl.load(
+            W + (r * J + j) * (D * E) + d[:, None] * E + e[None, :],
+            mask=(d < D)[:, None] & narrow[None, :],
+            other=0.0,
+        )
+        s = tl.dot(g, w, s, input_precision=PRECISION)
+    if FIRST:
+        mass = size.to(tl.float32) / J
+    else:
+        mass = tl.load(m + whole, mask=inside, other=0.0)
+        for part in range(1, S):
+            also = inside & (size > part * CHUNK)
+            mass += tl.load(m + part * (L * J * B) + whole, mask=also, other=0.0)
+        if JOIN:
+            tl.store(m_out + whole, mass, mask=inside)
+    lift = tl.load(bias + (r * J + j) * E + e, mask=narrow, other=0.0)
+    s += mass[:, None] * lift[None, :]
+    if RESIDUAL:
+        s += tl.load(residual + (r * B + b)[:, None] * E + e[None, :], mask=block, other=0.0)
+    f, _ = squash_slope(tl.sum(s * s, 1), epsilon)
+    u = s * f[:, None]
+    if LAST:
+        tl.store(u_out + ((r * B + b) * J + j)[:, None] * E + e[None, :], u, mask=block)
+        if KEEP:
+            tl.store(s_out + whole[:, None] * E + e[None, :], s, mask=block)
+    else:
+        more = tl.sum(u * lift[None, :], 1)
+        if ADD:
+            more += tl.load(tau + whole, mask=inside, other=0.0)
+        tl.store(tau_out + whole, more, mask=inside)
+        for first in range(0, D, DB):
+            d = first + tl.arange(0, DB)
+            here = inside[:, None] & (d < D)[None, :]
+            w = tl.load(
+                W + (r * J + j) * (D * E) + d[:, None] * E + e[None, :],
+                mask=(d < D)[:, None] & narrow[None, :],
+                other=0.0,
+            )
+            toward = tl.dot(u, tl.trans(w), input_precision=PRECISION)
+            if ADD:
+                toward += tl.load(T + whole[:, None] * D + d[None, :], mask=here, other=0.0)
+            tl.store(T_out + whole[:, None] * D + d[None, :], toward, mask=here)
+
+
+def agree(
+    G: Tensor,
+    m: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    T: Tensor | None,
+    tau: Tensor | None,
+    rows: Rows,
+    epsilon: float,
+    precision: str = "tf32x3",
+) -> tuple[Tensor, Tensor]:
+    """The end of a round that is not the last: u = squash(WᵀG + m e), T + W u and τ + e·u.
+
+    Args:
+        G (Tensor): ``[S, L, J, B, d]``, or the sum of all parts ``[L, B, d]`` in round one, where c = 1/J.
+        m (Tensor, optional): ``[S, L, J, B]``; ``None`` in round one.
+        weight (Tensor): W, ``[L, J, d, d']``.
+        bias (Tensor): e, ``[L, J, d']``.
+        T (Tensor, optional): ``[L, J, B, d]``; ``None`` stands for 0.
+        tau (Tensor, optional): ``[L, J, B]``; ``None`` stands for 0.
+        rows (Rows): Which row belongs to which graph.
+        epsilon (float): As in :func:`graphcaps.ops.squash`.
+        precision (str): Of the products, as ``tl.dot`` names it. (default: "tf32x3")
+
+    Returns:
+        tuple: The new T and τ.
+    """
+    L, J, D, _ = weight.shape
+    T_out, tau_out = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
+    known = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out}
+    _forward(G, m, weight, bias, rows, epsilon, precision, known)
+    return T_out, tau_out
+
+
+def finish(
+    G: Tensor,
+    m: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    residual: Tensor | None,
+    rows: Rows,
+    epsilon: float,
+    keep: bool,
+    precision: str = "tf32x3",
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    """The end of the last round: u = squash(s) with s = WᵀG + m e + residual.
+
+    Arguments as in :func:`agree`; ``residual [L, B, d']``; ``keep``: whether s is needed again.
+
+    Returns:
+        tuple: u ``[L, B, J, d']``, s ``[L, J, B, d']`` or ``None``, and G and m with their chunks added up.
+    """
+    L, J, D, E = weight.shape
+    u = weight.new_empty(L, rows.B, J, E)
+    s = weight.new_empty(L, J, rows.B, E) if keep else None
+    known = {"residual": residual, "s_out": s, "u_out": u}
+    joined, mass = (G, None) if m is None else (G[0], m[0])
+    if m is not None and rows.parts > 1 and keep:
+        joined, mass = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
+        known |= {"G_out": joined, "m_out": mass}
+    _forward(G, m, weight, bias, rows, epsilon, precision, known)
+    return u, s, joined, mass
+
+
+_POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out")
+
+
+def _forward(
+    G: Tensor,
+    m: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    rows: Rows,
+    epsilon: float,
+    precision: str,
+    known: dict[str, Tensor | None],
+) -> None:
+    L, J, D, E = weight.shape
+    BB, DB, EP = blocks(rows.B, D, E)
+    given = {name: tensor for name, tensor in known.items() if tensor is not None}
+    _forward_kernel[(triton.cdiv(rows.B, BB), J, L)](
+        # A pointer that a flag leaves unused still has to be one.
+        G, G if m is None else m, G if rows.ptr is None else rows.ptr, weight, bias,
+        *(given.get(name, G) for name in _POINTERS), rows.B, L, rows.size, epsilon,
+        S=rows.parts, J=J, D=D, E=E, BB=BB, DB=DB, EP=EP, CHUNK=CHUNK, FIRST=m is None, LAST="u_out" in given,
+        ADD="T" in given, JOIN="G_out" in given, KEEP="s_out" in given, RESIDUAL="residual" in given,
+        FIXED=rows.ptr is None, PRECISION=precision, num_warps=4, num_stages=2,
+    )  # fmt: skip
+
+
+def blocks(B: int, D: int, E: int) -> tuple[int, int, int]:
+    """Graphs of a block, rows of a block of W, and d' up to a power of two; sized to spill no register."""
+    EP = max(16, int(triton.next_power_of_2(E)))
+    return (16 if B <= 16 else 32), (16 if D <= 16 or (EP >= 128 and B > 16) else 32), EP

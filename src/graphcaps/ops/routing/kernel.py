@@ -1,0 +1,170 @@
+"""Routing by agreement in kernels: R readings of h, and no product that stays behind.
+
+The algebra of :mod:`graphcaps.ops.routing.factored`, with its sums in :mod:`graphcaps.ops.kernels.routing`
+and what lies between two rounds in :mod:`graphcaps.ops.kernels.wholes`: 2 R launches forward (one more where
+graphs are cut), 4 backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from graphcaps.ops.routing.factored import route_dense_factored, route_factored
+from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.types import Routing, Segments
+
+__all__ = ["LARGEST_GRAPH", "MOST_WHOLES", "WIDEST", "route_dense_kernel", "route_kernel"]
+
+LARGEST_GRAPH = 16384
+"""Rows of a graph up to which the kernels route it; its chunks' sums are kept side by side."""
+MOST_WHOLES = 64
+"""J up to which the kernels serve."""
+WIDEST = 128
+"""d and d' up to which the kernels serve."""
+
+
+def route_kernel(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    segments: Segments,
+    iterations: int,
+    residual: Tensor | None = None,
+    detach: bool = True,
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    """Same arguments and result as :func:`graphcaps.ops.routing.factored.route_factored`.
+
+    That function serves instead where the gradient has to flow through the weights c (``detach=False``),
+    where J, d or d' is above ``MOST_WHOLES`` or ``WIDEST``, and where a graph has or may have more than
+    ``LARGEST_GRAPH`` rows (``segments.max_size``, or ``None``).
+    """
+    V, B = segments.num_rows, segments.num_graphs
+    if not _fits(h, weight, bias, residual, segments.max_size, B, detach):
+        return route_factored(h, weight, bias, segments, iterations, residual, detach, epsilon)
+    lead, J = h.shape[:-2], weight.size(-3)
+    size = segments.max_size or 1
+    shape = (segments.ptr.reshape(-1, B + 1), segments.index.reshape(-1, V), size, lead.numel(), V, B)
+    u, c = _run(h, weight, bias, residual, shape, iterations, epsilon)
+    return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, V, J))
+
+
+def route_dense_kernel(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None = None,
+    detach: bool = True,
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    """Same arguments and result as :func:`graphcaps.ops.routing.factored.route_dense_factored`, which serves
+    instead under the same rule as in :func:`route_kernel`."""
+    *lead, B, n, _ = h.shape
+    if not _fits(h, weight, bias, residual, n, B, detach):
+        return route_dense_factored(h, weight, bias, iterations, residual, detach, epsilon)
+    J = weight.size(-3)
+    shape = (None, None, n, torch.Size(lead).numel(), B * n, B)
+    u, c = _run(h, weight, bias, residual, shape, iterations, epsilon)
+    return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, B, n, J))
+
+
+def _fits(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    residual: Tensor | None,
+    largest: int | None,
+    num_graphs: int,
+    detach: bool,
+) -> bool:
+    given = [tensor for tensor in (h, weight, bias, residual) if tensor is not None]
+    if not detach and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
+        return False
+    J, d, e = weight.shape[-3:]
+    known = largest is not None and largest <= LARGEST_GRAPH
+    return known and J <= MOST_WHOLES and max(d, e) <= WIDEST and num_graphs > 0 and min(h.numel(), J, e) > 0
+
+
+def _run(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    residual: Tensor | None,
+    shape: tuple[Tensor | None, Tensor | None, int, int, int, int],
+    iterations: int,
+    epsilon: float,
+) -> tuple[Tensor, Tensor]:
+    """Folds the leading axes into one."""
+    *_, L, V, B = shape
+    J, d, e = weight.shape[-3:]
+    flat = None if residual is None else residual.reshape(L, B, e)
+    given = (h.reshape(L, V, d), weight.reshape(L, J, d, e), bias.reshape(L, J, e), flat)
+    needed = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
+    u, c = _Route.apply(*given, shape, iterations, epsilon, needed)
+    return u, c
+
+
+class _Route(torch.autograd.Function):
+    """All rounds. The weights c are constants for the gradient, so only the last sum carries one."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        residual: Tensor | None,
+        shape: tuple[Tensor | None, Tensor | None, int, int, int, int],
+        iterations: int,
+        epsilon: float,
+        needed: bool,
+    ) -> tuple[Tensor, Tensor]:
+        from graphcaps.ops.kernels.ragged import ragged_sum
+        from graphcaps.ops.kernels.routing import Rows, weigh_and_sum
+        from graphcaps.ops.kernels.wholes import agree, finish
+
+        ptr, index, size, L, V, B = shape
+        h, weight, bias = h.contiguous(), weight.contiguous(), bias.contiguous()
+        residual = None if residual is None else residual.contiguous()
+        rows = Rows(None if ptr is None else ptr.contiguous(), size, L, V, B)
+        # Round one: c = 1/J, and one sum for all wholes.
+        m = T = tau = c = None
+        if ptr is not None and index is not None:
+            G = ragged_sum(h, ptr, index, size)
+        else:  # every graph has as many parts
+            G = h.reshape(L, B, size, -1).sum(-2)
+        for round_ in range(1, iterations):
+            T, tau = agree(G, m, weight, bias, T, tau, rows, epsilon)
+            G, m, c = weigh_and_sum(h, T, tau, rows, store=round_ == iterations - 1)
+        u, s, G, m = finish(G, m, weight, bias, residual, rows, epsilon, keep=needed)
+        if c is None:
+            J = weight.size(1)
+            if index is None:
+                c = h.new_full((L, V, J), 1 / J)
+            else:
+                c = ((index < B).to(h.dtype) / J).unsqueeze(-1).expand(L, V, J).contiguous()
+        if needed:
+            ctx.save_for_backward(weight, s, G, m, c, rows.ptr)
+            ctx.rows, ctx.epsilon = (size, L, V, B), epsilon
+        ctx.mark_non_differentiable(c)
+        return u, c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, du: Tensor, _: Tensor) -> Any:
+        from graphcaps.ops.kernels.routing import Rows, parts_backward
+        from graphcaps.ops.kernels.wholes_backward import weights_backward, wholes_backward
+
+        weight, s, G, m, c, ptr = ctx.saved_tensors
+        rows = Rows(ptr, *ctx.rows)
+        for_h, for_weight, for_bias, for_residual, *_rest = ctx.needs_input_grad
+        ds, dG = wholes_backward(s, du.contiguous(), weight, ctx.epsilon)
+        dh = parts_backward(c, dG, rows) if for_h else None
+        dW, dbias = weights_backward(G, m, ds, rows) if for_weight or for_bias else (None, None)
+        dres = ds.sum(1) if for_residual else None
+        return dh, dW, dbias, dres, None, None, None, None

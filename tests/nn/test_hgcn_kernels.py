@@ -1,0 +1,85 @@
+"""The whole model with kernels is the whole model without: scores, losses, gradients, running statistics."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.baselines import GIN
+from graphcaps.nn import HGCN
+from graphcaps.ops.bits import bit_rows
+from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.types import EdgeTable, GraphBatch, Segments
+from tests.graphs import assert_equal, random_graphs
+from tests.ops.kernels.conftest import kernel_device  # noqa: F401
+
+# A product of node vectors near 1 makes the slope of log(1 − P) large, and rounding with it: torch's float32
+# differs from its float64 by a tenth of this.
+TOLERANCE = 3e-4
+DRAWN = torch.tensor([[0, 3, 1, -1], [2, 2, 5, 4], [-1, -1, -1, -1]])
+
+
+def _batch(dtype: torch.dtype, device: str) -> GraphBatch:
+    graphs = random_graphs([9, 33, 1, 40, 2, 70], classes=3, seed=3)
+    store = graphs.as_store().to(device)
+    x = graphs.x.float().to(device=device, dtype=dtype)
+    batch = store.batch(x, DRAWN)
+    edges, segments = batch.edges, batch.segments
+    bits = bit_rows(store.edge_ptr, store.neighbours, store.sizes)
+    table = EdgeTable(
+        edges.ptr, edges.neighbours, None, edges.node, edges.first, edges.num_entries, edges.max_degree, bits
+    )
+    again = Segments(segments.ptr, segments.index, True, segments.max_size)
+    poison = batch.x.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
+    return GraphBatch(poison, again, table, batch.y)
+
+
+def _run(model: Any, batch: GraphBatch) -> dict[str, Tensor]:
+    found = {}
+    for _ in range(2):  # twice: the second step draws another dropout, and meets running statistics
+        output = model.forward_batch(batch, batch.y)
+        loss = model.loss(output, batch.y).total
+        model.zero_grad()
+        loss.sum().backward()
+    found["loss"] = loss
+    found["scores"] = output.class_scores[:2]
+    for name, parameter in model.named_parameters():
+        found[f"gradient of {name}"] = parameter.grad
+    for name, buffer in model.named_buffers():
+        if buffer.is_floating_point():
+            found[name] = buffer
+    model.eval()
+    with torch.no_grad():
+        found["scores in evaluation"] = model.forward_batch(batch).class_scores[:2]
+    return {name: value.detach().cpu().double() for name, value in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (HGCN, {}),
+        (HGCN, {"num_capsules": (5, 3), "residual_nodes": 70}),
+        (HGCN, {"formulation": "paper"}),
+        (HGCN, {"disentangle": False, "residual": False}),
+        (HGCN, {"factor_squash": "separate", "reconstruction": False}),
+        (GIN, {}),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
+)
+def test_kernels_change_nothing(kernel_device: str, kind: Any, arguments: dict[str, Any]) -> None:  # noqa: F811
+    sizes = {"hidden": 16} if kind is GIN else {"capsule_dim": 16, "num_capsules": (4,)}
+    given = sizes | {"dropout": 0.3, "lead": (3,)} | arguments
+    torch.manual_seed(0)
+    fast = kind(5, 3, **given).to(kernel_device)
+    slow = kind(5, 3, **given)
+    slow.load_state_dict({name: value.cpu() for name, value in fast.state_dict().items()})
+    # The paper's bound 1 − 1e-7 is another number in float32, and log(1 − P) there another loss.
+    oracle = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
+    slow.to(oracle)
+    with kernels_wanted("off"):
+        expected = _run(slow, _batch(oracle, "cpu"))
+    with kernels_wanted("always"):
+        found = _run(fast, _batch(torch.float32, kernel_device))
+    for name, value in expected.items():
+        assert_equal(found[name], value, name, TOLERANCE)

@@ -1,0 +1,200 @@
+"""The loss of all pairs by kernels is that of the torch form in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
+from graphcaps.ops.bits import bit_rows
+from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.types import EdgeTable, Segments
+from tests.graphs import assert_equal, random_graphs
+
+TOLERANCE = 2e-5
+RULES = {
+    "released": RELEASED,
+    "paper": PAPER,
+    "tight": PairRule(0.2, 0.9, 1e-13, True, "graphs"),
+}
+BARE = PairRule(0.0, 1.0, 1e-12, False, "pairs")
+
+
+def rounded(rule: PairRule) -> PairRule:
+    """The rule as float32 knows it: 1 − 1e-7 is a number of its own there."""
+    low, high, epsilon = (float(np.float32(x)) for x in (rule.low, rule.high, rule.epsilon))
+    return replace(rule, low=low, high=high, epsilon=epsilon)
+
+
+def vectors(rows: int, d: int, seed: int) -> Tensor:
+    """Rows around four centres whose products lie on both sides of both bounds, and away from them.
+
+    Close to a bound the slope changes by more than any float32 product can promise.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(10_000):
+        centres = torch.randn(4, min(d, 4), generator=generator, dtype=torch.float64) * 0.7
+        products = centres @ centres.T
+        away = all(bool(((products - bound).abs() > 0.08).all()) for bound in (0.0, 0.2, 0.9, 1.0))
+        seen = (products < 0).any() and ((products > 0.25) & (products < 0.85)).any() and (products > 1).any()
+        if away and bool(seen):
+            break
+    else:
+        raise AssertionError("no such centres were found")
+    basis = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+    z = centres[torch.randint(0, 4, (rows,), generator=generator)] @ basis[: centres.size(1)]
+    return (z + 0.005 * torch.randn(rows, d, generator=generator, dtype=torch.float64) / d**0.5).float()
+
+
+def batch_of(
+    chosen: list[list[int]], sizes: list[int], rows: int, device: str, *, bits: bool, density: float = 2.0
+) -> tuple[EdgeTable, Segments]:
+    """Graphs of a store in rows of one length, one row per replica; the rest is padding."""
+    store = random_graphs(sizes, density=density).as_store()
+    B = max(len(graphs) for graphs in chosen) + 1
+    table = torch.tensor([graphs + [-1] * (B - len(graphs)) for graphs in chosen])
+    n = store.sizes[table.clamp_min(0)].masked_fill(table < 0, 0)
+    ptr = torch.nn.functional.pad(n.cumsum(-1), (1, 0))
+    slot = torch.arange(rows).expand(len(chosen), rows).contiguous()
+    index = torch.searchsorted(ptr[:, 1:].contiguous(), slot, right=True)
+    own = index.clamp_max(B - 1)
+    first = ptr[:, :-1].gather(-1, own)
+    node = store.node_ptr[table.clamp_min(0)].gather(-1, own) + slot - first
+    node, first = node.masked_fill(index == B, -1), first.masked_fill(index == B, 0)
+    made = bit_rows(store.edge_ptr, store.neighbours, store.sizes) if bits else None
+    if made is not None:
+        made = replace(made, words=made.words.to(device), start=made.start.to(device))
+    edges = EdgeTable(
+        store.edge_ptr.to(device),
+        store.neighbours.to(device),
+        None,
+        node.to(device),
+        first.to(device),
+        bits=made,
+    )
+    return edges, Segments(ptr.to(device), index.to(device), max_size=int(n.max()))
+
+
+def without_lead(edges: EdgeTable, segments: Segments) -> tuple[EdgeTable, Segments]:
+    one = replace(edges, node=edges.node[0], first=edges.first[0])
+    return one, Segments(segments.ptr[0], segments.index[0], max_size=segments.max_size)
+
+
+def check(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule) -> None:
+    """Loss and gradient by kernels against the torch form in float64; padding is poisoned."""
+    padding = (edges.node < 0).unsqueeze(-1)
+    leaf = z.masked_fill(padding, float("nan")).requires_grad_()
+    lead = z.shape[:-2]
+    outer = torch.linspace(0.5, 2, max(lead.numel(), 1), device=z.device).reshape(lead)
+    with kernels_wanted("always"):
+        found = reconstruction_loss(leaf, edges, segments, rule)
+        found.backward(outer)
+        with torch.no_grad():
+            bare = reconstruction_loss(leaf, edges, segments, rule)
+    exact = z.masked_fill(padding, 0).double().requires_grad_()
+    expected = reconstruction_loss(exact, edges, segments, rounded(rule))
+    expected.backward(outer.double())
+    assert exact.grad is not None
+    assert leaf.grad is not None
+    assert float(exact.grad.abs().max()) > 0
+    assert_equal(found.double(), expected, "loss", TOLERANCE)
+    assert_equal(bare, found, "loss without a gradient", TOLERANCE)
+    scale = exact.grad.abs().amax((-1, -2), keepdim=True).clamp_min(1e-30)  # each replica by itself
+    assert_equal(leaf.grad.double() / scale, exact.grad / scale, "gradient", TOLERANCE)
+    assert torch.equal(leaf.grad.masked_select(padding), torch.zeros_like(leaf.grad.masked_select(padding)))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+def test_kernel_is_torch_for_replicas(rule: PairRule, kernel_device: str, empty_is_nan: None) -> None:
+    """One replica has odd sizes, one ends without padding rows, and one holds nothing but padding."""
+    sizes = [1, 31, 33, 63, 65, 100, 2]
+    edges, segments = batch_of([[0, 1, 2, 3], [5, 1, 0], [], [4, 6]], sizes, 132, kernel_device, bits=True)
+    z = vectors(4 * 132, 32, seed=2).reshape(4, 132, 32).to(kernel_device)
+    check(z, edges, segments, rule)
+
+
+@pytest.mark.parametrize("rule", [RELEASED, PAPER], ids=["released", "paper"])
+def test_without_bits(rule: PairRule, kernel_device: str, empty_is_nan: None) -> None:
+    edges, segments = batch_of([[1, 0], [2], []], [1, 9, 15], 15, kernel_device, bits=False)
+    z = vectors(45, 32, seed=2).reshape(3, 15, 32).to(kernel_device)
+    check(z, edges, segments, rule)
+
+
+@pytest.mark.parametrize(
+    ("d", "bits"),
+    [(3, True), (8, True), (20, True), (128, True), (250, True), (3, False), (128, False), (250, False)],
+    ids=lambda value: str(value) if value.__class__ is int else ("bits" if value else "listed"),
+)
+def test_kernel_is_torch_at_each_width(d: int, bits: bool, kernel_device: str, empty_is_nan: None) -> None:
+    sizes = [33, 1, 70] if bits else [12, 1, 7]
+    rows = sum(sizes) + 3
+    edges, segments = batch_of([[0, 1, 2]], sizes, rows, kernel_device, bits=bits)
+    z = vectors(rows, d, seed=3).to(kernel_device)
+    check(z, *without_lead(edges, segments), RELEASED)
+
+
+@pytest.mark.parametrize("rule", [RELEASED, BARE], ids=["released", "bare"])
+def test_a_large_graph(rule: PairRule, kernel_device: str, empty_is_nan: None) -> None:
+    """Probabilities are multiplied over several steps before their logarithm is taken."""
+    n = 200
+    edges, segments = batch_of([[0]], [n], n, kernel_device, bits=True, density=30.0)
+    z = vectors(n, 16, seed=4).to(kernel_device)
+    check(z, *without_lead(edges, segments), rule)
+
+
+def test_hubs_without_bits(kernel_device: str, empty_is_nan: None) -> None:
+    """A node has more neighbours than one step takes."""
+    edges, segments = batch_of([[0]], [42], 42, kernel_device, bits=False, density=60.0)
+    assert int((edges.ptr[1:] - edges.ptr[:-1]).max()) > 32
+    z = vectors(42, 16, seed=4).to(kernel_device)
+    check(z, *without_lead(edges, segments), PAPER)
+
+
+def test_many_graphs(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More graphs than one step of the search looks at; a padding graph stands among them."""
+    from graphcaps.ops.kernels import pairs
+
+    monkeypatch.setattr(pairs, "_SEARCH", 8)
+    sizes = torch.ones(20, dtype=torch.int64)
+    sizes[3], sizes[17] = 0, 34
+    segments = Segments.from_sizes(sizes.to(kernel_device))
+    V = int(sizes.sum())
+    node = torch.arange(V, device=kernel_device)
+    ptr = torch.zeros(V + 1, dtype=torch.int64, device=kernel_device)
+    edges = EdgeTable(ptr, ptr[:0].int(), None, node, torch.zeros_like(node), num_entries=0)
+    bits = bit_rows(ptr, ptr[:0].int(), sizes.to(kernel_device))
+    check(vectors(V, 8, seed=5).to(kernel_device), replace(edges, bits=bits), segments, PAPER)
+
+
+def test_nan_of_a_real_row_shows(kernel_device: str) -> None:
+    edges, segments = batch_of([[0], [0]], [5], 5, kernel_device, bits=True)
+    z = vectors(10, 8, seed=6).reshape(2, 5, 8).to(kernel_device)
+    z[1, 2, 3] = float("nan")
+    with kernels_wanted("always"):
+        loss = reconstruction_loss(z, edges, segments)
+    assert loss.isnan().tolist() == [False, True]
+
+
+def test_twice_the_same(kernel_device: str) -> None:
+    edges, segments = batch_of([[0, 1], [1]], [40, 70], 110, kernel_device, bits=True)
+    z = vectors(220, 8, seed=7).reshape(2, 110, 8).to(kernel_device)
+    grads = []
+    for _ in range(2):
+        leaf = z.clone().requires_grad_()
+        with kernels_wanted("always"):
+            reconstruction_loss(leaf, edges, segments).sum().backward()
+        grads.append(leaf.grad)
+    assert torch.equal(grads[0], grads[1])
+
+
+def test_no_replica_at_all(kernel_device: str) -> None:
+    index = torch.zeros(0, 3, dtype=torch.int64, device=kernel_device)
+    ptr = torch.zeros(0, 2, dtype=torch.int64, device=kernel_device)
+    edges = EdgeTable(ptr.new_zeros(4), ptr.new_zeros(0), None, index, index)
+    with kernels_wanted("always"):
+        found = reconstruction_loss(torch.zeros(0, 3, 4, device=kernel_device), edges, Segments(ptr, index))
+    assert found.shape == (0,)
