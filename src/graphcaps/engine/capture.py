@@ -47,4 +47,10 @@ class Recorder:
             finally:
                 graph.capture_end()
         current.wait_stream(self.stream)
-        return graph.replay
+
+        def replay() -> None:
+            graph.replay()
+
+        # The graph reads what the function holds on to: both live as long as the other.
+        replay.body = body  # type: ignore[attr-defined]
+        return replay

@@ -47,7 +47,7 @@ class Rows:
     @property
     def height(self) -> int:
         """Rows of a tile: small where graphs are small."""
-        return 64 if self.V >= 96 * self.B else 32 if self.V > 16 * self.B else 16
+        return 32 if self.V > 16 * self.B else 16
 
 
 @triton.jit
@@ -151,7 +151,7 @@ def weigh_and_sum(
 
     Args:
         h (Tensor): Parts, ``[L, V, d]``, d at most 128.
-        T (Tensor): ``[L, J, B, d]``, J at most 64.
+        T (Tensor): ``[L, J, B, d]``, J at most 32.
         tau (Tensor): ``[L, J, B]``.
         rows (Rows): Which row belongs to which graph.
         store (bool): Whether c is kept.
@@ -169,7 +169,7 @@ def weigh_and_sum(
     _weigh_kernel[(B + extra, L, rows.parts)](
         h, h if rows.ptr is None else rows.ptr, T, tau, G, m, G if c is None else c,
         rows.V, B, L, rows.size,
-        S=rows.parts, J=J, D=D, JP=JP, DP=DP, ROWS=_height(rows, JP, DP), CHUNK=CHUNK,
+        S=rows.parts, J=J, D=D, JP=JP, DP=DP, ROWS=rows.height, CHUNK=CHUNK,
         FIXED=rows.ptr is None, STORE=store, PRECISION=precision, num_warps=_warps(JP, DP), num_stages=2,
     )  # fmt: skip
     return G, m, c
@@ -192,7 +192,7 @@ def parts_backward(c: Tensor, dG: Tensor, rows: Rows, precision: str = "tf32x3")
     JP, DP = _padded(J), _padded(D)
     _parts_backward_kernel[(B + int(rows.ptr is not None), L, rows.parts)](
         c, dG, c if rows.ptr is None else rows.ptr, dh, rows.V, B, rows.size,
-        S=rows.parts, J=J, D=D, JP=JP, DP=DP, ROWS=_height(rows, JP, DP), CHUNK=CHUNK, FIXED=rows.ptr is None,
+        S=rows.parts, J=J, D=D, JP=JP, DP=DP, ROWS=rows.height, CHUNK=CHUNK, FIXED=rows.ptr is None,
         PRECISION=precision, num_warps=_warps(JP, DP), num_stages=2,
     )  # fmt: skip
     return dh
@@ -204,8 +204,3 @@ def _padded(width: int) -> int:
 
 def _warps(JP: int, DP: int) -> int:
     return 8 if JP * DP >= 4096 else 4
-
-
-def _height(rows: Rows, JP: int, DP: int) -> int:
-    """A tile of h beside T and G has to fit into the registers."""
-    return min(rows.height, 32) if DP >= 128 or JP >= 32 else rows.height

@@ -21,8 +21,8 @@ __all__ = ["LARGEST_GRAPH", "MOST_WHOLES", "WIDEST", "route_dense_kernel", "rout
 
 LARGEST_GRAPH = 16384
 """Rows of a graph up to which the kernels route it; its chunks' sums are kept side by side."""
-MOST_WHOLES = 64
-"""J up to which the kernels serve."""
+MOST_WHOLES = 32
+"""J up to which the kernels serve: a tile of 64 wholes reads outside its memory as Triton 3.6 compiles it."""
 WIDEST = 128
 """d and d' up to which the kernels serve."""
 
