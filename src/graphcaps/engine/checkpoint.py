@@ -18,6 +18,7 @@ from torch import Tensor
 
 from graphcaps.engine.fingerprint import differences
 from graphcaps.engine.fit import EpochEnd, Trainer
+from graphcaps.engine.team import Team
 from graphcaps.errors import DataError
 from graphcaps.files import write_atomically
 from graphcaps.sealed import read_sealed, seal
@@ -54,7 +55,7 @@ class Checkpoint:
 
 
 def take_checkpoint(
-    trainer: Trainer, history: Sequence[EpochEnd], extra: Mapping[str, Tensor] | None = None
+    trainer: Trainer | Team, history: Sequence[EpochEnd], extra: Mapping[str, Tensor] | None = None
 ) -> Checkpoint:
     """A copy of where ``trainer`` stands, in memory: later epochs do not change it. Call between epochs."""
     state = {name: value.detach().clone() for name, value in trainer.state().items()}
@@ -63,7 +64,7 @@ def take_checkpoint(
 
 def save_checkpoint(
     path: str | Path,
-    trainer: Trainer,
+    trainer: Trainer | Team,
     history: Sequence[EpochEnd],
     fingerprint: Mapping[str, Any],
     extra: Mapping[str, Tensor] | None = None,
@@ -72,7 +73,7 @@ def save_checkpoint(
 
     Args:
         path (str or Path): Where to write; what stands there is replaced at once or not at all.
-        trainer (Trainer): What is trained.
+        trainer (Trainer or Team): What is trained.
         history (list): Its events so far.
         fingerprint (dict): Of :func:`graphcaps.engine.fingerprint.run_fingerprint`.
         extra (dict, optional): More tensors to keep.

@@ -18,19 +18,15 @@ from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.parts import PartScorer, PartScores
 from graphcaps.engine.plan import EpochPlan, plan_epoch
 from graphcaps.engine.replicas import Replica
-from graphcaps.engine.step import EagerSteps, Update
+from graphcaps.engine.step import EagerSteps, TrainingError, Update
 from graphcaps.engine.stream import open_store
 from graphcaps.engine.tally import Tally
-from graphcaps.errors import ArgumentError, GraphcapsError
+from graphcaps.errors import ArgumentError
 
 __all__ = ["EpochEnd", "Steps", "Trainer", "TrainingError"]
 
 Steps = Literal["auto", "eager", "bucketed", "captured"]
 SCORED_ROWS = 1 << 18  # nodes of all replicas that are scored at a time on a GPU
-
-
-class TrainingError(GraphcapsError):
-    """A training that cannot go on."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +145,10 @@ class Trainer:
             validation_accuracy=held[1],
             test_accuracy=test[1],
         )
+
+    def stop(self) -> None:
+        """Ends the epoch that another thread is in with a :class:`TrainingError`, after its step."""
+        self._steps.stopped = True
 
     def _draw(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Replica", "pick_replica", "stack_replicas"]
+__all__ = ["TRUNK", "Replica", "pick_replica", "stack_replicas"]
 
-_TRUNK = ".replicas."
+TRUNK = ".replicas."
+"""In the names of tensors that are kept per replica, not along the leading axis."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,6 @@ def pick_replica(whole: nn.Module, make: Callable[[tuple[int, ...]], nn.Module],
 
 def _slot(state: dict[str, Tensor], name: str, f: int) -> Tensor:
     """Where a single model's tensor stands for replica f; a trunk keeps a stack per replica."""
-    if _TRUNK in name:
-        return state[name.replace(f"{_TRUNK}0.", f"{_TRUNK}{f}.")]
+    if TRUNK in name:
+        return state[name.replace(f"{TRUNK}0.", f"{TRUNK}{f}.")]
     return state[name][f]

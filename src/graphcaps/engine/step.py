@@ -11,9 +11,14 @@ from graphcaps.engine.adam import ReplicaAdam
 from graphcaps.engine.plan import EpochPlan
 from graphcaps.engine.stream import StreamedStore
 from graphcaps.engine.tally import Tally
+from graphcaps.errors import GraphcapsError
 from graphcaps.types import GraphBatch
 
-__all__ = ["EagerSteps", "Update"]
+__all__ = ["EagerSteps", "TrainingError", "Update"]
+
+
+class TrainingError(GraphcapsError):
+    """A training that cannot go on."""
 
 
 class Update:
@@ -52,10 +57,13 @@ class EagerSteps:
 
     def __init__(self, update: Update, store: GraphStore | StreamedStore, x: Tensor) -> None:
         self.update, self.store, self.x = update, store, x
+        self.stopped = False
 
     def run(self, plan: EpochPlan) -> None:
         """An epoch of updates."""
         for step in range(len(plan.slots)):
+            if self.stopped:
+                raise TrainingError("Training was stopped.")
             graphs = plan.graphs(step)
             batch = self.store.batch(self.x, graphs)
             present = (graphs >= 0).any(-1)

@@ -17,9 +17,10 @@ from graphcaps.data.splits import Folds
 from graphcaps.engine.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
 from graphcaps.engine.config import RunConfig
 from graphcaps.engine.fingerprint import run_fingerprint
-from graphcaps.engine.fit import EpochEnd, Trainer
+from graphcaps.engine.fit import EpochEnd
 from graphcaps.engine.memory import OutOfMemoryError, explain_memory
-from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.engine.replicas import Replica
+from graphcaps.engine.team import gather_trainer
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
 
@@ -114,8 +115,8 @@ class GroupTraining:
         replicas = list(group.replicas)
         self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
         with self._memory():
-            model = stack_replicas(make, replicas).to(self.device)
-            self.trainer = Trainer(model, ready.store, ready.x, replicas, config.training)
+            training = config.training
+            self.trainer = gather_trainer(make, ready.store, ready.x, replicas, training, self.device)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
 

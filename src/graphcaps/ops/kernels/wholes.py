@@ -18,14 +18,12 @@ __all__ = ["agree", "blocks", "finish", "graph_sizes", "squash_slope"]
 
 
 @triton.jit
-def graph_sizes(ptr, B, r, b, inside, SIZE, FIXED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Rows of the graphs ``b``, 0 outside."""
-    if FIXED:
-        size = tl.where(inside, SIZE, 0)
-    else:
-        start = tl.load(ptr + r * (B + 1) + b, mask=inside, other=0)
-        size = (tl.load(ptr + r * (B + 1) + b + 1, mask=inside, other=0) - start).to(tl.int32)
-    return size
+def graph_sizes(ptr, B, r, b, inside, SIZE):  # type: ignore[no-untyped-def]
+    """Rows of the graphs ``b``, 0 outside: ``SIZE``, or what ``ptr`` says where that is 0."""
+    ragged = inside & (SIZE == 0)
+    start = tl.load(ptr + r * (B + 1) + b, mask=ragged, other=0)
+    size = (tl.load(ptr + r * (B + 1) + b + 1, mask=ragged, other=0) - start).to(tl.int32)
+    return tl.where(ragged, size, tl.where(inside, SIZE, 0))
 
 
 @triton.jit
@@ -38,13 +36,16 @@ def squash_slope(q, epsilon):  # type: ignore[no-untyped-def]
     return q * root, root * (1 / (1 + q) - 0.5 * (q / safe))
 
 
-@triton.jit
+# Flags are arguments, not constants, so that all rounds of all widths up to EP share one compiled kernel.
+@triton.jit(
+    do_not_specialize=[
+        "B", "L", "J", "S", "SIZE", "CHUNK", "FIRST", "LAST", "ADD", "JOIN", "KEEP", "RESIDUAL",
+    ]
+)  # fmt: skip
 def _forward_kernel(  # type: ignore[no-untyped-def]
     G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
-    B, L, SIZE, epsilon,
-    S: tl.constexpr, J: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BB: tl.constexpr, DB: tl.constexpr,
-    EP: tl.constexpr, CHUNK: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, ADD: tl.constexpr,
-    JOIN: tl.constexpr, KEEP: tl.constexpr, RESIDUAL: tl.constexpr, FIXED: tl.constexpr, PRECISION: tl.constexpr,
+    B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, LAST, ADD, JOIN, KEEP, RESIDUAL,
+    BB: tl.constexpr, DB: tl.constexpr, EP: tl.constexpr, CUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
@@ -53,64 +54,60 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     inside = b < B
     narrow = e < E
     block = inside[:, None] & narrow[None, :]
-    whole = (r * J + j) * B + b
-    size = graph_sizes(ptr, B, r, b, inside, SIZE, FIXED)
+    own = r * J + j
+    deep = b[:, None] * D  # what belongs to a whole lies together: its offsets fit into 32 bits
+    wide = b[:, None] * E
+    weights = W + own * D * E
+    size = graph_sizes(ptr, B, r, b, inside, SIZE)
+    # Round one: c = 1/J, and one sum for all wholes.
+    source = tl.where(FIRST != 0, r, own) * B
+    share = tl.where(FIRST != 0, 1.0 / J, 1.0)
     s = tl.zeros((BB, EP), tl.float32)
     for first in range(0, D, DB):
         d = first + tl.arange(0, DB)
         here = inside[:, None] & (d < D)[None, :]
-        if FIRST:  # c = 1/J: one sum for all wholes
-            g = tl.load(G + (r * B + b)[:, None] * D + d[None, :], mask=here, other=0.0) / J
-        else:
-            g = tl.load(G + whole[:, None] * D + d[None, :], mask=here, other=0.0)
+        g = tl.load(G + source * D + deep + d[None, :], mask=here, other=0.0)
+        if CUT:
             for part in range(1, S):
                 also = here & (size > part * CHUNK)[:, None]
-                place = part * (L * J * B) + whole
-                g += tl.load(G + place[:, None] * D + d[None, :], mask=also, other=0.0)
-            if JOIN:
-                tl.store(G_out + whole[:, None] * D + d[None, :], g, mask=here)
+                place = ((part * L + r) * J + j) * B
+                g += tl.load(G + place * D + deep + d[None, :], mask=also, other=0.0)
+            if JOIN != 0:
+                tl.store(G_out + own * B * D + deep + d[None, :], g, mask=here)
         w = tl.load(
-            W + (r * J + j) * (D * E) + d[:, None] * E + e[None, :],
-            mask=(d < D)[:, None] & narrow[None, :],
-            other=0.0,
+            weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0
         )
         s = tl.dot(g, w, s, input_precision=PRECISION)
-    if FIRST:
-        mass = size.to(tl.float32) / J
-    else:
-        mass = tl.load(m + whole, mask=inside, other=0.0)
+    mass = tl.load(m + own * B + b, mask=inside & (FIRST == 0), other=0.0)
+    if CUT:
         for part in range(1, S):
             also = inside & (size > part * CHUNK)
-            mass += tl.load(m + part * (L * J * B) + whole, mask=also, other=0.0)
-        if JOIN:
-            tl.store(m_out + whole, mass, mask=inside)
-    lift = tl.load(bias + (r * J + j) * E + e, mask=narrow, other=0.0)
-    s += mass[:, None] * lift[None, :]
-    if RESIDUAL:
-        s += tl.load(residual + (r * B + b)[:, None] * E + e[None, :], mask=block, other=0.0)
+            mass += tl.load(m + ((part * L + r) * J + j) * B + b, mask=also, other=0.0)
+        if JOIN != 0:
+            tl.store(m_out + own * B + b, mass, mask=inside)
+    mass = tl.where(FIRST != 0, size.to(tl.float32), mass)
+    lift = tl.load(bias + own * E + e, mask=narrow, other=0.0)
+    s = share * (s + mass[:, None] * lift[None, :])
+    s += tl.load(residual + r * B * E + wide + e[None, :], mask=block & (RESIDUAL != 0), other=0.0)
     f, _ = squash_slope(tl.sum(s * s, 1), epsilon)
     u = s * f[:, None]
-    if LAST:
-        tl.store(u_out + ((r * B + b) * J + j)[:, None] * E + e[None, :], u, mask=block)
-        if KEEP:
-            tl.store(s_out + whole[:, None] * E + e[None, :], s, mask=block)
+    if LAST != 0:
+        tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], u, mask=block)
+        tl.store(s_out + own * B * E + wide + e[None, :], s, mask=block & (KEEP != 0))
     else:
         more = tl.sum(u * lift[None, :], 1)
-        if ADD:
-            more += tl.load(tau + whole, mask=inside, other=0.0)
-        tl.store(tau_out + whole, more, mask=inside)
+        more += tl.load(tau + own * B + b, mask=inside & (ADD != 0), other=0.0)
+        tl.store(tau_out + own * B + b, more, mask=inside)
         for first in range(0, D, DB):
             d = first + tl.arange(0, DB)
             here = inside[:, None] & (d < D)[None, :]
             w = tl.load(
-                W + (r * J + j) * (D * E) + d[:, None] * E + e[None, :],
-                mask=(d < D)[:, None] & narrow[None, :],
-                other=0.0,
+                weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0
             )
             toward = tl.dot(u, tl.trans(w), input_precision=PRECISION)
-            if ADD:
-                toward += tl.load(T + whole[:, None] * D + d[None, :], mask=here, other=0.0)
-            tl.store(T_out + whole[:, None] * D + d[None, :], toward, mask=here)
+            place = own * B * D + deep + d[None, :]
+            toward += tl.load(T + place, mask=here & (ADD != 0), other=0.0)
+            tl.store(T_out + place, toward, mask=here)
 
 
 def agree(
@@ -178,6 +175,7 @@ def finish(
 
 
 _POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out")
+_FLAGS = ("u_out", "T", "G_out", "s_out", "residual")  # LAST, ADD, JOIN, KEEP, RESIDUAL
 
 
 def _forward(
@@ -191,19 +189,18 @@ def _forward(
     known: dict[str, Tensor | None],
 ) -> None:
     L, J, D, E = weight.shape
-    BB, DB, EP = blocks(rows.B, D, E)
+    BB, DB, EP, warps = blocks(rows.B, D, E)
     given = {name: tensor for name, tensor in known.items() if tensor is not None}
+    flags = [int(flag) for flag in (m is None, *(name in given for name in _FLAGS))]
     _forward_kernel[(triton.cdiv(rows.B, BB), J, L)](
         # A pointer that a flag leaves unused still has to be one.
-        G, G if m is None else m, G if rows.ptr is None else rows.ptr, weight, bias,
-        *(given.get(name, G) for name in _POINTERS), rows.B, L, rows.size, epsilon,
-        S=rows.parts, J=J, D=D, E=E, BB=BB, DB=DB, EP=EP, CHUNK=CHUNK, FIRST=m is None, LAST="u_out" in given,
-        ADD="T" in given, JOIN="G_out" in given, KEEP="s_out" in given, RESIDUAL="residual" in given,
-        FIXED=rows.ptr is None, PRECISION=precision, num_warps=4, num_stages=2,
+        G, G if m is None else m, rows.ptr, weight, bias, *(given.get(name, G) for name in _POINTERS),
+        rows.B, L, J, 1 if m is None else rows.parts, rows.fixed_size, CHUNK, D, E, epsilon, *flags,
+        BB=BB, DB=DB, EP=EP, CUT=rows.parts > 1, PRECISION=precision, num_warps=warps, num_stages=2,
     )  # fmt: skip
 
 
-def blocks(B: int, D: int, E: int) -> tuple[int, int, int]:
-    """Graphs of a block, rows of a block of W, and d' up to a power of two; sized to spill no register."""
+def blocks(B: int, D: int, E: int) -> tuple[int, int, int, int]:
+    """Graphs of a block, rows of a block of W, d' up to a power of two, and warps."""
     EP = max(16, int(triton.next_power_of_2(E)))
-    return (16 if B <= 16 else 32), (16 if D <= 16 or (EP >= 128 and B > 16) else 32), EP
+    return 32, 32, EP, 8 if EP >= 128 else 4
