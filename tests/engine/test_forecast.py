@@ -55,3 +55,4 @@ def test_as_many_as_fit(total: int | None, group: int) -> None:
 
 def test_of_several() -> None:
     assert MemoryForecast(data=5, weights=2, step=1, total=None).of(10) == 35
+    assert MemoryForecast(data=5, weights=2, step=1, total=None, scoring=40).of(10) == 65

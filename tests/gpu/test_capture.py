@@ -71,16 +71,20 @@ def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
 def test_captured_is_eager(kind: str, arguments: dict[str, Any]) -> None:
     captured = _trainer(kind, "auto", **arguments)
     assert captured.captured
+    # The same shapes, one operation after another: the same bits.
+    bucketed = _trainer(kind, "bucketed", **arguments)
+    one, two = list(captured.run()), list(bucketed.run())
+    assert [event.train_loss for event in one] == [event.train_loss for event in two]
+    state = bucketed.state()
+    assert all(torch.equal(value, state[name]) for name, value in captured.state().items())
+    _near(one, two, 1e-5)  # validation graphs are scored in other batches
+    # Other shapes, and torch without kernels: rounding differs, and grows from step to step.
     eager = _trainer(kind, "eager", **arguments)
+    _near(one[:1], [eager.run_epoch()], 2e-3)
     with kernels_wanted("off"):
-        torch_alone = _trainer(kind, "eager", **arguments)
-        plain = list(torch_alone.run())
-    events, stepped = list(captured.run()), list(eager.run())
-    assert captured.adam.steps.tolist() == eager.adam.steps.tolist() == torch_alone.adam.steps.tolist()
-    _near(events, stepped, 2e-3)
-    _near(events[:1], stepped[:1], 1e-4)
-    _near(events[:1], plain[:1], 3e-4)
-    _near(events, plain, 5e-3)
+        plain = _trainer(kind, "eager", **arguments)
+        _near(one[:1], [plain.run_epoch()], 1e-2)
+    assert captured.adam.steps.tolist() == [3 * step for step in eager.adam.steps.tolist()]
 
 
 def test_the_same_bits_again_and_after_a_resume() -> None:

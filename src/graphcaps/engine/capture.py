@@ -47,6 +47,7 @@ class Recorder:
             finally:
                 graph.capture_end()
         current.wait_stream(self.stream)
+        torch.cuda.empty_cache()  # what the run before took; replays have the pool
 
         def replay() -> None:
             graph.replay()

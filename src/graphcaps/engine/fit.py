@@ -16,7 +16,7 @@ from graphcaps.engine.buckets import BucketSteps
 from graphcaps.engine.capture import Recorder, can_capture
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.parts import PartScorer, PartScores
-from graphcaps.engine.plan import EpochPlan, plan_epoch
+from graphcaps.engine.plan import SCORED_ROWS, EpochPlan, plan_epoch
 from graphcaps.engine.replicas import Replica
 from graphcaps.engine.step import EagerSteps, TrainingError, Update
 from graphcaps.engine.stream import open_store
@@ -26,7 +26,6 @@ from graphcaps.errors import ArgumentError
 __all__ = ["EpochEnd", "Steps", "Trainer", "TrainingError"]
 
 Steps = Literal["auto", "eager", "bucketed", "captured"]
-SCORED_ROWS = 1 << 18  # nodes of all replicas that are scored at a time on a GPU
 
 
 @dataclass(frozen=True)

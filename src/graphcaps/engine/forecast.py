@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.device import memory_of
-from graphcaps.engine.plan import plan_epoch
+from graphcaps.engine.plan import SCORED_ROWS, plan_epoch
 from graphcaps.engine.replicas import Replica, stack_replicas
 from graphcaps.engine.stream import data_bytes, open_store
+from graphcaps.ops.kernels import kernels_wanted
 
 __all__ = ["MemoryForecast", "forecast_memory"]
 
@@ -33,12 +34,14 @@ class MemoryForecast:
         weights (int): Weights, gradients and moments of one replica.
         step (int): What one replica's largest step keeps and needs beside.
         total (int, optional): Memory of the device, where it is known.
+        scoring (int): What scoring takes, for all replicas together. (default: 0)
     """
 
     data: int
     weights: int
     step: int
     total: int | None
+    scoring: int = 0
 
     @property
     def per_replica(self) -> int:
@@ -46,7 +49,7 @@ class MemoryForecast:
 
     def of(self, replicas: int) -> int:
         """Bytes of so many replicas together."""
-        return self.data + replicas * self.per_replica
+        return self.data + replicas * self.weights + max(replicas * self.step, self.scoring)
 
     def group(self, replicas: int) -> int:
         """How many of ``replicas`` to train together: all, or as many as fit, and always one."""
@@ -85,7 +88,9 @@ def forecast_memory(
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+    # In torch's own form: kernels keep less, and would be compiled for one replica first.
+    saved = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
+    with kernels_wanted("off"), saved:
         assert batch.y is not None
         output = model.forward_batch(batch, batch.y)
         model.loss(output, batch.y)
@@ -93,9 +98,13 @@ def forecast_memory(
     for parameter in model.parameters():  # kept for the backward pass too, but counted among the weights
         kept.pop(parameter.untyped_storage().data_ptr(), None)
     resident = data_bytes(store, x) if store.device.type == device.type else 0
+    step = int(_TEMPORARIES * sum(kept.values()))
+    row = step // max(plan.slots[largest], 1)
     return MemoryForecast(
         data=resident,
         weights=_COPIES * weights,
-        step=int(_TEMPORARIES * sum(kept.values())),
+        step=step,
         total=memory_of(device),
+        # Nothing is kept for a backward pass there, but many rows are scored at a time.
+        scoring=row * SCORED_ROWS // 2 if device.type == "cuda" else 0,
     )

@@ -9,7 +9,10 @@ from torch import Tensor
 
 from graphcaps.engine.replicas import Replica
 
-__all__ = ["EpochPlan", "bucket", "pad_rows", "plan_epoch"]
+__all__ = ["SCORED_ROWS", "EpochPlan", "bucket", "pad_rows", "plan_epoch"]
+
+SCORED_ROWS = 1 << 17
+"""Nodes of all replicas together that are scored at a time on a GPU."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.norm import RaggedBatchNorm
 from graphcaps.ops.activate import BiasPlace, activate, drop, rectify
+from graphcaps.ops.linear import rows_times
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 
 __all__ = ["FactorSquash", "Formulation", "InputCapsules", "PrimaryCapsules"]
@@ -93,14 +94,14 @@ class PrimaryCapsules(nn.Module):
         """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
         _check_width("PrimaryCapsules", x, self.in_channels)
         if self.norm is None:
-            return self._finish(x @ self.weight, self.bias, mask)
+            return self._finish(rows_times(x, self.weight), self.bias, mask)
         if x.requires_grad:
             return self._finish(self.norm(x, mask) @ self.weight, self.bias, mask)
         # Without a gradient for x the rows are standardised once, and γ and β go into the projection:
         # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
         weight = self.norm.weight.unsqueeze(-1) * self.weight
         bias = (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
-        return self._finish(self.norm.standardise(x, mask) @ weight, bias, mask)
+        return self._finish(rows_times(self.norm.standardise(x, mask), weight), bias, mask)
 
     def _finish(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         """ReLU, dropout and squash of projected features."""

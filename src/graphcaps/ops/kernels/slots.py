@@ -21,7 +21,8 @@ def _slots_kernel(  # type: ignore[no-untyped-def]
     graph = tl.load(graphs + f * B + b, mask=b < B, other=-1)
     real = graph >= 0
     start = tl.load(node_ptr + graph, mask=real, other=0)
-    size = tl.load(node_ptr + graph + 1, mask=real, other=0) - start
+    # A batch has fewer slots than 32 bits count, and sums of those are the fast ones.
+    size = (tl.load(node_ptr + graph + 1, mask=real, other=0) - start).to(tl.int32)
     end = tl.cumsum(size, 0)
     if tl.program_id(0) == 0:
         tl.store(ptr + f * (B + 1) + b + 1, end, mask=b < B)
@@ -30,7 +31,7 @@ def _slots_kernel(  # type: ignore[no-untyped-def]
     # A graph lies before a slot where it ends at it or earlier; those graphs also say where the slot's begins.
     before = end[None, :] <= v[:, None]
     inside = b[None, :] < B
-    own = tl.sum((before & inside).to(tl.int64), 1)
+    own = tl.sum((before & inside).to(tl.int32), 1)
     begin = tl.sum(tl.where(before & inside, size[None, :], 0), 1)
     outside = own >= B
     base = tl.load(graphs + f * B + own, mask=~outside, other=0)
