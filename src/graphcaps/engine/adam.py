@@ -92,8 +92,6 @@ class ReplicaAdam:
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
         beta1, beta2 = self.betas
-        size = self.rate / (1 - beta1**self.steps).clamp_min(1e-30)
-        root = (1 - beta2**self.steps).clamp_min(1e-30).rsqrt()
         for place in present:
             p, m, v = self.parameters[place], self.first[place], self.second[place]
             assert p.grad is not None
@@ -101,10 +99,12 @@ class ReplicaAdam:
                 from graphcaps.ops.kernels.adam import update_
 
                 update_(
-                    p, p.grad, m, v, size, root, active,
+                    p, p.grad, m, v, self.steps, self.rate, active,
                     betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
                 )  # fmt: skip
                 continue
+            size = self.rate / (1 - beta1**self.steps).clamp_min(1e-30)
+            root = (1 - beta2**self.steps).clamp_min(1e-30).rsqrt()
             shape = (-1, *[1] * (p.dim() - 1))
             g = p.grad.add(p, alpha=self.weight_decay) if self.weight_decay else p.grad
             moves = True if active is None else active.reshape(shape)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.ops.kernels import kernels_serve
 from graphcaps.types import LossTerms
 
 __all__ = ["Tally"]
@@ -24,7 +25,7 @@ class Tally:
         self.right = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.names: tuple[str, ...] = ()
         self.sums: Tensor | None = None  # [terms, F]
-        self.sound: Tensor | None = None  # steps in which each term was a number, [terms]
+        self.sound: Tensor | None = None  # steps in which each term was a number, [terms, F]
 
     def clear(self) -> None:
         for tensor in self.tensors:
@@ -42,22 +43,25 @@ class Tally:
         if self.sums is None or self.sound is None:
             self.names = names
             self.sums = torch.zeros(values.shape, dtype=torch.float64, device=values.device)
-            self.sound = torch.zeros(len(names), dtype=torch.float64, device=values.device)
+            self.sound = torch.zeros_like(self.sums)
+        if kernels_serve(values, scores):
+            from graphcaps.ops.kernels.tally import count_
+
+            count_(values, scores, y, self.sums, self.sound, self.right)
+            return
         real = y >= 0
         self.sums.add_(values.double() * real.sum(-1))
-        self.sound.add_(values.isfinite().all(-1))
+        self.sound.add_(values.isfinite())
         self.right.add_((scores.argmax(-1) == y).sum(-1))  # no class is −1, so padding is never right
 
     def read(self) -> dict[str, Any]:
-        """On the host: ``right [F]``, ``sums`` by name ``[F]`` each, ``sound`` by name."""
+        """On the host: ``right [F]``, ``sums`` by name ``[F]`` each, ``sound`` by name (of the worst replica)."""
         if self.sums is None or self.sound is None:
             return {"right": self.right.cpu(), "sums": {}, "sound": {}}
-        packed = torch.cat([self.sums.reshape(-1), self.sound, self.right]).cpu()
-        T, F = self.sums.shape
-        sums = packed[: T * F].reshape(T, F)
-        sound = packed[T * F : T * F + T].tolist()
+        packed = torch.cat([self.sums, self.sound, self.right.unsqueeze(0)]).cpu()
+        T = len(self.names)
         return {
-            "right": packed[T * F + T :],
-            "sums": dict(zip(self.names, sums, strict=True)),
-            "sound": dict(zip(self.names, sound, strict=True)),
+            "right": packed[-1],
+            "sums": dict(zip(self.names, packed[:T], strict=True)),
+            "sound": dict(zip(self.names, packed[T : 2 * T].amin(-1).tolist(), strict=True)),
         }

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
+from graphcaps.ops.kernels import kernels_serve
 
 __all__ = ["cross_entropy", "margin_loss", "mean_over_graphs"]
 
@@ -29,6 +30,10 @@ def margin_loss(
         Tensor: One number per replica, ``[*lead]``.
     """
     _check(class_scores, y)
+    if kernels_serve(class_scores):
+        from graphcaps.ops.kernels import margin
+
+        return margin.margin_loss(class_scores, y, upper, lower, absent_weight)
     true = torch.nn.functional.one_hot(y.clamp_min(0), class_scores.size(-1)).bool()
     present = (upper - class_scores).clamp_min(0).square()
     absent = absent_weight * (class_scores - lower).clamp_min(0).square()

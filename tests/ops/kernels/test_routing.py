@@ -72,7 +72,9 @@ def _compare(
         (SIZES, 5, 12, 20, 1, True),
         ([[0, 33]], 20, 128, 128, 2, True),
         ([[5, 0]], 32, 20, 12, 2, False),
-        ([[17, 3]], 33, 33, 65, 2, True),
+        ([[17, 3]], 32, 33, 65, 2, True),
+        ([[2] * 18], 3, 128, 100, 3, True),  # a full block of graphs as wide as it gets
+        ([[17, 3]], 33, 12, 8, 2, True),  # more wholes than the kernels serve: the factored form does
     ],
 )
 def test_kernel_is_factored(
@@ -137,7 +139,7 @@ def test_same_bits_twice_and_nothing_kept_without_gradient(kernel_device: str) -
 
 
 def test_who_serves(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernels leave to the factored form: gradients through c, wide capsules, unknown sizes."""
+    """What the kernels leave to the factored form: gradients through c, wide or many capsules, unknown sizes."""
     import graphcaps.ops.routing.kernel as module
 
     asked: list[str] = []
@@ -161,7 +163,8 @@ def test_who_serves(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert served(detach=False, grad=False)
     assert not served(detach=False)
     assert not served(d=130)
-    assert not served(J=65)
+    assert served(J=module.MOST_WHOLES)
+    assert not served(J=module.MOST_WHOLES + 1)
     assert not served(bound=None)
     assert not served(bound=module.LARGEST_GRAPH + 1)
     with kernels_wanted("always"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -11,10 +13,11 @@ __all__ = ["update_"]
 _BLOCK = 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _update_kernel(  # type: ignore[no-untyped-def]
-    p, g, m, v, size, root, active, n, beta1, beta2, epsilon, decay, MASKED: tl.constexpr, BLOCK: tl.constexpr
-):
+    p, g, m, v, steps, rate, active, n, beta1, beta2, log1, log2, epsilon, decay,
+    MASKED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     f = tl.program_id(1)
     moves = True
     if MASKED:
@@ -28,9 +31,11 @@ def _update_kernel(  # type: ignore[no-untyped-def]
     second = tl.load(v + place, mask=mask, other=0.0)
     first += (slope - first) * (1 - beta1)
     second = second * beta2 + slope * slope * (1 - beta2)
-    rate = tl.load(size + f).to(tl.float32)
-    scale = tl.load(root + f).to(tl.float32)
-    change = first / (tl.sqrt(second) * scale + epsilon) * rate
+    # 1 − βᵗ in float64: for β near 1 and small t float32 would keep few of its digits.
+    count = tl.load(steps + f)
+    size = (tl.load(rate) / (1.0 - tl.exp(count * log1))).to(tl.float32)
+    scale = (1.0 / tl.sqrt(1.0 - tl.exp(count * log2))).to(tl.float32)
+    change = first / (tl.sqrt(second) * scale + epsilon) * size
     tl.store(m + place, first, mask=mask)
     tl.store(v + place, second, mask=mask)
     tl.store(p + place, weight - change, mask=mask)
@@ -41,8 +46,8 @@ def update_(
     g: Tensor,
     m: Tensor,
     v: Tensor,
-    size: Tensor,
-    root: Tensor,
+    steps: Tensor,
+    rate: Tensor,
     active: Tensor | None,
     *,
     betas: tuple[float, float],
@@ -52,14 +57,15 @@ def update_(
     """Updates weights ``p [F, …]`` and moments ``m``, ``v`` in place.
 
     Args:
-        size (Tensor): Rate over the first moment's correction, ``[F]``.
-        root (Tensor): One over the root of the second moment's correction, ``[F]``.
+        steps (Tensor): Updates of each replica, this one counted, float64, ``[F]``.
+        rate (Tensor): Learning rate, float64, ``[]``.
         active (Tensor, optional): True at replicas that move, ``[F]``.
     """
     F = p.size(0)
     n = p.numel() // F
     grid = (triton.cdiv(n, _BLOCK), F)
     _update_kernel[grid](
-        p, g.contiguous(), m, v, size, root, size if active is None else active, n,
-        betas[0], betas[1], epsilon, weight_decay, MASKED=active is not None, BLOCK=_BLOCK,
+        p, g.contiguous(), m, v, steps, rate, steps if active is None else active, n,
+        betas[0], betas[1], math.log(betas[0]), math.log(betas[1]), epsilon, weight_decay,
+        MASKED=active is not None, BLOCK=_BLOCK,
     )  # fmt: skip

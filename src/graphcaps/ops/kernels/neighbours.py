@@ -62,9 +62,13 @@ def _launch(x: Tensor, edges: EdgeTable, scale: Tensor | None, own: bool) -> Ten
     if not x.numel():
         return out
     width = min(128, max(16, triton.next_power_of_2(d)))
+    # Numbers that a load takes at once; d itself is no part of a compilation. Narrow rows of any even length
+    # share one with the odd ones.
+    unit = 4 if d % 4 == 0 else 2 if d % 2 == 0 and width > 32 else 1
     small = edges.max_degree is not None and edges.max_degree <= _SMALL_DEGREE
-    # 4096 numbers in flight per program; few slots where one of them may keep a program busy for long.
-    rows = min(64, 4096 // width) if small else 8
+    # 4096 numbers in flight per program, half as many where each has its own address in registers; few slots
+    # where one of them may keep a program busy for long.
+    rows = min(64, (4096 if unit == 4 else 2048) // width) if small else 8
     blocks = triton.cdiv(V, rows)
     _product_kernel[(x.numel() // (V * d) * blocks, triton.cdiv(d, width))](
         x,
@@ -76,8 +80,9 @@ def _launch(x: Tensor, edges: EdgeTable, scale: Tensor | None, own: bool) -> Ten
         x if edges.weight is None else edges.weight.detach().contiguous(),
         x if scale is None else scale.detach().contiguous(),
         V,
+        d // unit,
         blocks,
-        D=d,
+        UNIT=unit,
         WEIGHTED=edges.weight is not None,
         OWN=own,
         SCALED=scale is not None,
@@ -102,12 +107,13 @@ def _scale_of(slot, stored, inside, ptr, scale, SCALED: tl.constexpr):  # type: 
     return found
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "units", "blocks"])
 def _product_kernel(  # type: ignore[no-untyped-def]
-    x, out, node, first, ptr, neighbours, weight, scale, V, blocks,
-    D: tl.constexpr, WEIGHTED: tl.constexpr, OWN: tl.constexpr, SCALED: tl.constexpr,
+    x, out, node, first, ptr, neighbours, weight, scale, V, units, blocks,
+    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, OWN: tl.constexpr, SCALED: tl.constexpr,
     HEAD: tl.constexpr, TAIL: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    D = units * UNIT
     base = (tl.program_id(0) // blocks).to(tl.int64) * V  # first slot of this replica
     block = tl.program_id(0) % blocks
     rows = block * ROWS + tl.arange(0, ROWS)
@@ -120,9 +126,8 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     start = tl.load(ptr + held, mask=real, other=0)
     count = (tl.load(ptr + held + 1, mask=real, other=0) - start).to(tl.int32)
     begin = base + tl.load(first + own, mask=real, other=0)
-    ahead = (
-        held - own
-    )  # the slots of a graph hold its nodes in order: slot + ahead is the node of a neighbour
+    # The slots of a graph hold its nodes in order: slot + ahead is the node of a neighbour.
+    ahead = held - own
     total = tl.zeros([ROWS, WIDTH], tl.float32)
     # Columns from here on: Triton 3.6 fails to compile a load of a row of indices that is turned in the loop.
     start_, begin_, ahead_, count_ = start[:, None], begin[:, None], ahead[:, None], count[:, None]

@@ -7,6 +7,7 @@ gradient needs two sums per column in the same two steps, and one pass more.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -25,8 +26,8 @@ from graphcaps.ops.kernels.norm_passes import (
 
 __all__ = ["batch_norm", "standardise"]
 
-_MOST_BLOCKS = 64
-"""Blocks of rows per replica: what the joining kernel holds at once."""
+_MOST_PARTS = 64
+"""Parts of the rows of a replica: what the joining kernel holds at once."""
 
 
 def batch_norm(
@@ -101,22 +102,23 @@ class _Normalise(torch.autograd.Function):
         x, weight, mask, mean, var, count = ctx.saved_tensors
         grad = grad.contiguous()
         g = _Grid(x)
-        part = x.new_empty(2, g.replicas, g.parts, g.C)
+        plain, along = g.table(x), g.table(x)
         given = x if mask is None else mask
         slopes_kernel[g.shape](
-            x, grad, given, mean, var, part[0], part[1], g.V, g.parts, ctx.epsilon,
-            C=g.C, TILES=g.tiles, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+            x, grad, given, mean, var, plain, along, g.V, g.units, g.parts, g.tiles, ctx.epsilon,
+            UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
         )  # fmt: skip
         dweight, dbias = torch.empty_like(weight), torch.empty_like(weight)
         add_kernel[(g.replicas, triton.cdiv(g.C, 32))](
-            part[0], part[1], dbias, dweight, g.parts, C=g.C, PARTS=g.parts_block, WIDTH=32, num_warps=4
+            plain, along, dbias, dweight, g.C, g.parts, PARTS=_MOST_PARTS, WIDTH=32, num_warps=4
         )
         dx = None
         if ctx.needs_input_grad[0]:
             dx = torch.empty_like(x)
             gradient_kernel[g.plain](
                 x, grad, given, mean, var, weight, dweight, dbias, x if count is None else count, dx,
-                g.V, g.blocks, ctx.epsilon, C=g.C, MASKED=mask is not None, TRAINED=count is not None,
+                g.V, g.units, g.blocks, ctx.epsilon,
+                UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None,
                 ROWS=g.rows, WIDTH=g.width, num_warps=4,
             )  # fmt: skip
         return dx, dweight, dbias, None, None, None, None, None
@@ -131,15 +133,20 @@ class _Grid:
 
     def __init__(self, x: Tensor) -> None:
         self.V, self.C = x.shape[-2:]
+        self.unit = math.gcd(self.C, 4)  # numbers that a load may take at once
+        self.units = self.C // self.unit
         self.replicas = x.numel() // (self.V * self.C)
         self.width = min(128, max(16, triton.next_power_of_2(self.C)))
         self.rows = 4096 // self.width if self.width > 32 else 128
         self.blocks = triton.cdiv(self.V, self.rows)
-        self.tiles = triton.next_power_of_2(triton.cdiv(self.blocks, _MOST_BLOCKS))  # few compilations
+        self.tiles = triton.cdiv(self.blocks, _MOST_PARTS)
         self.parts = triton.cdiv(self.blocks, self.tiles)
-        self.parts_block = max(16, triton.next_power_of_2(self.parts))
         across = triton.cdiv(self.C, self.width)
         self.shape, self.plain = (self.replicas * self.parts, across), (self.replicas * self.blocks, across)
+
+    def table(self, x: Tensor) -> Tensor:
+        """Room for a row of every part. Each has its own memory: a compilation counts on where it begins."""
+        return x.new_empty(self.replicas, self.parts, self.C)
 
 
 def _statistics(
@@ -147,18 +154,18 @@ def _statistics(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance ``[*lead, C]`` and count ``[replicas]`` of the real rows; moves the running ones."""
     g = _Grid(x)
-    part = x.new_empty(2, g.replicas, g.parts, g.C)
+    means, squares = g.table(x), g.table(x)
     counts = x.new_empty(g.replicas, g.parts)
     given = x if mask is None else mask
     moments_kernel[g.shape](
-        x, given, part[0], part[1], counts, g.V, g.parts,
-        C=g.C, TILES=g.tiles, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+        x, given, means, squares, counts, g.V, g.units, g.parts, g.tiles,
+        UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     mean, var = (torch.empty_like(running[0]) for _ in range(2))
     count = x.new_empty(g.replicas)
     join_kernel[(g.replicas, triton.cdiv(g.C, 32))](
-        part[0], part[1], counts, mean, var, count, *running, g.parts, momentum,
-        C=g.C, PARTS=g.parts_block, WIDTH=32, num_warps=4,
+        means, squares, counts, mean, var, count, *running, g.C, g.parts, momentum,
+        PARTS=_MOST_PARTS, WIDTH=32, num_warps=4,
     )  # fmt: skip
     return mean, var, count
 
@@ -175,7 +182,8 @@ def _normalised(
     out, g = torch.empty_like(x), _Grid(x)
     normalise_kernel[g.plain](
         x, x if mask is None else mask, mean, var, x if weight is None else weight,
-        x if bias is None else bias, out, g.V, g.blocks, epsilon,
-        C=g.C, MASKED=mask is not None, AFFINE=weight is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+        x if bias is None else bias, out, g.V, g.units, g.blocks, epsilon,
+        UNIT=g.unit, MASKED=mask is not None, AFFINE=weight is not None,
+        ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     return out

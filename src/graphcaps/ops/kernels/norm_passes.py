@@ -1,4 +1,9 @@
-"""The passes of batch normalisation over ``[replicas, V, C]``; what each is for stands in ``norm.py``."""
+"""The passes of batch normalisation over ``[replicas, V, C]``; what each is for stands in ``norm.py``.
+
+Sizes are arguments at run time, so that all batches and most widths share one compilation. C is ``units``
+times UNIT: the compiler sees that four or two divide it, and loads as many numbers at once. Places are counted
+from the first row of a program, in 32 bits, which takes half the registers.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +28,26 @@ def _real(mask, base, rows, V, MASKED: tl.constexpr):  # type: ignore[no-untyped
     return real
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles"])
 def moments_kernel(  # type: ignore[no-untyped-def]
-    x, mask, means, squares, counts, V, parts,
-    C: tl.constexpr, TILES: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    x, mask, means, squares, counts, V, units, parts, tiles,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    C = units * UNIT
     base = (tl.program_id(0) // parts).to(tl.int64) * V
-    begin = tl.program_id(0) % parts * TILES * ROWS
+    begin = tl.program_id(0) % parts * tiles * ROWS
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
     n = 0.0
     mean = tl.zeros([WIDTH], tl.float32)
     square = tl.zeros([WIDTH], tl.float32)
-    for tile in range(0, TILES):
-        rows = begin + tile * ROWS + tl.arange(0, ROWS)
+    local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
+    for tile in range(0, tiles):
+        first_row = begin + tile * ROWS
+        rows = first_row + tl.arange(0, ROWS)
         real = _real(mask, base, rows, V, MASKED)
         seen = real[:, None] & wide[None, :]
-        values = tl.load(x + (base + rows)[:, None] * C + columns[None, :], mask=seen, other=0.0)
+        values = tl.load(x + (base + first_row) * C + local, mask=seen, other=0.0)
         own = tl.sum(real.to(tl.float32), 0)
         own_mean = tl.sum(values, 0) / tl.maximum(own, 1.0)
         away = tl.where(seen, values - own_mean[None, :], 0.0)
@@ -55,10 +63,10 @@ def moments_kernel(  # type: ignore[no-untyped-def]
         tl.store(counts + tl.program_id(0), n)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["C", "parts"])
 def join_kernel(  # type: ignore[no-untyped-def]
-    means, squares, counts, mean_out, var_out, count_out, running_mean, running_var, parts, momentum,
-    C: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr,
+    means, squares, counts, mean_out, var_out, count_out, running_mean, running_var, C, parts, momentum,
+    PARTS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -89,38 +97,42 @@ def join_kernel(  # type: ignore[no-untyped-def]
     tl.store(running_var + own, old_var + share * (unbiased - old_var), mask=wide)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "units", "blocks"])
 def normalise_kernel(  # type: ignore[no-untyped-def]
-    x, mask, mean, var, weight, bias, out, V, blocks, epsilon,
-    C: tl.constexpr, MASKED: tl.constexpr, AFFINE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    x, mask, mean, var, weight, bias, out, V, units, blocks, epsilon,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, AFFINE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
-    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    first_row = tl.program_id(0) % blocks * ROWS
+    rows = first_row + tl.arange(0, ROWS)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
     own = replica * C + columns
     scale = tl.rsqrt(tl.load(var + own, mask=wide, other=1.0) + epsilon)
     centre = tl.load(mean + own, mask=wide, other=0.0)
     seen = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
-    place = (base + rows)[:, None] * C + columns[None, :]
-    values = (tl.load(x + place, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
+    origin = (base + first_row) * C
+    local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
+    values = (tl.load(x + origin + local, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
     if AFFINE:
         gamma = tl.load(weight + own, mask=wide, other=0.0)
         beta = tl.load(bias + own, mask=wide, other=0.0)
         values = values * gamma[None, :] + beta[None, :]
-    tl.store(out + place, tl.where(seen, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
+    tl.store(out + origin + local, tl.where(seen, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles"])
 def slopes_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, plain, along, V, parts, epsilon,
-    C: tl.constexpr, TILES: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    x, grad, mask, mean, var, plain, along, V, units, parts, tiles, epsilon,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of dy and of dy x̂ over the real rows of each part."""
+    C = units * UNIT
     replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V
-    begin = tl.program_id(0) % parts * TILES * ROWS
+    begin = tl.program_id(0) % parts * tiles * ROWS
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
     own = replica * C + columns
@@ -128,12 +140,14 @@ def slopes_kernel(  # type: ignore[no-untyped-def]
     centre = tl.load(mean + own, mask=wide, other=0.0)
     first = tl.zeros([WIDTH], tl.float32)
     second = tl.zeros([WIDTH], tl.float32)
-    for tile in range(0, TILES):
-        rows = begin + tile * ROWS + tl.arange(0, ROWS)
+    local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
+    for tile in range(0, tiles):
+        first_row = begin + tile * ROWS
+        rows = first_row + tl.arange(0, ROWS)
         seen = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
-        place = (base + rows)[:, None] * C + columns[None, :]
-        dy = tl.load(grad + place, mask=seen, other=0.0)
-        hat = (tl.load(x + place, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
+        origin = (base + first_row) * C
+        dy = tl.load(grad + origin + local, mask=seen, other=0.0)
+        hat = (tl.load(x + origin + local, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
         first += tl.sum(dy, 0)
         second += tl.sum(dy * hat, 0)
     out = tl.program_id(0).to(tl.int64) * C + columns
@@ -141,9 +155,9 @@ def slopes_kernel(  # type: ignore[no-untyped-def]
     tl.store(along + out, second, mask=wide)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["C", "parts"])
 def add_kernel(  # type: ignore[no-untyped-def]
-    one, two, one_out, two_out, parts, C: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr
+    one, two, one_out, two_out, C, parts, PARTS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """Sums two tables ``[replicas, parts, C]`` over their parts."""
     replica = tl.program_id(0).to(tl.int64)
@@ -157,29 +171,32 @@ def add_kernel(  # type: ignore[no-untyped-def]
     tl.store(two_out + own, tl.sum(tl.load(two + place, mask=seen, other=0.0), 0), mask=wide)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "units", "blocks"])
 def gradient_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, weight, along, plain, count, dx, V, blocks, epsilon,
-    C: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    x, grad, mask, mean, var, weight, along, plain, count, dx, V, units, blocks, epsilon,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
-    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    first_row = tl.program_id(0) % blocks * ROWS
+    rows = first_row + tl.arange(0, ROWS)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
     own = replica * C + columns
     scale = tl.rsqrt(tl.load(var + own, mask=wide, other=1.0) + epsilon)
     gamma = tl.load(weight + own, mask=wide, other=0.0)
     seen = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
-    place = (base + rows)[:, None] * C + columns[None, :]
-    slope = tl.load(grad + place, mask=seen, other=0.0)
+    origin = (base + first_row) * C
+    local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
+    slope = tl.load(grad + origin + local, mask=seen, other=0.0)
     if TRAINED:
         # Mean and variance are made of the rows too: what the rows have in common does not pass.
         n = tl.maximum(tl.load(count + replica), 1.0)
         centre = tl.load(mean + own, mask=wide, other=0.0)
         common = tl.load(plain + own, mask=wide, other=0.0) / n
         stretch = tl.load(along + own, mask=wide, other=0.0) / n
-        hat = (tl.load(x + place, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
+        hat = (tl.load(x + origin + local, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
         slope = slope - common[None, :] - hat * stretch[None, :]
     slope = slope * (gamma * scale)[None, :]
-    tl.store(dx + place, tl.where(seen, slope, 0.0), mask=(rows < V)[:, None] & wide[None, :])
+    tl.store(dx + origin + local, tl.where(seen, slope, 0.0), mask=(rows < V)[:, None] & wide[None, :])

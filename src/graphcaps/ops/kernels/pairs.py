@@ -29,7 +29,7 @@ PRECISION = "tf32x3"
 
 _WIDE = 128  # columns of Z that a program holds; a wider Z is walked through in chunks
 _COLUMNS = 32  # a word of bits
-_SEARCH = 1024  # graphs that a step of the search looks at
+_SEARCH = 256  # graphs that a step of the search looks at
 
 
 def pair_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule) -> Tensor:
@@ -70,27 +70,24 @@ def _launch(
     # Tiles of graph g begin at ptr[g] // T + g: never fewer than it needs, and no running count of tiles.
     # The padding rows behind the last graph take tiles like one more graph, which are filled with zeros.
     N = V // T + B + 1
-    search = min(triton.next_power_of_2(B + 1), _SEARCH)
     bits = edges.bits
-    listed = bits is None
-    partial = z.new_empty(F, N + V if listed else N)
+    partial = z.new_empty(F, N + V if bits is None else N)
     ptr, node = segments.ptr.contiguous(), edges.node.contiguous()
     bounds = (rule.low, rule.high, rule.epsilon)
     mean_of_graphs = rule.average == "graphs"
-    common: dict[str, Any] = {"MEAN_OF_GRAPHS": mean_of_graphs, "SLOPE": need_slope, "D": D, "CHUNKS": chunks}
-    parts = chunks if need_slope else 1
+    whole, parts = chunks == 1, chunks if need_slope else 1
+    common: dict[str, Any] = {"MEAN_OF_GRAPHS": mean_of_graphs, "SLOPE": need_slope, "D": D, "WHOLE": whole}
     _tiles_kernel[(N, F, parts)](
         z, ptr, node,
         node if bits is None else bits.start, node if bits is None else bits.words,
-        z if slope is None else slope, partial, V, B, d, partial.size(1), *bounds,
+        z if slope is None else slope, partial, V, B, d, chunks, partial.size(1), *bounds,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=PRECISION, TIMES=_factors(rule),
-        T=T, C=_COLUMNS, SEARCH=search, LOOKS=triton.cdiv(B + 1, search), **common,
-        num_warps=warps, num_stages=2 if chunks == 1 else 1,
+        T=T, C=_COLUMNS, SEARCH=_SEARCH, **common, num_warps=warps, num_stages=2 if whole else 1,
     )  # fmt: skip
-    if listed and V:
+    if bits is None and V:
         _edges_kernel[(V, F, parts)](
             z, ptr, segments.index.contiguous(), edges.ptr, edges.neighbours, node, edges.first.contiguous(),
-            z if slope is None else slope, partial, V, B, d, partial.size(1), N, *bounds,
+            z if slope is None else slope, partial, V, B, d, chunks, partial.size(1), N, *bounds,
             K=32, **common, num_warps=max(1, D // 32),
         )  # fmt: skip
     _finish_kernel[(F,)](partial, ptr, loss, scale, B, partial.size(1), mean_of_graphs, BLOCK=1024)
@@ -107,12 +104,12 @@ def _factors(rule: PairRule) -> int:
     return 1
 
 
-@triton.jit(do_not_specialize=["V", "B", "stride"])
+@triton.jit(do_not_specialize=["V", "B", "chunks", "stride"])
 def _tiles_kernel(  # type: ignore[no-untyped-def]
-    z, ptr, node, start, words, slope, partial, V, B, d, stride, low, high, epsilon,
+    z, ptr, node, start, words, slope, partial, V, B, d, chunks, stride, low, high, epsilon,
     ZERO_DIAGONAL: tl.constexpr, BITS: tl.constexpr, PRECISION: tl.constexpr, TIMES: tl.constexpr,
-    T: tl.constexpr, C: tl.constexpr, SEARCH: tl.constexpr, LOOKS: tl.constexpr,
-    MEAN_OF_GRAPHS: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr, CHUNKS: tl.constexpr,
+    T: tl.constexpr, C: tl.constexpr, SEARCH: tl.constexpr,
+    MEAN_OF_GRAPHS: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """T rows of a graph (program 0) of a replica (1) against the whole graph; a chunk of the slope (2)."""
     tile = tl.program_id(0)
@@ -120,28 +117,33 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
     part = tl.program_id(2)
     ptr += replica * (B + 1)
     z += replica * V * d
-    graph, first, end = -1, 0, 2147483647
-    for look in range(0, LOOKS):
-        at = look * SEARCH + tl.arange(0, SEARCH)
-        begin = tl.load(ptr + at, mask=at <= B, other=V).to(tl.int32)
-        begun = (begin // T + at <= tile) & (at <= B)
-        graph += tl.sum(begun.to(tl.int32), 0)
-        first = tl.maximum(first, tl.max(tl.where(begun, begin, 0), 0))
-        end = tl.minimum(end, tl.min(tl.where(begun, V, begin), 0))
+    # The graph of the tile is the last that has begun; the padding behind them all, graph B, is asked first.
+    last = tl.load(ptr + B).to(tl.int32)
+    behind = last // T + B <= tile
+    counts = tl.zeros([SEARCH], tl.int32)
+    firsts, ends = counts + tl.where(behind, last, 0), counts + tl.where(behind, V, last)
+    for look in range(0, B, SEARCH):
+        at = look + tl.arange(0, SEARCH)
+        begin = tl.load(ptr + at, mask=at < B, other=V).to(tl.int32)
+        begun = (begin // T + at <= tile) & (at < B)
+        counts += begun.to(tl.int32)
+        firsts = tl.maximum(firsts, tl.where(begun, begin, 0))
+        ends = tl.minimum(ends, tl.where(begun, V, begin))
+    graph = tl.sum(counts, 0) + behind.to(tl.int32) - 1
+    first, end = tl.max(firsts, 0), tl.min(ends, 0)
     n = end - first
     row = first + (tile - first // T - graph) * T + tl.arange(0, T)
     inside = row < end
     used = inside & (graph < B)
     # Nothing to do in a tile of padding rows, or in one that the graph does not need.
     columns = tl.max(tl.where(used, n, 0), 0)
-
     k = tl.arange(0, D)
     rows = z + row.to(tl.int64)[:, None] * d + k[None, :]
     lane = tl.arange(0, C)
     if BITS:
         store = tl.load(node + replica * V + row, mask=used, other=0)
         row_words = words + tl.load(start + store, mask=used, other=0)
-    if CHUNKS == 1:
+    if WHOLE:
         za = tl.load(rows, mask=used[:, None] & (k[None, :] < d), other=0.0)
     total = tl.zeros([T, C], tl.float32)
     product = tl.full([T, C], 1.0, tl.float32)
@@ -151,12 +153,12 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
         column = c + lane
         there = column < n
         others = z + (first + column).to(tl.int64)[:, None] * d + k[None, :]
-        if CHUNKS == 1:
+        if WHOLE:
             zb = tl.load(others, mask=there[:, None] & (k[None, :] < d), other=0.0)
             S = tl.dot(za, tl.trans(zb), input_precision=PRECISION)
         else:
             S = tl.zeros([T, C], tl.float32)
-            for q in range(0, CHUNKS):
+            for q in range(0, chunks):
                 known = k[None, :] + q * D < d
                 zq = tl.load(rows + q * D, mask=used[:, None] & known, other=0.0)
                 zb = tl.load(others + q * D, mask=there[:, None] & known, other=0.0)
@@ -186,7 +188,7 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
             if BITS:
                 g = tl.where(joined, -g, g)
             g = tl.where(flat, 0.0, g)
-            if CHUNKS > 1:
+            if not WHOLE:
                 known = k[None, :] + part * D < d
                 zb = tl.load(others + part * D, mask=there[:, None] & known, other=0.0)
             grad = tl.dot(g, zb, grad, input_precision=PRECISION)
@@ -203,11 +205,11 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
         tl.store(place, grad * (2 * weight), mask=inside[:, None] & (k[None, :] + part * D < d))
 
 
-@triton.jit(do_not_specialize=["V", "B", "stride", "offset"])
+@triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "offset"])
 def _edges_kernel(  # type: ignore[no-untyped-def]
-    z, ptr, index, edge_ptr, neighbours, node, first, slope, partial, V, B, d, stride, offset,
+    z, ptr, index, edge_ptr, neighbours, node, first, slope, partial, V, B, d, chunks, stride, offset,
     low, high, epsilon, K: tl.constexpr,
-    MEAN_OF_GRAPHS: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr, CHUNKS: tl.constexpr,
+    MEAN_OF_GRAPHS: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """What the edges of a slot (program 0) change in the sum over all pairs: −Σ (log P − log(1 − P))."""
     slot = tl.program_id(0)
@@ -224,19 +226,19 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
     own = z + at * d + k
     total = tl.zeros([K], tl.float32)
     grad = tl.zeros([D], tl.float32)
-    if CHUNKS == 1:
+    if WHOLE:
         zi = tl.load(own, mask=(k < d) & (store >= 0), other=0.0)
     for e in range(0, count, K):
         entry = e + tl.arange(0, K)
         there = entry < count
         local = tl.load(neighbours + lower + entry, mask=there, other=0).to(tl.int64)
         neighbour = rows + local[:, None] * d + k[None, :]
-        if CHUNKS == 1:
+        if WHOLE:
             zj = tl.load(neighbour, mask=there[:, None] & (k[None, :] < d), other=0.0)
             S = tl.sum(zj * zi[None, :], 1)
         else:
             S = tl.zeros([K], tl.float32)
-            for q in range(0, CHUNKS):
+            for q in range(0, chunks):
                 known = k + q * D < d
                 zi = tl.load(own + q * D, mask=known, other=0.0)
                 zj = tl.load(neighbour + q * D, mask=there[:, None] & known[None, :], other=0.0)
@@ -249,7 +251,7 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
         total += tl.where(there, tl.log(joined) - tl.log(missing), 0.0)
         if SLOPE:
             g = tl.where(below | above | (entry >= count), 0.0, 1 / joined + 1 / missing)
-            if CHUNKS > 1:
+            if not WHOLE:
                 known = k + part * D < d
                 zj = tl.load(neighbour + part * D, mask=there[:, None] & known[None, :], other=0.0)
             grad += tl.sum(g[:, None] * zj, 0)

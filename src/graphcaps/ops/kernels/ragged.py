@@ -21,6 +21,7 @@ __all__ = [
     "ragged_product",
     "ragged_spread",
     "ragged_sum",
+    "reach",
 ]
 
 CHUNK = 512
@@ -34,32 +35,35 @@ def chunks_of(max_size: int | None) -> int:
     return 1 if max_size is None else int(triton.next_power_of_2(max(1, triton.cdiv(max_size, CHUNK))))
 
 
-@triton.jit
-def chunk(ptr, B, r, b, part, SIZE, FIXED: tl.constexpr, WHOLE: tl.constexpr, CHUNK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """First row and end of a chunk of graph b of replica r; the end lies before the first where it is none."""
-    if FIXED:
-        start = b * SIZE
-        end = start + SIZE
-    else:
-        start = tl.load(ptr + r * (B + 1) + b).to(tl.int32)
-        end = tl.load(ptr + r * (B + 1) + b + 1).to(tl.int32)
-    if not WHOLE:
-        start = start + part * CHUNK
-        end = tl.minimum(end, start + CHUNK)
-    return start, end
+def reach(parts: int, rows: int) -> int:
+    """Rows of a chunk where the largest graph is cut into ``parts``: all, where it is not cut."""
+    return CHUNK if parts > 1 else rows
 
 
 @triton.jit
+def chunk(ptr, B, r, b, part, SIZE, REACH):  # type: ignore[no-untyped-def]
+    """First row and end of a chunk of graph b of replica r; the end lies before the first where it is none.
+
+    Graphs have ``SIZE`` rows each, or what ``ptr`` says where that is 0; a chunk has up to ``REACH``.
+    """
+    ragged = SIZE == 0
+    start = tl.load(ptr + r * (B + 1) + b, mask=ragged, other=0).to(tl.int32)
+    end = tl.load(ptr + r * (B + 1) + b + 1, mask=ragged, other=0).to(tl.int32)
+    start = tl.where(ragged, start, b * SIZE) + part * REACH
+    end = tl.where(ragged, end, b * SIZE + SIZE)
+    return start, tl.minimum(end, start + REACH)
+
+
+@triton.jit(do_not_specialize=["V", "B", "L", "REACH"])
 def _sum_kernel(  # type: ignore[no-untyped-def]
-    x, ptr, out, V, B, L,
-    D: tl.constexpr, ROWS: tl.constexpr, DB: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
-    CHUNK: tl.constexpr,
-):  # fmt: skip
+    x, ptr, out, V, B, L, REACH, D, ROWS: tl.constexpr, DB: tl.constexpr
+):
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
-    part = tl.program_id(2) // COLUMNS
-    d = tl.program_id(2) % COLUMNS * DB + tl.arange(0, DB)
-    start, end = chunk(ptr, B, r, b, part, 0, False, WHOLE, CHUNK)
+    columns = tl.cdiv(D, DB)
+    part = tl.program_id(2) // columns
+    d = tl.program_id(2) % columns * DB + tl.arange(0, DB)
+    start, end = chunk(ptr, B, r, b, part, 0, REACH)
     total = tl.zeros((ROWS, DB), tl.float32)
     for first in range(start, end, ROWS):
         rows = first + tl.arange(0, ROWS)
@@ -69,11 +73,10 @@ def _sum_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + place, tl.sum(total, 0), mask=d < D)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "B"])
 def _spread_kernel(  # type: ignore[no-untyped-def]
-    x, index, out, V, B,
-    D: tl.constexpr, ROWS: tl.constexpr, DB: tl.constexpr,
-):  # fmt: skip
+    x, index, out, V, B, D, ROWS: tl.constexpr, DB: tl.constexpr
+):
     r = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * DB + tl.arange(0, DB)
@@ -85,18 +88,19 @@ def _spread_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + place, found, mask=real[:, None] & (d < D)[None, :])
 
 
-@triton.jit
+# Its widths are numbers of capsules, of which some are multiples of 16: not worth a kernel of their own.
+@triton.jit(do_not_specialize=["V", "B", "L", "REACH", "N", "D"])
 def _product_kernel(  # type: ignore[no-untyped-def]
-    a, x, ptr, out, V, B, L,
-    N: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr,
-    COLUMNS: tl.constexpr, WHOLE: tl.constexpr, CHUNK: tl.constexpr, PRECISION: tl.constexpr,
+    a, x, ptr, out, V, B, L, REACH, N, D,
+    ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
-    part = tl.program_id(2) // COLUMNS
+    columns = tl.cdiv(D, DB)
+    part = tl.program_id(2) // columns
     i = tl.arange(0, NP)
-    d = tl.program_id(2) % COLUMNS * DB + tl.arange(0, DB)
-    start, end = chunk(ptr, B, r, b, part, 0, False, WHOLE, CHUNK)
+    d = tl.program_id(2) % columns * DB + tl.arange(0, DB)
+    start, end = chunk(ptr, B, r, b, part, 0, REACH)
     total = tl.zeros((NP, DB), tl.float32)
     for first in range(start, end, ROWS):
         rows = first + tl.arange(0, ROWS)
@@ -162,9 +166,8 @@ def ragged_product(
     NP = max(16, triton.next_power_of_2(N))
     columns = triton.cdiv(D, DB)
     _product_kernel[(B, L, parts * columns)](
-        a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out, V, B, L,
-        N=N, D=D, ROWS=32, NP=NP, DB=DB, COLUMNS=columns, WHOLE=parts == 1, CHUNK=CHUNK,
-        PRECISION=precision, num_warps=4, num_stages=2,
+        a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out,
+        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return out[0] if parts == 1 else out.sum(0)
 
@@ -180,9 +183,8 @@ def _sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
     DB = min(max(16, triton.next_power_of_2(D)), 64)
     columns = triton.cdiv(D, DB)
     _sum_kernel[(B, L, parts * columns)](
-        x.contiguous(), ptr.contiguous(), out, V, B, L,
-        D=D, ROWS=32, DB=DB, COLUMNS=columns, WHOLE=parts == 1, CHUNK=CHUNK, num_warps=4,
-    )  # fmt: skip
+        x.contiguous(), ptr.contiguous(), out, V, B, L, reach(parts, V), D, ROWS=32, DB=DB, num_warps=4
+    )
     return out[0] if parts == 1 else out.sum(0)
 
 
@@ -195,7 +197,7 @@ def _spread(x: Tensor, index: Tensor) -> Tensor:
     DB = min(max(16, triton.next_power_of_2(D)), 128)
     rows = 32
     _spread_kernel[(triton.cdiv(V, rows), L, triton.cdiv(D, DB))](
-        x.contiguous(), index.contiguous(), out, V, B, D=D, ROWS=rows, DB=DB, num_warps=4
+        x.contiguous(), index.contiguous(), out, V, B, D, ROWS=rows, DB=DB, num_warps=4
     )
     return out
 

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops.kernels.ragged import CHUNK, chunk, chunks_of
+from graphcaps.ops.kernels.ragged import chunk, chunks_of, reach
 
 __all__ = ["Rows", "parts_backward", "weigh_and_sum"]
 
@@ -25,19 +25,21 @@ class Rows:
     """Which of V rows belong to which of B graphs, in L replicas.
 
     Args:
-        ptr (Tensor, optional): First row of each graph and the end of the last, ``[L, B + 1]``; ``None``
-            where every graph has ``size`` rows and nothing is padding.
-        size (int): Rows of a graph, or a bound on it where ``ptr`` is given.
+        ptr (Tensor): First row of each graph and the end of the last, ``[L, B + 1]``; not read where all
+            graphs have as many rows.
+        size (int): Rows of a graph, or a bound on it.
         L (int): Replicas.
         V (int): Rows, padding included.
         B (int): Graphs, padding included.
+        fixed (bool): Whether every graph has ``size`` rows, and nothing is padding.
     """
 
-    ptr: Tensor | None
+    ptr: Tensor
     size: int
     L: int
     V: int
     B: int
+    fixed: bool
 
     @property
     def parts(self) -> int:
@@ -45,16 +47,20 @@ class Rows:
         return chunks_of(self.size)
 
     @property
+    def fixed_size(self) -> int:
+        """Rows of every graph; 0 where ``ptr`` says."""
+        return self.size if self.fixed else 0
+
+    @property
     def height(self) -> int:
-        """Rows of a tile: small where graphs are small."""
-        return 32 if self.V > 16 * self.B else 16
+        """Rows of a tile: small between the wholes of two levels, which are few."""
+        return 16 if self.fixed and self.size <= 32 else 32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "B", "L", "J", "SIZE", "REACH", "STORE"])
 def _weigh_kernel(  # type: ignore[no-untyped-def]
-    h, ptr, T, tau, G, m, c, V, B, L, SIZE,
-    S: tl.constexpr, J: tl.constexpr, D: tl.constexpr, JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr,
-    CHUNK: tl.constexpr, FIXED: tl.constexpr, STORE: tl.constexpr, PRECISION: tl.constexpr,
+    h, ptr, T, tau, G, m, c, V, B, L, J, SIZE, REACH, STORE, D,
+    JP: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
@@ -62,43 +68,55 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
     j = tl.arange(0, JP)
     d = tl.arange(0, DP)
     if b < B:
-        start, end = chunk(ptr, B, r, b, part, SIZE, FIXED, S == 1, CHUNK)
+        start, end = chunk(ptr, B, r, b, part, SIZE, REACH)
         # The first chunk is written for a graph without rows too; the others only where there are rows.
         if (part == 0) | (start < end):
-            whole = (r * J + j) * B + b
+            # What belongs to a replica and chunk lies together: its offsets fit into 32 bits.
             wide = (j < J)[:, None] & (d < D)[None, :]
-            toward = tl.load(T + whole[:, None] * D + d[None, :], mask=wide, other=0.0)
-            lift = tl.load(tau + whole, mask=j < J, other=0.0)
+            T_of = T + (r * J * B + b) * D + (j * B)[:, None] * D
+            if KB >= DP:
+                toward = tl.load(T_of + d[None, :], mask=wide, other=0.0)
+            lift = tl.load(tau + r * J * B + b + j * B, mask=j < J, other=0.0)
             total = tl.zeros((JP, DP), tl.float32)
             mass = tl.zeros((JP,), tl.float32)
-            for first in range(start, end, ROWS):
+            x_of = h + (r * V + start) * D
+            c_of = c + (r * V + start) * J
+            for first in range(0, end - start, ROWS):
                 rows = first + tl.arange(0, ROWS)
-                real = rows < end
+                real = rows < end - start
                 x = tl.load(
-                    h + (r * V + rows)[:, None] * D + d[None, :],
-                    mask=real[:, None] & (d < D)[None, :],
-                    other=0.0,
+                    x_of + rows[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0
                 )
-                logits = tl.dot(toward, tl.trans(x), input_precision=PRECISION) + lift[:, None]
+                if KB >= DP:
+                    logits = tl.dot(toward, tl.trans(x), input_precision=PRECISION)
+                else:  # in blocks of columns, since wider operands spill registers
+                    logits = tl.zeros((JP, ROWS), tl.float32)
+                    for column in range(0, D, KB):
+                        k = column + tl.arange(0, KB)
+                        left = tl.load(T_of + k[None, :], mask=(j < J)[:, None] & (k < D)[None, :], other=0.0)
+                        right = tl.load(
+                            x_of + rows[:, None] * D + k[None, :],
+                            mask=real[:, None] & (k < D)[None, :],
+                            other=0.0,
+                        )
+                        logits = tl.dot(left, tl.trans(right), logits, input_precision=PRECISION)
+                logits += lift[:, None]
                 logits = tl.where((j < J)[:, None], logits, float("-inf"))
                 weight = tl.exp(logits - tl.max(logits, 0)[None, :])
                 weight = weight / tl.sum(weight, 0)[None, :]
                 weight = tl.where(real[None, :], weight, 0.0)
                 total = tl.dot(weight, x, total, input_precision=PRECISION)
                 mass += tl.sum(weight, 1)
-                if STORE:
-                    tl.store(
-                        c + (r * V + rows)[None, :] * J + j[:, None],
-                        weight,
-                        mask=real[None, :] & (j < J)[:, None],
-                    )
-            place = part * (L * J * B) + whole
-            tl.store(G + place[:, None] * D + d[None, :], total, mask=wide)
-            tl.store(m + place, mass, mask=j < J)
+                if STORE != 0:
+                    kept = real[None, :] & (j < J)[:, None]
+                    tl.store(c_of + rows[None, :] * J + j[:, None], weight, mask=kept)
+            place = (part * L + r) * J * B + b
+            tl.store(G + place * D + (j * B)[:, None] * D + d[None, :], total, mask=wide)
+            tl.store(m + place + j * B, mass, mask=j < J)
     else:
         # Rows behind the last graph are padding: their weights are written as 0.
         tail = tl.load(ptr + r * (B + 1) + B).to(tl.int32) + part * ROWS
-        for first in range(tail, V, S * ROWS):
+        for first in range(tail, V, tl.num_programs(2) * ROWS):
             rows = first + tl.arange(0, ROWS)
             inside = (rows < V)[:, None] & (j < J)[None, :]
             tl.store(
@@ -106,11 +124,10 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
             )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "REACH"])
 def _parts_backward_kernel(  # type: ignore[no-untyped-def]
-    c, dG, ptr, dh, V, B, SIZE,
-    S: tl.constexpr, J: tl.constexpr, D: tl.constexpr, JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr,
-    CHUNK: tl.constexpr, FIXED: tl.constexpr, PRECISION: tl.constexpr,
+    c, dG, ptr, dh, V, B, J, SIZE, REACH, D,
+    JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
@@ -118,25 +135,26 @@ def _parts_backward_kernel(  # type: ignore[no-untyped-def]
     j = tl.arange(0, JP)
     d = tl.arange(0, DP)
     if b < B:
-        start, end = chunk(ptr, B, r, b, part, SIZE, FIXED, S == 1, CHUNK)
+        start, end = chunk(ptr, B, r, b, part, SIZE, REACH)
         if start < end:
-            whole = (r * J + j) * B + b
             wide = (j < J)[:, None] & (d < D)[None, :]
-            slope = tl.load(dG + whole[:, None] * D + d[None, :], mask=wide, other=0.0)
-            for first in range(start, end, ROWS):
+            slope = tl.load(
+                dG + (r * J * B + b) * D + (j * B)[:, None] * D + d[None, :], mask=wide, other=0.0
+            )
+            c_of = c + (r * V + start) * J
+            dh_of = dh + (r * V + start) * D
+            for first in range(0, end - start, ROWS):
                 rows = first + tl.arange(0, ROWS)
-                real = rows < end
+                real = rows < end - start
                 weight = tl.load(
-                    c + (r * V + rows)[:, None] * J + j[None, :],
-                    mask=real[:, None] & (j < J)[None, :],
-                    other=0.0,
+                    c_of + rows[:, None] * J + j[None, :], mask=real[:, None] & (j < J)[None, :], other=0.0
                 )
                 found = tl.dot(weight, slope, input_precision=PRECISION)
-                place = (r * V + rows)[:, None] * D + d[None, :]
-                tl.store(dh + place, found, mask=real[:, None] & (d < D)[None, :])
+                inside = real[:, None] & (d < D)[None, :]
+                tl.store(dh_of + rows[:, None] * D + d[None, :], found, mask=inside)
     else:
         tail = tl.load(ptr + r * (B + 1) + B).to(tl.int32) + part * ROWS
-        for first in range(tail, V, S * ROWS):
+        for first in range(tail, V, tl.num_programs(2) * ROWS):
             rows = first + tl.arange(0, ROWS)
             inside = (rows < V)[:, None] & (d < D)[None, :]
             tl.store(
@@ -165,12 +183,12 @@ def weigh_and_sum(
     c = h.new_empty(L, rows.V, J) if store else None
     JP, DP = _padded(J), _padded(D)
     # One more program per replica and chunk writes the padding rows of c.
-    extra = int(store and rows.ptr is not None)
+    extra = int(store and not rows.fixed)
     _weigh_kernel[(B + extra, L, rows.parts)](
-        h, h if rows.ptr is None else rows.ptr, T, tau, G, m, G if c is None else c,
-        rows.V, B, L, rows.size,
-        S=rows.parts, J=J, D=D, JP=JP, DP=DP, ROWS=rows.height, CHUNK=CHUNK,
-        FIXED=rows.ptr is None, STORE=store, PRECISION=precision, num_warps=_warps(JP, DP), num_stages=2,
+        h, rows.ptr, T, tau, G, m, G if c is None else c,
+        rows.V, B, L, J, rows.fixed_size, reach(rows.parts, rows.V), int(store), D,
+        JP=JP, DP=DP, KB=32 if JP * DP >= 4096 else DP, ROWS=rows.height, PRECISION=precision,
+        num_warps=_warps(JP, DP), num_stages=2,
     )  # fmt: skip
     return G, m, c
 
@@ -190,10 +208,9 @@ def parts_backward(c: Tensor, dG: Tensor, rows: Rows, precision: str = "tf32x3")
     L, J, B, D = dG.shape
     dh = torch.empty(L, rows.V, D, dtype=dG.dtype, device=dG.device)
     JP, DP = _padded(J), _padded(D)
-    _parts_backward_kernel[(B + int(rows.ptr is not None), L, rows.parts)](
-        c, dG, c if rows.ptr is None else rows.ptr, dh, rows.V, B, rows.size,
-        S=rows.parts, J=J, D=D, JP=JP, DP=DP, ROWS=rows.height, CHUNK=CHUNK, FIXED=rows.ptr is None,
-        PRECISION=precision, num_warps=_warps(JP, DP), num_stages=2,
+    _parts_backward_kernel[(B + int(not rows.fixed), L, rows.parts)](
+        c, dG, rows.ptr, dh, rows.V, B, J, rows.fixed_size, reach(rows.parts, rows.V), D,
+        JP=JP, DP=DP, ROWS=rows.height, PRECISION=precision, num_warps=_warps(JP, DP), num_stages=2,
     )  # fmt: skip
     return dh
 

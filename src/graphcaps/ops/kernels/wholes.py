@@ -14,7 +14,7 @@ from torch import Tensor
 from graphcaps.ops.kernels.ragged import CHUNK
 from graphcaps.ops.kernels.routing import Rows
 
-__all__ = ["agree", "blocks", "finish", "graph_sizes", "squash_slope"]
+__all__ = ["agree", "blocks", "finish", "graph_sizes", "squash_slope", "times_transposed", "warps_of"]
 
 
 @triton.jit
@@ -36,6 +36,27 @@ def squash_slope(q, epsilon):  # type: ignore[no-untyped-def]
     return q * root, root * (1 / (1 + q) - 0.5 * (q / safe))
 
 
+@triton.jit
+def times_transposed(  # type: ignore[no-untyped-def]
+    x, weights, b, d, B, D, E,
+    BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """x Wᵀ of a block of graphs, ``[BB, DP]``; x is what this program has just stored.
+
+    Read back in blocks of columns: as one operand of d' columns it would fill the registers, twice over.
+    """
+    tl.debug_barrier()
+    total = tl.zeros((BB, DP), tl.float32)
+    for first in range(0, E, KB):
+        e = first + tl.arange(0, KB)
+        left = tl.load(x + b[:, None] * E + e[None, :], mask=(b < B)[:, None] & (e < E)[None, :], other=0.0)
+        w = tl.load(
+            weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & (e < E)[None, :], other=0.0
+        )
+        total = tl.dot(left, tl.trans(w), total, input_precision=PRECISION)
+    return total
+
+
 # Flags are arguments, not constants, so that all rounds of all widths up to EP share one compiled kernel.
 @triton.jit(
     do_not_specialize=[
@@ -45,7 +66,8 @@ def squash_slope(q, epsilon):  # type: ignore[no-untyped-def]
 def _forward_kernel(  # type: ignore[no-untyped-def]
     G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
     B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, LAST, ADD, JOIN, KEEP, RESIDUAL,
-    BB: tl.constexpr, DB: tl.constexpr, EP: tl.constexpr, CUT: tl.constexpr, PRECISION: tl.constexpr,
+    BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr, CUT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
@@ -63,8 +85,8 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     source = tl.where(FIRST != 0, r, own) * B
     share = tl.where(FIRST != 0, 1.0 / J, 1.0)
     s = tl.zeros((BB, EP), tl.float32)
-    for first in range(0, D, DB):
-        d = first + tl.arange(0, DB)
+    for first in range(0, D, KB):
+        d = first + tl.arange(0, KB)
         here = inside[:, None] & (d < D)[None, :]
         g = tl.load(G + source * D + deep + d[None, :], mask=here, other=0.0)
         if CUT:
@@ -74,9 +96,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
                 g += tl.load(G + place * D + deep + d[None, :], mask=also, other=0.0)
             if JOIN != 0:
                 tl.store(G_out + own * B * D + deep + d[None, :], g, mask=here)
-        w = tl.load(
-            weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0
-        )
+        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0)
         s = tl.dot(g, w, s, input_precision=PRECISION)
     mass = tl.load(m + own * B + b, mask=inside & (FIRST == 0), other=0.0)
     if CUT:
@@ -95,19 +115,16 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
         tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], u, mask=block)
         tl.store(s_out + own * B * E + wide + e[None, :], s, mask=block & (KEEP != 0))
     else:
+        tl.store(s_out + own * B * E + wide + e[None, :], u, mask=block)
         more = tl.sum(u * lift[None, :], 1)
         more += tl.load(tau + own * B + b, mask=inside & (ADD != 0), other=0.0)
         tl.store(tau_out + own * B + b, more, mask=inside)
-        for first in range(0, D, DB):
-            d = first + tl.arange(0, DB)
-            here = inside[:, None] & (d < D)[None, :]
-            w = tl.load(
-                weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0
-            )
-            toward = tl.dot(u, tl.trans(w), input_precision=PRECISION)
-            place = own * B * D + deep + d[None, :]
-            toward += tl.load(T + place, mask=here & (ADD != 0), other=0.0)
-            tl.store(T_out + place, toward, mask=here)
+        k = tl.arange(0, DP)
+        toward = times_transposed(s_out + own * B * E, weights, b, k, B, D, E, BB, KB, DP, PRECISION)
+        place = own * B * D + deep + k[None, :]
+        here = inside[:, None] & (k < D)[None, :]
+        toward += tl.load(T + place, mask=here & (ADD != 0), other=0.0)
+        tl.store(T_out + place, toward, mask=here)
 
 
 def agree(
@@ -137,9 +154,10 @@ def agree(
     Returns:
         tuple: The new T and τ.
     """
-    L, J, D, _ = weight.shape
+    L, J, D, E = weight.shape
     T_out, tau_out = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
-    known = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out}
+    between = weight.new_empty(L, J, rows.B, E)  # where a program leaves u for itself
+    known = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out, "s_out": between}
     _forward(G, m, weight, bias, rows, epsilon, precision, known)
     return T_out, tau_out
 
@@ -189,18 +207,23 @@ def _forward(
     known: dict[str, Tensor | None],
 ) -> None:
     L, J, D, E = weight.shape
-    BB, DB, EP, warps = blocks(rows.B, D, E)
+    sizes = blocks(rows.B, D, E)
     given = {name: tensor for name, tensor in known.items() if tensor is not None}
     flags = [int(flag) for flag in (m is None, *(name in given for name in _FLAGS))]
-    _forward_kernel[(triton.cdiv(rows.B, BB), J, L)](
+    _forward_kernel[(triton.cdiv(rows.B, sizes["BB"]), J, L)](
         # A pointer that a flag leaves unused still has to be one.
         G, G if m is None else m, rows.ptr, weight, bias, *(given.get(name, G) for name in _POINTERS),
         rows.B, L, J, 1 if m is None else rows.parts, rows.fixed_size, CHUNK, D, E, epsilon, *flags,
-        BB=BB, DB=DB, EP=EP, CUT=rows.parts > 1, PRECISION=precision, num_warps=warps, num_stages=2,
+        CUT=rows.parts > 1, PRECISION=precision, **sizes, num_warps=warps_of(sizes), num_stages=2,
     )  # fmt: skip
 
 
-def blocks(B: int, D: int, E: int) -> tuple[int, int, int, int]:
-    """Graphs of a block, rows of a block of W, d' up to a power of two, and warps."""
-    EP = max(16, int(triton.next_power_of_2(E)))
-    return 32, 32, EP, 8 if EP >= 128 else 4
+def blocks(B: int, D: int, E: int) -> dict[str, int]:
+    """Graphs of a block, steps of the products, and d and d' up to a power of two; no register is spilled."""
+    DP, EP = (max(16, int(triton.next_power_of_2(width))) for width in (D, E))
+    return {"BB": 16 if B <= 16 else 32, "KB": 16 if max(DP, EP) >= 128 else 32, "DP": DP, "EP": EP}
+
+
+def warps_of(sizes: dict[str, int]) -> int:
+    """Eight where a block is large, which leaves room for two programs at a time."""
+    return 8 if sizes["BB"] * max(sizes["DP"], sizes["EP"]) >= 4096 else 4

@@ -7,75 +7,68 @@ import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops.kernels.routing import Rows
-from graphcaps.ops.kernels.wholes import blocks, graph_sizes, squash_slope
+from graphcaps.ops.kernels.wholes import blocks, graph_sizes, squash_slope, times_transposed, warps_of
 
 __all__ = ["weights_backward", "wholes_backward"]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "J"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
-    s_in, du_in, W, ds_out, dG, B, epsilon,
-    J: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BB: tl.constexpr, DB: tl.constexpr, EP: tl.constexpr,
-    PRECISION: tl.constexpr,
+    s_in, du_in, W, ds_out, dG, B, J, D, E, epsilon,
+    BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     b = tl.program_id(0) * BB + tl.arange(0, BB)
     e = tl.arange(0, EP)
     inside = b < B
-    narrow = e < E
-    block = inside[:, None] & narrow[None, :]
-    whole = (r * J + j) * B + b
-    s = tl.load(s_in + whole[:, None] * E + e[None, :], mask=block, other=0.0)
-    du = tl.load(du_in + ((r * B + b) * J + j)[:, None] * E + e[None, :], mask=block, other=0.0)
+    block = inside[:, None] & (e < E)[None, :]
+    own = r * J + j
+    wide = b[:, None] * E
+    s = tl.load(s_in + own * B * E + wide + e[None, :], mask=block, other=0.0)
+    du = tl.load(du_in + (r * B * J + j) * E + wide * J + e[None, :], mask=block, other=0.0)
     f, slope = squash_slope(tl.sum(s * s, 1), epsilon)
     ds = f[:, None] * du + (2 * slope * tl.sum(s * du, 1))[:, None] * s
-    tl.store(ds_out + whole[:, None] * E + e[None, :], ds, mask=block)
-    for first in range(0, D, DB):
-        d = first + tl.arange(0, DB)
-        w = tl.load(
-            W + (r * J + j) * (D * E) + d[:, None] * E + e[None, :],
-            mask=(d < D)[:, None] & narrow[None, :],
-            other=0.0,
-        )
-        found = tl.dot(ds, tl.trans(w), input_precision=PRECISION)
-        here = inside[:, None] & (d < D)[None, :]
-        tl.store(dG + whole[:, None] * D + d[None, :], found, mask=here)
+    tl.store(ds_out + own * B * E + wide + e[None, :], ds, mask=block)
+    d = tl.arange(0, DP)
+    found = times_transposed(ds_out + own * B * E, W + own * D * E, b, d, B, D, E, BB, KB, DP, PRECISION)
+    here = inside[:, None] & (d < D)[None, :]
+    tl.store(dG + own * B * D + b[:, None] * D + d[None, :], found, mask=here)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "J", "SIZE", "FIRST"])
 def _weights_kernel(  # type: ignore[no-untyped-def]
-    G, m, ptr, ds_in, dW, dbias, B, SIZE,
-    J: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BB: tl.constexpr, DB: tl.constexpr, EP: tl.constexpr,
-    FIRST: tl.constexpr, FIXED: tl.constexpr, PRECISION: tl.constexpr,
+    G, m, ptr, ds_in, dW, dbias, B, J, SIZE, D, E, FIRST,
+    DB: tl.constexpr, KB: tl.constexpr, EP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     d = tl.program_id(0) * DB + tl.arange(0, DB)
     e = tl.arange(0, EP)
     narrow = e < E
+    own = r * J + j
+    source = tl.where(FIRST != 0, r, own) * B
     total = tl.zeros((DB, EP), tl.float32)
     lift = tl.zeros((EP,), tl.float32)
-    for first in range(0, B, BB):
-        b = first + tl.arange(0, BB)
+    for first in range(0, B, KB):
+        b = first + tl.arange(0, KB)
         inside = b < B
-        whole = (r * J + j) * B + b
         ds = tl.load(
-            ds_in + whole[:, None] * E + e[None, :], mask=inside[:, None] & narrow[None, :], other=0.0
+            ds_in + own * B * E + b[:, None] * E + e[None, :],
+            mask=inside[:, None] & narrow[None, :],
+            other=0.0,
         )
-        here = (d < D)[:, None] & inside[None, :]  # G is read transposed, [DB, BB]
-        if FIRST:
-            g = tl.load(G + (r * B + b)[None, :] * D + d[:, None], mask=here, other=0.0) / J
-            mass = graph_sizes(ptr, B, r, b, inside, SIZE, FIXED).to(tl.float32) / J
-        else:
-            g = tl.load(G + whole[None, :] * D + d[:, None], mask=here, other=0.0)
-            mass = tl.load(m + whole, mask=inside, other=0.0)
+        here = (d < D)[:, None] & inside[None, :]  # G is read transposed, [DB, KB]
+        g = tl.load(G + source * D + b[None, :] * D + d[:, None], mask=here, other=0.0)
         total = tl.dot(g, ds, total, input_precision=PRECISION)
-        lift += tl.sum(mass[:, None] * ds, 0)
-    place = (r * J + j) * (D * E) + d[:, None] * E + e[None, :]
-    tl.store(dW + place, total, mask=(d < D)[:, None] & narrow[None, :])
+        mass = tl.load(m + own * B + b, mask=inside & (FIRST == 0), other=0.0)
+        size = graph_sizes(ptr, B, r, b, inside & (FIRST != 0), SIZE)
+        lift += tl.sum((mass + size.to(tl.float32))[:, None] * ds, 0)
+    share = tl.where(FIRST != 0, 1.0 / J, 1.0)  # round one: c = 1/J, and one sum for all wholes
+    place = own * D * E + d[:, None] * E + e[None, :]
+    tl.store(dW + place, share * total, mask=(d < D)[:, None] & narrow[None, :])
     if tl.program_id(0) == 0:
-        tl.store(dbias + (r * J + j) * E + e, lift, mask=narrow)
+        tl.store(dbias + own * E + e, share * lift, mask=narrow)
 
 
 def wholes_backward(
@@ -89,10 +82,10 @@ def wholes_backward(
     L, J, B, E = s.shape
     D = weight.size(-2)
     ds, dG = s.new_empty(L, J, B, E), s.new_empty(L, J, B, D)
-    BB, DB, EP = blocks(B, D, E)
-    _backward_kernel[(triton.cdiv(B, BB), J, L)](
-        s, du, weight, ds, dG, B, epsilon,
-        J=J, D=D, E=E, BB=BB, DB=DB, EP=EP, PRECISION=precision, num_warps=4, num_stages=2,
+    sizes = blocks(B, D, E)
+    _backward_kernel[(triton.cdiv(B, sizes["BB"]), J, L)](
+        s, du, weight, ds, dG, B, J, D, E, epsilon,
+        PRECISION=precision, **sizes, num_warps=warps_of(sizes), num_stages=2,
     )  # fmt: skip
     return ds, dG
 
@@ -115,10 +108,11 @@ def weights_backward(
     L, J, B, E = ds.shape
     D = G.size(-1)
     dW, dbias = ds.new_empty(L, J, D, E), ds.new_empty(L, J, E)
-    BB, DB, EP = blocks(B, D, E)
+    # The graphs are what is summed over here: blocks of d take the place of blocks of graphs.
+    sizes = blocks(D, D, E)
+    DB = sizes["BB"]
     _weights_kernel[(triton.cdiv(D, DB), J, L)](
-        G, G if m is None else m, G if rows.ptr is None else rows.ptr, ds, dW, dbias, B, rows.size,
-        J=J, D=D, E=E, BB=BB, DB=DB, EP=EP, FIRST=m is None, FIXED=rows.ptr is None,
-        PRECISION=precision, num_warps=4, num_stages=2,
+        G, G if m is None else m, rows.ptr, ds, dW, dbias, B, J, rows.fixed_size, D, E, int(m is None),
+        DB=DB, KB=16, EP=sizes["EP"], PRECISION=precision, num_warps=warps_of(sizes), num_stages=2,
     )  # fmt: skip
     return dW, dbias

@@ -40,8 +40,8 @@ def route_kernel(
     """Same arguments and result as :func:`graphcaps.ops.routing.factored.route_factored`.
 
     That function serves instead where the gradient has to flow through the weights c (``detach=False``),
-    where J, d or d' is above ``MOST_WHOLES`` or ``WIDEST``, and where a graph has or may have more than
-    ``LARGEST_GRAPH`` rows (``segments.max_size``, or ``None``).
+    where J, d or d' is above ``MOST_WHOLES`` or ``WIDEST`` or a replica's capsules have 2³¹ numbers, and where
+    a graph has or may have more than ``LARGEST_GRAPH`` rows (``segments.max_size``, or ``None``).
     """
     V, B = segments.num_rows, segments.num_graphs
     if not _fits(h, weight, bias, residual, segments.max_size, B, detach):
@@ -68,7 +68,9 @@ def route_dense_kernel(
     if not _fits(h, weight, bias, residual, n, B, detach):
         return route_dense_factored(h, weight, bias, iterations, residual, detach, epsilon)
     J = weight.size(-3)
-    shape = (None, None, n, torch.Size(lead).numel(), B * n, B)
+    # No rows are looked up, but the kernels take a pointer to where they would be.
+    nowhere = torch.empty(1, dtype=torch.long, device=h.device)
+    shape = (nowhere, None, n, torch.Size(lead).numel(), B * n, B)
     u, c = _run(h, weight, bias, residual, shape, iterations, epsilon)
     return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, B, n, J))
 
@@ -87,7 +89,8 @@ def _fits(
         return False
     J, d, e = weight.shape[-3:]
     known = largest is not None and largest <= LARGEST_GRAPH
-    return known and J <= MOST_WHOLES and max(d, e) <= WIDEST and num_graphs > 0 and min(h.numel(), J, e) > 0
+    small = J <= MOST_WHOLES and max(d, e) <= WIDEST and num_graphs * J * max(d, e) < 2**31
+    return known and small and num_graphs > 0 and min(h.numel(), J, e) > 0
 
 
 def _run(
@@ -95,7 +98,7 @@ def _run(
     weight: Tensor,
     bias: Tensor,
     residual: Tensor | None,
-    shape: tuple[Tensor | None, Tensor | None, int, int, int, int],
+    shape: tuple[Tensor, Tensor | None, int, int, int, int],
     iterations: int,
     epsilon: float,
 ) -> tuple[Tensor, Tensor]:
@@ -119,7 +122,7 @@ class _Route(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         residual: Tensor | None,
-        shape: tuple[Tensor | None, Tensor | None, int, int, int, int],
+        shape: tuple[Tensor, Tensor | None, int, int, int, int],
         iterations: int,
         epsilon: float,
         needed: bool,
@@ -131,13 +134,10 @@ class _Route(torch.autograd.Function):
         ptr, index, size, L, V, B = shape
         h, weight, bias = h.contiguous(), weight.contiguous(), bias.contiguous()
         residual = None if residual is None else residual.contiguous()
-        rows = Rows(None if ptr is None else ptr.contiguous(), size, L, V, B)
+        rows = Rows(ptr.contiguous(), size, L, V, B, fixed=index is None)
         # Round one: c = 1/J, and one sum for all wholes.
         m = T = tau = c = None
-        if ptr is not None and index is not None:
-            G = ragged_sum(h, ptr, index, size)
-        else:  # every graph has as many parts
-            G = h.reshape(L, B, size, -1).sum(-2)
+        G = h.reshape(L, B, size, -1).sum(-2) if index is None else ragged_sum(h, ptr, index, size)
         for round_ in range(1, iterations):
             T, tau = agree(G, m, weight, bias, T, tau, rows, epsilon)
             G, m, c = weigh_and_sum(h, T, tau, rows, store=round_ == iterations - 1)
@@ -150,7 +150,7 @@ class _Route(torch.autograd.Function):
                 c = ((index < B).to(h.dtype) / J).unsqueeze(-1).expand(L, V, J).contiguous()
         if needed:
             ctx.save_for_backward(weight, s, G, m, c, rows.ptr)
-            ctx.rows, ctx.epsilon = (size, L, V, B), epsilon
+            ctx.rows, ctx.epsilon = (size, L, V, B, index is None), epsilon
         ctx.mark_non_differentiable(c)
         return u, c
 

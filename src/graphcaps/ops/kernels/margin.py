@@ -1,0 +1,71 @@
+"""The margin loss and its slope in one pass over the scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["margin_loss"]
+
+_BLOCK = 128
+
+
+@triton.jit(do_not_specialize=["B", "C"])
+def _margin_kernel(  # type: ignore[no-untyped-def]
+    scores, y, loss, slope, B, C, upper, lower, absent, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+):
+    f = tl.program_id(0)
+    o = tl.arange(0, WIDTH)
+    real = tl.zeros((BLOCK,), tl.int32)
+    for first in range(0, B, BLOCK):
+        b = first + tl.arange(0, BLOCK)
+        real += (tl.load(y + f * B + b, mask=b < B, other=-1) >= 0).to(tl.int32)
+    share = 1.0 / tl.maximum(tl.sum(real, 0), 1).to(tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, B, BLOCK):
+        b = first + tl.arange(0, BLOCK)
+        own = tl.load(y + f * B + b, mask=b < B, other=-1)
+        known = (own >= 0)[:, None] & (o < C)[None, :]
+        inside = (b < B)[:, None] & (o < C)[None, :]
+        place = (f * B + b)[:, None] * C + o[None, :]
+        score = tl.load(scores + place, mask=known, other=0.0)
+        true = own[:, None] == o[None, :]
+        # Comparisons, not maximum: NaN has to stay NaN.
+        short, long = upper - score, score - lower
+        short, long = tl.where(short < 0, 0.0, short), tl.where(long < 0, 0.0, long)
+        value = tl.where(true, short * short, absent * long * long)
+        total += tl.sum(tl.where(known, value, 0.0), 1)
+        change = tl.where(true, -2.0 * short, 2.0 * absent * long) * share
+        tl.store(slope + place, tl.where(known, change, 0.0), mask=inside)
+    tl.store(loss + f, tl.sum(total, 0) * share)
+
+
+def margin_loss(class_scores: Tensor, y: Tensor, upper: float, lower: float, absent_weight: float) -> Tensor:
+    """As :func:`graphcaps.nn.margin_loss`: ``class_scores [*lead, B, C]``, ``y [*lead, B]``, −1 at padding."""
+    found: Tensor = _MarginLoss.apply(class_scores, y, upper, lower, absent_weight)
+    return found
+
+
+class _MarginLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, y: Tensor, upper: float, lower: float, absent: float) -> Tensor:
+        *lead, B, C = scores.shape
+        scores, y = scores.contiguous(), y.contiguous()
+        loss, slope = scores.new_empty(lead), torch.empty_like(scores)
+        _margin_kernel[(torch.Size(lead).numel(),)](
+            scores, y, loss, slope, B, C, upper, lower, absent,
+            BLOCK=_BLOCK, WIDTH=triton.next_power_of_2(C),
+        )  # fmt: skip
+        ctx.save_for_backward(slope)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        return slope * grad[..., None, None], None, None, None, None
