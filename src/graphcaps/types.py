@@ -122,10 +122,12 @@ class BitRows(_ShapeRepr):
     Args:
         words (Tensor): All rows one after another, int32, ``[W]``.
         start (Tensor): First word of each node of the store, ``[N]``.
+        dense (bool): Whether there are so many neighbours that products walk the bits, not the neighbours.
     """
 
     words: Tensor
     start: Tensor
+    dense: bool = False
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -145,6 +147,7 @@ class EdgeTable(_ShapeRepr):
         num_entries (int, optional): Entries of all slots together, where the host knows it.
         max_degree (int, optional): Most neighbours of a node, or a bound on it, where the host knows it.
         bits (BitRows, optional): The same edges as bits, where they were made.
+        graphs (Tensor, optional): First slot of each graph, and the end of the last, ``[*lead, B + 1]``.
         memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
     """
 
@@ -156,6 +159,7 @@ class EdgeTable(_ShapeRepr):
     num_entries: int | None = None
     max_degree: int | None = None
     bits: BitRows | None = None
+    graphs: Tensor | None = None
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
 

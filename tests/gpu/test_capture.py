@@ -100,6 +100,7 @@ def test_the_same_bits_again_and_after_a_resume() -> None:
     assert all(torch.equal(value.cpu(), final[name].cpu()) for name, value in one.state().items())
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_an_epoch_asks_the_host_once() -> None:
     trainer = _trainer("hgcn", "captured")
     trainer.run_epoch()

@@ -79,7 +79,7 @@ def assemble(
     segments = Segments(ptr, index, padded, store.max_size if max_size is None else max_size)
     table = EdgeTable(
         store.edge_ptr, store.neighbours, store.edge_weight, node, first, num_entries,
-        store.max_degree, store.bits,
+        store.max_degree, store.bits, ptr,
     )  # fmt: skip
     rows = x.index_select(0, node.clamp_min(0).reshape(-1)).reshape(*node.shape, x.size(-1))
     y = None if store.y is None else store.y[graphs.clamp_min(0)].masked_fill(graphs < 0, -1)

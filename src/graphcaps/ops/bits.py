@@ -29,7 +29,7 @@ def bit_rows(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> BitRows:
         sizes (Tensor): Nodes of each graph, ``[G]``; their sum is N.
 
     Returns:
-        BitRows: ``words [W]`` with W = :func:`count_words`, ``start [N]``.
+        BitRows: ``words [W]`` with W = :func:`count_words`, ``start [N]``, and whether graphs are well connected.
     """
     N, M, device = edge_ptr.numel() - 1, neighbours.numel(), edge_ptr.device
     sizes = sizes.to(torch.int64)
@@ -49,7 +49,8 @@ def bit_rows(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> BitRows:
     place += neighbours // WORD
     words = torch.zeros(num_words, dtype=torch.int32, device=device)
     words.index_add_(0, place, bits.to(device).index_select(0, neighbours % WORD))
-    return BitRows(words, start)
+    # A word serves 32 pairs; a neighbour costs a row of its own.
+    return BitRows(words, start, dense=2 * num_words <= M)
 
 
 def _words_of(sizes: Tensor) -> Tensor:

@@ -159,7 +159,7 @@ def test_many_graphs(search: int, kernel_device: str, monkeypatch: pytest.Monkey
     """More graphs than one step of the search looks at; a padding graph stands among them."""
     from graphcaps.ops.kernels import pairs
 
-    monkeypatch.setattr(pairs, "_SEARCH", search)
+    monkeypatch.setattr(pairs, "SEARCH", search)
     sizes = torch.ones(20, dtype=torch.int64)
     sizes[3], sizes[17] = 0, 34
     segments = Segments.from_sizes(sizes.to(kernel_device))

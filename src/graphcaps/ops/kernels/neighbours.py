@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops.kernels.dense_neighbours import dense_product, serves
 from graphcaps.types import EdgeTable
 
 __all__ = ["neighbour_product"]
@@ -48,7 +49,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, edges: EdgeTable, scale: Tensor | None, own: bool) -> Tensor:
         ctx.edges, ctx.scale, ctx.own = edges, scale, own
-        return _launch(x, edges, scale, own)
+        return dense_product(x, edges, scale, own) if serves(edges) else _launch(x, edges, scale, own)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

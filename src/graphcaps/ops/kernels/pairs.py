@@ -19,6 +19,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops.kernels.tiling import SEARCH, tile_of
 from graphcaps.ops.reconstruct_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
@@ -29,7 +30,6 @@ PRECISION = "tf32x3"
 
 _WIDE = 128  # columns of Z that a program holds; a wider Z is walked through in chunks
 _COLUMNS = 32  # a word of bits
-_SEARCH = 256  # graphs that a step of the search looks at
 
 
 def pair_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule) -> Tensor:
@@ -67,7 +67,6 @@ def _launch(
     chunks = max(1, triton.cdiv(d, D))
     T = 64 if D <= 64 and (segments.max_size is None or segments.max_size > 64) else 32
     warps = 2 if T == 32 and D <= 32 else 4  # of four warps, two would repeat the work of the others
-    # Tiles of graph g begin at ptr[g] // T + g: never fewer than it needs, and no running count of tiles.
     # The padding rows behind the last graph take tiles like one more graph, which are filled with zeros.
     N = V // T + B + 1
     bits = edges.bits
@@ -82,7 +81,7 @@ def _launch(
         node if bits is None else bits.start, node if bits is None else bits.words,
         z if slope is None else slope, partial, V, B, d, chunks, partial.size(1), *bounds,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=PRECISION, TIMES=_factors(rule),
-        T=T, C=_COLUMNS, SEARCH=_SEARCH, **common, num_warps=warps, num_stages=2 if whole else 1,
+        T=T, C=_COLUMNS, SEARCH=SEARCH, **common, num_warps=warps, num_stages=2 if whole else 1,
     )  # fmt: skip
     if bits is None and V:
         _edges_kernel[(V, F, parts)](
@@ -117,20 +116,7 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
     part = tl.program_id(2)
     ptr += replica * (B + 1)
     z += replica * V * d
-    # The graph of the tile is the last that has begun; the padding behind them all, graph B, is asked first.
-    last = tl.load(ptr + B).to(tl.int32)
-    behind = last // T + B <= tile
-    counts = tl.zeros([SEARCH], tl.int32)
-    firsts, ends = counts + tl.where(behind, last, 0), counts + tl.where(behind, V, last)
-    for look in range(0, B, SEARCH):
-        at = look + tl.arange(0, SEARCH)
-        begin = tl.load(ptr + at, mask=at < B, other=V).to(tl.int32)
-        begun = (begin // T + at <= tile) & (at < B)
-        counts += begun.to(tl.int32)
-        firsts = tl.maximum(firsts, tl.where(begun, begin, 0))
-        ends = tl.minimum(ends, tl.where(begun, V, begin))
-    graph = tl.sum(counts, 0) + behind.to(tl.int32) - 1
-    first, end = tl.max(firsts, 0), tl.min(ends, 0)
+    graph, first, end = tile_of(ptr, tile, V, B, T, SEARCH)
     n = end - first
     row = first + (tile - first // T - graph) * T + tl.arange(0, T)
     inside = row < end
