@@ -1,0 +1,78 @@
+"""Writes results/README.md: the ledger of the paper's data sets beside the published figures.
+
+    python benchmarks/results_page.py
+
+Every figure is computed from the records in results/paper; nothing is typed in.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from graphcaps.evaluation import Ledger, ResultsStore
+from graphcaps.paper.tables import published_hgcn
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+ORDER = (
+    *("MUTAG", "PTC_MR", "ENZYMES", "PROTEINS", "NCI1", "NCI109", "DD"),
+    *("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY"),
+)
+HEAD = """# Results
+
+What was measured, kept as records that `graphcaps` reads back. This page is written by
+`python benchmarks/results_page.py` from the records; a test holds it to them.
+
+## The paper's data sets (`results/paper`)
+HGCN with the presets of the paper, ten folds, {seeds}. Accuracy in percent, ± a standard deviation over folds.
+**held-out** is the honest figure: its epoch is chosen on a fold that neither trains nor tests. **C** and **C\\***
+choose the epoch on the test folds, as the published figures do: upper bounds. **optimism** is what choosing on
+the test folds is worth on the same training. Seconds are those of the training and evaluation of both protocols
+on one {hardware}.
+
+| data set | held-out | optimism | C | C of the paper | C\\* | C\\* of the paper | seconds |
+|---|---|---|---|---|---|---|---|
+"""
+TAIL = """
+Taken with `graphcaps evaluate {names} --preset paper --protocol {protocol} --device cuda --out results/paper` for
+`paper` and for `held-out`. The records name the commit that the machine's checkout started from, with `+changes`;
+the code that ran is commit {commit}.
+
+## Speed (`results/performance.json`)
+One entry per figure, each with its command, hardware and versions (`benchmarks/engine_speed.py`).
+
+| what | data set | device | value |
+|---|---|---|---|
+"""
+
+
+def row(ledger: Ledger) -> str:
+    """One data set."""
+    shown = {name: f"{figure.mean:.2f} ± {figure.std_folds:.2f}" for name, figure in ledger.figures.items()}
+    paper = [f"{published_hgcn(ledger.dataset, rule).mean:.2f}" for rule in ("C", "C*")]
+    cells = (
+        *(ledger.dataset, f"**{shown['held-out']}**", f"{ledger.figures['optimism'].mean:.2f}"),
+        *(shown["C"], paper[0], shown["C*"], paper[1], f"{ledger.seconds:.0f}"),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def page() -> str:
+    """The whole page."""
+    ledgers = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "paper").ledgers()}
+    speed = json.loads((RESULTS / "performance.json").read_text("utf-8"))
+    seeds = sorted({seed for ledger in ledgers.values() for seed in ledger.held_out.seeds})
+    counted = "seed 0" if seeds == [0] else f"seeds {seeds[0]} to {seeds[-1]}"
+    hardware = " and ".join(sorted({ledger.hardware for ledger in ledgers.values()}))
+    (commit,) = {entry["versions"]["commit"] for entry in speed if entry["dataset"] == "all eleven"}
+    text = HEAD.format(seeds=counted, hardware=hardware)
+    text += "".join(row(ledgers[name]) for name in ORDER)
+    text += TAIL.format(names="NAME…", protocol="…", commit=commit[:12])
+    for entry in speed:
+        value = f"{entry['value']} {entry['unit']}"
+        text += f"| {entry['what']} | {entry['dataset']} | {entry['hardware']} | {value} |\n"
+    return text
+
+
+if __name__ == "__main__":
+    (RESULTS / "README.md").write_text(page(), "utf-8")
