@@ -10,7 +10,7 @@ import pytest
 
 from graphcaps.evaluation import ResultsStore
 from graphcaps.paper.presets import load_preset
-from graphcaps.paper.tables import paper_datasets
+from graphcaps.paper.tables import paper_datasets, published_hgcn
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -66,3 +66,21 @@ def test_the_page_says_what_the_records_say(monkeypatch: pytest.MonkeyPatch) -> 
         assert (RESULTS / "README.md").read_text("utf-8") == page()
     finally:
         sys.modules.pop("results_page", None)
+
+
+def test_the_readme_says_what_the_records_say(speed: list[dict[str, object]]) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = {
+        cells[0].strip("* "): cells[1:]
+        for line in text.splitlines()
+        if line.startswith("| ") and len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 12
+    }
+    short = {"IMDB-B": "IMDB-BINARY", "IMDB-M": "IMDB-MULTI", "REDDIT-B": "REDDIT-BINARY"}
+    names = [short.get(name, name) for name in rows[""]]
+    ledgers = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "paper").ledgers()}
+    assert set(names) == set(ledgers)
+    for rule in ("held-out", "C"):
+        assert rows[rule] == [f"{ledgers[name].figures[rule].mean:.1f}" for name in names], rule
+    assert rows["C, the paper"] == [f"{published_hgcn(name, 'C').mean:.1f}" for name in names]
+    seconds = next(e["value"] for e in speed if e["dataset"] == "all eleven" and ", paper," in str(e["what"]))
+    assert f"takes **{float(str(seconds)):.0f} s** on one H200" in text

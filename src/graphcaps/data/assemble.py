@@ -49,7 +49,12 @@ def draw(store: GraphStore, x: Tensor, graphs: Sequence[int] | Tensor | None = N
     )  # fmt: skip
     if not padded:
         return batch
-    return replace(batch, x=batch.x.masked_fill((batch.edges.node < 0).unsqueeze(-1), 0))
+    outside = batch.edges.node < 0
+    if batch.x.requires_grad or batch.x.is_cuda:
+        return replace(batch, x=batch.x.masked_fill(outside.unsqueeze(-1), 0))
+    # The rows were gathered here, and few of them are padding: they alone are written.
+    batch.x.view(-1, x.size(-1)).index_fill_(0, outside.reshape(-1).nonzero().squeeze(-1), 0)
+    return batch
 
 
 def assemble(

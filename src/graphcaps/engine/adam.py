@@ -70,17 +70,19 @@ class ReplicaAdam:
             self._step_on_device(present, active)
 
     def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
-        """torch's fused update of every moving replica's own rows: one pass over them."""
-        moving = range(len(self.steps)) if active is None else active.nonzero().squeeze(-1).tolist()
+        """torch's fused update in one pass: of all replicas at once where they have taken as many steps, and
+        else of every moving replica's own rows."""
         rows: tuple[list[Tensor], ...] = ([], [], [], [], [])
+        even = active is None and bool((self.steps == self.steps[0]).all())
+        moving = [] if even else range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
         for place in present:
             p = self.parameters[place]
+            assert p.grad is not None
             tensors = (p.detach(), p.grad, self.first[place], self.second[place])
-            for f in moving:
+            for f in (slice(None),) if even else moving:
                 for column, tensor in zip(rows, tensors, strict=False):
-                    assert tensor is not None
                     column.append(tensor[f])
-                rows[4].append(self.steps[f].float())
+                rows[4].append(self.steps[0 if even else f].float())
         beta1, beta2 = self.betas
         torch_adam(
             rows[0], rows[1], rows[2], rows[3], [], rows[4],

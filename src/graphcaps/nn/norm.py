@@ -140,7 +140,7 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, weight, mask, hat, rstd, count = ctx.saved_tensors
         if mask is not None:
-            grad = grad.masked_fill(~mask.unsqueeze(-1), 0)
+            grad = _cleared(grad.clone(), mask)
         if torch.is_grad_enabled():  # a gradient of the gradient: the same from x itself
             centred, _, var, _ = _centred(x, mask)
             rstd = (var + ctx.epsilon).rsqrt()
@@ -158,7 +158,7 @@ def _centred(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Te
         count = x.new_full((1,), x.size(-2))
     else:
         count = mask.sum(-1, keepdim=True).to(x.dtype)  # [*lead, 1]
-        x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        x = _cleared(x.clone(), mask)
     n = count.clamp_min(1)
     mean = x.sum(-2) / n
     centred = _cleared(x - mean.unsqueeze(-2), mask)
@@ -171,6 +171,6 @@ def _cleared(rows: Tensor, mask: Tensor | None) -> Tensor:
         return rows
     if rows.device.type == "cpu" and not rows.requires_grad:
         # Few rows are padding: writing them is cheaper than going over all; a GPU would have to be asked.
-        rows[~mask] = 0
-        return rows
+        outside = (~mask).reshape(-1).nonzero().squeeze(-1)
+        return rows.view(-1, rows.size(-1)).index_fill_(0, outside, 0).view(rows.shape)
     return rows.masked_fill_(~mask.unsqueeze(-1), 0)
