@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"base", "ops", "nn", "baselines", "data", "engine", "fitted", "model_file"},
     "paper": {"base", "ops", "nn", "baselines", "data", "engine", "evaluation", "fitted", "model_file"},
     "explanation": {"base", "ops", "nn", "data"},
+    "bench": {"base", "ops", "nn", "baselines", "data", "engine", "evaluation", "paper"},
 }
 LIBRARY = {*ALLOWED, "estimator", "prediction", "serve"}
 ALLOWED |= dict.fromkeys(("estimator", "prediction", "serve", "graphcaps"), LIBRARY)

@@ -181,7 +181,7 @@ def test_an_embedded_set_needs_no_preset() -> None:
     ("arguments", "told"),
     [
         (("NONE",), "'store' must have a class for every graph"),
-        (("ALONE",), "hold at least two classes, got class 0 alone in 'ALONE'"),
+        (("ALONE",), "hold at least two classes, got class '2' alone in 'ALONE'"),
         (("OWN", "--folds", 25), "hold at least 25 graphs for as many folds, got 24 in 'OWN'"),
         (("OWN", "--folds", 1), "'folds' must be a whole number from 2 on"),
         (("OWN", "MUTAGG"), "Near names: MUTAG."),

@@ -36,6 +36,7 @@ def configure(
     """
     from graphcaps.data.catalogue import find_entry
     from graphcaps.engine.config import RunConfig
+    from graphcaps.errors import ArgumentError
     from graphcaps.paper.presets import list_presets, load_preset
     from graphcaps.registry import MODELS
 
@@ -58,5 +59,7 @@ def configure(
         width = config.model_arguments.get("capsule_dim") if model == "gin" else None
         config = replace(config, model=model, model_arguments={"hidden": width} if width else {})
     if max_nodes is not None:
+        if max_nodes < 0:
+            raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)
         config = replace(config, features=replace(config.features, max_nodes=max_nodes or None))
     return config.with_training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)

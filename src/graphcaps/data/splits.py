@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,9 @@ class Folds:
         return folds
 
 
-def stratified_folds(y: Tensor | None, num_folds: int = 10, seed: int = 12345) -> Folds:
+def stratified_folds(
+    y: Tensor | None, num_folds: int = 10, seed: int = 12345, *, class_names: Sequence[str] = ()
+) -> Folds:
     """Folds with the classes in equal parts, shuffled by ``seed``.
 
     They are those of scikit-learn's ``StratifiedKFold(num_folds, shuffle=True, random_state=seed)``; the
@@ -136,6 +139,7 @@ def stratified_folds(y: Tensor | None, num_folds: int = 10, seed: int = 12345) -
         y (Tensor): Class of each graph from 0 on, ``[G]``.
         num_folds (int): Number of folds, at least 2. (default: 10)
         seed (int): Seed of the shuffle, from 0 to 2³² − 1. (default: 12345)
+        class_names (tuple): What the classes are called in messages. (default: their numbers)
     """
     owner = "stratified_folds"
     if y is None:
@@ -152,7 +156,9 @@ def stratified_folds(y: Tensor | None, num_folds: int = 10, seed: int = 12345) -
         raise ArgumentError(owner, "y", "hold classes from 0 on", f"{classes[graph]} for graph {graph}")
     counts = np.bincount(classes)
     if (counts > 0).sum() < 2:
-        raise ArgumentError(owner, "y", "hold at least two classes", f"class {classes[0]} alone")
+        raise ArgumentError(
+            owner, "y", "hold at least two classes", f"class {_name(int(classes[0]), class_names)} alone"
+        )
     if counts.max() < num_folds:
         raise ArgumentError(
             owner,
@@ -175,7 +181,8 @@ def stratified_folds(y: Tensor | None, num_folds: int = 10, seed: int = 12345) -
     for label in np.flatnonzero((counts > 0) & (counts < num_folds)):
         size = int(counts[label])
         graphs = "1 graph" if size == 1 else f"{size} graphs"
-        notes.append(f"Class {label} has {graphs} for {num_folds} folds and is missing from some.")
+        name = _name(int(label), class_names)
+        notes.append(f"Class {name} has {graphs} for {num_folds} folds and is missing from some.")
     return Folds(
         torch.from_numpy(assignment),
         seed,
@@ -184,6 +191,11 @@ def stratified_folds(y: Tensor | None, num_folds: int = 10, seed: int = 12345) -
         _checksum(classes),
         tuple(notes),
     )
+
+
+def _name(label: int, names: Sequence[str]) -> str:
+    """A class as people call it: its own name in quotes, or its number."""
+    return f"'{names[label]}'" if names else str(label)
 
 
 def _where(mask: Tensor) -> Tensor:

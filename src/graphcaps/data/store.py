@@ -17,12 +17,14 @@ from torch import Tensor
 
 from graphcaps.data.assemble import draw
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.bits import bit_rows, count_words
 from graphcaps.ops.edges import CleanEdges, EdgeReport
 from graphcaps.types import BitRows, GraphBatch
 
-__all__ = ["GraphStore"]
+__all__ = ["MOST_WORDS", "GraphStore"]
 
-_MOST_WORDS = 1 << 27  # half a gigabyte; a graph of 60,000 nodes would take it alone
+MOST_WORDS = 1 << 27
+"""Words of bits up to which a store keeps its edges as bits too: half a gigabyte."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,11 +174,7 @@ class GraphStore:
     @cached_property
     def bits(self) -> BitRows | None:
         """The edges as bits, for kernels: on a GPU, where they take less memory than a stated limit."""
-        if self.device.type != "cuda":
-            return None
-        from graphcaps.ops.bits import bit_rows, count_words
-
-        if count_words(self.host_node_ptr.diff()) > _MOST_WORDS:
+        if self.device.type != "cuda" or count_words(self.host_node_ptr.diff()) > MOST_WORDS:
             return None
         return bit_rows(self.edge_ptr, self.neighbours, self.sizes)
 
@@ -211,7 +209,13 @@ class GraphStore:
                 return {key: move(item) for key, item in value.items()}
             return value
 
-        return replace(self, **{entry.name: move(getattr(self, entry.name)) for entry in fields(self)})
+        # What was checked here is not checked there, and what the host knows of it is not asked again.
+        moved = object.__new__(type(self))
+        for entry in fields(self):
+            object.__setattr__(moved, entry.name, move(getattr(self, entry.name)))
+        for name in ("host_node_ptr", "host_entry_ptr", "max_size", "max_degree"):
+            moved.__dict__[name] = getattr(self, name)
+        return moved
 
     def __getitem__(self, indices: int | slice | Sequence[int] | Tensor) -> GraphStore:
         """A store of the named graphs, in that order; a single number gives a store of one graph.

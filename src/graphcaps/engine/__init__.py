@@ -4,13 +4,11 @@ from graphcaps.engine.adam import ReplicaAdam
 from graphcaps.engine.build import model_maker, recipe_arguments
 from graphcaps.engine.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.engine.fit import EpochEnd, Trainer, TrainingError
-from graphcaps.engine.parts import PartScores, score_parts
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 
 __all__ = [
     "EpochEnd",
     "FeatureConfig",
-    "PartScores",
     "Replica",
     "ReplicaAdam",
     "RunConfig",
@@ -20,6 +18,5 @@ __all__ = [
     "model_maker",
     "pick_replica",
     "recipe_arguments",
-    "score_parts",
     "stack_replicas",
 ]

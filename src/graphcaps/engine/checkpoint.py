@@ -93,6 +93,7 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
     content = {
         "epochs": history[-1].epochs if history else 0,
         "device": next(iter(checkpoint.state.values())).device.type,
+        "threads": torch.get_num_threads(),
         "versions": _versions(),
         "fingerprint": dict(fingerprint),
     }
@@ -156,6 +157,8 @@ def _notes(content: Mapping[str, Any], device: str) -> tuple[str, ...]:
     found = content.get("versions") or {}
     then = {"device": content.get("device")} | {name: found.get(name) for name in _versions()}
     now = {"device": device} | _versions()
+    if device == "cpu" and "threads" in content:  # the replicas were shared among as many
+        then["threads"], now["threads"] = str(content["threads"]), str(torch.get_num_threads())
     return tuple(
         f"The checkpoint was written with {name} {then[name]}, and this is {now[name]}: "
         "the last bits of the weights may differ from an unbroken run's."

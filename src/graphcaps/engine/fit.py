@@ -145,6 +145,14 @@ class Trainer:
             test_accuracy=test[1],
         )
 
+    def close(self) -> None:
+        """Lets go of what was captured, and of the model; no epoch can follow."""
+        self._score.clear()
+        self._scorers.clear()
+        if isinstance(self._steps, BucketSteps):
+            self._steps.steps.clear()
+        del self.model, self.adam, self._steps
+
     def stop(self) -> None:
         """Ends the epoch that another thread is in with a :class:`TrainingError`, after its step."""
         self._steps.stopped = True
@@ -182,7 +190,7 @@ class Trainer:
 
     def _refuse_nan(self, sound: dict[str, float], steps: int) -> None:
         # The term that broke first: one step later its gradient has spoilt every weight.
-        terms = {name: count for name, count in sound.items() if name != "total"}
+        terms = {name: count for name, count in sound.items() if name != "total"} or sound
         worst = min(terms, key=lambda name: terms[name])
         if terms[worst] < steps:
             raise TrainingError(

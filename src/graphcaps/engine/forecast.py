@@ -55,8 +55,8 @@ class MemoryForecast:
         """How many of ``replicas`` to train together: all, or as many as fit, and always one."""
         if self.total is None:
             return replicas
-        room = SHARE * self.total - self.data
-        return max(1, min(replicas, int(room // max(self.per_replica, 1))))
+        room = SHARE * self.total
+        return next((count for count in range(replicas, 1, -1) if self.of(count) <= room), 1)
 
 
 def forecast_memory(

@@ -15,7 +15,7 @@ from graphcaps.engine.plan import pad_rows
 from graphcaps.engine.stream import open_store
 from graphcaps.types import GraphBatch
 
-__all__ = ["PartScorer", "PartScores", "pad_rows", "score_parts"]
+__all__ = ["PartScorer", "PartScores"]
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,3 @@ class PartScorer:
         """What the last launch found, on the host."""
         loss, right = self.sums.cpu() / self.counts
         return PartScores(loss, right)
-
-
-def score_parts(
-    model: nn.Module, store: GraphStore, x: Tensor, parts: list[Tensor], batch_size: int
-) -> PartScores:
-    """Scores replica f of ``model`` on the graphs ``parts[f]``, in evaluation mode.
-
-    The mode the model was in is restored.
-    """
-    scorer = PartScorer(model, store, x, parts, batch_size)
-    scorer.launch()
-    return scorer.read()

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.data.store import GraphStore
+from graphcaps.data.store import MOST_WORDS, GraphStore
 from graphcaps.engine.device import memory_of
+from graphcaps.ops.bits import count_words
 from graphcaps.types import GraphBatch
 
 __all__ = ["StreamedStore", "data_bytes", "open_store", "place"]
@@ -21,8 +22,8 @@ RESIDENT_SHARE = 0.5
 class StreamedStore:
     """A store on the host whose batches lie on another device.
 
-    The graphs of a step are cut out on the host, into pinned memory, and copied while the device works on the
-    step before. Where a graph is drawn by several replicas, it travels once.
+    The graphs of a step are cut out on the host, into pinned memory, while the device works on the step before,
+    and copied without waiting. Where a graph is drawn by several replicas, it travels once.
 
     Args:
         store (GraphStore): On the host.
@@ -36,18 +37,22 @@ class StreamedStore:
         """As :meth:`GraphStore.batch`; ``x`` and ``graphs`` are on the host."""
         store = self.store
         used, place = graphs.clamp_min(0).unique(return_inverse=True)
-        # Only what a batch is made of: labels and attributes are in x already.
-        bare = replace(
-            store, node_labels=None, node_attributes=None, edge_labels=None, edge_attributes=None, truth={}
-        )
-        part = bare[used]
+        part = _bare(store)[used]
         first, sizes = store.node_ptr[used], store.sizes[used]
         rows = torch.arange(part.num_nodes) + (first - part.node_ptr[:-1]).repeat_interleave(sizes)
         columns = _pinned(x[rows], self.device).to(self.device, non_blocking=True)
         names = ("node_ptr", "edge_ptr", "neighbours", "y", "edge_weight")
         arrays: dict[str, Any] = {name: _pinned(getattr(part, name), self.device) for name in names}
         arrived = replace(part, **arrays).to(self.device)
+        arrived.__dict__["bits"] = None  # made once for a store; not for every batch
         return arrived.batch(columns, place.masked_fill(graphs < 0, -1))
+
+
+def _bare(store: GraphStore) -> GraphStore:
+    """Only what a batch is made of: labels and attributes are in x already."""
+    return replace(
+        store, node_labels=None, node_attributes=None, edge_labels=None, edge_attributes=None, truth={}
+    )
 
 
 def _pinned(tensor: Any, device: torch.device) -> Any:
@@ -60,9 +65,11 @@ def open_store(store: GraphStore, device: torch.device) -> GraphStore | Streamed
 
 
 def data_bytes(store: GraphStore, x: Tensor) -> int:
-    """Bytes of a store's arrays and its input columns."""
+    """Bytes that graphs and input columns take on a device, the edges as bits included."""
     arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
-    return sum(array.numel() * array.element_size() for array in arrays if array is not None)
+    listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
+    words = count_words(store.host_node_ptr.diff())
+    return listed + (4 * words + 8 * store.num_nodes if words <= MOST_WORDS else 0)
 
 
 def place(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:
@@ -70,4 +77,4 @@ def place(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStor
     total = memory_of(device)
     if device.type == "cpu" or (total is not None and data_bytes(store, x) > RESIDENT_SHARE * total):
         return store, x
-    return store.to(device), x.to(device)
+    return _bare(store).to(device), x.to(device)

@@ -6,11 +6,13 @@ one core and half on the other keeps both busy.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import fields
 from itertools import pairwise
+from threading import Barrier
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +40,14 @@ class Team:
         self.trainers = trainers
         self.config = trainers[0].config
         self.replicas = [replica for trainer in trainers for replica in trainer.replicas]
-        each = max(1, threads // len(trainers))
-        # Threads inside operations are counted per thread: those of the caller stay as they are.
-        self._pool = ThreadPoolExecutor(len(trainers), initializer=torch.set_num_threads, initargs=(each,))
+        count = len(trainers)
+        each = max(1, threads // count)
+        self._pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
+        # What a worker sets for itself also becomes the default of threads that start later: so all of them
+        # start now, and the default is set back.
+        together = Barrier(count)
+        wait([self._pool.submit(together.wait) for _ in range(count)])
+        torch.set_num_threads(threads)
 
     @property
     def epoch(self) -> int:
@@ -49,8 +56,10 @@ class Team:
     def run_epoch(self) -> EpochEnd:
         """One epoch of all replicas; their figures stand in the order of :attr:`replicas`."""
         began = time.perf_counter()
-        running = [self._pool.submit(trainer.run_epoch) for trainer in self.trainers]
+        running: list[Future[EpochEnd]] = []
         try:
+            for trainer in self.trainers:
+                running.append(self._pool.submit(trainer.run_epoch))
             events = [future.result() for future in running]
         except BaseException:
             for trainer in self.trainers:  # no worker goes on behind the back of who interrupted
@@ -58,11 +67,24 @@ class Team:
             wait(running)
             raise
         joined = {
-            entry.name: [value for event in events for value in getattr(event, entry.name)]
+            entry.name: self._join([getattr(event, entry.name) for event in events])
             for entry in fields(EpochEnd)
             if entry.name not in ("epoch", "epochs", "seconds")
         }
         return EpochEnd(self.epoch, self.config.epochs, time.perf_counter() - began, **joined)
+
+    def _join(self, parts: list[list[float]]) -> list[float]:
+        """One figure of all replicas; NaN for those of a trainer that has none, where another has."""
+        if not any(parts):
+            return []
+        sizes = [len(trainer.replicas) for trainer in self.trainers]
+        return [value for part, size in zip(parts, sizes, strict=True) for value in part or [math.nan] * size]
+
+    def close(self) -> None:
+        """As :meth:`Trainer.close`, of all."""
+        self._pool.shutdown()
+        for trainer in self.trainers:
+            trainer.close()
 
     def state(self) -> dict[str, Tensor]:
         """As :meth:`Trainer.state` of all replicas together."""
@@ -95,10 +117,8 @@ def gather_trainer(
 
     threads = torch.get_num_threads()
     workers = min(MOST_WORKERS, threads, len(replicas)) if device.type == "cpu" else 1
-    if workers == 1:
+    # A trunk keeps its replicas under names, not along an axis.
+    if workers == 1 or any(TRUNK in name for name in stack_replicas(make, replicas[:1]).state_dict()):
         return trainer(replicas)
     bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
-    team = [trainer(replicas[first:end]) for first, end in pairwise(bounds)]
-    if any(TRUNK in name for name in team[0].model.state_dict()):
-        return trainer(replicas)  # a trunk keeps its replicas under names, not along an axis
-    return Team(team, threads)
+    return Team([trainer(replicas[first:end]) for first, end in pairwise(bounds)], threads)

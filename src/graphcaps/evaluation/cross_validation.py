@@ -25,7 +25,8 @@ from graphcaps.evaluation.curves import EpochRecords
 from graphcaps.evaluation.groups import GroupTraining, ReplicaGroup, plan_groups
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
-from graphcaps.evaluation.results_store import ResultsStore, check_settings, file_name
+from graphcaps.evaluation.results_store import ResultsStore, check_settings
+from graphcaps.evaluation.unfinished import UnfinishedRuns
 from graphcaps.evaluation.versions import describe_hardware, versions
 
 __all__ = ["FOLDS_SEED", "CrossValidation", "GroupEpoch", "cross_validate"]
@@ -144,8 +145,10 @@ class CrossValidation:
         self.resume = resume
         self.forecast: MemoryForecast | None = None
         self._ready: Prepared | None = None
+        folder = None if results is None else results.folder
+        self.unfinished = UnfinishedRuns(folder, store.name, self.variant)
         if not resume:
-            self._refuse_unfinished()
+            self.unfinished.refuse(self.protocols)
 
     def _finished(self, resume: bool) -> dict[RecordKey, SeedRecord]:
         """Records that are there already and belong to this run."""
@@ -169,42 +172,49 @@ class CrossValidation:
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains what is not finished, and gives the ledger of all of it."""
         records = dict(self.finished)
-        ready = self.prepare() if any(self._seeds(protocol) for protocol in self.protocols) else None
+        if any(self._seeds(protocol) for protocol in self.protocols):
+            self.prepare()
         plans = [plan for protocol in self.protocols for plan in self._plan(protocol)]
-        digest = self.data.sha256
+        notes: list[str] = list(self.unfinished.unused(plans))
         done: dict[RecordKey, list[tuple[EpochRecords, float]]] = {}
-        trained: list[GroupTraining] = []
         for number, plan in enumerate(plans, 1):
-            assert ready is not None
-            training = self._training(plan, ready, digest)
 
             def tell(epoch: EpochEnd, plan: ReplicaGroup = plan, number: int = number) -> None:
                 if on_event is not None:
                     size = len(plan.replicas)
                     on_event(GroupEpoch(self.store.name, plan.protocol, number, len(plans), size, epoch))
 
-            events = training.run(tell)
-            trained.append(training)
+            events, told = self._train(plan, tell)
+            notes += told
             curves = EpochRecords.from_events(events, plan.replicas)
             share = sum(event.seconds for event in events) / len(plan.replicas)
             for seed in plan.seeds:
                 rows = [row for row, replica in enumerate(plan.replicas) if replica.seed == seed]
                 key = self._key(plan.protocol, seed)
                 done.setdefault(key, []).append((curves.folds(rows), share * len(rows)))
-            complete = [key for key, parts in done.items() if _rows(parts) == self.folds.num_folds]
-            for key in complete:
+            for key in [key for key, parts in done.items() if _rows(parts) == self.folds.num_folds]:
                 parts = done.pop(key)
                 joined = EpochRecords.join([part for part, _ in parts])
-                notes = tuple(dict.fromkeys(note for one in trained for note in one.notes))
-                records[key] = self._record(key, joined, sum(seconds for _, seconds in parts), notes)
+                seconds = sum(seconds for _, seconds in parts)
+                records[key] = self._record(key, joined, seconds, tuple(dict.fromkeys(notes)))
                 if self.results is not None:
                     self.results.add(records[key])
-            if not done:
-                # Every seed of these trainings has its record: their checkpoints are no longer needed.
-                for one in trained:
-                    one.forget()
-                trained.clear()
+            if not done:  # what is noted belongs to the seeds that were trained together
+                notes.clear()
+            self.unfinished.tidy(
+                plan.protocol, {key.seed for key in records if key.protocol == plan.protocol}
+            )
         return Ledger(tuple(records.values()))
+
+    def _train(
+        self, plan: ReplicaGroup, tell: Callable[[EpochEnd], object]
+    ) -> tuple[list[EpochEnd], tuple[str, ...]]:
+        """The events of a group and what is to be noted; its memory is free again for the next group."""
+        training = self._training(plan, self.prepare(), self.data.sha256)
+        try:
+            return training.run(tell), training.notes
+        finally:
+            training.close()
 
     def prepare(self) -> Prepared:
         """Computes the input columns, forecasts the memory, and sets how many replicas are trained together."""
@@ -235,30 +245,13 @@ class CrossValidation:
 
     def _training(self, plan: ReplicaGroup, ready: Prepared, digest: str) -> GroupTraining:
         make = model_maker(self.config, ready.x.size(-1), self.store.num_classes)
-        path = self._checkpoint(plan)
+        path = self.unfinished.path(plan)
         # The record of a seed waits for all its folds: a part of them is kept until then.
         part = len(plan.replicas) < self.folds.num_folds
         training = GroupTraining(plan, ready, self.device, self.config, make, digest, path, keep_end=part)
         if self.resume:
             training.resume()
         return training
-
-    def _checkpoint(self, plan: ReplicaGroup) -> Path | None:
-        if self.results is None:
-            return None
-        name = file_name(self.store.name, self.variant, plan.protocol, plan.name)
-        return self.results.folder / "unfinished" / f"{name}.checkpoint"
-
-    def _refuse_unfinished(self) -> None:
-        """An interrupted run is not overwritten by accident, whatever replicas it trained together."""
-        if self.results is None:
-            return
-        for protocol in self.protocols:
-            start = file_name(self.store.name, self.variant, protocol, "seed")
-            for path in sorted((self.results.folder / "unfinished").glob("*.checkpoint")):
-                if path.name.startswith(start):
-                    fix = "Add --resume to go on with it, or name another folder."
-                    raise DataError(path, "no interrupted run yet", "one", fix=fix)
 
     def _key(self, protocol: Protocol, seed: int) -> RecordKey:
         return RecordKey(self.store.name, self.variant, protocol, seed)
@@ -283,7 +276,7 @@ def _folds(store: GraphStore, folds: int) -> Folds:
         got = f"'{store.name}' without"
         raise ArgumentError("cross_validate", "store", "have a class for every graph", got, "Add labels.")
     try:
-        return stratified_folds(store.y, folds, FOLDS_SEED)
+        return stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
     except ArgumentError as error:
         name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
         where = f"{error.got} in '{store.name}'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,8 +148,8 @@ class GroupTraining:
                 inside = True
                 with self._memory():
                     event = self.trainer.run_epoch()
-                inside = False
                 self.history.append(event)
+                inside = False
                 now, ended = monotonic(), self.trainer.epoch >= self.config.training.epochs
                 due = not ended and now - written >= CHECKPOINT_SECONDS
                 if due or last is None or now - copied >= COPY_SECONDS:
@@ -169,11 +170,12 @@ class GroupTraining:
     def _take(self) -> Checkpoint | None:
         return take_checkpoint(self.trainer, self.history) if self.path is not None and self.history else None
 
-    def forget(self) -> None:
-        """Removes the checkpoint: the records are written."""
-        if self.path is not None:
-            with contextlib.suppress(OSError):  # the folder stays: other runs may write into it
-                self.path.unlink(missing_ok=True)
+    def close(self) -> None:
+        """Gives the memory back: the weights, and on a GPU the captured steps."""
+        self.trainer.close()
+        gc.collect()  # a training refers to itself here and there
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _write(self, checkpoint: Checkpoint | None) -> None:
         """Writes a checkpoint, or notes that it cannot be written: the training goes on without."""
