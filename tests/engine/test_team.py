@@ -1,16 +1,21 @@
 """Trainers side by side are one trainer: the same figures, the same state, and a stop stops all of them."""
 
-import threading
+import math
+import sys
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from graphcaps.engine import Trainer, TrainingError, stack_replicas
+from graphcaps.engine.memory import is_out_of_memory
 from graphcaps.engine.team import Team, gather_trainer
 from graphcaps.nn import HGCN
 from tests.engine.test_fit import CONFIG, _graphs, _maker, _replicas
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
 
 def _together(kind: str = "hgcn") -> Trainer:
@@ -67,34 +72,83 @@ def test_the_same_bits_again() -> None:
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
-def test_an_interrupt_stops_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    team = _team()
-    assert isinstance(team, Team)
-    waiting = threading.Event()
-    second = team.trainers[1]
-    run = second._steps.run
+class _Interrupted:
+    """The end of a pipe at which Ctrl-C is pressed."""
 
-    def slow(plan: object) -> None:
-        waiting.wait(10)  # until the first has failed
-        run(plan)  # type: ignore[arg-type]
+    def __init__(self, pipe: Any) -> None:
+        self.pipe = pipe
 
-    def broken(plan: object) -> None:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pipe, name)
+
+    def recv(self) -> Any:
         raise KeyboardInterrupt
 
-    stop = second.stop
 
-    def told() -> None:
-        stop()
-        waiting.set()
-
-    monkeypatch.setattr(team.trainers[0]._steps, "run", broken)
-    monkeypatch.setattr(second._steps, "run", slow)
-    monkeypatch.setattr(second, "stop", told)
+def test_an_interrupt_stops_all() -> None:
+    team = _team()
+    assert isinstance(team, Team)
+    processes = [worker for worker, _ in team._workers]
+    assert all(worker.is_alive() for worker in processes)
+    worker, pipe = team._workers[0]
+    team._workers[0] = (worker, _Interrupted(pipe))  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         team.run_epoch()
-    assert second.epoch == 0  # it did not learn on behind our back
-    with pytest.raises(TrainingError, match="stopped"):
-        run(second._plan)
+    assert not any(worker.is_alive() for worker in processes)
+
+
+def test_a_worker_that_fails_says_why() -> None:
+    team = _team()
+    state = team.state()
+    state["model.decoder.bias"][2] = float("nan")  # of the last replica, in the second process
+    team.load_state(state)
+    with pytest.raises(TrainingError, match=r"stopped in epoch 1: the reconstruction loss is not a number\."):
+        team.run_epoch()
+
+
+def test_a_worker_that_the_system_ends_is_out_of_memory() -> None:
+    team = _team()
+    assert isinstance(team, Team)
+    team._workers[1][0].kill()
+    with pytest.raises(MemoryError, match="ended by the system") as raised:
+        team.run_epoch()
+    assert is_out_of_memory(raised.value)
+
+
+def test_what_fails_while_it_is_built_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: Any, **__: Any) -> Any:
+        return torch.empty(1 << 60)
+
+    monkeypatch.setattr("graphcaps.engine.team.Trainer", no_room)
+    with pytest.raises(MemoryError):
+        _team()
+
+
+def test_workers_end_with_their_team() -> None:
+    team = _team()
+    assert isinstance(team, Team)
+    processes = [worker for worker, _ in team._workers]
+    team.close()
+    assert not any(worker.is_alive() for worker in processes)
+
+
+def test_a_part_without_validation_counts_as_not_a_number() -> None:
+    graphs, none = _graphs(), torch.empty(0, dtype=torch.long)
+    replicas = [
+        replace(replica, validation=none) if f == 0 else replica for f, replica in enumerate(_replicas())
+    ]
+    team = Team(
+        lambda part: Trainer(
+            stack_replicas(_maker("gin", 0.0), part), graphs.as_store(), graphs.x.float(), part, CONFIG
+        ),
+        [replicas[:1], replicas[1:]],
+        CONFIG,
+        2,
+    )
+    found = team.run_epoch().validation_loss
+    assert len(found) == 3
+    assert math.isnan(found[0])
+    assert not math.isnan(found[1])
 
 
 def test_one_thread_or_a_trunk_makes_no_team() -> None:

@@ -15,7 +15,7 @@ from graphcaps.data.assemble import assemble
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.capture import Recorder
 from graphcaps.engine.plan import EpochPlan, bucket
-from graphcaps.engine.step import TrainingError, Update
+from graphcaps.engine.step import Update
 
 __all__ = ["BucketSteps"]
 
@@ -50,7 +50,6 @@ class BucketSteps:
         self.order = torch.full(shape, -1, dtype=torch.int64, device=x.device)
         self.offsets = torch.arange(batch_size, device=x.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=x.device)
-        self.stopped = False
         self.steps: dict[int, Callable[[], None]] = {}
 
     def run(self, plan: EpochPlan) -> None:
@@ -59,8 +58,6 @@ class BucketSteps:
         self.order[:, : order.size(1)].copy_(order, non_blocking=True)
         self.cursor.zero_()
         for number, slots in enumerate(plan.slots):
-            if self.stopped:
-                raise TrainingError("Training was stopped.")
             V = bucket(slots)
             if V not in self.steps:
                 self.steps[V] = self._prepare(V, number)

@@ -153,10 +153,6 @@ class Trainer:
             self._steps.steps.clear()
         del self.model, self.adam, self._steps
 
-    def stop(self) -> None:
-        """Ends the epoch that another thread is in with a :class:`TrainingError`, after its step."""
-        self._steps.stopped = True
-
     def _draw(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)
 

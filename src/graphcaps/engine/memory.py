@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphcaps.engine.config import RunConfig
-from graphcaps.engine.fit import TrainingError
+from graphcaps.engine.step import TrainingError
 from graphcaps.registry import MODELS
 
 __all__ = ["OutOfMemoryError", "explain_memory", "is_out_of_memory"]

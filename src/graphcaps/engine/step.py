@@ -57,13 +57,10 @@ class EagerSteps:
 
     def __init__(self, update: Update, store: GraphStore | StreamedStore, x: Tensor) -> None:
         self.update, self.store, self.x = update, store, x
-        self.stopped = False
 
     def run(self, plan: EpochPlan) -> None:
         """An epoch of updates."""
         for step in range(len(plan.slots)):
-            if self.stopped:
-                raise TrainingError("Training was stopped.")
             graphs = plan.graphs(step)
             batch = self.store.batch(self.x, graphs)
             present = (graphs >= 0).any(-1)
