@@ -1,0 +1,226 @@
+"""HGCN as a padded program with stored votes: what the published figures were made with, as a rival in speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphcaps.bench.padded_layers import MaskedBatchNorm, PaddedCapsules, squash_padded
+from graphcaps.errors import ArgumentError
+from graphcaps.nn import HGCN, PrimaryCapsules
+from graphcaps.types import LossTerms
+
+__all__ = ["PaddedHGCN", "PaddedOutput"]
+
+_EPSILON = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedOutput:
+    """``class_scores [B, O]``, ``class_capsules [B, O, d]``, and the reconstruction loss where ``y`` was given."""
+
+    class_scores: Tensor
+    class_capsules: Tensor
+    reconstruction_loss: Tensor | None = None
+
+
+class PaddedHGCN(nn.Module):
+    """HGCN (AAAI 2021, https://arxiv.org/abs/2012.08734) the way the published program computes it.
+
+    The released formulation of :class:`graphcaps.nn.HGCN`, which holds the equations, and equal to it in
+    scores, losses and gradients (float64, to 1e-9; :class:`PaddedTraining` checks it before it is timed).
+    Where that program is ragged and factored, this one is dense: every graph is padded to the largest of the
+    data set, each whole has a graph convolution of its own in a Python loop, each vote is stored and routing
+    walks over them, and the adjacency is reconstructed as an n×n matrix per graph. It uses torch's own
+    operations and nothing of ours.
+
+    What costs what, for a batch of B graphs padded to n nodes, J wholes of length d (NCI1: 128, 111, 10, 128;
+    a mean graph has 30 nodes, so three quarters of every tensor is padding): K projections of
+    ``[B, n, in]``; the first :class:`PaddedCapsules`, nearly everything; the class level, little; the
+    reconstruction, one product and about ten passes over ``[B, n, n]``.
+
+    Dropout is torch's: with it the numbers dropped differ from HGCN's, whose streams belong to replicas, and
+    only without it are the two equal.
+
+    Args:
+        in_channels (int): Length of a feature row.
+        num_classes (int): Classes O.
+        capsule_dim (int): Length d of a capsule.
+        num_capsules (tuple): Wholes of each hidden level.
+        num_factors (int): Factors K.
+        routing_iterations (int): Rounds R.
+        dropout (float): Dropout on the factors.
+        residual (bool): Whether the mean part is added to every whole.
+        residual_nodes (int, optional): Fixed divisor of the residual over nodes.
+        reconstruction (bool): Whether there is a decoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        capsule_dim: int = 128,
+        num_capsules: tuple[int, ...] = (10,),
+        num_factors: int = 4,
+        routing_iterations: int = 3,
+        dropout: float = 0.0,
+        residual: bool = True,
+        residual_nodes: int | None = None,
+        reconstruction: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.norm = MaskedBatchNorm(in_channels)
+        width = capsule_dim // num_factors
+        self.factors = nn.ModuleList(nn.Linear(in_channels, width) for _ in range(num_factors))
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            PaddedCapsules(
+                capsule_dim,
+                capsule_dim,
+                wholes,
+                routing_iterations=routing_iterations,
+                residual=residual,
+                residual_nodes=residual_nodes if level == 0 else None,
+            )
+            for level, wholes in enumerate((*num_capsules, num_classes))
+        )
+        self.decoder = nn.Linear(num_classes * capsule_dim, capsule_dim) if reconstruction else None
+
+    @classmethod
+    def from_hgcn(cls, model: HGCN) -> PaddedHGCN:
+        """The same model: sizes, weights, running averages, dtype, device and mode of one of ours.
+
+        Raises:
+            ArgumentError: If it is something that the published program has no switch for.
+        """
+        primary = model.primary
+        layers: Any = model.layers
+        first = layers[0]
+        published = (
+            ("formulation", "be 'released'", model.formulation == "released", model.formulation),
+            ("lead", "be ()", model.lead == (), model.lead),
+            ("disentangle", "be True", isinstance(primary, PrimaryCapsules), False),
+            ("trunk", "be None", first.trunk is None, first.trunk),
+            (
+                "factor_squash",
+                "be 'joined'",
+                getattr(primary, "factor_squash", "joined") == "joined",
+                "'separate'",
+            ),
+        )
+        for name, expected, right, got in published:
+            if not right:
+                raise ArgumentError("PaddedHGCN", name, expected, got)
+        assert isinstance(primary, PrimaryCapsules)
+        padded = cls(
+            model.in_channels,
+            model.num_classes,
+            capsule_dim=primary.capsule_dim,
+            num_capsules=tuple(layer.num_capsules for layer in layers[:-1]),
+            num_factors=primary.num_factors,
+            routing_iterations=first.routing_iterations,
+            dropout=primary.dropout.p,
+            residual=first.residual,
+            residual_nodes=first.residual_nodes,
+            reconstruction=model.decoder is not None,
+        ).to(primary.weight)
+        padded._copy(model, primary)
+        return padded.train(model.training)
+
+    @torch.no_grad()
+    def _copy(self, model: HGCN, primary: PrimaryCapsules) -> None:
+        state = dict(model.named_parameters()) | dict(model.named_buffers())
+        mine: dict[str, Any] = dict(self.named_parameters()) | dict(self.named_buffers())
+        for k, weight in enumerate(primary.weight.chunk(primary.num_factors, 1)):
+            mine[f"factors.{k}.weight"].copy_(weight.T)
+        for k, bias in enumerate(primary.bias.chunk(primary.num_factors)):
+            mine[f"factors.{k}.bias"].copy_(bias)
+        for level in range(len(self.layers)):
+            for name in ("weight", "bias"):
+                for j, each in enumerate(state[f"layers.{level}.{name}"]):
+                    mine[f"layers.{level}.convolutions.{j}.{name}"].copy_(each)
+        for own, theirs in _norms(len(self.layers)):
+            for name in ("weight", "bias", "running_mean", "running_var"):
+                mine[f"{own}.{name}"].copy_(state[f"{theirs}.{name}"])
+        if self.decoder is not None:
+            self.decoder.weight.copy_(state["decoder.weight"].T)
+            self.decoder.bias.copy_(state["decoder.bias"])
+
+    def by_hgcn_names(self, of: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+        """What ``of`` gives for each parameter, such as its gradient, named and shaped as in HGCN."""
+        mine = {name: of(parameter) for name, parameter in self.named_parameters()}
+        factors = range(len(self.factors))
+        found = {
+            "primary.weight": torch.cat([mine[f"factors.{k}.weight"].T for k in factors], 1),
+            "primary.bias": torch.cat([mine[f"factors.{k}.bias"] for k in factors]),
+        }
+        for level, layer in enumerate(self.layers):
+            wholes = range(len(layer.convolutions))  # type: ignore[arg-type]
+            for name in ("weight", "bias"):
+                each = [mine[f"layers.{level}.convolutions.{j}.{name}"] for j in wholes]
+                found[f"layers.{level}.{name}"] = torch.stack(each)
+        for own, theirs in _norms(len(self.layers)):
+            found |= {f"{theirs}.{name}": mine[f"{own}.{name}"] for name in ("weight", "bias")}
+        if self.decoder is not None:
+            found |= {"decoder.weight": mine["decoder.weight"].T, "decoder.bias": mine["decoder.bias"]}
+        return found
+
+    def forward(self, x: Tensor, adjacency: Tensor, mask: Tensor, y: Tensor | None = None) -> PaddedOutput:
+        """Classifies padded graphs.
+
+        Args:
+            x (Tensor): Features, ``[B, n, in]``.
+            adjacency (Tensor): ``[B, n, n]``, 0 at padding.
+            mask (Tensor): True at real nodes, ``[B, n]``.
+            y (Tensor, optional): Classes ``[B]``; with them the reconstruction loss is computed.
+        """
+        x = self.norm(x, mask)
+        primary = squash_padded(torch.cat([self.dropout(factor(x).relu()) for factor in self.factors], -1))
+        u, A, rows = primary, adjacency, mask
+        last = len(self.layers) - 1
+        for level, layer in enumerate(self.layers):
+            u, c = layer(u, A, rows if level == 0 else None)
+            if level < last:
+                A = (c.transpose(1, 2) @ A @ c).clamp(max=1)
+                A.diagonal(dim1=-2, dim2=-1).zero_()
+        loss = None
+        if y is not None and self.decoder is not None:
+            loss = self._reconstruction(primary, u, y, adjacency, mask)
+        return PaddedOutput(torch.linalg.vector_norm(u, dim=-1), u, loss)
+
+    def _reconstruction(
+        self, primary: Tensor, class_capsules: Tensor, y: Tensor, adjacency: Tensor, mask: Tensor
+    ) -> Tensor:
+        assert self.decoder is not None
+        kept = class_capsules * F.one_hot(y, self.num_classes).unsqueeze(-1)
+        Z = primary + self.decoder(kept.flatten(1)).relu().unsqueeze(1)  # [B, n, d]
+        P = (Z @ Z.transpose(1, 2)).clamp(0, 1)  # [B, n, n]
+        P = P * (1 - torch.eye(P.size(-1), dtype=P.dtype, device=P.device))
+        likelihood = adjacency * (P + _EPSILON).log() + (1 - adjacency) * (1 - P + _EPSILON).log()
+        pairs = mask.unsqueeze(1) & mask.unsqueeze(2)
+        return -(likelihood * pairs).sum() / pairs.sum()
+
+    def loss(self, output: PaddedOutput, y: Tensor, *, reconstruction_weight: float = 0.1) -> LossTerms:
+        """Margin loss, mean over graphs, plus the weighted reconstruction loss, where there is one."""
+        T = F.one_hot(y, self.num_classes)
+        present = (0.9 - output.class_scores).clamp(min=0).square()
+        absent = (output.class_scores - 0.1).clamp(min=0).square()
+        margin = (T * present + 0.5 * (1 - T) * absent).sum(-1).mean()
+        if output.reconstruction_loss is None or reconstruction_weight == 0:
+            return LossTerms(margin, {"margin": margin})
+        total = margin + reconstruction_weight * output.reconstruction_loss
+        return LossTerms(total, {"margin": margin, "reconstruction": output.reconstruction_loss})
+
+
+def _norms(levels: int) -> list[tuple[str, str]]:
+    """Names of the norms here and in HGCN."""
+    return [("norm.norm", "primary.norm")] + [
+        (f"layers.{level}.norm.norm", f"layers.{level}.norm") for level in range(levels)
+    ]

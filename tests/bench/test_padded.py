@@ -1,0 +1,208 @@
+"""The padded program against HGCN, and its training against HGCN trained by torch's Adam."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.bench import (
+    PaddedGraphs,
+    PaddedHGCN,
+    PaddedTraining,
+    RivalError,
+    check_padded,
+    padded_bytes,
+)
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn import HGCN
+from tests.graphs import Graphs, assert_equal, random_graphs
+
+CHANNELS = 5
+VARIANTS: dict[str, dict[str, Any]] = {
+    "released": {},
+    "fixed divisor": {"residual_nodes": 40},
+    "two hidden levels": {"num_capsules": (6, 3)},
+    "one round": {"routing_iterations": 1},
+    "no residual": {"residual": False},
+    "no reconstruction": {"reconstruction": False},
+}
+
+
+def _model(**arguments: Any) -> HGCN:
+    torch.manual_seed(3)
+    sizes: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
+    model = HGCN(CHANNELS, 2, **(sizes | arguments)).double()
+    with torch.no_grad():  # biases, norms and running averages away from their starting values
+        for name, tensor in model.state_dict().items():
+            if "bias" in name or "norm" in name:
+                tensor.add_(torch.rand_like(tensor) * 0.3)
+    return model
+
+
+def _graphs() -> Graphs:
+    return random_graphs([7, 40, 1, 12, 9, 3], CHANNELS)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
+def test_padded_is_hgcn(variant: dict[str, Any], training: bool) -> None:
+    graphs = _graphs()
+    model = _model(**variant).train(training)
+    padded = PaddedHGCN.from_hgcn(model)
+    assert padded.training == training
+    dense = PaddedGraphs.from_store(graphs.as_store(), graphs.x)
+
+    output = model(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
+    terms = model.loss(output, graphs.y)
+    found = padded(dense.x, dense.adjacency, dense.mask, dense.y)
+    found_terms = padded.loss(found, dense.y)
+    assert_equal(found.class_scores, output.class_scores, "scores", 1e-9)
+    assert_equal(found.class_capsules, output.class_capsules, "capsules", 1e-9)
+    assert found_terms.terms.keys() == terms.terms.keys()
+    for name, term in terms.terms.items():
+        assert_equal(found_terms.terms[name], term, name, 1e-9)
+    terms.total.backward()
+    found_terms.total.backward()
+    slopes = padded.by_hgcn_names(_grad)
+    assert slopes.keys() == dict(model.named_parameters()).keys()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert_equal(slopes[name], parameter.grad, f"gradient of {name}", 1e-9)
+    for own, theirs in zip(padded.layers, model.layers, strict=True):
+        assert_equal(own.norm.norm.running_var, theirs.norm.running_var, "running variance", 1e-9)
+
+
+def _grad(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def test_more_padding_changes_nothing() -> None:
+    graphs, model = _graphs(), _model()
+    padded = PaddedHGCN.from_hgcn(model)
+    dense = PaddedGraphs.from_store(graphs.as_store(), graphs.x)
+    pad = torch.nn.functional.pad
+    wider = (pad(dense.x, (0, 0, 0, 9)), pad(dense.adjacency, (0, 9, 0, 9)), pad(dense.mask, (0, 9)), dense.y)
+    a, b = padded(dense.x, dense.adjacency, dense.mask, dense.y), padded(*wider)
+    assert_equal(b.class_scores, a.class_scores, "scores")
+    assert_equal(b.reconstruction_loss, a.reconstruction_loss, "reconstruction")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"formulation": "paper"}, "formulation"),
+        ({"lead": (2,)}, "lead"),
+        ({"disentangle": False}, "disentangle"),
+        ({"factor_squash": "separate"}, "factor_squash"),
+        ({"trunk": "gin"}, "trunk"),
+    ],
+)
+def test_what_was_not_published_is_refused(arguments: dict[str, Any], name: str) -> None:
+    model = HGCN(CHANNELS, 2, capsule_dim=8, num_factors=2, **arguments)
+    with pytest.raises(ArgumentError, match=f"PaddedHGCN: '{name}' must be"):
+        PaddedHGCN.from_hgcn(model)
+
+
+def test_padded_graphs_hold_the_graphs() -> None:
+    graphs = _graphs()
+    store = graphs.as_store()
+    dense = PaddedGraphs.from_store(store, graphs.x)
+    assert dense.x.shape == (6, 40, CHANNELS)
+    assert dense.mask.sum(1).tolist() == [7, 40, 1, 12, 9, 3]
+    assert int(dense.adjacency.sum()) == 2 * store.num_edges
+    one = graphs.one(3)
+    expected = torch.zeros(12, 12, dtype=torch.float64)
+    expected[one.edge_index[0], one.edge_index[1]] = 1
+    assert torch.equal(dense.adjacency[3, :12, :12], expected)
+    assert torch.equal(dense.x[3, :12], one.x)
+    assert padded_bytes(store, graphs.x) == 8 * (dense.x.numel() + dense.adjacency.numel())
+    with pytest.raises(ShapeError, match="one row per node, 72, got 71"):
+        PaddedGraphs.from_store(store, graphs.x[:-1])
+
+
+def _training(model: HGCN, **arguments: Any) -> PaddedTraining:
+    graphs = _graphs()
+    parts = {"train": torch.tensor([0, 1, 3, 5]), "test": torch.tensor([4, 2])}
+    store = graphs.as_store()
+    given = {"batch_size": 3, "learning_rate": 0.01} | arguments
+    return PaddedTraining(model, store, graphs.x.to(model.primary.weight.dtype), **parts, **given)
+
+
+def test_an_epoch_is_hgcn_trained_with_adam() -> None:
+    """Same order of graphs, no dropout: the same losses, and the same classes afterwards."""
+    graphs, model = _graphs(), _model()
+    twin = copy.deepcopy(model).train()
+    training = _training(model, halve_every=1)
+    training.check()
+    order = torch.Generator().manual_seed(0)
+    adam = torch.optim.Adam(twin.parameters(), lr=0.01, weight_decay=0.0001)
+    store = graphs.as_store()
+    for epoch in range(2):
+        adam.param_groups[0]["lr"] = 0.01 * 0.5**epoch
+        total = 0.0
+        for chosen in training.train[torch.randperm(4, generator=order)].split(3):
+            batch = store.batch(graphs.x, chosen)
+            adam.zero_grad()
+            loss = twin.loss(twin.forward_batch(batch, batch.y), batch.y).total
+            loss.backward()
+            adam.step()
+            total += float(loss.detach()) * len(chosen) / 4
+        training.epoch()
+        # A bias before a norm has a true gradient of 0: Adam makes rounding visible in weights, not in losses.
+        assert training.train_loss == pytest.approx(total, abs=1e-5)
+    twin.eval()
+    batch = store.batch(graphs.x, training.test)
+    right = (twin.forward_batch(batch).class_scores.argmax(-1) == batch.y).double().mean()
+    assert training.accuracy() == pytest.approx(float(right))
+
+
+def test_check_leaves_the_model_alone_and_opens_the_clock() -> None:
+    model = _model(dropout=0.5)
+    before = copy.deepcopy(model.state_dict())
+    training = _training(model)
+    with pytest.raises(RivalError, match=r"padded: an epoch is run only after check\(\) passed"):
+        training.epoch()
+    training.check()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    assert model.primary.dropout.p == 0.5
+    assert training.model.dropout.p == 0.5
+    assert 0 <= training.epoch() <= 1
+
+
+@pytest.mark.parametrize("fault", ["routing", "norm", "loss"])
+def test_check_catches_a_wrong_program(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphcaps.bench import padded, padded_layers
+
+    if fault == "routing":
+        route = padded_layers.PaddedCapsules._route
+        monkeypatch.setattr(
+            padded_layers.PaddedCapsules, "_route", lambda self, votes, mean: route(self, votes, None)
+        )
+    elif fault == "norm":  # padding counted as nodes
+        monkeypatch.setattr(
+            padded_layers.MaskedBatchNorm,
+            "forward",
+            lambda self, x, mask: self.norm(x.flatten(0, 1)).view(x.shape),
+        )
+    else:
+        monkeypatch.setattr(padded, "_EPSILON", 1e-4)
+    training = _training(_model())
+    with pytest.raises(RivalError, match="must equal HGCN's to 1e-09, got a difference of"):
+        training.check()
+    assert not training.checked
+
+
+def test_check_works_on_single_precision_weights() -> None:
+    graphs = _graphs()
+    check_padded(_model().float(), graphs.as_store(), graphs.x.float(), torch.tensor([1, 4, 0]))
+
+
+def test_a_place_that_is_none_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="'keep' must be 'host' or 'device', got 'disk'"):
+        _training(_model(), keep="disk")
