@@ -1,0 +1,93 @@
+"""Phases of a step: all of them timed, the model left as it is, and wrong ones caught before any clock runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphcaps.bench import PHASES, Ceilings, Count, PhaseTime, RivalError, phases, time_phases
+from graphcaps.engine.config import TrainConfig
+from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.nn import HGCN
+from tests.graphs import random_graphs
+
+CEILINGS = Ceilings(bandwidth=1e10, rate=1e11)
+NONE = torch.empty(0, dtype=torch.long)
+# The second has fewer graphs: steps of both have padding, and the last one has no graph of it.
+REPLICAS = [
+    Replica(torch.arange(10), NONE, NONE, fold=0),
+    Replica(torch.arange(2, 9), NONE, NONE, fold=1),
+]
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "_SECONDS", 0.0)
+
+
+def _time(device: str = "cpu", **arguments: Any) -> Any:
+    graphs = random_graphs([9, 12, 5, 6, 2, 8, 7, 11, 6, 10], channels=4, seed=1)
+
+    def make(lead: tuple[int, ...]) -> HGCN:
+        given = {"capsule_dim": 8, "num_capsules": (3,), "dropout": 0.3} | arguments
+        return HGCN(4, 2, lead=lead, **given)
+
+    model = stack_replicas(make, REPLICAS).to(device)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    store, x = graphs.as_store().to(device), graphs.x.float().to(device)
+    config = TrainConfig(batch_size=4, epochs=1, weight_decay=0.1)
+    found = time_phases(model, store, x, REPLICAS, config, CEILINGS)  # type: ignore[arg-type]
+    for name, value in model.named_parameters():
+        assert torch.equal(value, before[name]), name
+        assert value.grad is None
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"num_capsules": (4, 3), "residual_nodes": 12},
+        {"formulation": "paper"},
+        {"residual": False},
+    ],
+    ids=["released", "two levels", "paper", "no residual"],
+)
+def test_every_phase_is_timed(arguments: dict[str, Any]) -> None:
+    found = _time(**arguments)
+    assert tuple(phase.name for phase in found.phases) == (*PHASES, "rest")
+    for phase in found.phases:
+        assert phase.seconds > 0 or phase.name in ("backward", "rest")
+        expected = max(phase.count.bytes / 1e10, phase.count.operations / 1e11)
+        assert phase.roofline == pytest.approx(expected)
+    whole = found.whole
+    assert whole.count.bytes == pytest.approx(sum(phase.count.bytes for phase in found.phases))
+    counted = sum(min(phase.roofline, phase.seconds) for phase in found.phases)
+    assert whole.share == pytest.approx(counted / whole.seconds)
+
+
+def test_without_a_decoder_nothing_is_reconstructed() -> None:
+    found = {phase.name: phase for phase in _time(reconstruction=False).phases}
+    assert found["reconstruction"].seconds == 0
+    assert found["reconstruction"].share is None
+
+
+def test_phases_that_are_not_the_model_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = phases.propagate
+    monkeypatch.setattr(phases, "propagate", lambda *arguments: own(*arguments) ** 2)
+    with pytest.raises(RivalError, match="phases of a step must give the model's own capsules"):
+        _time()
+
+
+def test_a_share_is_what_the_ceilings_account_for() -> None:
+    assert PhaseTime("hop", 2.0, Count(1, 1), 0.5).share == 0.25
+    assert PhaseTime("hop", 0.0, Count(1, 1), 0.5).share is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_phases_are_replayed() -> None:
+    found = _time("cuda")
+    assert all(phase.seconds > 0 for phase in found.phases if phase.name not in ("backward", "rest"))
