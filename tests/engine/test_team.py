@@ -37,7 +37,7 @@ def _team(kind: str = "hgcn", threads: int = 2) -> Trainer | Team:
 
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
-@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("threads", [2, 3, 9])
 def test_a_team_is_one_trainer(kind: str, threads: int) -> None:
     whole, team = _together(kind), _team(kind, threads)
     assert isinstance(team, Team)
@@ -143,7 +143,6 @@ def test_a_part_without_validation_counts_as_not_a_number() -> None:
         ),
         [replicas[:1], replicas[1:]],
         CONFIG,
-        2,
     )
     found = team.run_epoch().validation_loss
     assert len(found) == 3

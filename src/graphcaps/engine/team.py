@@ -43,7 +43,6 @@ class Team:
         build (callable): From replicas to their trainer; called in each process.
         parts (list): The replicas of each process.
         config (TrainConfig): How they are trained.
-        threads (int): Threads for all of them.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Team:
         build: Callable[[list[Replica]], Trainer],
         parts: list[list[Replica]],
         config: TrainConfig,
-        threads: int,
     ) -> None:
         self.config, self.parts, self.epoch = config, parts, 0
         self.replicas = [replica for part in parts for replica in part]
@@ -60,8 +58,7 @@ class Team:
         for part in parts:
             ours, theirs = context.Pipe()
             held = [pipe for _, pipe in self._workers] + [ours]  # ends that the new process has to close
-            arguments = (build, part, theirs, held, max(1, threads // len(parts)))
-            worker = context.Process(target=_work, args=arguments, daemon=True)
+            worker = context.Process(target=_work, args=(build, part, theirs, held), daemon=True)
             with warnings.catch_warnings():
                 # Python 3.12 warns of threads beside a fork; the child takes no lock of theirs.
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -146,13 +143,12 @@ def gather_trainer(
     def build(part: list[Replica]) -> Trainer:
         return Trainer(stack_replicas(make, part).to(device), store, x, part, config)
 
-    threads = torch.get_num_threads()
-    workers = min(MOST_WORKERS, threads, len(replicas)) if device.type == "cpu" else 1
+    workers = min(MOST_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
     # Forks are safe on Linux alone; and a trunk keeps its replicas under names, not along an axis.
     if workers == 1 or sys.platform != "linux" or _has_trunk(make, replicas[:1]):
         return build(replicas)
     bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
-    return Team(build, [replicas[first:end] for first, end in pairwise(bounds)], config, threads)
+    return Team(build, [replicas[first:end] for first, end in pairwise(bounds)], config)
 
 
 def _has_trunk(make: Callable[[tuple[int, ...]], nn.Module], one: list[Replica]) -> bool:
@@ -160,18 +156,14 @@ def _has_trunk(make: Callable[[tuple[int, ...]], nn.Module], one: list[Replica])
 
 
 def _work(
-    build: Callable[[list[Replica]], Trainer],
-    part: list[Replica],
-    pipe: Connection,
-    held: list[Any],
-    threads: int,
+    build: Callable[[list[Replica]], Trainer], part: list[Replica], pipe: Connection, held: list[Any]
 ) -> None:
     """The life of a worker: builds its trainer, then does as it is told until its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; who called decides what follows
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in held:
         other.close()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)  # those that torch had before the fork are not here, and would be waited for
     try:
         trainer = build(part)
         pipe.send(None)
