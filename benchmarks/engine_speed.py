@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from graphcaps.bench import entry, merge_entries
+
 PAPER = (
     *("MUTAG", "PTC_MR", "ENZYMES", "PROTEINS", "NCI1", "NCI109", "DD"),
     *("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY"),
@@ -76,6 +78,7 @@ def together(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         cross_validate(store, config, protocol="paper", device=arguments.device, group=group)
         seconds[name] = time.perf_counter() - began
         print(f"{name}: {seconds[name]:.1f} s", file=sys.stderr)
+    torch.set_num_threads(arguments.threads)  # what the entries say of the hardware
     first, *others = seconds
     what = f"{arguments.epochs} epochs of"
     entries = [
@@ -86,35 +89,6 @@ def together(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     ratio = min(seconds[name] for name in others) / seconds[first]
     what = f"{what} ten folds together, times faster than the best of ten single trainings"
     return [*entries, entry(what, arguments.dataset, arguments.device, round(ratio, 2), "times", command)]
-
-
-def entry(what: str, dataset: str, device: str, value: float, unit: str, command: str) -> dict[str, Any]:
-    """One figure with all that is needed to take it again."""
-    from graphcaps.evaluation.versions import describe_hardware, versions
-
-    return {
-        "what": what,
-        "dataset": dataset,
-        "device": device,
-        "value": value,
-        "unit": unit,
-        "command": command,
-        "hardware": describe_hardware(device),
-        "versions": versions(),
-    }
-
-
-def merge(path: Path, entries: list[dict[str, Any]]) -> None:
-    """Writes entries into a file, in the place of older ones of the same what, data set and device."""
-    from graphcaps.files import write_atomically
-
-    def key(one: dict[str, Any]) -> tuple[str, str, str]:
-        return one["what"], one["dataset"], one["device"]
-
-    found = json.loads(path.read_text("utf-8")) if path.exists() else []
-    kept = {key(one): one for one in found} | {key(one): one for one in entries}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (json.dumps([*kept.values()], indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def main() -> None:
@@ -135,7 +109,7 @@ def main() -> None:
     two.add_argument("--threads", type=int, default=2)
     two.set_defaults(run=together)
     arguments = parser.parse_args()
-    merge(arguments.out, arguments.run(arguments))
+    merge_entries(arguments.out, arguments.run(arguments))
 
 
 if __name__ == "__main__":

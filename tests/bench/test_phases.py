@@ -81,6 +81,24 @@ def test_phases_that_are_not_the_model_are_caught(monkeypatch: pytest.MonkeyPatc
         _time()
 
 
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_captured_phases_have_room_to_spare(formulation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches as on a GPU, in few shapes with padding, each phase recorded; without a GPU to record it."""
+    recorded = []
+
+    class Tape:
+        def record(self, body: Any) -> Any:
+            body()
+            recorded.append(body)
+            return body
+
+    monkeypatch.setattr(phases, "Recorder", Tape)
+    monkeypatch.setattr(phases, "can_capture", lambda *arguments: True)
+    found = _time(formulation=formulation)
+    assert len(recorded) % (len(PHASES) + 1) == 0  # phases but backward, the forward pass, the whole step
+    assert tuple(phase.name for phase in found.phases) == (*PHASES, "rest")
+
+
 def test_a_share_is_what_the_ceilings_account_for() -> None:
     assert PhaseTime("hop", 2.0, Count(1, 1), 0.5).share == 0.25
     assert PhaseTime("hop", 0.0, Count(1, 1), 0.5).share is None

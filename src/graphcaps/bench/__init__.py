@@ -1,20 +1,42 @@
 """The bench: what our programs are timed against. A rival proves itself right before it is timed."""
 
+from graphcaps.bench.ceilings import Ceilings, measure_ceilings
+from graphcaps.bench.counts import PHASES, Count, StepSizes, count_phases, step_sizes
+from graphcaps.bench.entries import entry, merge_entries, read_entries
 from graphcaps.bench.padded import PaddedHGCN, PaddedOutput
 from graphcaps.bench.padded_training import PaddedGraphs, PaddedTraining, check_padded, padded_bytes
+from graphcaps.bench.phases import PhaseTime, StepTime, time_phases
 from graphcaps.bench.pyg import PygKind, PygTraining, pyg_graphs
 from graphcaps.bench.rival import Rival, RivalError
+from graphcaps.bench.speed import RIVALS, RivalTime, Speed, measure_speed
 
 __all__ = [
+    "PHASES",
+    "RIVALS",
+    "Ceilings",
+    "Count",
     "PaddedGraphs",
     "PaddedHGCN",
     "PaddedOutput",
     "PaddedTraining",
+    "PhaseTime",
     "PygKind",
     "PygTraining",
     "Rival",
     "RivalError",
+    "RivalTime",
+    "Speed",
+    "StepSizes",
+    "StepTime",
     "check_padded",
+    "count_phases",
+    "entry",
+    "measure_ceilings",
+    "measure_speed",
+    "merge_entries",
     "padded_bytes",
     "pyg_graphs",
+    "read_entries",
+    "step_sizes",
+    "time_phases",
 ]

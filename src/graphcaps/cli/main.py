@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from graphcaps import __version__
-from graphcaps.cli import data, demo, evaluate, info, predict, train
+from graphcaps.cli import bench, data, demo, evaluate, info, predict, train
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -70,6 +70,7 @@ app = typer.Typer(
 )
 for _name, _verb in SUBCOMMANDS.items():
     app.add_typer(_verb, name=_name)
+app.command("bench", epilog="Example: graphcaps bench MUTAG --rivals gin,diffpool")(bench.bench)
 app.command("demo", epilog="Example: graphcaps demo --out demo")(demo.demo)
 app.command(
     "evaluate", epilog="Example: graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results"

@@ -1,0 +1,285 @@
+"""Seconds of each phase of a training step, on real batches, beside what the device's ceilings allow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcaps.bench.ceilings import Ceilings
+from graphcaps.bench.counts import PHASES, Count, count_phases, step_sizes
+from graphcaps.bench.rival import RivalError
+from graphcaps.data.assemble import assemble
+from graphcaps.data.store import GraphStore
+from graphcaps.engine.adam import ReplicaAdam
+from graphcaps.engine.capture import Recorder, can_capture
+from graphcaps.engine.config import TrainConfig
+from graphcaps.engine.plan import bucket, plan_epoch
+from graphcaps.engine.replicas import Replica
+from graphcaps.engine.step import Update
+from graphcaps.engine.stream import open_store
+from graphcaps.engine.tally import Tally
+from graphcaps.nn import HGCN
+from graphcaps.ops.coarsen import coarsen, simplify
+from graphcaps.ops.propagate import propagate
+from graphcaps.ops.routing import route
+from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.ops.tiles import segment_sum
+from graphcaps.types import CapsuleLevel, GraphBatch
+
+__all__ = ["PhaseTime", "StepTime", "time_phases"]
+
+_FORWARD = PHASES[:-2]
+_TOLERANCE = 1e-4
+_REPLAYS = 20
+_SECONDS, _MOST_RUNS = 0.3, 20  # on a CPU a phase is run again for so long, or so often
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """One phase of a step.
+
+    Args:
+        name (str): One of :data:`PHASES`, or ``"rest"``.
+        seconds (float): Measured.
+        count (Count): Bytes and operations that it cannot do without.
+        roofline (float): Seconds that these take at the device's ceilings.
+    """
+
+    name: str
+    seconds: float
+    count: Count
+    roofline: float
+
+    @property
+    def share(self) -> float | None:
+        """What the ceilings allow, as a share of what was measured; ``None`` where nothing was.
+
+        Above 1 where the data of a phase that is run again and again stay in a cache.
+        """
+        return self.roofline / self.seconds if self.seconds > 0 else None
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A training step, the mean of several: its ``phases``, and ``whole``, measured by itself."""
+
+    phases: tuple[PhaseTime, ...]
+    whole: PhaseTime
+
+
+def time_phases(
+    model: HGCN,
+    store: GraphStore,
+    x: Tensor,
+    replicas: list[Replica],
+    config: TrainConfig,
+    ceilings: Ceilings,
+    *,
+    num_steps: int = 3,
+) -> StepTime:
+    """Times the phases of a few steps of an epoch; the weights stay as they are, running statistics do not.
+
+    On a GPU with kernels every phase is captured and replayed as in training; elsewhere it runs as it is, and
+    the fastest of a few runs counts. The backward pass is the whole step without its forward pass and its
+    update. What the forward pass does beside its phases (losses, tables that several phases share) is
+    the ``"rest"``.
+
+    Args:
+        model (HGCN): Leading axis F, on the device.
+        store (GraphStore): All graphs, on the device or on the host to be streamed.
+        x (Tensor): Features of all nodes, beside the store.
+        replicas (list): What each replica sees.
+        config (TrainConfig): How it is trained.
+        ceilings (Ceilings): Of the same device, measured in the same run.
+        num_steps (int): Steps to time, spread over the epoch. (default: 3)
+
+    Raises:
+        RivalError: If the phases one after another do not give the model's own scores.
+    """
+    plan = plan_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
+    full = max(1, len(plan.slots) - 1)  # the last step of an epoch is smaller
+    chosen = sorted({full * place // num_steps for place in range(num_steps)})
+    model.train()
+    seconds = dict.fromkeys((*PHASES, "rest", "whole"), 0.0)
+    counts = dict.fromkeys((*PHASES, "rest"), Count(0, 0))
+    for step in chosen:
+        graphs = plan.graphs(step)
+        timed = _Step(model, store, x, graphs, config).times()
+        for name, value in timed.items():
+            seconds[name] += value / len(chosen)
+        for name, count in count_phases(step_sizes(model, store, graphs)).items():
+            part = Count(count.bytes / len(chosen), count.operations / len(chosen))
+            counts[name] = counts[name] + part
+    phases = tuple(
+        PhaseTime(name, seconds[name], count, ceilings.seconds(count.bytes, count.operations))
+        for name, count in counts.items()
+    )
+    total = sum(counts.values(), Count(0, 0))
+    # Phases follow each other: their times add up. One that finds its data in a cache is faster than memory
+    # allows; it counts for what it took, so that it makes up for no other.
+    roofline = sum(min(phase.roofline, phase.seconds) for phase in phases)
+    return StepTime(phases, PhaseTime("whole", seconds["whole"], total, roofline))
+
+
+class _Step:
+    """One step, whole and in parts."""
+
+    def __init__(
+        self, model: HGCN, store: GraphStore, x: Tensor, graphs: Tensor, config: TrainConfig
+    ) -> None:
+        self.model: Any = model
+        self.device = next(model.parameters()).device
+        self.recorder = Recorder() if can_capture(model, store, x) else None
+        self.fetch = _fetcher(store, x, graphs, self.device, self.recorder is not None)
+        self.weights = {"reconstruction_weight": config.reconstruction_weight} if model.decoder else {}
+        self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
+        self.adam.set_rate(0.0)  # the work is the same, and the weights stay
+        self.update = Update(model, self.adam, Tally(graphs.size(0), self.device), self.weights)
+        self.active: Tensor | None = (graphs >= 0).any(-1).to(self.device)
+        if bool(self.active.all()) and self.recorder is None:
+            self.active = None
+
+    def times(self) -> dict[str, float]:
+        """Seconds of every phase, of the rest and of the whole."""
+        batch = self.fetch()
+        inputs = self._inputs(batch)
+        found = {"batch": self._time(self.fetch)}
+        found |= {name: self._time(body) for name, body in self._phases(batch, inputs).items()}
+        forward = self._time(self._forward)
+        whole = self._time(self._whole)
+        self._forward().sum().backward()  # the gradients that the update reads
+        found["update"] = self._time(lambda: self.adam.step(active=self.active))
+        self.adam.zero_grad()
+        found["rest"] = max(0.0, forward - sum(found.get(name, 0.0) for name in _FORWARD))
+        found["backward"] = max(0.0, whole - forward - found["update"])
+        return found | {"whole": whole}
+
+    def _forward(self) -> Tensor:
+        batch = self.fetch()
+        total: Tensor = self.model.loss(
+            self.model.forward_batch(batch, batch.y), batch.y, **self.weights
+        ).total
+        return total
+
+    def _whole(self) -> None:
+        self.update(self.fetch(), self.active)
+        self.adam.zero_grad()
+
+    def _inputs(self, batch: GraphBatch) -> dict[str, Any]:
+        """What each phase starts from, after the proof that phases put together are the model."""
+        layer, segments = self.model.layers[0], batch.segments
+        output = self.model.forward_batch(batch, batch.y)
+        primary = output.primary.detach().requires_grad_()
+        h, mean = _hop(layer, primary, batch)
+        first = _route(layer, h, mean, batch)
+        adjacency = _coarsen(layer, first.assignment, batch)
+        found = _above(self.model, first.capsules, adjacency, segments)
+        expected = output.class_capsules
+        assert batch.y is not None
+        real = batch.y >= 0  # padding may hold anything
+        if not torch.allclose(found[real], expected[real], rtol=_TOLERANCE, atol=_TOLERANCE):
+            raise RivalError("bench: the phases of a step must give the model's own capsules, and do not.")
+        inputs = {"h": h, "mean": mean, "assignment": first.assignment, "capsules": first.capsules}
+        inputs |= {"adjacency": adjacency, "classes": expected}
+        slopes = {
+            name: None if value is None else value.detach().requires_grad_(value.requires_grad)
+            for name, value in inputs.items()
+        }
+        return slopes | {"primary": primary}
+
+    def _phases(self, batch: GraphBatch, inputs: dict[str, Any]) -> dict[str, Callable[[], object]]:
+        model, layer, segments = self.model, self.model.layers[0], batch.segments
+        phases: dict[str, Callable[[], object]] = {
+            "primary": lambda: model.primary(batch.x, segments.row_mask),
+            "hop": lambda: _hop(layer, inputs["primary"], batch),
+            "routing": lambda: _route(layer, inputs["h"], inputs["mean"], batch),
+            "coarsening": lambda: _coarsen(layer, inputs["assignment"], batch),
+            "class level": lambda: _above(model, inputs["capsules"], inputs["adjacency"], segments),
+        }
+        if model.decoder is not None:
+            phases["reconstruction"] = lambda: model.decoder(
+                inputs["primary"], inputs["classes"], batch.y, batch.edges, segments
+            )
+        return phases
+
+    def _time(self, body: Callable[[], object]) -> float:
+        def silent() -> None:
+            body()
+
+        again = silent if self.recorder is None else self.recorder.record(silent)
+        return _on_gpu(again) if self.device.type == "cuda" else _on_cpu(again)
+
+
+def _fetcher(
+    store: GraphStore, x: Tensor, graphs: Tensor, device: torch.device, captured: bool
+) -> Callable[[], GraphBatch]:
+    """How training puts this batch together: on the device with room to spare, or sized by the host."""
+    if not captured:
+        source = open_store(store, device)
+        return lambda: source.batch(x, graphs)
+    sizes = store.host_node_ptr.diff()
+    slots = bucket(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
+    placed = graphs.to(device)
+    return lambda: assemble(store, x, placed, slots)
+
+
+def _hop(layer: Any, u: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+    """Normalisation, neighbours and the mean part: :meth:`CapsuleLayer.forward` up to routing."""
+    if layer.norm is not None:
+        u = layer.norm(u, batch.segments.row_mask)
+    h = propagate(u, batch.edges)
+    if not layer.residual:
+        return h, None
+    own = batch.segments.sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
+    divisor = float(layer.residual_nodes) if layer.released and layer.residual_nodes else own
+    return h, (segment_sum(u, batch.segments) / divisor).unsqueeze(-2)
+
+
+def _route(layer: Any, h: Tensor, mean: Tensor | None, batch: GraphBatch) -> CapsuleLevel:
+    routing = route(
+        h, layer.weight, layer.bias, batch.segments, layer.routing_iterations,
+        residual=mean if layer.released else None, method=layer.method,
+        detach=layer.released, epsilon=RELEASED_EPSILON if layer.released else 0.0,
+    )  # fmt: skip
+    capsules = routing.capsules if layer.released or mean is None else routing.capsules + mean
+    return CapsuleLevel(capsules, routing.assignment, None)
+
+
+def _coarsen(layer: Any, assignment: Tensor, batch: GraphBatch) -> Tensor:
+    adjacency = coarsen(assignment, batch.edges, batch.segments)
+    return simplify(adjacency) if layer.released else adjacency
+
+
+def _above(model: Any, capsules: Tensor, adjacency: Tensor, segments: Any) -> Tensor:
+    """Class capsules, from those of the first level."""
+    for layer in model.layers[1:]:
+        level = layer.forward_dense(capsules, adjacency, segments.graph_mask)
+        capsules, adjacency = level.capsules, level.adjacency
+    return capsules
+
+
+def _on_gpu(body: Callable[[], object]) -> float:
+    body()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(_REPLAYS):
+        body()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000 / _REPLAYS
+
+
+def _on_cpu(body: Callable[[], object]) -> float:
+    """The fastest of a few runs, after one that is not counted."""
+    body()
+    found: list[float] = []
+    while len(found) < 3 or (sum(found) < _SECONDS and len(found) < _MOST_RUNS):
+        began = time.perf_counter()
+        body()
+        found.append(time.perf_counter() - began)
+    return min(found)

@@ -1,0 +1,259 @@
+"""How fast a data set is trained, and how fast rivals train a fold of it, in the same run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from graphcaps.bench.ceilings import Ceilings, measure_ceilings
+from graphcaps.bench.entries import entry
+from graphcaps.bench.padded_training import PaddedTraining, padded_bytes
+from graphcaps.bench.phases import StepTime, time_phases
+from graphcaps.bench.pyg import PygKind, PygTraining
+from graphcaps.bench.rival import Rival
+from graphcaps.data.prepare import Prepared
+from graphcaps.data.store import GraphStore
+from graphcaps.engine.build import model_maker
+from graphcaps.engine.config import RunConfig
+from graphcaps.engine.device import memory_of
+from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.engine.team import Team
+from graphcaps.errors import ArgumentError
+from graphcaps.evaluation import CrossValidation
+from graphcaps.evaluation.groups import GroupTraining, plan_groups
+from graphcaps.nn import HGCN
+
+__all__ = ["RIVALS", "RivalTime", "Speed", "measure_speed"]
+
+RIVALS = ("padded", "gin", "diffpool", "sagpool")
+Maker = Callable[[tuple[int, ...]], nn.Module]
+_RIVAL_SECONDS = 20.0
+_MOST_MEMORY = 0.5  # share of the memory that padded graphs may take
+
+
+@dataclass(frozen=True)
+class RivalTime:
+    """A rival that passed its check: its ``name``, ``seconds`` of an epoch of one fold, and how many ``times`` those
+    of ours (an epoch of all folds, divided by their number)."""
+
+    name: str
+    seconds: float
+    times: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a data set takes on a device.
+
+    Args:
+        dataset, device, source (str): Name, ``"cpu"`` or ``"cuda"``, and the preset.
+        folds (int): Folds trained together.
+        seconds (float): An epoch of all folds, test accuracy included, once it is warm.
+        graphs_per_second (float): Training graphs of all folds, by these seconds.
+        memory (int or None): Peak bytes; see ``memory_of``.
+        memory_of (str): What that peak is of.
+        ceilings (Ceilings): Of the device, in the same run.
+        step (StepTime): Phases of a training step.
+        replicas (int): Folds in that step: all, or on several cores those of one process.
+        rivals (tuple): Those asked for.
+        notes (tuple): Rivals that were left out, and why.
+    """
+
+    dataset: str
+    device: str
+    source: str
+    folds: int
+    seconds: float
+    graphs_per_second: float
+    memory: int | None
+    memory_of: str
+    ceilings: Ceilings
+    step: StepTime
+    replicas: int
+    rivals: tuple[RivalTime, ...]
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; shares of the roofline beside what they come from."""
+        shown = asdict(self)
+        found = shown["step"]
+        for phase, each in zip(self.step.phases, found["phases"], strict=True):
+            each["share"] = phase.share
+        found["whole"]["share"] = self.step.whole.share
+        return shown
+
+    def entries(self, command: str) -> list[dict[str, Any]]:
+        """Figures for ``results/performance.json``."""
+        figures: list[tuple[str, float, str]] = [
+            (f"bench: an epoch of {self.folds} folds", self.seconds, "s"),
+            ("bench: training graphs a second", self.graphs_per_second, "graphs/s"),
+            ("bench: copy bandwidth", self.ceilings.bandwidth / 1e9, "GB/s"),
+            ("bench: float32 matrix product", self.ceilings.rate / 1e9, "Gop/s"),
+            (f"bench: training step of {self.replicas} folds", self.step.whole.seconds * 1e3, "ms"),
+        ]
+        if self.memory is not None:
+            figures.append((f"bench: {self.memory_of}", self.memory / 1e6, "MB"))
+        for phase in (self.step.whole, *self.step.phases):
+            if phase.share is not None and phase.roofline:
+                name = "training step" if phase is self.step.whole else phase.name
+                figures.append((f"bench: share of the roofline, {name}", 100 * phase.share, "%"))
+        for rival in self.rivals:
+            figures.append((f"bench: an epoch of one fold, {rival.name}", rival.seconds, "s"))
+            figures.append((f"bench: a fold's epoch, times faster than {rival.name}", rival.times, "times"))
+        return [
+            entry(what, self.dataset, self.device, float(f"{value:.4g}"), unit, command)
+            for what, value, unit in figures
+        ]
+
+
+def measure_speed(
+    store: GraphStore,
+    config: RunConfig,
+    *,
+    device: str = "cpu",
+    rivals: Sequence[str] = (),
+    folds: int = 10,
+    warm_up: int | None = None,
+    epochs: int | None = None,
+) -> Speed:
+    """Trains all folds of a data set as ``evaluate --protocol paper`` does, and reads the clock.
+
+    Args:
+        store (GraphStore): Graphs with classes.
+        config (RunConfig): Model, input columns and training; an HGCN.
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "cpu")
+        rivals (list): Some of :data:`RIVALS`; each is checked before it is timed. (default: none)
+        folds (int): Number of folds. (default: 10)
+        warm_up (int, optional): Epochs before the clock starts. (default: 1; on a GPU 10, for captures)
+        epochs (int, optional): Epochs under the clock, whose mean counts. (default: 3; on a GPU 10)
+
+    Raises:
+        GraphcapsError: If something asked for cannot be, before training starts.
+        RivalError: If a rival does not pass its check.
+    """
+    for name in rivals:
+        if name not in RIVALS:
+            raise ArgumentError("bench", "rivals", f"be some of {', '.join(RIVALS)}, or none", repr(name))
+    if config.model != "hgcn":
+        raise ArgumentError("bench", "model", "be hgcn", repr(config.model))
+    validation = CrossValidation(store, config, folds=folds, protocol="paper", device=device)
+    place = validation.device
+    gpu = place.type == "cuda"
+    warm_up = (10 if gpu else 1) if warm_up is None else warm_up
+    epochs = (10 if gpu else 3) if epochs is None else epochs
+    if gpu:
+        torch.cuda.reset_peak_memory_stats(place)
+    ready = validation.prepare()
+    seconds = 0.0
+    part: list[Replica] = []
+    plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
+    make = model_maker(config, ready.x.size(-1), store.num_classes)
+    for plan in plans:  # one after another where they do not fit into memory together
+        training = GroupTraining(plan, ready, place, config, make)
+        took, trained = _epoch_seconds(training, warm_up, epochs)
+        seconds, part = seconds + took, part or trained
+    memory = torch.cuda.max_memory_allocated(place) if gpu else _resident_peak()
+    ceilings, step = _phases(make, ready, part, config, place, len(plans[0].replicas))
+    replicas = [replica for plan in plans for replica in plan.replicas]
+    host = Prepared(ready.store.to("cpu"), ready.x.cpu(), ready.recipe)
+    timed, notes = [], []
+    for name in rivals:
+        if name == "padded" and not _fits(host):
+            notes.append("padded is left out: its graphs would fill more than half of the memory.")
+            continue
+        rival = _rival(name, make, host, replicas[0], config, place)
+        took = _rival_seconds(rival, epochs)
+        timed.append(RivalTime(rival.name, took, took / (seconds / len(replicas))))
+    return Speed(
+        dataset=store.name,
+        device=place.type,
+        source=config.source,
+        folds=len(replicas),
+        seconds=seconds,
+        graphs_per_second=sum(replica.train.numel() for replica in replicas) / seconds,
+        memory=memory,
+        memory_of="peak memory of the GPU" if gpu else "resident peak of the process",
+        ceilings=ceilings,
+        step=step,
+        replicas=len(part),
+        rivals=tuple(timed),
+        notes=tuple(notes),
+    )
+
+
+def _epoch_seconds(training: GroupTraining, warm_up: int, epochs: int) -> tuple[float, list[Replica]]:
+    """Seconds of an epoch of one group, and the replicas that one process of it trains."""
+    try:
+        trainer = training.trainer
+        for _ in range(warm_up):
+            trainer.run_epoch()
+        seconds = [trainer.run_epoch().seconds for _ in range(epochs)]
+        part = trainer.parts[0] if isinstance(trainer, Team) else trainer.replicas
+    finally:
+        training.close()
+    return sum(seconds) / epochs, part
+
+
+def _phases(
+    make: Maker, ready: Prepared, part: list[Replica], config: RunConfig, device: torch.device, together: int
+) -> tuple[Ceilings, StepTime]:
+    """Ceilings and phases; on several cores those of one process, with its share of threads."""
+    threads = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(max(1, threads * len(part) // together))
+    try:
+        ceilings = measure_ceilings(device)
+        model = cast(HGCN, stack_replicas(make, part).to(device))
+        return ceilings, time_phases(model, ready.store, ready.x, part, config.training, ceilings)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _rival(
+    name: str, make: Maker, host: Prepared, replica: Replica, config: RunConfig, device: torch.device
+) -> Rival:
+    training = config.training
+    rates: dict[str, Any] = {"learning_rate": training.learning_rate, "weight_decay": training.weight_decay}
+    parts = (replica.train, replica.test, training.batch_size)
+    if name != "padded":
+        return PygTraining(cast(PygKind, name), host.store, host.x, *parts, device, **rates)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(replica.stream)
+        model = cast(HGCN, make(()))
+    return PaddedTraining(
+        model, host.store, host.x, *parts, device=device,
+        halve_every=training.halve_every, reconstruction_weight=training.reconstruction_weight, **rates,
+    )  # fmt: skip
+
+
+def _fits(host: Prepared) -> bool:
+    total = memory_of(torch.device("cpu"))
+    return total is None or padded_bytes(host.store, host.x) <= _MOST_MEMORY * total
+
+
+def _rival_seconds(rival: Rival, epochs: int) -> float:
+    """Seconds of an epoch, after the check and an epoch that is not counted; fewer epochs of a slow one."""
+    rival.check()
+    rival.epoch()
+    found: list[float] = []
+    while len(found) < epochs and sum(found) < _RIVAL_SECONDS:
+        began = time.perf_counter()
+        rival.epoch()
+        found.append(time.perf_counter() - began)
+    return sum(found) / len(found)
+
+
+def _resident_peak() -> int | None:
+    """The most memory that this process, or the largest it started, ever had; ``None`` where no one counts."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return int(most) if sys.platform == "darwin" else int(most) * 1024

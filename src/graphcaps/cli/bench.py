@@ -1,0 +1,131 @@
+"""``graphcaps bench``: seconds, graphs a second, memory and share of the roofline, beside rivals in the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphcaps.cli.output import columns, note, option, print_json, size, terminal
+from graphcaps.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphcaps.bench import Speed
+
+__all__ = ["bench"]
+
+
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Data sets, or paths; else planted-parts, which is embedded."),
+    ] = None,
+    device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    rivals: Annotated[
+        str, option("--rivals", metavar="LIST", help="Of padded,gin,diffpool,sagpool; or none.")
+    ] = "gin",
+    root: Annotated[
+        Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
+    ] = None,
+    as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
+    out: Annotated[
+        Path | None, option("--out", metavar="FILE", help="Figures to merge into, as performance.json.")
+    ] = None,
+) -> None:
+    """Measure an epoch of ten folds, the phases of a step, and rivals on one fold.
+
+    Each phase is held against the copy bandwidth and the matrix product of this device, measured in the same
+    run: roofline is the share of the time that they account for. A rival proves itself right before it is
+    timed.
+    """
+    wanted = _rivals(rivals)
+    if out is not None:
+        _check(out)
+    from graphcaps.bench import measure_speed, merge_entries
+    from graphcaps.cli.configure import configure
+    from graphcaps.data.datasets import open_dataset
+    from graphcaps.engine.device import choose_device
+
+    place = choose_device(device, "bench").type
+    loaded = [open_dataset(name, root).store for name in names or ["planted-parts"]]
+    known = [store.name for store in loaded]
+    for name in known:
+        if known.count(name) > 1:
+            raise ArgumentError("bench", "NAME", "be given once each", f"'{name}' twice")
+    found = []
+    for store in loaded:
+        note(f"{store.name}: timing ten folds{''.join(f', {name}' for name in wanted)} on {place}.")
+        config = configure(store.name)
+        speed = measure_speed(store, config, device=place, rivals=wanted)
+        found.append(speed)
+        if out is not None:  # what is measured stays, whatever follows
+            command = f"graphcaps bench {store.name} --device {place} --rivals {','.join(wanted) or 'none'}"
+            merge_entries(out, speed.entries(command))
+    if as_json:
+        print_json([speed.as_dict() for speed in found])
+    else:
+        _show(found, out)
+
+
+def _rivals(given: str) -> list[str]:
+    """The names in a list, each known and once."""
+    known = ("padded", "gin", "diffpool", "sagpool")
+    if given.strip() == "none":
+        return []
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        if name not in known or names.count(name) > 1:
+            expected = f"name some of {', '.join(known)} once each, or none"
+            raise ArgumentError("bench", "--rivals", expected, repr(given))
+    return names
+
+
+def _check(out: Path) -> None:
+    """Refuses, before anything is measured, a file that could not be merged into."""
+    from graphcaps.bench import read_entries
+
+    if out.is_dir():
+        raise DataError(out, "a file to write figures to", "a folder")
+    read_entries(out)
+
+
+def _show(speeds: list[Speed], out: Path | None) -> None:
+    console = terminal()
+    for speed in speeds:
+        _show_phases(console, speed)
+    if any(speed.rivals for speed in speeds):
+        table = columns(
+            "data set", "one fold", "s/epoch", "ours is faster", right=("s/epoch", "ours is faster")
+        )
+        for speed in speeds:
+            table.add_row(speed.dataset, "ours, of all folds", f"{speed.seconds / speed.folds:.4f}", "")
+            for rival in speed.rivals:
+                table.add_row("", rival.name, f"{rival.seconds:.4f}", f"{rival.times:.2f} ×")
+        console.print(table)
+    for told in dict.fromkeys(f"{speed.dataset}: {told}" for speed in speeds for told in speed.notes):
+        console.print(told, soft_wrap=True)
+    if out is not None:
+        console.print(f"Figures: {out}", soft_wrap=True)
+
+
+def _show_phases(console: Console, speed: Speed) -> None:
+    """A data set: its epoch in a line, the phases of its step under it."""
+    memory = "" if speed.memory is None else f", {speed.memory_of} {size(speed.memory)}"
+    console.print(
+        f"{speed.dataset}: {speed.seconds:.4f} s an epoch of {speed.folds} folds, "
+        f"{speed.graphs_per_second:,.0f} graphs/s{memory}.",
+        soft_wrap=True,
+    )
+    ceilings = f"{speed.ceilings.bandwidth / 1e9:,.1f} GB/s copied, {speed.ceilings.rate / 1e9:,.0f} Gop/s"
+    console.print(f"Ceilings of {speed.device}: {ceilings}.", style="dim", soft_wrap=True)
+    numbers = ("ms", "MB", "Mop", "roofline")
+    table = columns(f"step of {speed.replicas} folds", *numbers, right=numbers)
+    for phase in (*speed.step.phases, speed.step.whole):
+        share = "–" if not phase.roofline or phase.share is None else f"{100 * phase.share:.1f} %"
+        moved = (f"{phase.count.bytes / 1e6:.2f}", f"{phase.count.operations / 1e6:.1f}")
+        table.add_row(phase.name, f"{1e3 * phase.seconds:.3f}", *moved, share)
+    console.print(table)
+    console.print()
