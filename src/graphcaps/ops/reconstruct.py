@@ -113,9 +113,7 @@ def _own_pairs(
     if need_slope:
         g = value.reciprocal()
         g.view(-1)[edge] = there.reciprocal_().neg_()
-        # One pass for two comparisons and a mask: zero outside an open interval, which is a step wider.
-        lowest, highest = _step(rule.low, -1, z.dtype), _step(rule.high, 1, z.dtype)
-        g = torch.ops.aten.hardtanh_backward(g, S, lowest, highest)
+        g = torch.ops.aten.hardtanh_backward(g, S, *_open_interval(rule, z.dtype))
         if rule.zero_diagonal:
             g.diagonal(dim1=-2, dim2=-1).zero_()
         # In a hole Z is zero, so that what g holds there adds nothing.
@@ -133,44 +131,54 @@ def _all_pairs(
     *lead, N, t = tiles.rows.shape
     F = torch.Size(lead).numel()
     Z = to_tiles(z, tiles).reshape(F * N, t, z.size(-1))
-    filled = ~tiles.holes.reshape(F * N, t)
+    filled = (~tiles.holes).reshape(F * N, t, 1).to(z.dtype)
     tile_weight = tile_of_graphs(weight.unsqueeze(-1), tiles).reshape(F * N)
+    loss = z.new_zeros(F)
+    slope = torch.empty_like(Z) if need_slope else None
+    replica = torch.arange(F * N, device=z.device) // N
+    step = max(1, _chunk(z) // (t * max(t, z.size(-1))))
+    for start in range(0, F * N, step):  # each tile with itself: most pairs, and none is looked up
+        own = slice(start, start + step)
+        each, g = _tile_pairs(Z[own], Z[own], filled[own], filled[own], rule, need_slope, same=True)
+        loss.index_add_(0, replica[own], -each * tile_weight[own])
+        if slope is not None:
+            slope[own] = (g @ Z[own]).mul_(2 * tile_weight[own, None, None])
     until = _pairs_until(tiles, segments)
     num_pairs = int(until[-1]) if until.numel() else 0
-    loss = z.new_zeros(F)
-    slope = torch.zeros_like(Z) if need_slope else None
-    diagonal = torch.eye(t, dtype=torch.bool, device=z.device)
-
-    step = max(1, _chunk(z) // (t * max(t, z.size(-1))))
     for start in range(0, num_pairs, step):
         # Pairs are counted, not listed: a list would grow with the square of the largest graph.
         number = torch.arange(start, min(start + step, num_pairs), device=z.device)
-        a = torch.searchsorted(until, number, right=True)
-        b = until[a] - number - 1 + a  # the last pair of a tile is the tile with itself
-        Za, Zb = Z[a], Z[b]
-        S = Za @ Zb.mT  # [pairs, t, t]
-        same = a == b
-        counts = filled[a].unsqueeze(-1) & filled[b].unsqueeze(-2)
-        zero = same[:, None, None] & diagonal if rule.zero_diagonal else None
-        P = S.clamp(rule.low, rule.high)
-        if zero is not None:
-            P = P.masked_fill(zero, 0)
-        missing = 1 - P + rule.epsilon
-        # A pair of different tiles stands for both of its orders.
-        times = tile_weight[a] * torch.where(same, 1.0, 2.0).to(z.dtype)
-        found = missing.log().masked_fill(~counts, 0).sum((-1, -2)) * times
-        loss.index_add_(0, a // N, -found)
-        if slope is None:
-            continue
-        flat = (rule.low > S) | (rule.high < S) | ~counts
-        if zero is not None:
-            flat = flat | zero
-        g = (2 * tile_weight[a])[:, None, None] * (1 / missing).masked_fill(flat, 0)
-        slope.index_add_(0, a, g @ Zb)
-        slope.index_add_(0, b, (g.mT @ Za).masked_fill(same[:, None, None], 0))
+        i = torch.searchsorted(until, number, right=True)
+        j = i + until[i] - number
+        Zi, Zj, twice = Z[i], Z[j], 2 * tile_weight[i]
+        each, g = _tile_pairs(Zi, Zj, filled[i], filled[j], rule, need_slope, same=False)
+        loss.index_add_(0, replica[i], -each * twice)  # for both orders
+        if slope is not None:
+            slope.index_add_(0, i, (g @ Zj).mul_(twice[:, None, None]))
+            slope.index_add_(0, j, (g.mT @ Zi).mul_(twice[:, None, None]))
     if slope is None:
         return loss, None
     return loss, from_tiles(slope.reshape(*lead, N, t, -1), tiles)
+
+
+def _tile_pairs(
+    Zi: Tensor, Zj: Tensor, filled_i: Tensor, filled_j: Tensor, rule: PairRule, need_slope: bool, same: bool
+) -> tuple[Tensor, Tensor]:
+    """Σ log(1 − P) over the pairs of two tiles, ``[pairs]``, and 1 / (1 − P) where P follows the product."""
+    S = Zi @ Zj.mT  # [pairs, t, t]
+    value = S.clamp(rule.low, rule.high)
+    zero = same and rule.zero_diagonal
+    if zero:
+        value.diagonal(dim1=-2, dim2=-1).zero_()
+    value.neg_().add_(1).add_(rule.epsilon)
+    g = S
+    if need_slope:
+        g = torch.ops.aten.hardtanh_backward(value.reciprocal(), S, *_open_interval(rule, S.dtype))
+        if zero:
+            g.diagonal(dim1=-2, dim2=-1).zero_()
+    # In a hole Z is zero, so that what g holds there adds nothing; of the logarithms holes are left out here.
+    each = filled_i.mT @ (value.log_() @ filled_j)
+    return each.reshape(-1), g
 
 
 def _edge_pairs(
@@ -202,16 +210,24 @@ def _edge_pairs(
 
 
 def _pairs_until(tiles: Tiles, segments: Segments) -> Tensor:
-    """Pairs of a tile with itself or a later one of its graph, counted up to and with each tile, ``[F·N]``."""
+    """Pairs of a tile with a later one of its graph, counted up to and with each tile, ``[F·N]``."""
     t = tiles.height
     used = ((segments.sizes + t - 1) // t).gather(-1, tiles.graph)  # tiles of this tile's graph
     first_row = segments.ptr[..., :-1].gather(-1, tiles.graph)
     number = (tiles.rows[..., 0] - first_row) // t
-    return (used - number).masked_fill(tiles.holes[..., 0], 0).reshape(-1).cumsum(0)
+    return (used - number - 1).masked_fill(tiles.holes[..., 0], 0).reshape(-1).cumsum(0)
 
 
 def _chunk(z: Tensor) -> int:
     return CHUNK if z.device.type == "cpu" else 8 * CHUNK
+
+
+def _open_interval(rule: PairRule, dtype: torch.dtype) -> tuple[float, float]:
+    """Bounds outside of which hardtanh has no slope, each a step beyond the rule's own, which still have one.
+
+    Its gradient is one pass for two comparisons and a mask.
+    """
+    return _step(rule.low, -1, dtype), _step(rule.high, 1, dtype)
 
 
 def _step(bound: float, direction: int, dtype: torch.dtype) -> float:
