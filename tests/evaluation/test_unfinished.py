@@ -1,0 +1,56 @@
+"""What is left of a training: no memory after it, and no checkpoint once its seeds have their records."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphcaps.evaluation import cross_validate
+from tests.evaluation.test_cross_validation import GIN, HGCN, STORE, _Stop
+
+
+@pytest.mark.parametrize("group", [1, None])
+def test_a_finished_group_gives_its_memory_back(group: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or groups, which are for little memory, would take as much as all replicas together."""
+    import weakref
+
+    from graphcaps.engine.fit import Trainer
+
+    alive: list[weakref.ref[Any]] = []
+    counts: list[int] = []
+    run = Trainer.run_epoch
+
+    def watched(self: Trainer) -> Any:
+        if all(ref() is not self.model for ref in alive):
+            alive.append(weakref.ref(self.model))
+        counts.append(sum(ref() is not None for ref in alive))
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run_epoch", watched)
+    cross_validate(STORE, HGCN.with_training(epochs=1), folds=3, protocol="both", group=group)
+    assert len(alive) == (6 if group else 2)
+    assert max(counts) == 1
+
+
+def test_a_checkpoint_of_another_grouping_is_noted_and_removed(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, GIN, folds=3, group=2, results=tmp_path, on_event=_Stop(2))
+    (left,) = (tmp_path / "unfinished").iterdir()
+    ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path, resume=True)
+    (note,) = ledger.notes
+    assert (
+        note == f"The checkpoint {left.name} was not used: other folds or seeds were trained together there."
+    )
+    assert not [*(tmp_path / "unfinished").iterdir()]
+
+
+def test_checkpoints_of_other_seeds_stay(tmp_path: Path) -> None:
+    """A record of seed 0 says nothing about seed 1, or about another data set."""
+    folder = tmp_path / "unfinished"
+    folder.mkdir()
+    kept = ["test--gin--held-out--seed1-folds0to2", "test--gin--held-out--seeds0to1-folds0to2",
+            "test--gin--paper--seed0-folds0to2", "other--gin--held-out--seed0-folds0to2"]  # fmt: skip
+    for name in [*kept, "test--gin--held-out--seed0-fold1"]:
+        (folder / f"{name}.checkpoint").write_text("")
+    cross_validate(STORE, GIN.with_training(epochs=1), folds=3, results=tmp_path, resume=True, group=3)
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(kept)
