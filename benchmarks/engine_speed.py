@@ -1,65 +1,129 @@
 """What the engine takes: the paper's HGCN row on one GPU, and folds together against folds alone on a CPU.
 
-    python benchmarks/engine_speed.py row --device cuda --records results/paper
+    python benchmarks/engine_speed.py --out row.json row --records records --seeds 5 --precision tf32
+    python benchmarks/engine_speed.py --out row.json row --records records --seeds 5 --precision tf32 --resume
     python benchmarks/engine_speed.py together --dataset MUTAG --epochs 100
+    python benchmarks/engine_speed.py merge row.json
 
-Figures are merged into results/performance.json: one entry per what, data set and device.
+Figures are merged into results/performance.json, or the file named by --out: one entry per what, data set and
+device. "row" writes those of a data set, its records and its summary as soon as it is finished; cut off, it goes on
+with --resume, which leaves out the data sets that the file has and adds their seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from graphcaps.bench import entry, merge_entries
+if TYPE_CHECKING:
+    from graphcaps.evaluation import Ledger
 
+BEGAN = time.perf_counter()  # before anything large is imported: start-up counts
 PAPER = (
     *("MUTAG", "PTC_MR", "ENZYMES", "PROTEINS", "NCI1", "NCI109", "DD"),
     *("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY"),
 )
+WALL = "start-up and compilation counted"
 
 
-def row(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Runs ``graphcaps evaluate`` on the data sets as a user would, and reads the clock around it."""
-    command = [
-        *("-m", "graphcaps", "evaluate", *arguments.datasets, "--preset", "paper"),
-        *("--protocol", arguments.protocol, "--device", arguments.device, "--out", str(arguments.records)),
-        "--json",
-    ]
-    if arguments.resume:
-        command.append("--resume")
-    began = time.perf_counter()
-    done = subprocess.run([sys.executable, *command], check=True, stdout=subprocess.PIPE, text=True)
-    seconds = time.perf_counter() - began
-    ledgers = json.loads(done.stdout)
-    shown = f"python {' '.join(command)}"
-    whole = set(arguments.datasets) == set(PAPER)
-    entries = [
-        entry(
-            f"HGCN, ten folds, published epochs, {arguments.protocol}: training and evaluation",
-            ledger["dataset"],
-            arguments.device,
-            round(ledger["seconds"], 1),
-            "s",
-            shown,
-        )
-        for ledger in ledgers
-    ]
-    what = f"HGCN row of tables 1 and 2, {arguments.protocol}, start-up and compilation counted"
-    name = "all eleven" if whole else ", ".join(arguments.datasets)
-    return [*entries, entry(what, name, arguments.device, round(seconds, 1), "s", shown)]
+def names(
+    protocol: str, seeds: int = 1, precision: str = "float32", epochs: int | None = None
+) -> tuple[str, str]:
+    """How the entries of a data set begin, and what the whole row is called."""
+    folds = "ten folds" if seeds == 1 else f"ten folds × {seeds} seeds"
+    passes = "published epochs" if epochs is None else f"{epochs} epochs"
+    finely = "" if precision == "float32" else f", {precision}"
+    one = f"HGCN, {folds}, {passes}, {protocol}{finely}"
+    many = "" if seeds == 1 else f", {seeds} seeds"
+    return one, f"HGCN row of tables 1 and 2, {protocol}{many}{finely}, {WALL}"
 
 
-def together(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def row(arguments: argparse.Namespace) -> None:
+    """Evaluates the data sets one after another, as ``graphcaps evaluate`` does, and reads the clock."""
+    from graphcaps.bench import entry, merge_entries, read_entries
+    from graphcaps.cli.configure import configure
+
+    device, began = arguments.device, BEGAN
+    precision = arguments.precision or configure(arguments.datasets[0]).training.precision
+    one, whole = names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
+    found = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_entries(arguments.out)}
+    done = {name: found.get((f"{one}, {WALL}", name, device)) for name in arguments.datasets}
+    shown = _command(arguments, precision)
+    if arguments.resume and arguments.records.is_dir():
+        # One that was cut off starts over: half a training has no time of its own.
+        shutil.rmtree(arguments.records / "unfinished", ignore_errors=True)
+    for name in arguments.datasets:
+        if arguments.resume and done[name] is not None:
+            continue
+        figures = _one_set(arguments, name)
+        now = time.perf_counter()
+        figures[f", {WALL}"] = (now - began, "s")
+        done[name], began = now - began, now
+        entries = [
+            entry(one + what, name, device, float(f"{value:.4g}"), unit, shown)
+            for what, (value, unit) in figures.items()
+        ]
+        merge_entries(arguments.out, entries)
+        print(f"{name}: {done[name]:.1f} s", file=sys.stderr, flush=True)
+    if arguments.epochs is None and set(arguments.datasets) == set(PAPER):
+        seconds = sum(float(value) for value in done.values() if value is not None)
+        merge_entries(arguments.out, [entry(whole, "all eleven", device, round(seconds, 1), "s", shown)])
+
+
+def _command(arguments: argparse.Namespace, precision: str) -> str:
+    given = ["row", "--protocol", arguments.protocol, "--seeds", arguments.seeds, "--precision", precision]
+    given += ["--device", arguments.device, "--records", arguments.records.name]
+    if tuple(arguments.datasets) != PAPER:
+        given += ["--datasets", *arguments.datasets]
+    if arguments.epochs is not None:
+        given += ["--epochs", arguments.epochs]
+    return f"python benchmarks/engine_speed.py {' '.join(map(str, given))}"
+
+
+def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float, str]]:
+    """Seconds, peaks of memory and accuracies of one data set; its records and summary are written."""
+    import torch
+
+    from graphcaps.cli.configure import configure
+    from graphcaps.cli.outputs import write_json
+    from graphcaps.data.datasets import open_dataset
+    from graphcaps.evaluation import CrossValidation, ResultsStore
+    from graphcaps.evaluation.results_store import file_name
+
+    gpu = arguments.device == "cuda"
+    if gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    loaded = open_dataset(name, arguments.root)
+    config = configure(loaded.store.name, epochs=arguments.epochs, precision=arguments.precision)
+    ledger: Ledger = CrossValidation(
+        loaded.store, config, seeds=arguments.seeds, protocol=arguments.protocol, device=arguments.device,
+        results=ResultsStore(arguments.records),
+    ).run()  # fmt: skip
+    source = {"source": None if loaded.source is None else str(loaded.source)}
+    path = arguments.records / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
+    write_json(path, ledger.summary() | source)
+    figures: dict[str, tuple[float, str]] = {": training and evaluation": (ledger.seconds, "s")}
+    if gpu:
+        figures[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")
+        figures[": peak memory reserved"] = (torch.cuda.max_memory_reserved() / 1e6, "MB")
+    for rule, figure in ledger.figures.items():
+        figures[f": accuracy {rule}"] = (figure.mean, "%")
+        if figure.std_seeds is not None:
+            figures[f": accuracy {rule}, deviation over seeds"] = (figure.std_seeds, "%")
+    return figures
+
+
+def together(arguments: argparse.Namespace) -> None:
     """Ten folds as one training against ten trainings one after another, in one process, turn by turn."""
     import torch
 
     from graphcaps import load_dataset
+    from graphcaps.bench import entry, merge_entries
     from graphcaps.evaluation import cross_validate
     from graphcaps.paper.presets import load_preset
 
@@ -88,7 +152,16 @@ def together(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     # Against the faster way of running them alone: more threads do not help a single small training.
     ratio = min(seconds[name] for name in others) / seconds[first]
     what = f"{what} ten folds together, times faster than the best of ten single trainings"
-    return [*entries, entry(what, arguments.dataset, arguments.device, round(ratio, 2), "times", command)]
+    entries.append(entry(what, arguments.dataset, arguments.device, round(ratio, 2), "times", command))
+    merge_entries(arguments.out, entries)
+
+
+def merge(arguments: argparse.Namespace) -> None:
+    """Takes the entries of other files over."""
+    from graphcaps.bench import merge_entries, read_entries
+
+    for path in arguments.files:
+        merge_entries(arguments.out, read_entries(path))
 
 
 def main() -> None:
@@ -98,9 +171,13 @@ def main() -> None:
     one = parts.add_parser("row")
     one.add_argument("--device", default="cuda")
     one.add_argument("--protocol", default="paper")
-    one.add_argument("--records", type=Path, required=True)
+    one.add_argument("--seeds", type=int, default=1)
+    one.add_argument("--precision", choices=("float32", "tf32", "bf16"), help="else that of the presets")
+    one.add_argument("--records", type=Path, required=True, help="a folder without records of these sets")
     one.add_argument("--resume", action="store_true")
     one.add_argument("--datasets", nargs="+", default=list(PAPER))
+    one.add_argument("--epochs", type=int, help="else the published ones")
+    one.add_argument("--root", type=Path, help="folder to look in first for the data sets")
     one.set_defaults(run=row)
     two = parts.add_parser("together")
     two.add_argument("--dataset", default="MUTAG")
@@ -108,8 +185,11 @@ def main() -> None:
     two.add_argument("--device", default="cpu")
     two.add_argument("--threads", type=int, default=2)
     two.set_defaults(run=together)
+    three = parts.add_parser("merge")
+    three.add_argument("files", nargs="+", type=Path)
+    three.set_defaults(run=merge)
     arguments = parser.parse_args()
-    merge_entries(arguments.out, arguments.run(arguments))
+    arguments.run(arguments)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,10 @@ CORE = {
 }
 # Triton comes with torch where there is a GPU; only these modules may name it, and they are imported late.
 KERNELS = "graphcaps.ops.kernels."
-BASE = {"types", "errors", "registry", "imports", "files", "sealed", "versions"}
+BASE = {
+    *("types", "shapes", "feature_rows"),
+    *("errors", "registry", "imports", "files", "sealed", "versions"),
+}
 # What each part may import besides itself; "base" is the modules above.
 ALLOWED: dict[str, set[str]] = {
     "base": set(),
@@ -37,7 +40,10 @@ LIBRARY = {*ALLOWED, "estimator", "prediction", "serve"}
 ALLOWED |= dict.fromkeys(("estimator", "prediction", "serve", "graphcaps"), LIBRARY)
 ALLOWED |= {"cli": {*LIBRARY, "graphcaps"}, "__main__": {"cli"}}
 # The engine receives stores and batches; it never opens files.
-ENGINE_DATA = {"graphcaps.data.assemble", "graphcaps.data.store", "graphcaps.data.features"}
+ENGINE_DATA = {
+    *("graphcaps.data.assemble", "graphcaps.data.store", "graphcaps.data.features"),
+    "graphcaps.data.feature_table",
+}
 
 
 def part_of(module: str) -> str:

@@ -5,46 +5,24 @@ Every tensor may carry leading axes ``*lead``: one model has none, F replicas ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphcaps.feature_rows import FeatureRows, FeatureTable  # noqa: F401  (named here with the others)
+from graphcaps.shapes import ShapeRepr
+
 __all__ = [
-    "BitRows",
-    "CapsuleLevel",
-    "ClassOutput",
-    "EdgeTable",
-    "GraphBatch",
-    "HGCNOutput",
-    "LossTerms",
-    "Routing",
-    "Segments",
+    *("BitRows", "CapsuleLevel", "ClassOutput", "EdgeTable", "FeatureRows", "FeatureTable", "GraphBatch"),
+    *("HGCNOutput", "LossTerms", "Routing", "Segments"),
 ]
 
 
-class _ShapeRepr:
-    """Shows tensors by their shape: ``Routing(capsules=[2, 5, 8], assignment=[7, 5])``."""
-
-    def __repr__(self) -> str:
-        shown = []
-        for entry in fields(self):  # type: ignore[arg-type]
-            if entry.repr:
-                shown.append(f"{entry.name}={_short(getattr(self, entry.name))}")
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return str(list(value.shape))
-    if isinstance(value, tuple):
-        return f"({', '.join(_short(item) for item in value)})"
-    return repr(value)
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class Segments(_ShapeRepr):
+class Segments(ShapeRepr):
     """Which rows of a ragged ``[*lead, V, …]`` tensor belong to which of B graphs.
 
     Rows of one graph lie together, graphs in order. Rows after the last graph are padding, and so are
@@ -83,7 +61,12 @@ class Segments(_ShapeRepr):
     @property
     def row_mask(self) -> Tensor | None:
         """True at real rows, ``[*lead, V]``; ``None`` where nothing is padding."""
-        return self.index < self.num_graphs if self.padded else None
+        if not self.padded:
+            return None
+        if "row_mask" not in self.memo:
+            self.memo["row_mask"] = self.index < self.num_graphs
+        mask: Tensor = self.memo["row_mask"]
+        return mask
 
     @property
     def graph_mask(self) -> Tensor | None:
@@ -113,7 +96,7 @@ class Segments(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BitRows(_ShapeRepr):
+class BitRows(ShapeRepr):
     """Who is joined with whom, a bit per pair of nodes of a graph.
 
     The row of a node has a word of 32 bits for each 32 nodes of its graph: bit k of word w is 1 where node
@@ -131,7 +114,7 @@ class BitRows(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class EdgeTable(_ShapeRepr):
+class EdgeTable(ShapeRepr):
     """The edges of a batch, read from the arrays of the store that it was drawn from.
 
     Slot v of the batch holds node ``node[v]`` of the store, whose neighbours are the slots
@@ -164,20 +147,25 @@ class EdgeTable(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GraphBatch(_ShapeRepr):
+class GraphBatch(ShapeRepr):
     """Graphs of one step: all nodes of all graphs in one ragged tensor.
 
     Args:
-        x (Tensor): Node features, ``[*lead, V, in]``.
+        features (Tensor or FeatureRows): Node features, ``[*lead, V, in]``, or where in the store they are.
         segments (Segments): Which node belongs to which graph.
         edges (EdgeTable): The edges, by reference.
         y (Tensor, optional): Class of each graph, −1 at padding, ``[*lead, B]``.
     """
 
-    x: Tensor
+    features: Tensor | FeatureRows
     segments: Segments
     edges: EdgeTable
     y: Tensor | None = None
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The features as a tensor; gathered when they are first asked for."""
+        return self.features if isinstance(self.features, Tensor) else self.features.gather()
 
     @property
     def num_graphs(self) -> int:
@@ -185,7 +173,7 @@ class GraphBatch(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Routing(_ShapeRepr):
+class Routing(ShapeRepr):
     """What routing by agreement found.
 
     Args:
@@ -198,7 +186,7 @@ class Routing(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class CapsuleLevel(_ShapeRepr):
+class CapsuleLevel(ShapeRepr):
     """One level of the hierarchy.
 
     Args:
@@ -215,7 +203,7 @@ class CapsuleLevel(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class HGCNOutput(_ShapeRepr):
+class HGCNOutput(ShapeRepr):
     """What :class:`graphcaps.nn.HGCN` computes for a batch.
 
     Args:
@@ -234,14 +222,14 @@ class HGCNOutput(_ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ClassOutput(_ShapeRepr):
+class ClassOutput(ShapeRepr):
     """What a classifier without capsules computes for a batch: ``class_scores [*lead, B, O]``."""
 
     class_scores: Tensor
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LossTerms(_ShapeRepr):
+class LossTerms(ShapeRepr):
     """A loss and what it is made of, one number per replica.
 
     Args:

@@ -9,6 +9,7 @@ import torch
 
 from graphcaps.baselines import GIN
 from graphcaps.bench import PHASES, Count, StepSizes, count_phases, step_sizes
+from graphcaps.data.feature_table import feature_table
 from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN
 from tests.graphs import random_graphs
@@ -80,3 +81,21 @@ def test_another_model_is_refused() -> None:
     for model in (GIN(4, 2), HGCN(4, 2, disentangle=False)):
         with pytest.raises(ArgumentError, match="'model' must be an HGCN with primary capsules"):
             step_sizes(model, store, torch.tensor([[0, 1]]))
+
+
+def test_features_that_are_listed_are_read_once_and_not_copied() -> None:
+    found = count_phases(replace(SIZES, listed=6))
+    assert found["batch"] == Count(4 * 2 * 5, 0)
+    assert found["primary"] == Count(4 * (6 + 16 + 20 + 6 + 5), 2 * 6 * 4)
+    saved = 120 - 48
+    assert BY_HAND["backward"].operations - found["backward"].operations == saved
+
+
+def test_entries_are_counted_of_the_graphs_drawn() -> None:
+    graphs = random_graphs([2, 3, 5, 1], channels=4, seed=1)
+    store = graphs.as_store()
+    x = torch.zeros(11, 4)
+    x[1, 2], x[6, 0], x[9, 3], x[9, 1] = 1.0, 2.0, 3.0, 4.0  # of graphs 0, 2, 2 and 2
+    table = feature_table(x, store)
+    model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), lead=(2,))
+    assert step_sizes(model, store, torch.tensor([[0, 2], [2, -1]]), table).listed == 1 + 3 + 3

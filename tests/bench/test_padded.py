@@ -139,13 +139,15 @@ def test_an_epoch_is_hgcn_trained_with_adam() -> None:
     twin = copy.deepcopy(model).train()
     training = _training(model, halve_every=1)
     training.check()
-    order = torch.Generator().manual_seed(0)
+    order: Any = torch.utils.data.DataLoader(
+        training.train.tolist(), 3, shuffle=True, generator=torch.Generator().manual_seed(0)
+    )
     adam = torch.optim.Adam(twin.parameters(), lr=0.01, weight_decay=0.0001)
     store = graphs.as_store()
     for epoch in range(2):
         adam.param_groups[0]["lr"] = 0.01 * 0.5**epoch
         total = 0.0
-        for chosen in training.train[torch.randperm(4, generator=order)].split(3):
+        for chosen in order:
             batch = store.batch(graphs.x, chosen)
             adam.zero_grad()
             loss = twin.loss(twin.forward_batch(batch, batch.y), batch.y).total
@@ -203,6 +205,22 @@ def test_check_works_on_single_precision_weights() -> None:
     check_padded(_model().float(), graphs.as_store(), graphs.x.float(), torch.tensor([1, 4, 0]))
 
 
-def test_a_place_that_is_none_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="'keep' must be 'host' or 'device', got 'disk'"):
-        _training(_model(), keep="disk")
+def test_an_epoch_pays_what_the_published_program_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every training graph once and every test graph twice, with reconstruction; every step is logged."""
+    training = _training(_model())
+    training.check()
+    passes: list[tuple[bool, int, bool]] = []
+    forward = PaddedHGCN.forward
+
+    def counted(self: PaddedHGCN, x: Tensor, *rest: Tensor) -> Any:
+        output = forward(self, x, *rest)
+        passes.append((self.training, len(x), output.reconstruction_loss is not None))
+        assert x.shape[1] == 40  # the largest of the store, whatever the batch holds
+        return output
+
+    monkeypatch.setattr(PaddedHGCN, "forward", counted)
+    training.epoch()
+    assert passes == [(True, 3, True), (True, 1, True), (False, 2, True), (False, 2, True)]
+    assert [len(terms) for terms in training.log] == [2, 2]
+    assert 0 <= training.train_accuracy <= 1
+    assert training.test_loss > 0

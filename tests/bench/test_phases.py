@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from graphcaps.bench import PHASES, Ceilings, Count, PhaseTime, RivalError, phases, time_phases
+from graphcaps.data.feature_table import feature_table
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.replicas import Replica, stack_replicas
 from graphcaps.nn import HGCN
@@ -27,7 +28,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "_SECONDS", 0.0)
 
 
-def _time(device: str = "cpu", **arguments: Any) -> Any:
+def _time(device: str = "cpu", listed: bool = False, **arguments: Any) -> Any:
     graphs = random_graphs([9, 12, 5, 6, 2, 8, 7, 11, 6, 10], channels=4, seed=1)
 
     def make(lead: tuple[int, ...]) -> HGCN:
@@ -37,6 +38,7 @@ def _time(device: str = "cpu", **arguments: Any) -> Any:
     model = stack_replicas(make, REPLICAS).to(device)
     before = {name: value.clone() for name, value in model.named_parameters()}
     store, x = graphs.as_store().to(device), graphs.x.float().to(device)
+    x = feature_table(x, store) if listed else x
     config = TrainConfig(batch_size=4, epochs=1, weight_decay=0.1)
     found = time_phases(model, store, x, REPLICAS, config, CEILINGS)  # type: ignore[arg-type]
     for name, value in model.named_parameters():
@@ -75,14 +77,16 @@ def test_without_a_decoder_nothing_is_reconstructed() -> None:
 
 
 def test_phases_that_are_not_the_model_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = phases.propagate
-    monkeypatch.setattr(phases, "propagate", lambda *arguments: own(*arguments) ** 2)
+    monkeypatch.setattr(phases, "RELEASED_EPSILON", 0.5)
     with pytest.raises(RivalError, match="phases of a step must give the model's own capsules"):
         _time()
 
 
+@pytest.mark.parametrize("listed", [False, True], ids=["copied", "listed"])
 @pytest.mark.parametrize("formulation", ["released", "paper"])
-def test_captured_phases_have_room_to_spare(formulation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_phases_have_room_to_spare(
+    formulation: str, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches as on a GPU, in few shapes with padding, each phase recorded; without a GPU to record it."""
     recorded = []
 
@@ -94,7 +98,7 @@ def test_captured_phases_have_room_to_spare(formulation: str, monkeypatch: pytes
 
     monkeypatch.setattr(phases, "Recorder", Tape)
     monkeypatch.setattr(phases, "can_capture", lambda *arguments: True)
-    found = _time(formulation=formulation)
+    found = _time(formulation=formulation, listed=listed)
     assert len(recorded) % (len(PHASES) + 1) == 0  # phases but backward, the forward pass, the whole step
     assert tuple(phase.name for phase in found.phases) == (*PHASES, "rest")
 
@@ -106,6 +110,7 @@ def test_a_share_is_what_the_ceilings_account_for() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_phases_are_replayed() -> None:
-    found = _time("cuda")
+@pytest.mark.parametrize("listed", [False, True], ids=["copied", "listed"])
+def test_on_a_gpu_phases_are_replayed(listed: bool) -> None:
+    found = _time("cuda", listed=listed)
     assert all(phase.seconds > 0 for phase in found.phases if phase.name not in ("backward", "rest"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import graphcaps.bench
-from graphcaps.bench import Ceilings, Count, PhaseTime, RivalTime, Speed, StepTime, read_entries
+from graphcaps.bench import Ceilings, Count, PhaseTime, RivalTime, Scaling, Speed, StepTime, read_entries
 from graphcaps.cli.main import app
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -72,6 +73,44 @@ def test_several_sets_as_json_and_into_a_file(measured: list[dict[str, Any]], tm
     assert entries[0]["command"] == "graphcaps bench planted-parts-easy --device cpu --rivals none"
 
 
+def test_a_precision_is_handed_on_and_told(
+    measured: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = graphcaps.bench.measure_speed
+    asked = []
+
+    def noted(store: Any, config: Any, **arguments: Any) -> Speed:
+        asked.append(config.training.precision)
+        return replace(measure(store, config, **arguments), precision="tf32")
+
+    monkeypatch.setattr(graphcaps.bench, "measure_speed", noted)
+    out = tmp_path / "performance.json"
+    done = run("--device", "cpu", "--precision", "tf32", "--rivals", "none", "--out", str(out))
+    assert done.exit_code == 0, done.output
+    assert asked == ["tf32"]
+    entries = read_entries(out)
+    assert entries[0]["what"] == "bench: an epoch of 10 folds, tf32"
+    assert entries[0]["command"].endswith("--rivals none --precision tf32")
+
+
+def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rows = [
+        Scaling(100, 200, "cpu", False, 0.002, 10**6),
+        Scaling(1000, 2000, "cpu", True, 0.022, 12 * 10**6, 1.1, 1.2),
+    ]
+    monkeypatch.setattr(graphcaps.bench, "measure_scaling", lambda device: rows)
+    out = tmp_path / "performance.json"
+    done = run("--scaling", "--device", "cpu", "--out", str(out))
+    assert done.exit_code == 0, done.output
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["1,000", "2,000", "22.00", "1.10", "12.0", "MB", "1.20", "sampled"] in lines
+    entries = read_entries(out)
+    assert entries[0]["command"] == "graphcaps bench --scaling --device cpu"
+    assert {one["dataset"] for one in entries} == {"one graph of 100 nodes", "one graph of 1000 nodes"}
+    shown = run("--scaling", "--device", "cpu", "--json")
+    assert [row["nodes"] for row in json.loads(shown.stdout)] == [100, 1000]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -83,6 +122,8 @@ def test_several_sets_as_json_and_into_a_file(measured: list[dict[str, Any]], tm
         (("--device", "tpu"), "bench: 'device' must be cpu, cuda or auto, got 'tpu'"),
         (("planted-parts", "planted-parts"), "'NAME' must be given once each, got 'planted-parts' twice"),
         (("--speed",), "No such option"),
+        (("planted-parts", "--scaling"), "'--scaling' must come without data sets, got 'planted-parts'"),
+        (("--precision", "half"), "'precision' must be one of float32, tf32, bf16, got 'half'"),
         (("--out", "."), "expected a file to write figures to, found a folder"),
     ],
 )

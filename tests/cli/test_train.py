@@ -184,6 +184,7 @@ def test_what_is_there_is_not_lost(inputs: list[str], out: Path) -> None:
     [
         (["--epochs", 0], "'epochs' must be at least 1, got 0"),
         (["--batch-size", -1], "'batch_size' must be at least 1, got -1"),
+        (["--precision", "half"], "'precision' must be one of float32, tf32, bf16, got 'half'"),
         (["--learning-rate", 0], "'learning_rate' must be above 0"),
         (["--validation", 1], "'validation' must be at least 0 and below 1, got 1.0"),
         (["--seed", -1], "'seed' must be a whole number from 0"),

@@ -79,16 +79,16 @@ def test_padding_holds_anything() -> None:
     trainer, poisoned = (_trainer("hgcn", "bucketed", _replicas()) for _ in range(2))
     import graphcaps.engine.buckets as module
 
-    assemble = module.assemble
+    join = module.join
 
     def poison(*arguments: Any, **named: Any) -> Any:
-        batch = assemble(*arguments, **named)
+        batch = join(*arguments, **named)
         batch.x[batch.edges.node < 0] = float("nan")
         return batch
 
     one = trainer.run_epoch()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "assemble", poison)
+        patch.setattr(module, "join", poison)
         other = poisoned.run_epoch()
     assert one.train_loss == other.train_loss
     state = poisoned.state()

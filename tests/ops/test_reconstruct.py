@@ -66,6 +66,23 @@ def test_padding_never_counts() -> None:
     assert bool(slope.isfinite().all())
 
 
+def test_a_shift_is_added_to_all_nodes_of_a_graph() -> None:
+    batch = with_padding(tiny_graphs().as_batch())
+    segments, generator = batch.segments, torch.Generator().manual_seed(1)
+    z = torch.rand(10, 4, dtype=torch.float64, generator=generator)
+    shift = torch.rand(segments.num_graphs, 4, dtype=torch.float64, generator=generator)
+    results = []
+    for given in (True, False):
+        rows, code = z.clone().requires_grad_(), shift.clone().requires_grad_()
+        whole = rows if given else rows + torch.nn.functional.pad(code, (0, 0, 0, 1))[segments.index]
+        loss = reconstruction_loss(whole, batch.edges, segments, shift=code if given else None)
+        results.append((loss, *torch.autograd.grad(loss, (rows, code))))
+    for one, two, name in zip(*results, ("loss", "rows", "shift"), strict=True):
+        assert_equal(one, two, name)
+    with pytest.raises(ShapeError, match=r"'shift' must be one row per graph, \[5, 4\], got \[3, 4\]\."):
+        reconstruction_loss(z, batch.edges, segments, shift=shift[:3])
+
+
 PEAK = """
 import resource, sys, torch
 from graphcaps.ops import reconstruction_loss

@@ -8,11 +8,13 @@ from graphcaps.bench.padded_training import PaddedGraphs, PaddedTraining, check_
 from graphcaps.bench.phases import PhaseTime, StepTime, time_phases
 from graphcaps.bench.pyg import PygKind, PygTraining, pyg_graphs
 from graphcaps.bench.rival import Rival, RivalError
+from graphcaps.bench.scaling import SIZES, Scaling, measure_scaling, scaling_entries
 from graphcaps.bench.speed import RIVALS, RivalTime, Speed, measure_speed
 
 __all__ = [
     "PHASES",
     "RIVALS",
+    "SIZES",
     "Ceilings",
     "Count",
     "PaddedGraphs",
@@ -25,6 +27,7 @@ __all__ = [
     "Rival",
     "RivalError",
     "RivalTime",
+    "Scaling",
     "Speed",
     "StepSizes",
     "StepTime",
@@ -32,11 +35,13 @@ __all__ = [
     "count_phases",
     "entry",
     "measure_ceilings",
+    "measure_scaling",
     "measure_speed",
     "merge_entries",
     "padded_bytes",
     "pyg_graphs",
     "read_entries",
+    "scaling_entries",
     "step_sizes",
     "time_phases",
 ]

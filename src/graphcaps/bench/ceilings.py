@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import torch
 
 from graphcaps.errors import ArgumentError
+from graphcaps.ops.kernels import precision
 
 __all__ = ["Ceilings", "measure_ceilings"]
 
 _COPY_BYTES = {"cpu": 64 * 10**6, "cuda": 10**9}
-_MATMUL_SIZE = {"cpu": 1024, "cuda": 4096}
+_MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Ceilings:
 
     Args:
         bandwidth (float): Bytes a second of a copy, what is read and what is written both counted.
-        rate (float): Operations a second of a float32 matrix product, a multiplication and an addition each.
+        rate (float): Operations a second of a matrix product, a multiplication and an addition each.
     """
 
     bandwidth: float
@@ -40,14 +41,15 @@ def measure_ceilings(
     matmul_size: int | None = None,
     repeats: int = 5,
 ) -> Ceilings:
-    """Times a copy and a float32 matrix product on tensors larger than the caches; the best of a few counts.
+    """Times a copy and a matrix product on tensors larger than the caches; the best of a few counts.
 
-    The product is taken in the precision that torch is set to, as training is.
+    The product is of float32 matrices. Where kernels multiply in tf32 or bf16
+    (:func:`graphcaps.ops.kernels.precision`), so does this one: coarser numbers have a higher ceiling.
 
     Args:
         device (device): Where.
         copy_bytes (int, optional): Bytes of the copied tensor. (default: 64 MB on a CPU, 1 GB on a GPU)
-        matmul_size (int, optional): Rows and columns of the matrices. (default: 1024 on a CPU, 4096 on a GPU)
+        matmul_size (int, optional): Rows and columns of the matrices. (default: 1024 on a CPU, 8192 on a GPU)
         repeats (int): How often each is timed, after one run that is not. (default: 5)
     """
     if repeats < 1:
@@ -58,9 +60,17 @@ def measure_ceilings(
     source = torch.ones(count, device=device)  # zeros may share one page of memory
     target = torch.empty_like(source)
     copied = _best(lambda: target.copy_(source), device, repeats)
-    a, b = torch.ones(n, n, device=device), torch.ones(n, n, device=device)
+    finely = precision() if kind == "cuda" else "float32"
+    kept = torch.get_float32_matmul_precision()
+    a, b = (torch.ones(n, n, device=device) for _ in range(2))
+    if finely == "bf16":
+        a, b = a.bfloat16(), b.bfloat16()
     product = torch.empty_like(a)
-    multiplied = _best(lambda: torch.mm(a, b, out=product), device, repeats)
+    torch.set_float32_matmul_precision("highest" if finely == "float32" else "high")
+    try:
+        multiplied = _best(lambda: torch.mm(a, b, out=product), device, repeats)
+    finally:
+        torch.set_float32_matmul_precision(kept)
     return Ceilings(bandwidth=2 * 4 * count / copied, rate=2 * n**3 / multiplied)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN, PrimaryCapsules
+from graphcaps.types import FeatureTable
 
 __all__ = ["PHASES", "Count", "StepSizes", "count_phases", "step_sizes"]
 
@@ -51,6 +52,8 @@ class StepSizes:
         reconstruction (bool): Whether there is a decoder. (default: True)
         detached (bool): Whether only the last round carries a gradient and the assignment none, as in the
             released formulation. (default: True)
+        listed (int, optional): Entries of feature rows Z, where they are read from the store as a list of those
+            that are not zero, and no row is copied. (default: all R i, copied into the batch)
     """
 
     replicas: int
@@ -65,6 +68,7 @@ class StepSizes:
     parameters: int
     reconstruction: bool = True
     detached: bool = True
+    listed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ def count_phases(sizes: StepSizes) -> dict[str, Count]:
     ============== ========================================= =============================================
     batch          2 R i + 2 R indices                       0
     primary        R i + F (i + 1) d + R d                   2 R i d
+    (listed)       Z in place of R i, and as many indices;   2 Z d
+                   batch 2 R indices alone
     hop            R d + R d + G d + (E + R) indices         2 (E + R) d + R d
     routing        R d + G d + F J (d + 1) d + G J d + R J   R d + 4 (K − 1) R J d + 2 (2 K − 1) G J d²
     coarsening     R J + G J² + (E + R) indices              2 E J + 2 R J²
@@ -134,17 +140,20 @@ def count_phases(sizes: StepSizes) -> dict[str, Count]:
     """
     F, G, R, d = sizes.replicas, sizes.graphs, sizes.rows, sizes.width
     i, E, J, O = sizes.in_channels, sizes.entries, sizes.wholes[0], sizes.wholes[-1]  # noqa: E741
-    projected = 2 * R * i * d
+    copied, Z, columns = (
+        (2 * R * i, R * i, 0) if sizes.listed is None else (0, sizes.listed, sizes.listed + R)
+    )
+    projected = 2 * Z * d
     hopped = 2 * (E + R) * d + R * d
     parts = {
-        "primary": _Part(R * i, 0, F * (i + 1) * d, R * d, R * d, 0, projected, projected),
+        "primary": _Part(Z, 0, F * (i + 1) * d, R * d, R * d, columns, projected, projected),
         "hop": _Part(R * d, R * d, 0, (R + G) * d, (R + G) * d, E + R, hopped, hopped),
         "routing": _routing(sizes, R, J),
     }
     coarsened = 2 * E * J + 2 * R * J * J
     wide, sloped = G * J * J, 0 if sizes.detached else G * J * J
     parts["coarsening"] = _Part(R * J, R * J, 0, wide, sloped, E + R, coarsened, 2 * coarsened)
-    counts = {"batch": Count(_WORD * (2 * R * i + 2 * R), 0)}
+    counts = {"batch": Count(_WORD * (copied + 2 * R), 0)}
     counts |= {name: part.forward for name, part in parts.items()}
     above = list(_levels(sizes))
     counts["class level"] = sum((part.forward for part in above), Count(0, 0))
@@ -193,13 +202,16 @@ def _levels(sizes: StepSizes) -> Iterator[_Part]:
         )
 
 
-def step_sizes(model: nn.Module, store: GraphStore, graphs: Tensor) -> StepSizes:
+def step_sizes(
+    model: nn.Module, store: GraphStore, graphs: Tensor, table: FeatureTable | None = None
+) -> StepSizes:
     """Sizes of the step in which replica f of ``model`` learns from ``graphs[f]``.
 
     Args:
         model (HGCN): With projected primary capsules and no trunk.
         store (GraphStore): All graphs.
         graphs (Tensor): Graphs of the step, −1 for none, ``[F, B]``.
+        table (FeatureTable, optional): Where features are read from, if no row is copied.
     """
     if not isinstance(model, HGCN) or not isinstance(model.primary, PrimaryCapsules) or not model.capturable:
         fix = "Bench a preset of the paper."
@@ -209,6 +221,10 @@ def step_sizes(model: nn.Module, store: GraphStore, graphs: Tensor) -> StepSizes
     chosen = graphs[graphs >= 0].cpu()
     nodes = store.host_node_ptr.diff()[chosen]
     layers = list(model.layers)
+    listed = None
+    if table is not None and table.sparse:
+        ends = table.ptr.cpu()[store.host_node_ptr]  # entries before each graph
+        listed = int(ends.diff()[chosen].sum())
     return StepSizes(
         replicas=graphs.size(0),
         graphs=chosen.numel(),
@@ -222,4 +238,5 @@ def step_sizes(model: nn.Module, store: GraphStore, graphs: Tensor) -> StepSizes
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         reconstruction=model.decoder is not None,
         detached=model.formulation == "released",
+        listed=listed,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ _KEY = ("what", "dataset", "device")
 
 
 def entry(what: str, dataset: str, device: str, value: float, unit: str, command: str) -> dict[str, Any]:
-    """One figure with its command, hardware and versions."""
+    """One figure with its command, day, hardware and versions."""
     return {
         "what": what,
         "dataset": dataset,
@@ -24,6 +25,7 @@ def entry(what: str, dataset: str, device: str, value: float, unit: str, command
         "value": value,
         "unit": unit,
         "command": command,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "hardware": describe_hardware(device),
         "versions": versions(),
     }

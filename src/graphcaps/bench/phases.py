@@ -25,11 +25,9 @@ from graphcaps.engine.stream import open_store
 from graphcaps.engine.tally import Tally
 from graphcaps.nn import HGCN
 from graphcaps.ops.coarsen import coarsen, simplify
-from graphcaps.ops.propagate import propagate
 from graphcaps.ops.routing import route
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.ops.tiles import segment_sum
-from graphcaps.types import CapsuleLevel, GraphBatch
+from graphcaps.types import CapsuleLevel, FeatureTable, GraphBatch
 
 __all__ = ["PhaseTime", "StepTime", "time_phases"]
 
@@ -75,7 +73,7 @@ class StepTime:
 def time_phases(
     model: HGCN,
     store: GraphStore,
-    x: Tensor,
+    x: Tensor | FeatureTable,
     replicas: list[Replica],
     config: TrainConfig,
     ceilings: Ceilings,
@@ -92,7 +90,7 @@ def time_phases(
     Args:
         model (HGCN): Leading axis F, on the device.
         store (GraphStore): All graphs, on the device or on the host to be streamed.
-        x (Tensor): Features of all nodes, beside the store.
+        x (Tensor or FeatureTable): Features of all nodes, beside the store, as training reads them.
         replicas (list): What each replica sees.
         config (TrainConfig): How it is trained.
         ceilings (Ceilings): Of the same device, measured in the same run.
@@ -112,7 +110,8 @@ def time_phases(
         timed = _Step(model, store, x, graphs, config).times()
         for name, value in timed.items():
             seconds[name] += value / len(chosen)
-        for name, count in count_phases(step_sizes(model, store, graphs)).items():
+        table = x if isinstance(x, FeatureTable) and _captures(model, store, x) else None
+        for name, count in count_phases(step_sizes(model, store, graphs, table)).items():
             part = Count(count.bytes / len(chosen), count.operations / len(chosen))
             counts[name] = counts[name] + part
     phases = tuple(
@@ -130,11 +129,16 @@ class _Step:
     """One step, whole and in parts."""
 
     def __init__(
-        self, model: HGCN, store: GraphStore, x: Tensor, graphs: Tensor, config: TrainConfig
+        self,
+        model: HGCN,
+        store: GraphStore,
+        x: Tensor | FeatureTable,
+        graphs: Tensor,
+        config: TrainConfig,
     ) -> None:
         self.model: Any = model
         self.device = next(model.parameters()).device
-        self.recorder = Recorder() if can_capture(model, store, x) else None
+        self.recorder = Recorder() if _captures(model, store, x) else None
         self.fetch = _fetcher(store, x, graphs, self.device, self.recorder is not None)
         self.weights = {"reconstruction_weight": config.reconstruction_weight} if model.decoder else {}
         self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
@@ -175,7 +179,8 @@ class _Step:
         layer, segments = self.model.layers[0], batch.segments
         output = self.model.forward_batch(batch, batch.y)
         primary = output.primary.detach().requires_grad_()
-        h, mean = _hop(layer, primary, batch)
+        hop = layer.hop(primary, batch.edges, segments)
+        h, mean = hop.h, None if hop.mean is None else hop.mean.unsqueeze(-2)
         first = _route(layer, h, mean, batch)
         adjacency = _coarsen(layer, first.assignment, batch)
         found = _above(self.model, first.capsules, adjacency, segments)
@@ -195,8 +200,8 @@ class _Step:
     def _phases(self, batch: GraphBatch, inputs: dict[str, Any]) -> dict[str, Callable[[], object]]:
         model, layer, segments = self.model, self.model.layers[0], batch.segments
         phases: dict[str, Callable[[], object]] = {
-            "primary": lambda: model.primary(batch.x, segments.row_mask),
-            "hop": lambda: _hop(layer, inputs["primary"], batch),
+            "primary": lambda: model.primary(batch.features, segments.row_mask),
+            "hop": lambda: layer.hop(inputs["primary"], batch.edges, segments),
             "routing": lambda: _route(layer, inputs["h"], inputs["mean"], batch),
             "coarsening": lambda: _coarsen(layer, inputs["assignment"], batch),
             "class level": lambda: _above(model, inputs["capsules"], inputs["adjacency"], segments),
@@ -215,29 +220,21 @@ class _Step:
         return _on_gpu(again) if self.device.type == "cuda" else _on_cpu(again)
 
 
+def _captures(model: HGCN, store: GraphStore, x: Tensor | FeatureTable) -> bool:
+    return can_capture(model, store, x.x if isinstance(x, FeatureTable) else x)
+
+
 def _fetcher(
-    store: GraphStore, x: Tensor, graphs: Tensor, device: torch.device, captured: bool
+    store: GraphStore, x: Tensor | FeatureTable, graphs: Tensor, device: torch.device, captured: bool
 ) -> Callable[[], GraphBatch]:
     """How training puts this batch together: on the device with room to spare, or sized by the host."""
     if not captured:
-        source = open_store(store, device)
-        return lambda: source.batch(x, graphs)
+        source, rows = open_store(store, device), x.x if isinstance(x, FeatureTable) else x
+        return lambda: source.batch(rows, graphs)
     sizes = store.host_node_ptr.diff()
     slots = bucket(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
     placed = graphs.to(device)
     return lambda: assemble(store, x, placed, slots)
-
-
-def _hop(layer: Any, u: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
-    """Normalisation, neighbours and the mean part: :meth:`CapsuleLayer.forward` up to routing."""
-    if layer.norm is not None:
-        u = layer.norm(u, batch.segments.row_mask)
-    h = propagate(u, batch.edges)
-    if not layer.residual:
-        return h, None
-    own = batch.segments.sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
-    divisor = float(layer.residual_nodes) if layer.released and layer.residual_nodes else own
-    return h, (segment_sum(u, batch.segments) / divisor).unsqueeze(-2)
 
 
 def _route(layer: Any, h: Tensor, mean: Tensor | None, batch: GraphBatch) -> CapsuleLevel:

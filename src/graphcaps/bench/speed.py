@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from graphcaps.bench.ceilings import Ceilings, measure_ceilings
 from graphcaps.bench.entries import entry
@@ -22,18 +23,20 @@ from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker
 from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import memory_of
+from graphcaps.engine.precision import multiply_in
 from graphcaps.engine.replicas import Replica, stack_replicas
 from graphcaps.engine.team import Team
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.groups import GroupTraining, plan_groups
 from graphcaps.nn import HGCN
+from graphcaps.types import FeatureTable
 
 __all__ = ["RIVALS", "RivalTime", "Speed", "measure_speed"]
 
 RIVALS = ("padded", "gin", "diffpool", "sagpool")
 Maker = Callable[[tuple[int, ...]], nn.Module]
-_RIVAL_SECONDS = 20.0
+_RIVAL_SECONDS, _RIVAL_EPOCHS = 20.0, 3
 _MOST_MEMORY = 0.5  # share of the memory that padded graphs may take
 
 
@@ -54,7 +57,7 @@ class Speed:
     Args:
         dataset, device, source (str): Name, ``"cpu"`` or ``"cuda"``, and the preset.
         folds (int): Folds trained together.
-        seconds (float): An epoch of all folds, test accuracy included, once it is warm.
+        seconds (float): An epoch of all folds, test accuracy included, once it is warm: the median of several.
         graphs_per_second (float): Training graphs of all folds, by these seconds.
         memory (int or None): Peak bytes; see ``memory_of``.
         memory_of (str): What that peak is of.
@@ -63,6 +66,8 @@ class Speed:
         replicas (int): Folds in that step: all, or on several cores those of one process.
         rivals (tuple): Those asked for.
         notes (tuple): Rivals that were left out, and why.
+        reserved (int or None): Peak bytes that torch took from the GPU, unused ones included.
+        precision (str): Of products.
     """
 
     dataset: str
@@ -78,6 +83,8 @@ class Speed:
     replicas: int
     rivals: tuple[RivalTime, ...]
     notes: tuple[str, ...] = ()
+    reserved: int | None = None
+    precision: str = "float32"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; shares of the roofline beside what they come from."""
@@ -94,20 +101,25 @@ class Speed:
             (f"bench: an epoch of {self.folds} folds", self.seconds, "s"),
             ("bench: training graphs a second", self.graphs_per_second, "graphs/s"),
             ("bench: copy bandwidth", self.ceilings.bandwidth / 1e9, "GB/s"),
-            ("bench: float32 matrix product", self.ceilings.rate / 1e9, "Gop/s"),
+            ("bench: matrix product", self.ceilings.rate / 1e9, "Gop/s"),
             (f"bench: training step of {self.replicas} folds", self.step.whole.seconds * 1e3, "ms"),
         ]
         if self.memory is not None:
             figures.append((f"bench: {self.memory_of}", self.memory / 1e6, "MB"))
+        if self.reserved is not None:
+            figures.append(("bench: peak memory reserved of the GPU", self.reserved / 1e6, "MB"))
         for phase in (self.step.whole, *self.step.phases):
+            name = "training step" if phase is self.step.whole else phase.name
+            if phase is not self.step.whole and phase.seconds:
+                figures.append((f"bench: phase of a step, {name}", phase.seconds * 1e3, "ms"))
             if phase.share is not None and phase.roofline:
-                name = "training step" if phase is self.step.whole else phase.name
                 figures.append((f"bench: share of the roofline, {name}", 100 * phase.share, "%"))
         for rival in self.rivals:
             figures.append((f"bench: an epoch of one fold, {rival.name}", rival.seconds, "s"))
             figures.append((f"bench: a fold's epoch, times faster than {rival.name}", rival.times, "times"))
+        suffix = "" if self.precision == "float32" else f", {self.precision}"
         return [
-            entry(what, self.dataset, self.device, float(f"{value:.4g}"), unit, command)
+            entry(what + suffix, self.dataset, self.device, float(f"{value:.4g}"), unit, command)
             for what, value, unit in figures
         ]
 
@@ -131,7 +143,8 @@ def measure_speed(
         rivals (list): Some of :data:`RIVALS`; each is checked before it is timed. (default: none)
         folds (int): Number of folds. (default: 10)
         warm_up (int, optional): Epochs before the clock starts. (default: 1; on a GPU 10, for captures)
-        epochs (int, optional): Epochs under the clock, whose mean counts. (default: 3; on a GPU 10)
+        epochs (int, optional): Epochs under the clock, whose median counts: a shape that occurs for the first
+            time is captured in between. (default: 3; on a GPU 20)
 
     Raises:
         GraphcapsError: If something asked for cannot be, before training starts.
@@ -146,29 +159,35 @@ def measure_speed(
     place = validation.device
     gpu = place.type == "cuda"
     warm_up = (10 if gpu else 1) if warm_up is None else warm_up
-    epochs = (10 if gpu else 3) if epochs is None else epochs
+    epochs = (20 if gpu else 3) if epochs is None else epochs
     if gpu:
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(place)
     ready = validation.prepare()
     seconds = 0.0
     part: list[Replica] = []
     plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
     make = model_maker(config, ready.x.size(-1), store.num_classes)
+    features: Tensor | FeatureTable = ready.x
     for plan in plans:  # one after another where they do not fit into memory together
         training = GroupTraining(plan, ready, place, config, make)
+        features = getattr(training.trainer, "x", features)  # as training reads them
         took, trained = _epoch_seconds(training, warm_up, epochs)
         seconds, part = seconds + took, part or trained
     memory = torch.cuda.max_memory_allocated(place) if gpu else _resident_peak()
-    ceilings, step = _phases(make, ready, part, config, place, len(plans[0].replicas))
+    reserved = torch.cuda.max_memory_reserved(place) if gpu else None
+    ceilings, step = _phases(make, ready.store, features, part, config, place, len(plans[0].replicas))
     replicas = [replica for plan in plans for replica in plan.replicas]
     host = Prepared(ready.store.to("cpu"), ready.x.cpu(), ready.recipe)
+    if gpu:
+        torch.cuda.synchronize(place)  # stores move without waiting
     timed, notes = [], []
     for name in rivals:
         if name == "padded" and not _fits(host):
             notes.append("padded is left out: its graphs would fill more than half of the memory.")
             continue
         rival = _rival(name, make, host, replicas[0], config, place)
-        took = _rival_seconds(rival, epochs)
+        took = _rival_seconds(rival, min(epochs, _RIVAL_EPOCHS))
         timed.append(RivalTime(rival.name, took, took / (seconds / len(replicas))))
     return Speed(
         dataset=store.name,
@@ -184,6 +203,8 @@ def measure_speed(
         replicas=len(part),
         rivals=tuple(timed),
         notes=tuple(notes),
+        reserved=reserved,
+        precision=config.training.precision if gpu else "float32",
     )
 
 
@@ -197,20 +218,27 @@ def _epoch_seconds(training: GroupTraining, warm_up: int, epochs: int) -> tuple[
         part = trainer.parts[0] if isinstance(trainer, Team) else trainer.replicas
     finally:
         training.close()
-    return sum(seconds) / epochs, part
+    return median(seconds), part
 
 
 def _phases(
-    make: Maker, ready: Prepared, part: list[Replica], config: RunConfig, device: torch.device, together: int
+    make: Maker,
+    store: GraphStore,
+    x: Tensor | FeatureTable,
+    part: list[Replica],
+    config: RunConfig,
+    device: torch.device,
+    together: int,
 ) -> tuple[Ceilings, StepTime]:
     """Ceilings and phases; on several cores those of one process, with its share of threads."""
     threads = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(max(1, threads * len(part) // together))
     try:
-        ceilings = measure_ceilings(device)
-        model = cast(HGCN, stack_replicas(make, part).to(device))
-        return ceilings, time_phases(model, ready.store, ready.x, part, config.training, ceilings)
+        with multiply_in(config.training.precision, device):
+            ceilings = measure_ceilings(device)
+            model = cast(HGCN, stack_replicas(make, part).to(device))
+            return ceilings, time_phases(model, store, x, part, config.training, ceilings)
     finally:
         torch.set_num_threads(threads)
 

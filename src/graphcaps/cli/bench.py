@@ -27,6 +27,12 @@ def bench(
     rivals: Annotated[
         str, option("--rivals", metavar="LIST", help="Of padded,gin,diffpool,sagpool; or none.")
     ] = "gin",
+    precision: Annotated[
+        str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+    ] = None,
+    scaling: Annotated[
+        bool, option("--scaling", help="One graph of 100 to a million nodes instead of data sets.")
+    ] = False,
     root: Annotated[
         Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
     ] = None,
@@ -50,19 +56,27 @@ def bench(
     from graphcaps.engine.device import choose_device
 
     place = choose_device(device, "bench").type
+    if scaling:
+        from graphcaps.cli.bench_scaling import bench_scaling
+
+        if names:
+            raise ArgumentError("bench", "--scaling", "come without data sets", f"'{names[0]}'")
+        bench_scaling(place, as_json, out)
+        return
     loaded = [open_dataset(name, root).store for name in names or ["planted-parts"]]
     known = [store.name for store in loaded]
     for name in known:
         if known.count(name) > 1:
             raise ArgumentError("bench", "NAME", "be given once each", f"'{name}' twice")
+    configs = [configure(store.name, precision=precision) for store in loaded]
     found = []
-    for store in loaded:
+    for store, config in zip(loaded, configs, strict=True):
         note(f"{store.name}: timing ten folds{''.join(f', {name}' for name in wanted)} on {place}.")
-        config = configure(store.name)
         speed = measure_speed(store, config, device=place, rivals=wanted)
         found.append(speed)
         if out is not None:  # what is measured stays, whatever follows
             command = f"graphcaps bench {store.name} --device {place} --rivals {','.join(wanted) or 'none'}"
+            command += f" --precision {speed.precision}" if precision else ""
             merge_entries(out, speed.entries(command))
     if as_json:
         print_json([speed.as_dict() for speed in found])

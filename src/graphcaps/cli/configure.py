@@ -20,6 +20,7 @@ def configure(
     batch_size: int | None = None,
     learning_rate: float | None = None,
     max_nodes: int | None = None,
+    precision: str | None = None,
 ) -> RunConfig:
     """The configuration of a run; its ``source`` says which preset it is.
 
@@ -33,6 +34,7 @@ def configure(
         model (str, optional): Name in the registry.
         epochs, batch_size, learning_rate (optional): In place of the preset's.
         max_nodes (int, optional): In place of the preset's; 0 keeps all nodes.
+        precision (str, optional): Of products on a GPU.
     """
     from graphcaps.data.catalogue import find_entry
     from graphcaps.engine.config import RunConfig
@@ -62,4 +64,6 @@ def configure(
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)
         config = replace(config, features=replace(config.features, max_nodes=max_nodes or None))
-    return config.with_training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+    return config.with_training(
+        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
+    )

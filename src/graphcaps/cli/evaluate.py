@@ -50,6 +50,9 @@ def evaluate(
     max_nodes: Annotated[
         int | None, option("--max-nodes", metavar="N", help="Most nodes of a graph; 0 keeps all of them.")
     ] = None,
+    precision: Annotated[
+        str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+    ] = None,
     device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
     group: Annotated[
         int | None, option("--group", metavar="N", help="Most folds × seeds at a time; else what fits.")
@@ -77,6 +80,7 @@ def evaluate(
         config = configure(
             one.store.name, preset=preset, model=model,
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
+            precision=precision,
         )  # fmt: skip
         validation = CrossValidation(
             one.store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,

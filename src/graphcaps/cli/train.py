@@ -48,6 +48,9 @@ def train(
         int | None,
         option("--checkpoint-every", metavar="EPOCHS", min=1, help="Default: every 20 seconds."),
     ] = None,
+    precision: Annotated[
+        str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+    ] = None,
     device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
     as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -76,6 +79,7 @@ def train(
         batch_size=batch_size,
         max_nodes=max_nodes,
         learning_rate=learning_rate,
+        precision=precision,
     )
     note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
     training = FinalTraining(loaded.store, config, seed=seed, validation=validation, device=device)

@@ -19,7 +19,7 @@ from graphcaps.data.assemble import draw
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.bits import bit_rows, count_words
 from graphcaps.ops.edges import CleanEdges, EdgeReport
-from graphcaps.types import BitRows, GraphBatch
+from graphcaps.types import BitRows, FeatureTable, GraphBatch
 
 __all__ = ["MOST_WORDS", "GraphStore"]
 
@@ -261,11 +261,12 @@ class GraphStore:
         )
 
     # ------------------------------------------------------------------ batches
-    def batch(self, x: Tensor, graphs: Sequence[int] | Tensor | None = None) -> GraphBatch:
+    def batch(self, x: Tensor | FeatureTable, graphs: Sequence[int] | Tensor | None = None) -> GraphBatch:
         """The named graphs as one ragged batch, by index arithmetic alone.
 
         Args:
-            x (Tensor): Features of all nodes of the store, ``[N, in]`` (from a ``FeatureRecipe``).
+            x (Tensor or FeatureTable): Features of all nodes of the store, ``[N, in]`` (from a
+                ``FeatureRecipe``).
             graphs (Tensor, optional): Graphs of the batch, ``[*lead, B]``, −1 for none; with leading axes
                 each replica gets its own row, filled up to the longest. (default: all graphs in order)
         """

@@ -44,6 +44,7 @@ class ReplicaAdam:
         device = self.parameters[0].device
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.rate = torch.zeros((), dtype=torch.float64, device=device)
+        self._blocks: dict[tuple[int, ...], Tensor] = {}  # who updates what, for the kernel
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -93,18 +94,13 @@ class ReplicaAdam:
 
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
+        if kernels_serve(*self.parameters):
+            self._step_by_kernel(present, active)
+            return
         beta1, beta2 = self.betas
         for place in present:
             p, m, v = self.parameters[place], self.first[place], self.second[place]
             assert p.grad is not None
-            if kernels_serve(p):
-                from graphcaps.ops.kernels.adam import update_
-
-                update_(
-                    p, p.grad, m, v, self.steps, self.rate, active,
-                    betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
-                )  # fmt: skip
-                continue
             size = self.rate / (1 - beta1**self.steps).clamp_min(1e-30)
             root = (1 - beta2**self.steps).clamp_min(1e-30).rsqrt()
             shape = (-1, *[1] * (p.dim() - 1))
@@ -115,6 +111,22 @@ class ReplicaAdam:
             v.copy_(torch.where(moves, v * beta2 + g * g * (1 - beta2), v))
             change = m / (v.sqrt() * root.to(p.dtype).reshape(shape) + self.epsilon)
             p.copy_(torch.where(moves, p - change * size.to(p.dtype).reshape(shape), p))
+
+    def _step_by_kernel(self, present: list[int], active: Tensor | None) -> None:
+        """One launch for many parameters: most of them are too small to be worth one each."""
+        from graphcaps.ops.kernels.adam import PARAMETERS, blocks_of, update_
+
+        for start in range(0, len(present), PARAMETERS):
+            places = tuple(present[start : start + PARAMETERS])
+            weights = [self.parameters[place] for place in places]
+            if places not in self._blocks:
+                self._blocks[places] = blocks_of(weights)
+            slopes = [weight.grad for weight in weights if weight.grad is not None]
+            first, second = ([table[place] for place in places] for table in (self.first, self.second))
+            update_(
+                weights, slopes, first, second, self._blocks[places], self.steps, self.rate, active,
+                betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
+            )  # fmt: skip
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a resumed run needs."""

@@ -11,11 +11,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from graphcaps.data.assemble import assemble
+from graphcaps.data.assemble import join
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.capture import Recorder
 from graphcaps.engine.plan import EpochPlan, bucket
 from graphcaps.engine.step import Update
+from graphcaps.ops.slots import lay_out
+from graphcaps.types import FeatureTable
 
 __all__ = ["BucketSteps"]
 
@@ -26,7 +28,7 @@ class BucketSteps:
     Args:
         update (Update): What a step does.
         store (GraphStore): All graphs, on the device.
-        x (Tensor): Features of all nodes, on the device.
+        x (Tensor or FeatureTable): Features of all nodes, on the device.
         num_replicas (int): F.
         num_steps (int): Steps of an epoch S.
         batch_size (int): Graphs a step B.
@@ -37,7 +39,7 @@ class BucketSteps:
         self,
         update: Update,
         store: GraphStore,
-        x: Tensor,
+        x: Tensor | FeatureTable,
         num_replicas: int,
         num_steps: int,
         batch_size: int,
@@ -47,38 +49,36 @@ class BucketSteps:
         self.num_steps, self.batch_size, self.recorder = num_steps, batch_size, recorder
         # One step more than an epoch has, without graphs: it changes nothing, so it serves to warm up.
         shape = (num_replicas, (num_steps + 1) * batch_size)
-        self.order = torch.full(shape, -1, dtype=torch.int64, device=x.device)
-        self.offsets = torch.arange(batch_size, device=x.device)
-        self.cursor = torch.zeros((), dtype=torch.int64, device=x.device)
+        self.order = torch.full(shape, -1, dtype=torch.int64, device=store.device)
+        self.cursor = torch.zeros((), dtype=torch.int64, device=store.device)
         self.steps: dict[int, Callable[[], None]] = {}
 
     def run(self, plan: EpochPlan) -> None:
         """An epoch of updates; on a GPU it returns when they are launched."""
-        order = plan.order.pin_memory() if self.x.is_cuda else plan.order
+        order = plan.order.pin_memory() if self.order.is_cuda else plan.order
         self.order[:, : order.size(1)].copy_(order, non_blocking=True)
+        shapes = [bucket(slots) for slots in plan.slots]
+        # The largest first: what it takes is then cut up for the others, which need no memory of their own.
+        for V in sorted(set(shapes) - set(self.steps), reverse=True):
+            self.steps[V] = self._prepare(V)
         self.cursor.zero_()
-        for number, slots in enumerate(plan.slots):
-            V = bucket(slots)
-            if V not in self.steps:
-                self.steps[V] = self._prepare(V, number)
+        for V in shapes:
             self.steps[V]()
 
     def _step(self, num_slots: int) -> None:
-        graphs = self.order.index_select(1, self.cursor * self.batch_size + self.offsets)
-        self.update(assemble(self.store, self.x, graphs, num_slots), (graphs >= 0).any(-1))
+        laid = lay_out(
+            self.store.node_ptr, self.order, num_slots,
+            classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
+        )  # fmt: skip
+        self.update(join(self.store, self.x, laid), laid.active)
         self.update.adam.zero_grad()  # gradients would keep memory that the next shape can use
         self.cursor += 1
 
-    def _prepare(self, num_slots: int, number: int) -> Callable[[], None]:
-        """The step of a new shape, before step ``number`` of the epoch."""
+    def _prepare(self, num_slots: int) -> Callable[[], None]:
+        """The step of a new shape, before an epoch in which it is needed."""
         if self.recorder is None:
             return lambda: self._step(num_slots)
-        tally = self.update.tally
-        kept = [tensor.clone() for tensor in tally.tensors]
         self.cursor.fill_(self.num_steps)
         replay = self.recorder.record(lambda: self._step(num_slots))
-        tally.clear()  # the step without graphs counted nothing but itself
-        for tensor, value in zip(tally.tensors, kept, strict=False):  # the first step makes more tensors
-            tensor.copy_(value)
-        self.cursor.fill_(number)
+        self.update.tally.clear()  # the epoch has not begun, and the step without graphs counted itself
         return replay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -24,11 +25,14 @@ def can_capture(model: Any, store: GraphStore, x: Tensor) -> bool:
 class Recorder:
     """Captures functions, one after another, into one pool of memory.
 
-    Replays must not overlap, and what a function leaves behind lies in tensors made before.
+    Replays must not overlap, and what a function leaves behind lies in tensors made before. The pool lives as
+    long as any of the replays does, so that letting go of them gives the memory back.
     """
 
     def __init__(self) -> None:
-        self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+        self.stream = torch.cuda.Stream()
+        self._replays: WeakSet[Callable[[], None]] = WeakSet()
+        self._pool: Any = None
 
     def record(self, body: Callable[[], None]) -> Callable[[], None]:
         """A function that does what ``body`` does, replayed; ``body`` itself runs once before.
@@ -41,7 +45,7 @@ class Recorder:
         with torch.cuda.stream(self.stream):
             body()
             self.stream.synchronize()
-            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+            graph.capture_begin(pool=self._shared_pool(), capture_error_mode="thread_local")
             try:
                 body()
             finally:
@@ -54,4 +58,12 @@ class Recorder:
 
         # The graph reads what the function holds on to: both live as long as the other.
         replay.body = body  # type: ignore[attr-defined]
+        self._replays.add(replay)
         return replay
+
+    def _shared_pool(self) -> Any:
+        """The pool of the replays that are left. A pool dies with its last graph and refuses another one, so where
+        none is left there has to be a new pool."""
+        if self._pool is None or not self._replays:
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool

@@ -7,9 +7,10 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, get_args
 
 from graphcaps.errors import ArgumentError, DataError
+from graphcaps.ops.kernels.precision import DEFAULT, Precision
 
 __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
@@ -47,6 +48,8 @@ class TrainConfig:
         weight_decay (float): Share of the weights added to their gradient. (default: 0.0001)
         halve_every (int): Epochs after which the rate is halved, again and again. (default: 500)
         reconstruction_weight (float): β, weight of the reconstruction loss, where a model has one. (default: 0.1)
+        precision (str): Of products on a GPU: ``"float32"``, ``"tf32"`` or ``"bf16"``; a CPU always takes
+            float32. (default: "float32")
     """
 
     epochs: int = 200
@@ -55,6 +58,7 @@ class TrainConfig:
     weight_decay: float = 0.0001
     halve_every: int = 500
     reconstruction_weight: float = 0.1
+    precision: Precision = DEFAULT
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "halve_every"):
@@ -69,6 +73,10 @@ class TrainConfig:
         for name in ("learning_rate", "weight_decay", "reconstruction_weight"):
             _refuse_above("training", name, getattr(self, name), _MOST_RATE)
             object.__setattr__(self, name, float(getattr(self, name)))
+
+        if self.precision not in get_args(Precision):
+            known = ", ".join(get_args(Precision))
+            raise ArgumentError("training", "precision", f"be one of {known}", repr(self.precision))
 
     def rate(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
@@ -151,7 +159,7 @@ class RunConfig:
         return cls.from_dict(values, source)
 
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) -> Any:

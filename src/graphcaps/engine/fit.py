@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from graphcaps.data.feature_table import feature_table
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.adam import ReplicaAdam
 from graphcaps.engine.buckets import BucketSteps
@@ -17,11 +18,13 @@ from graphcaps.engine.capture import Recorder, can_capture
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.parts import PartScorer, PartScores
 from graphcaps.engine.plan import SCORED_ROWS, EpochPlan, plan_epoch
+from graphcaps.engine.precision import multiply_in
 from graphcaps.engine.replicas import Replica
 from graphcaps.engine.step import EagerSteps, TrainingError, Update
 from graphcaps.engine.stream import open_store
 from graphcaps.engine.tally import Tally
 from graphcaps.errors import ArgumentError
+from graphcaps.types import FeatureTable
 
 __all__ = ["EpochEnd", "Steps", "Trainer", "TrainingError"]
 
@@ -88,9 +91,13 @@ class Trainer:
             )
         if not replicas or any(replica.train.numel() == 0 for replica in replicas):
             raise ArgumentError("Trainer", "replicas", "each have a graph to learn from", "none")
-        self.model, self.store, self.x = model, store, x
+        self.model, self.store = model, store
+        # Looked through once, unless graphs are streamed and their features come with them.
+        here = store.device == x.device == next(model.parameters()).device
+        self.x: Tensor | FeatureTable = feature_table(x, store) if here else x
         self.replicas, self.config = replicas, config
         F, device = len(replicas), next(model.parameters()).device
+        self._device = device
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.epoch = 0
         if steps == "auto":
@@ -102,10 +109,10 @@ class Trainer:
         self._plan = self._draw(0)
         self._steps: EagerSteps | BucketSteps
         if steps == "eager":
-            self._steps = EagerSteps(update, open_store(store, device), x)
+            self._steps = EagerSteps(update, open_store(store, device), self.x)
         else:
             count = len(self._plan.slots)
-            self._steps = BucketSteps(update, store, x, F, count, config.batch_size, self._recorder)
+            self._steps = BucketSteps(update, store, self.x, F, count, config.batch_size, self._recorder)
         self._scorers = {name: self._scorer(name) for name in ("validation", "test")}
         self._score: dict[str, Callable[[], None]] = {}
 
@@ -121,10 +128,11 @@ class Trainer:
         self._tally.clear()
         self.adam.set_rate(self.config.rate(self.epoch))
         plan = self._plan if self._plan.epoch == self.epoch else self._draw(self.epoch)
-        self._steps.run(plan)
-        for name, scorer in self._scorers.items():
-            if scorer is not None:
-                self._launch(name, scorer)
+        with multiply_in(self.config.precision, self._device):
+            self._steps.run(plan)
+            for name, scorer in self._scorers.items():
+                if scorer is not None:
+                    self._launch(name, scorer)
         # While a GPU is busy with all that, the host draws the next epoch.
         self._plan = self._draw(self.epoch + 1)
         learned = self._tally.read()

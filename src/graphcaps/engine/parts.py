@@ -13,7 +13,7 @@ from graphcaps.data.assemble import assemble
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.plan import pad_rows
 from graphcaps.engine.stream import open_store
-from graphcaps.types import GraphBatch
+from graphcaps.types import FeatureTable, GraphBatch
 
 __all__ = ["PartScorer", "PartScores"]
 
@@ -32,13 +32,18 @@ class PartScorer:
     Args:
         model (Module): Leading axis F; scored in evaluation mode, and left in the mode it was in.
         store (GraphStore): All graphs.
-        x (Tensor): Features of all nodes.
+        x (Tensor or FeatureTable): Features of all nodes.
         parts (list): Graphs of each replica's part.
         batch_size (int): Graphs of a replica that are scored at a time.
     """
 
     def __init__(
-        self, model: nn.Module, store: GraphStore, x: Tensor, parts: list[Tensor], batch_size: int
+        self,
+        model: nn.Module,
+        store: GraphStore,
+        x: Tensor | FeatureTable,
+        parts: list[Tensor],
+        batch_size: int,
     ) -> None:
         self.model, self.store, self.x = model, store, x
         graphs = pad_rows(parts)
@@ -58,7 +63,7 @@ class PartScorer:
         ready = []
         for chunk in self.chunks:
             rows = sizes[chunk.clamp_min(0)].masked_fill(chunk < 0, 0).sum(-1)
-            ready.append((chunk.to(self.x.device), int(rows.max())))
+            ready.append((chunk.to(self.store.device), int(rows.max())))
         return lambda: self._over(assemble(self.store, self.x, chunk, slots) for chunk, slots in ready)
 
     @torch.no_grad()

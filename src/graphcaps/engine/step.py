@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from graphcaps.data.store import GraphStore
@@ -12,7 +13,7 @@ from graphcaps.engine.plan import EpochPlan
 from graphcaps.engine.stream import StreamedStore
 from graphcaps.engine.tally import Tally
 from graphcaps.errors import GraphcapsError
-from graphcaps.types import GraphBatch
+from graphcaps.types import FeatureTable, GraphBatch
 
 __all__ = ["EagerSteps", "TrainingError", "Update"]
 
@@ -41,7 +42,7 @@ class Update:
         output = learner.forward_batch(batch, batch.y)
         terms = learner.loss(output, batch.y, **self.weights)
         self.adam.zero_grad()
-        terms.total.sum().backward()
+        terms.total.backward(torch.ones_like(terms.total))  # replicas do not touch: as if each were alone
         self.adam.step(active=active)
         self.tally.add(terms, output.class_scores, batch.y)
 
@@ -52,10 +53,10 @@ class EagerSteps:
     Args:
         update (Update): What a step does.
         store (GraphStore or StreamedStore): All graphs.
-        x (Tensor): Features of all nodes.
+        x (Tensor or FeatureTable): Features of all nodes.
     """
 
-    def __init__(self, update: Update, store: GraphStore | StreamedStore, x: Tensor) -> None:
+    def __init__(self, update: Update, store: GraphStore | StreamedStore, x: Tensor | FeatureTable) -> None:
         self.update, self.store, self.x = update, store, x
 
     def run(self, plan: EpochPlan) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcaps.data.store import MOST_WORDS, GraphStore
 from graphcaps.engine.device import memory_of
 from graphcaps.ops.bits import count_words
-from graphcaps.types import GraphBatch
+from graphcaps.types import FeatureTable, GraphBatch
 
 __all__ = ["StreamedStore", "data_bytes", "open_store", "place"]
 
@@ -33,8 +33,11 @@ class StreamedStore:
     def __init__(self, store: GraphStore, device: torch.device) -> None:
         self.store, self.device = store, device
 
-    def batch(self, x: Tensor, graphs: Tensor) -> GraphBatch:
+    def batch(self, x: Tensor | FeatureTable, graphs: Tensor) -> GraphBatch:
         """As :meth:`GraphStore.batch`; ``x`` and ``graphs`` are on the host."""
+        assert isinstance(
+            x, Tensor
+        )  # features travel with their graphs: a table of all of them would stay behind
         store = self.store
         used, place = graphs.clamp_min(0).unique(return_inverse=True)
         part = _bare(store)[used]

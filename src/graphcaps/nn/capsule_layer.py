@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.hop import Hop, mean_part, normalised_hop
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.norm import RaggedBatchNorm
 from graphcaps.nn.primary import Formulation
 from graphcaps.nn.trunk import Trunk
 from graphcaps.ops.coarsen import coarsen, dense_coarsen, simplify
-from graphcaps.ops.propagate import dense_propagate, propagate
+from graphcaps.ops.propagate import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.ops.tiles import segment_sum
 from graphcaps.types import CapsuleLevel, EdgeTable, Segments
 
 __all__ = ["CapsuleLayer"]
@@ -111,20 +111,29 @@ class CapsuleLayer(nn.Module):
 
     def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
         """Wholes over the nodes of a ragged batch, ``u [*lead, V, in]``."""
+        return self.wholes(self.hop(u, edges, segments), edges, segments)
+
+    def hop(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Hop:
+        """The first half of ``forward``: all that is computed before the votes.
+
+        Whatever else reads ``u`` should read ``parts`` of the result instead, which are the same.
+        """
         if u.shape[-2] != segments.num_rows:
             raise ShapeError(
                 "CapsuleLayer", "u", f"have one row per node of the batch, {segments.num_rows}", u.shape[-2]
             )
-        if self.norm is not None:
-            u = self.norm(u, segments.row_mask)
-        h = propagate(u, edges) if self.trunk is None else self.trunk(u, edges)
-        mean = None
-        if self.residual:
-            own = segments.sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
-            divisor = float(self.residual_nodes) if self.released and self.residual_nodes else own
-            mean = (segment_sum(u, segments) / divisor).unsqueeze(-2)  # [*lead, B, 1, d]
+        divisor = self.residual_nodes if self.released else None
+        if self.norm is not None and self.trunk is None:
+            return normalised_hop(u, self.norm, edges, segments, residual=self.residual, divisor=divisor)
+        hat = u if self.norm is None else self.norm(u, segments.row_mask)
+        h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges)
+        return Hop(h, mean_part(hat, segments, divisor) if self.residual else None, u)
+
+    def wholes(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
+        """The second half of ``forward``: routing, and the graph among the wholes."""
+        mean = None if hop.mean is None else hop.mean.unsqueeze(-2)  # [*lead, B, 1, d]
         routing = route(
-            h,
+            hop.h,
             self.weight,
             self.bias,
             segments,
@@ -149,8 +158,8 @@ class CapsuleLayer(nn.Module):
         if self.norm is not None:
             rows = None if mask is None else mask.unsqueeze(-1).expand(*mask.shape, n).flatten(-2)
             u = self.norm(u.flatten(-3, -2), rows).unflatten(-2, u.shape[-3:-1])
-        h = dense_propagate(u, adjacency)
-        mean = u.mean(-2, keepdim=True) if self.residual else None
+        h, middle = dense_hop(u, adjacency)
+        mean = middle if self.residual else None
         routing = route_dense(
             h,
             self.weight,

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from graphcaps.nn.initialise import linear_
 from graphcaps.nn.primary import Formulation
+from graphcaps.ops.kernels import kernels_serve
 from graphcaps.ops.reconstruct import reconstruction_loss
 from graphcaps.ops.reconstruct_naive import PAPER, RELEASED
-from graphcaps.ops.tiles import spread
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["AdjacencyDecoder"]
@@ -63,20 +63,24 @@ class AdjacencyDecoder(nn.Module):
         linear_(self.weight, self.num_classes * self.class_dim)
         linear_(self.bias, self.num_classes * self.class_dim)
 
-    def combine(self, primary: Tensor, class_capsules: Tensor, y: Tensor, segments: Segments) -> Tensor:
-        """Z, one vector per node, ``[*lead, V, d]``; the capsule of class ``y [*lead, B]`` is kept."""
+    def code(self, class_capsules: Tensor, y: Tensor) -> Tensor:
+        """What is added to all nodes of a graph, ``[*lead, B, d]``, from its capsule of class ``y [*lead, B]``."""
+        relu = self.formulation == "released"
+        if kernels_serve(class_capsules, self.weight):
+            from graphcaps.ops.kernels.class_code import class_code
+
+            return class_code(class_capsules, y, self.weight, self.bias, relu)
         kept = torch.nn.functional.one_hot(y.clamp_min(0), self.num_classes).to(class_capsules.dtype)
         masked = (class_capsules * kept.unsqueeze(-1)).flatten(-2)  # [*lead, B, O·d]
         code = masked @ self.weight + self.bias.unsqueeze(-2)
-        if self.formulation == "released":
-            code = code.relu()
-        return primary + spread(code, segments)
+        return code.relu() if relu else code
 
     def forward(
         self, primary: Tensor, class_capsules: Tensor, y: Tensor, edges: EdgeTable, segments: Segments
     ) -> Tensor:
-        z = self.combine(primary, class_capsules, y, segments)
-        return reconstruction_loss(z, edges, segments, RELEASED if self.formulation == "released" else PAPER)
+        # Z is never formed where kernels serve.
+        rule = RELEASED if self.formulation == "released" else PAPER
+        return reconstruction_loss(primary, edges, segments, rule, shift=self.code(class_capsules, y))
 
     def extra_repr(self) -> str:
         shown = f"{self.num_classes}, {self.class_dim}, {self.capsule_dim}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, get_args
+from typing import ClassVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,10 @@ from graphcaps.nn.losses import margin_loss
 from graphcaps.nn.primary import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.trunk import Trunk, TrunkKind
 from graphcaps.ops.edges import edge_table
+from graphcaps.ops.lengths import lengths
 from graphcaps.ops.routing import RoutingMethod
 from graphcaps.registry import MODELS
-from graphcaps.types import CapsuleLevel, GraphBatch, HGCNOutput, LossTerms, Segments
+from graphcaps.types import GraphBatch, HGCNOutput, LossTerms, Segments
 
 __all__ = ["HGCN"]
 
@@ -208,21 +209,26 @@ class HGCN(nn.Module):
             reconstruct (bool, optional): Whether the reconstruction loss is computed. Without ``y`` the
                 predicted class masks. (default: where there is ``y``)
         """
-        x, segments = batch.x, batch.segments
+        # Primary capsules may read features where the store has them; what stands for them needs the rows.
+        x = batch.features if isinstance(self.primary, PrimaryCapsules) else batch.x
+        segments = batch.segments
         if tuple(x.shape[:-2]) != tuple(self.lead):
             raise ShapeError("HGCN", "x", f"have the leading axes {self.lead}", tuple(x.shape[:-2]))
         mask = segments.row_mask
-        if mask is not None and self.formulation == "paper":  # a norm keeps out what stands in padding rows
+        if mask is not None and isinstance(x, Tensor) and self.formulation == "paper":
+            # A norm keeps out what stands in padding rows, and so does the store.
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        primary = self.primary(x, mask)
-        first, *above = self.layers
-        level: CapsuleLevel = first(primary, batch.edges, segments)
+        lowest, *above = self.layers
+        first = cast(CapsuleLayer, lowest)
+        hop = first.hop(self.primary(x, mask), batch.edges, segments)
+        primary = hop.parts
+        level = first.wholes(hop, batch.edges, segments)
         levels = [level]
         for layer in above:
             assert level.adjacency is not None
             level = layer.forward_dense(level.capsules, level.adjacency, segments.graph_mask)  # type: ignore[operator]
             levels.append(level)
-        scores = torch.linalg.vector_norm(level.capsules, dim=-1)
+        scores = lengths(level.capsules)
         loss = None
         if self.decoder is not None and (y is not None if reconstruct is None else reconstruct):
             kept = scores.argmax(-1) if y is None else y
@@ -238,7 +244,7 @@ class HGCN(nn.Module):
         margin = margin_loss(output.class_scores, y)
         if output.reconstruction_loss is None or reconstruction_weight == 0:
             return LossTerms(margin, {"margin": margin})
-        total = margin + reconstruction_weight * output.reconstruction_loss
+        total = torch.add(margin, output.reconstruction_loss, alpha=reconstruction_weight)
         return LossTerms(total, {"margin": margin, "reconstruction": output.reconstruction_loss})
 
     def _collate(

@@ -13,7 +13,9 @@ from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.norm import RaggedBatchNorm
 from graphcaps.ops.activate import BiasPlace, activate, drop, rectify
 from graphcaps.ops.linear import rows_times
+from graphcaps.ops.project import project, reads_store, statistics
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
+from graphcaps.types import FeatureRows
 
 __all__ = ["FactorSquash", "Formulation", "InputCapsules", "PrimaryCapsules"]
 
@@ -90,9 +92,13 @@ class PrimaryCapsules(nn.Module):
         nn.init.zeros_(self.bias)
         self.dropout.reset_parameters()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor | FeatureRows, mask: Tensor | None = None) -> Tensor:
         """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
         _check_width("PrimaryCapsules", x, self.in_channels)
+        if isinstance(x, FeatureRows):
+            if reads_store(x, self.weight):
+                return self._from_store(x, mask)
+            x = x.gather()
         if self.norm is None:
             return self._finish(rows_times(x, self.weight), self.bias, mask)
         if x.requires_grad:
@@ -100,8 +106,26 @@ class PrimaryCapsules(nn.Module):
         # Without a gradient for x the rows are standardised once, and γ and β go into the projection:
         # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
         weight = self.norm.weight.unsqueeze(-1) * self.weight
-        bias = (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
-        return self._finish(rows_times(self.norm.standardise(x, mask), weight), bias, mask)
+        return self._finish(rows_times(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
+
+    def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
+        """The same without gathering a row: γ / σ goes into the projection too."""
+        norm = self.norm
+        if norm is None:
+            one, no_shift = torch.ones_like(self.weight[..., 0]), -rows.table.shift
+            z = project(rows, self.weight, one, no_shift.expand_as(one))
+            return self._finish(z, self.bias, mask)
+        running = norm.running_mean, norm.running_var
+        mean, rstd = statistics(
+            rows, running, training=norm.training, momentum=norm.momentum, epsilon=norm.epsilon
+        )
+        z = project(rows, self.weight, norm.weight * rstd, mean)
+        return self._finish(z, self._folded_bias(), mask)
+
+    def _folded_bias(self) -> Tensor:
+        """β W + e."""
+        assert self.norm is not None
+        return (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
 
     def _finish(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         """ReLU, dropout and squash of projected features."""
@@ -155,6 +179,6 @@ class InputCapsules(nn.Module):
         return squash(self.norm(x, mask))
 
 
-def _check_width(owner: str, x: Tensor, width: int) -> None:
-    if x.size(-1) != width:
-        raise ShapeError(owner, "x", f"have {width} columns", x.size(-1))
+def _check_width(owner: str, x: Tensor | FeatureRows, width: int) -> None:
+    if x.shape[-1] != width:
+        raise ShapeError(owner, "x", f"have {width} columns", x.shape[-1])

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcaps.ops.kernels import kernels_serve
 from graphcaps.types import EdgeTable
 
-__all__ = ["degrees", "dense_propagate", "edge_index_of", "neighbour_sum", "propagate"]
+__all__ = ["degrees", "dense_hop", "dense_propagate", "edge_index_of", "neighbour_sum", "propagate"]
 
 
 def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
@@ -44,6 +44,16 @@ def dense_propagate(x: Tensor, adjacency: Tensor) -> Tensor:
     scale = (adjacency.sum(-1) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
     scaled = x * scale
     return (adjacency @ scaled + scaled) * scale
+
+
+def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
+    """That hop and the mean of the rows of each graph, ``[*lead, B, J, d]`` and ``[*lead, B, 1, d]``."""
+    if kernels_serve(x, adjacency) and not adjacency.requires_grad:
+        from graphcaps.ops.kernels import dense_hop as kernel
+
+        if x.size(-2) <= kernel.MOST_CAPSULES:
+            return kernel.dense_hop(x, adjacency)
+    return dense_propagate(x, adjacency), x.mean(-2, keepdim=True)
 
 
 def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:

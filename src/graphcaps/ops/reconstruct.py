@@ -22,7 +22,7 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops.kernels.serving import kernels_serve
 from graphcaps.ops.propagate import edge_index_of
 from graphcaps.ops.reconstruct_naive import RELEASED, PairRule, pair_weights
-from graphcaps.ops.tiles import Tiles, from_tiles, tile_of_graphs, tiles_of, to_tiles
+from graphcaps.ops.tiles import Tiles, from_tiles, spread, tile_of_graphs, tiles_of, to_tiles
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["CHUNK", "reconstruction_loss"]
@@ -31,7 +31,13 @@ CHUNK = 1 << 21
 """Numbers that a temporary tensor may hold on a CPU; a GPU takes eight times as many, to be busy."""
 
 
-def reconstruction_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule = RELEASED) -> Tensor:
+def reconstruction_loss(
+    z: Tensor,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule = RELEASED,
+    shift: Tensor | None = None,
+) -> Tensor:
     """Binary cross-entropy between the edges and the products of node vectors, one number per replica.
 
     Exact at every size: time grows with Σn² of the batch, memory with Σn.
@@ -41,6 +47,7 @@ def reconstruction_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: P
         edges (EdgeTable): The edges; weights are not looked at, an edge is there or not.
         segments (Segments): Which node belongs to which graph.
         rule (PairRule): Bounds, epsilon, diagonal and average. (default: the released program's)
+        shift (Tensor, optional): Added to all node vectors of a graph, ``[*lead, B, d]``. (default: None)
 
     Returns:
         Tensor: ``[*lead]``.
@@ -52,10 +59,18 @@ def reconstruction_loss(z: Tensor, edges: EdgeTable, segments: Segments, rule: P
             f"have one row per node of the batch, {list(segments.index.shape)}",
             list(z.shape[:-1]),
         )
-    if kernels_serve(z):
+    if shift is not None:
+        wanted = [*z.shape[:-2], segments.num_graphs, z.size(-1)]
+        if list(shift.shape) != wanted:
+            raise ShapeError(
+                "reconstruction_loss", "shift", f"be one row per graph, {wanted}", list(shift.shape)
+            )
+    if kernels_serve(z, shift):
         from graphcaps.ops.kernels.pairs import pair_loss
 
-        return pair_loss(z, edges, segments, rule)
+        return pair_loss(z, edges, segments, rule, shift)
+    if shift is not None:
+        z = z + spread(shift, segments)
     loss: Tensor = _ReconstructionLoss.apply(z, edges, segments, rule)
     return loss
 

@@ -18,6 +18,7 @@ def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
     if torch.cuda.is_available():
         return "cuda"
     _loops_to_loaded_bounds(monkeypatch)
+    _products_of_bfloat16(monkeypatch)
     return "cpu"
 
 
@@ -32,3 +33,22 @@ def _loops_to_loaded_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+
+
+def _products_of_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6 keeps bfloat16 as whole numbers while it interprets, and multiplies those."""
+    from triton import language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_dot
+
+    def opened(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        numbers = (handle.data.astype("uint32") << 16).view("float32")
+        return interpreter.TensorHandle(numbers, tl.float32)
+
+    def patched(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return original(self, opened(a), opened(b), *rest)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", patched)

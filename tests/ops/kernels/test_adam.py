@@ -18,7 +18,9 @@ class _Bag(nn.Module):
 @pytest.mark.parametrize("decay", [0.0, 0.01])
 def test_update_equals_torch(kernel_device: str, decay: float) -> None:
     torch.manual_seed(0)
-    start = [torch.randn(3, 40, 30), torch.randn(3, 5), torch.randn(3, 1, 1)]
+    # More than one launch takes, so that there is a second.
+    start = [torch.randn(3, 40, 30), torch.randn(3, 5), torch.randn(3, 1, 1), torch.randn(3, 1025)]
+    start += [torch.randn(3, size) for size in range(1, 16)]
     fast = _Bag(*(value.clone().to(kernel_device) for value in start))
     slow = _Bag(*(value.double() for value in start))
     adams = [ReplicaAdam(bag, 3, weight_decay=decay) for bag in (fast, slow)]

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
 from graphcaps.ops.bits import bit_rows
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops.kernels import Precision, kernels_wanted, products_in
 from graphcaps.types import EdgeTable, Segments
 from tests.graphs import assert_equal, random_graphs
 
 TOLERANCE = 2e-5
+# Share of the largest magnitude, where products are rounded to 11 or 8 bits.
+ROUNDED: dict[Precision, float] = {"tf32": 5e-3, "bf16": 4e-2}
 RULES = {
     "released": RELEASED,
     "paper": PAPER,
@@ -84,44 +86,99 @@ def without_lead(edges: EdgeTable, segments: Segments) -> tuple[EdgeTable, Segme
     return one, Segments(segments.ptr[0], segments.index[0], max_size=segments.max_size)
 
 
-def check(z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule) -> None:
+def parted(z: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
+    """``z`` as the sum of rows and a shift per graph; the shift of a graph without rows is NaN."""
+    generator = torch.Generator().manual_seed(8)
+    shift = torch.randn(*segments.sizes.shape, z.size(-1), generator=generator).to(z.device) * 0.3
+    own = segments.index.clamp_max(segments.num_graphs - 1).unsqueeze(-1).expand_as(z)
+    rows = z - shift.gather(-2, own)
+    return rows, shift.masked_fill((segments.sizes == 0).unsqueeze(-1), float("nan"))
+
+
+def check(
+    z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, tolerance: float = TOLERANCE
+) -> None:
     """Loss and gradient by kernels against the torch form in float64; padding is poisoned."""
+    check_parts(z, None, edges, segments, rule, tolerance)
+
+
+def check_shifted(
+    z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, tolerance: float = TOLERANCE
+) -> None:
+    """The same for rows and a shift, whose sum ``z`` is."""
+    check_parts(*parted(z, segments), edges, segments, rule, tolerance)
+
+
+def check_parts(
+    z: Tensor,
+    shift: Tensor | None,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule,
+    tolerance: float,
+) -> None:
     padding = (edges.node < 0).unsqueeze(-1)
     leaf = z.masked_fill(padding, float("nan")).requires_grad_()
+    moved = None if shift is None else shift.clone().requires_grad_()
     lead = z.shape[:-2]
     outer = torch.linspace(0.5, 2, max(lead.numel(), 1), device=z.device).reshape(lead)
     with kernels_wanted("always"):
-        found = reconstruction_loss(leaf, edges, segments, rule)
+        found = reconstruction_loss(leaf, edges, segments, rule, moved)
         found.backward(outer)
         with torch.no_grad():
-            bare = reconstruction_loss(leaf, edges, segments, rule)
+            bare = reconstruction_loss(leaf, edges, segments, rule, moved)
     exact = z.masked_fill(padding, 0).double().requires_grad_()
-    expected = reconstruction_loss(exact, edges, segments, rounded(rule))
+    exact_shift = None if shift is None else shift.nan_to_num(0.0).double().requires_grad_()
+    expected = reconstruction_loss(exact, edges, segments, rounded(rule), exact_shift)
     expected.backward(outer.double())
     assert exact.grad is not None
     assert leaf.grad is not None
     assert float(exact.grad.abs().max()) > 0
-    assert_equal(found.double(), expected, "loss", TOLERANCE)
-    assert_equal(bare, found, "loss without a gradient", TOLERANCE)
+    assert_equal(found.double(), expected, "loss", tolerance)
+    assert_equal(bare, found, "loss without a gradient", tolerance)
     scale = exact.grad.abs().amax((-1, -2), keepdim=True).clamp_min(1e-30)  # each replica by itself
-    assert_equal(leaf.grad.double() / scale, exact.grad / scale, "gradient", TOLERANCE)
+    assert_equal(leaf.grad.double() / scale, exact.grad / scale, "gradient", tolerance)
     assert torch.equal(leaf.grad.masked_select(padding), torch.zeros_like(leaf.grad.masked_select(padding)))
+    if moved is not None:
+        assert moved.grad is not None
+        assert exact_shift is not None
+        assert exact_shift.grad is not None
+        scale = exact_shift.grad.abs().amax((-1, -2), keepdim=True).clamp_min(1e-30)
+        assert_equal(
+            moved.grad.double() / scale, exact_shift.grad / scale, "gradient of the shift", tolerance
+        )
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
-def test_kernel_is_torch_for_replicas(rule: PairRule, kernel_device: str, empty_is_nan: None) -> None:
+@pytest.fixture
+def tall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether tiles have 64 rows, where they can, or 32."""
+    from graphcaps.ops.kernels import pairs
+
+    monkeypatch.setattr(pairs, "TALL_FROM", 0 if request.param else 1 << 20)
+    return bool(request.param)
+
+
+@pytest.mark.parametrize(
+    ("rule", "tall"),
+    [(RULES["released"], True), (RULES["paper"], False), (RULES["tight"], True)],
+    ids=["released tall", "paper", "tight tall"],
+    indirect=["tall"],
+)
+def test_kernel_is_torch_for_replicas(
+    rule: PairRule, tall: bool, kernel_device: str, empty_is_nan: None
+) -> None:
     """One replica has odd sizes, one ends without padding rows, and one holds nothing but padding."""
     sizes = [1, 31, 33, 63, 65, 100, 2]
     edges, segments = batch_of([[0, 1, 2, 3], [5, 1, 0], [], [4, 6]], sizes, 132, kernel_device, bits=True)
     z = vectors(4 * 132, 32, seed=2).reshape(4, 132, 32).to(kernel_device)
-    check(z, edges, segments, rule)
+    check_shifted(z, edges, segments, rule)
 
 
 @pytest.mark.parametrize("rule", [RELEASED, PAPER], ids=["released", "paper"])
 def test_without_bits(rule: PairRule, kernel_device: str, empty_is_nan: None) -> None:
     edges, segments = batch_of([[1, 0], [2], []], [1, 9, 15], 15, kernel_device, bits=False)
     z = vectors(45, 32, seed=2).reshape(3, 15, 32).to(kernel_device)
-    check(z, edges, segments, rule)
+    check_shifted(z, edges, segments, rule)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +191,26 @@ def test_kernel_is_torch_at_each_width(d: int, bits: bool, kernel_device: str, e
     rows = sum(sizes) + 3
     edges, segments = batch_of([[0, 1, 2]], sizes, rows, kernel_device, bits=bits)
     z = vectors(rows, d, seed=3).to(kernel_device)
-    check(z, *without_lead(edges, segments), RELEASED)
+    check_shifted(z, *without_lead(edges, segments), RELEASED)
+
+
+@pytest.mark.parametrize("tall", [True, False], ids=["tall", "low"], indirect=True)
+@pytest.mark.parametrize("d", [8, 128])
+@pytest.mark.parametrize("name", list(ROUNDED))
+def test_rounded_products(
+    name: Precision, d: int, tall: bool, kernel_device: str, empty_is_nan: None
+) -> None:
+    edges, segments = batch_of([[0, 1, 2], []], [33, 1, 65], 101, kernel_device, bits=True)
+    z = vectors(2 * 101, d, seed=3).reshape(2, 101, d).to(kernel_device)
+    with products_in(name):
+        check_shifted(z, edges, segments, RELEASED, ROUNDED[name])
+
+
+def test_many_tiles(kernel_device: str, empty_is_nan: None) -> None:
+    """The gradient of the shift is a sum over several tiles."""
+    edges, segments = batch_of([[0]], [300], 303, kernel_device, bits=True)
+    z = vectors(303, 16, seed=4).to(kernel_device)
+    check_shifted(z, *without_lead(edges, segments), RELEASED)
 
 
 @pytest.mark.parametrize("rule", [RELEASED, BARE], ids=["released", "bare"])

@@ -1,26 +1,26 @@
 """Slots of a batch in one kernel are those of the index arithmetic in torch."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 
-from graphcaps.data.assemble import _slots
 from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops.slots import lay_out
 
-PTR = torch.tensor([0, 3, 5, 9, 10, 16, 149])
-NAMES = ("ptr", "index", "node", "first")
+PTR = torch.tensor([0, 3, 5, 9, 10, 16, 349])
+CLASSES = torch.tensor([1, 0, 2, 2, 0, 1])
+NAMES = ("graphs", "ptr", "index", "node", "first", "mask", "y", "active")
+CASES = {
+    "padding": [[4, -1, 0, 2], [1, 1, 3, -1], [-1, -1, -1, -1]],
+    "one": [[5], [0]],
+    "many": [[0, 1, 2, 3, 4, 5, -1, -1, -1, 0, 1, 2, 3, 4, 5, 1, 2, -1]],
+    "no lead": [-1, 2, 2, 5],
+}
 
 
-@pytest.mark.parametrize(
-    "graphs",
-    [
-        [[4, -1, 0, 2], [1, 1, 3, -1], [-1, -1, -1, -1]],
-        [[5], [0]],
-        [[0, 1, 2, 3, 4, 5, -1, -1, -1, 0, 1, 2, 3, 4, 5, 1, 2, -1]],
-        [-1, 2, 2, 5],
-    ],
-    ids=["padding", "one", "many", "no lead"],
-)
-@pytest.mark.parametrize("spare", [0, 1, 70])
+@pytest.mark.parametrize("graphs", list(CASES.values()), ids=list(CASES))
+@pytest.mark.parametrize("spare", [0, 1, 370])
 def test_slots_equal_torch(kernel_device: str, graphs: list[list[int]], spare: int) -> None:
     from graphcaps.ops.kernels.slots import slots
 
@@ -28,7 +28,26 @@ def test_slots_equal_torch(kernel_device: str, graphs: list[list[int]], spare: i
     sizes = PTR.diff()[chosen.clamp_min(0)].masked_fill(chosen < 0, 0)
     V = int(sizes.sum(-1).max()) + spare
     with kernels_wanted("off"):
-        expected = _slots(PTR, chosen, V)
-    found = slots(PTR.to(kernel_device), chosen.to(kernel_device), V)
-    for name, one, other in zip(NAMES, found, expected, strict=True):
-        assert torch.equal(one.cpu(), other), name
+        expected = lay_out(PTR, chosen, V, classes=CLASSES)
+    found = slots(PTR.to(kernel_device), chosen.to(kernel_device), V, classes=CLASSES.to(kernel_device))
+    for name in NAMES:
+        assert torch.equal(getattr(found, name).cpu(), getattr(expected, name)), name
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_cursor_walks_over_an_order(kernel_device: str, step: int) -> None:
+    from graphcaps.ops.kernels.slots import slots
+
+    order = torch.tensor([[4, 1, 0, 2, 3, 3, -1, -1], [0, -1, 1, 2, -1, -1, -1, -1]])
+    chosen = order[:, 2 * step : 2 * step + 2]
+    cursor = torch.tensor(step, device=kernel_device)
+    ptr = PTR.to(kernel_device)
+    found = slots(ptr, order.to(kernel_device), 12, cursor=cursor, batch_size=2)
+    with kernels_wanted("off"):
+        twin = lay_out(PTR, order, 12, cursor=cursor.cpu(), batch_size=2)
+        expected = lay_out(PTR, chosen, 12)
+    assert found.y is None
+    for name in NAMES:
+        if name != "y":
+            assert torch.equal(getattr(found, name).cpu(), getattr(expected, name)), name
+            assert torch.equal(getattr(twin, name), getattr(expected, name)), name

@@ -1,28 +1,66 @@
-"""Adam's update of one stacked parameter, in one pass."""
+"""Adam's update of many stacked parameters, in one pass and one launch."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["update_"]
+__all__ = ["PARAMETERS", "blocks_of", "update_"]
 
+PARAMETERS = 16
+"""Parameters that a launch takes at most."""
 _BLOCK = 1024
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit
+def _one_of(  # type: ignore[no-untyped-def]
+    k, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15
+):
+    """Pointer number k. Pointers cannot be indexed, but their addresses can be chosen among."""
+    found = tl.where(k == 1, a1.to(tl.int64), a0.to(tl.int64))
+    found = tl.where(k == 2, a2.to(tl.int64), found)
+    found = tl.where(k == 3, a3.to(tl.int64), found)
+    found = tl.where(k == 4, a4.to(tl.int64), found)
+    found = tl.where(k == 5, a5.to(tl.int64), found)
+    found = tl.where(k == 6, a6.to(tl.int64), found)
+    found = tl.where(k == 7, a7.to(tl.int64), found)
+    found = tl.where(k == 8, a8.to(tl.int64), found)
+    found = tl.where(k == 9, a9.to(tl.int64), found)
+    found = tl.where(k == 10, a10.to(tl.int64), found)
+    found = tl.where(k == 11, a11.to(tl.int64), found)
+    found = tl.where(k == 12, a12.to(tl.int64), found)
+    found = tl.where(k == 13, a13.to(tl.int64), found)
+    found = tl.where(k == 14, a14.to(tl.int64), found)
+    found = tl.where(k == 15, a15.to(tl.int64), found)
+    return found.to(tl.pointer_type(tl.float32))
+
+
+@triton.jit
 def _update_kernel(  # type: ignore[no-untyped-def]
-    p, g, m, v, steps, rate, active, n, beta1, beta2, log1, log2, epsilon, decay,
-    MASKED: tl.constexpr, BLOCK: tl.constexpr,
+    blocks, steps, rate, active,
+    p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15,
+    g0, g1, g2, g3, g4, g5, g6, g7, g8, g9, g10, g11, g12, g13, g14, g15,
+    m0, m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15,
+    v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15,
+    beta1, beta2, log1, log2, epsilon, decay, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     f = tl.program_id(1)
+    k = tl.load(blocks + 3 * tl.program_id(0))
+    n = tl.load(blocks + 3 * tl.program_id(0) + 2)
+    i = tl.load(blocks + 3 * tl.program_id(0) + 1) + tl.arange(0, BLOCK)
+    p = _one_of(k, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15)
+    g = _one_of(k, g0, g1, g2, g3, g4, g5, g6, g7, g8, g9, g10, g11, g12, g13, g14, g15)
+    m = _one_of(k, m0, m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15)
+    v = _one_of(k, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15)
     moves = True
     if MASKED:
         moves = tl.load(active + f) != 0
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = (i < n) & moves
     place = f.to(tl.int64) * n + i
     weight = tl.load(p + place, mask=mask, other=0.0)
@@ -41,11 +79,21 @@ def _update_kernel(  # type: ignore[no-untyped-def]
     tl.store(p + place, weight - change, mask=mask)
 
 
+def blocks_of(parameters: Sequence[Tensor]) -> Tensor:
+    """What each program updates: parameter, first number and how many a replica has, ``[blocks, 3]``."""
+    rows = []
+    for k, p in enumerate(parameters):
+        n = p.numel() // p.size(0)
+        rows += [(k, start, n) for start in range(0, n, _BLOCK)]
+    return torch.tensor(rows, dtype=torch.int32, device=parameters[0].device)
+
+
 def update_(
-    p: Tensor,
-    g: Tensor,
-    m: Tensor,
-    v: Tensor,
+    p: Sequence[Tensor],
+    g: Sequence[Tensor],
+    m: Sequence[Tensor],
+    v: Sequence[Tensor],
+    blocks: Tensor,
     steps: Tensor,
     rate: Tensor,
     active: Tensor | None,
@@ -54,18 +102,20 @@ def update_(
     epsilon: float,
     weight_decay: float,
 ) -> None:
-    """Updates weights ``p [F, …]`` and moments ``m``, ``v`` in place.
+    """Updates up to 16 weights ``[F, …]`` and their moments in place.
 
     Args:
+        p, g, m, v (list): Weights, gradients, first and second moments.
+        blocks (Tensor): What :func:`blocks_of` makes of these weights.
         steps (Tensor): Updates of each replica, this one counted, float64, ``[F]``.
         rate (Tensor): Learning rate, float64, ``[]``.
         active (Tensor, optional): True at replicas that move, ``[F]``.
     """
-    F = p.size(0)
-    n = p.numel() // F
-    grid = (triton.cdiv(n, _BLOCK), F)
-    _update_kernel[grid](
-        p, g.contiguous(), m, v, steps, rate, steps if active is None else active, n,
+    pointers: list[Any] = []
+    for tensors in (p, [slope.contiguous() for slope in g], m, v):
+        pointers += [*tensors, *[tensors[0]] * (PARAMETERS - len(tensors))]
+    _update_kernel[(len(blocks), p[0].size(0))](
+        blocks, steps, rate, steps if active is None else active, *pointers,
         betas[0], betas[1], math.log(betas[0]), math.log(betas[1]), epsilon, weight_decay,
         MASKED=active is not None, BLOCK=_BLOCK,
     )  # fmt: skip

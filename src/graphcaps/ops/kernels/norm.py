@@ -24,7 +24,7 @@ from graphcaps.ops.kernels.norm_passes import (
     slopes_kernel,
 )
 
-__all__ = ["batch_norm", "standardise"]
+__all__ = ["add_tables", "batch_norm", "rows_gradient", "standardise"]
 
 _MOST_PARTS = 64
 """Parts of the rows of a replica: what the joining kernel holds at once."""
@@ -108,20 +108,69 @@ class _Normalise(torch.autograd.Function):
             x, grad, given, mean, var, plain, along, g.V, g.units, g.parts, g.tiles, ctx.epsilon,
             UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
         )  # fmt: skip
-        dweight, dbias = torch.empty_like(weight), torch.empty_like(weight)
-        add_kernel[(g.replicas, triton.cdiv(g.C, 32))](
-            plain, along, dbias, dweight, g.C, g.parts, PARTS=_MOST_PARTS, WIDTH=32, num_warps=4
-        )
+        dbias, dweight = (sums.view_as(weight) for sums in add_tables(plain, along))
         dx = None
         if ctx.needs_input_grad[0]:
-            dx = torch.empty_like(x)
-            gradient_kernel[g.plain](
-                x, grad, given, mean, var, weight, dweight, dbias, x if count is None else count, dx,
-                g.V, g.units, g.blocks, ctx.epsilon,
-                UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None,
-                ROWS=g.rows, WIDTH=g.width, num_warps=4,
-            )  # fmt: skip
+            dx = _gradient(x, grad, mask, weight, dweight, dbias, (mean, var, count), ctx.epsilon, None)
         return dx, dweight, dbias, None, None, None, None, None
+
+
+def add_tables(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of two tables ``[replicas, parts, C]`` over their parts, in order, ``[replicas, C]``."""
+    replicas, parts, C = one.shape
+    sums = one.new_empty(replicas, C), one.new_empty(replicas, C)
+    add_kernel[(replicas, triton.cdiv(C, 32))](
+        one, two, *sums, C, parts, PARTS=_MOST_PARTS, WIDTH=32, num_warps=4
+    )
+    return sums
+
+
+def rows_gradient(
+    x: Tensor,
+    grad: Tensor,
+    mask: Tensor | None,
+    weight: Tensor,
+    dweight: Tensor,
+    dbias: Tensor,
+    statistics: tuple[Tensor, Tensor, Tensor],
+    epsilon: float,
+    *,
+    more: Tensor | None = None,
+) -> Tensor:
+    """Gradient of ``x [*lead, V, C]`` from that of the normalised rows, and ``more`` added to it.
+
+    Args:
+        x, grad (Tensor): Rows, and the gradient of the normalised ones.
+        mask (Tensor, optional): True at real rows, ``[*lead, V]``.
+        weight, dweight, dbias (Tensor): γ and the gradients of γ and β, ``[*lead, C]``.
+        statistics (tuple): Mean, variance and count of the rows.
+        epsilon (float): Added to the variance.
+        more (Tensor, optional): A further gradient of ``x``.
+    """
+    return _gradient(x, grad, _bytes(mask), weight, dweight, dbias, statistics, epsilon, more)
+
+
+def _gradient(
+    x: Tensor,
+    grad: Tensor,
+    mask: Tensor | None,
+    weight: Tensor,
+    dweight: Tensor,
+    dbias: Tensor,
+    statistics: tuple[Tensor, Tensor, Tensor | None],
+    epsilon: float,
+    more: Tensor | None,
+) -> Tensor:
+    dx, g = torch.empty_like(x), _Grid(x)
+    mean, var, count = statistics
+    gradient_kernel[g.plain](
+        x, grad, x if mask is None else mask, mean, var, weight, dweight, dbias,
+        x if count is None else count, x if more is None else more.contiguous(), dx,
+        g.V, g.units, g.blocks, epsilon,
+        UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None, MORE=more is not None,
+        ROWS=g.rows, WIDTH=g.width, num_warps=4,
+    )  # fmt: skip
+    return dx
 
 
 def _bytes(mask: Tensor | None) -> Tensor | None:

@@ -15,6 +15,7 @@ __all__ = [
     "gradient_kernel",
     "join_kernel",
     "moments_kernel",
+    "move_running",
     "normalise_kernel",
     "slopes_kernel",
 ]
@@ -26,6 +27,19 @@ def _real(mask, base, rows, V, MASKED: tl.constexpr):  # type: ignore[no-untyped
     if MASKED:
         real = real & (tl.load(mask + base + rows, mask=real, other=0) != 0)
     return real
+
+
+@triton.jit
+def move_running(  # type: ignore[no-untyped-def]
+    running_mean, running_var, own, wide, mean, var, total, momentum
+):
+    # A replica without a real row learns nothing from this batch.
+    share = tl.where(total > 0, momentum, 0.0)
+    old_mean = tl.load(running_mean + own, mask=wide, other=0.0)
+    old_var = tl.load(running_var + own, mask=wide, other=0.0)
+    unbiased = var * (total / tl.maximum(total - 1, 1.0))
+    tl.store(running_mean + own, old_mean + share * (mean - old_mean), mask=wide)
+    tl.store(running_var + own, old_var + share * (unbiased - old_var), mask=wide)
 
 
 @triton.jit(do_not_specialize=["V", "units", "parts", "tiles"])
@@ -88,13 +102,7 @@ def join_kernel(  # type: ignore[no-untyped-def]
     tl.store(var_out + own, var, mask=wide)
     if tl.program_id(1) == 0:
         tl.store(count_out + replica, total)
-    # A replica without a real row learns nothing from this batch.
-    share = tl.where(total > 0, momentum, 0.0)
-    old_mean = tl.load(running_mean + own, mask=wide, other=0.0)
-    old_var = tl.load(running_var + own, mask=wide, other=0.0)
-    unbiased = var * (total / tl.maximum(total - 1, 1.0))
-    tl.store(running_mean + own, old_mean + share * (joint - old_mean), mask=wide)
-    tl.store(running_var + own, old_var + share * (unbiased - old_var), mask=wide)
+    move_running(running_mean, running_var, own, wide, joint, var, total, momentum)
 
 
 @triton.jit(do_not_specialize=["V", "units", "blocks"])
@@ -159,23 +167,30 @@ def slopes_kernel(  # type: ignore[no-untyped-def]
 def add_kernel(  # type: ignore[no-untyped-def]
     one, two, one_out, two_out, C, parts, PARTS: tl.constexpr, WIDTH: tl.constexpr
 ):
-    """Sums two tables ``[replicas, parts, C]`` over their parts."""
+    """Sums two tables ``[replicas, parts, C]`` over their parts, PARTS of them side by side."""
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
-    part = tl.arange(0, PARTS)
-    place = (replica * parts + part)[:, None] * C + columns[None, :]
-    seen = (part < parts)[:, None] & wide[None, :]
+    first = tl.zeros([PARTS, WIDTH], tl.float32)
+    second = tl.zeros([PARTS, WIDTH], tl.float32)
+    for look in range(0, parts, PARTS):
+        part = look + tl.arange(0, PARTS)
+        place = (replica * parts + part)[:, None] * C + columns[None, :]
+        seen = (part < parts)[:, None] & wide[None, :]
+        first += tl.load(one + place, mask=seen, other=0.0)
+        second += tl.load(two + place, mask=seen, other=0.0)
     own = replica * C + columns
-    tl.store(one_out + own, tl.sum(tl.load(one + place, mask=seen, other=0.0), 0), mask=wide)
-    tl.store(two_out + own, tl.sum(tl.load(two + place, mask=seen, other=0.0), 0), mask=wide)
+    tl.store(one_out + own, tl.sum(first, 0), mask=wide)
+    tl.store(two_out + own, tl.sum(second, 0), mask=wide)
 
 
 @triton.jit(do_not_specialize=["V", "units", "blocks"])
 def gradient_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, weight, along, plain, count, dx, V, units, blocks, epsilon,
-    UNIT: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    x, grad, mask, mean, var, weight, along, plain, count, more, dx, V, units, blocks, epsilon,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, MORE: tl.constexpr, ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):  # fmt: skip
+    """Gradient of the rows; what another reader of them sends back (``more``) is added on the way."""
     C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
@@ -199,4 +214,6 @@ def gradient_kernel(  # type: ignore[no-untyped-def]
         hat = (tl.load(x + origin + local, mask=seen, other=0.0) - centre[None, :]) * scale[None, :]
         slope = slope - common[None, :] - hat * stretch[None, :]
     slope = slope * (gamma * scale)[None, :]
+    if MORE:
+        slope += tl.load(more + origin + local, mask=seen, other=0.0)
     tl.store(dx + origin + local, tl.where(seen, slope, 0.0), mask=(rows < V)[:, None] & wide[None, :])

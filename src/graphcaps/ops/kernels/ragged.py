@@ -13,6 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops.kernels.precision import dot_precision
+from graphcaps.ops.kernels.products import product
+
 __all__ = [
     "CHUNK",
     "MOST_COLUMNS",
@@ -111,7 +114,7 @@ def _product_kernel(  # type: ignore[no-untyped-def]
         right = tl.load(
             x + (r * V + rows)[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0
         )
-        total = tl.dot(left, right, total, input_precision=PRECISION)
+        total = product(left, right, total, PRECISION)
     place = (((part * L + r) * B + b) * N + i)[:, None] * D + d[None, :]
     tl.store(out + place, total, mask=(i < N)[:, None] & (d < D)[None, :])
 
@@ -142,7 +145,7 @@ def ragged_spread(x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None = 
 
 
 def ragged_product(
-    a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None = None, precision: str = "tf32x3"
+    a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None = None, precision: str | None = None
 ) -> Tensor:
     """Sum over the rows of each graph of aᵢ ⊗ xᵢ; without gradient.
 
@@ -151,7 +154,7 @@ def ragged_product(
         x (Tensor): ``[*lead, V, d]``.
         ptr (Tensor): As in :func:`ragged_sum`.
         max_size (int, optional): As in :func:`ragged_sum`.
-        precision (str): Of the products, as ``tl.dot`` names it. (default: "tf32x3")
+        precision (str, optional): Of the products; by default :func:`graphcaps.ops.kernels.dot_precision`.
 
     Returns:
         Tensor: ``[*lead, B, N, d]``.
@@ -167,7 +170,8 @@ def ragged_product(
     columns = triton.cdiv(D, DB)
     _product_kernel[(B, L, parts * columns)](
         a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out,
-        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=precision, num_warps=4, num_stages=2,
+        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=precision or dot_precision(),
+        num_warps=4, num_stages=2,
     )  # fmt: skip
     return out[0] if parts == 1 else out.sum(0)
 

@@ -6,6 +6,9 @@ are one axis L here. A graph's chunks leave their sums side by side, ``[S, L, J,
 graph's end are neither written nor read.
 """
 
+# A kernel keeps its tiles in tuples that grow, for which mypy has no type.
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops.kernels.products import product
 from graphcaps.ops.kernels.ragged import chunk, chunks_of, reach
 
 __all__ = ["Rows", "parts_backward", "weigh_and_sum"]
@@ -66,52 +70,53 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
     j = tl.arange(0, JP)
-    d = tl.arange(0, DP)
+    d = tl.arange(0, KB)
     if b < B:
         start, end = chunk(ptr, B, r, b, part, SIZE, REACH)
         # The first chunk is written for a graph without rows too; the others only where there are rows.
         if (part == 0) | (start < end):
-            # What belongs to a replica and chunk lies together: its offsets fit into 32 bits.
-            wide = (j < J)[:, None] & (d < D)[None, :]
+            # What belongs to a replica and chunk lies together: its offsets fit into 32 bits. Rows are read
+            # once, as DP / KB tiles of columns side by side: operands of all columns would spill registers.
             T_of = T + (r * J * B + b) * D + (j * B)[:, None] * D
-            if KB >= DP:
-                toward = tl.load(T_of + d[None, :], mask=wide, other=0.0)
-            lift = tl.load(tau + r * J * B + b + j * B, mask=j < J, other=0.0)
-            total = tl.zeros((JP, DP), tl.float32)
+            toward = ()
+            total = ()
+            for k in tl.static_range(0, DP, KB):
+                wide = (j < J)[:, None] & (k + d < D)[None, :]
+                toward += (tl.load(T_of + (k + d)[None, :], mask=wide, other=0.0),)
+                total += (tl.zeros((JP, KB), tl.float32),)
+            # Wholes that are none weigh nothing.
+            lift = tl.load(tau + r * J * B + b + j * B, mask=j < J, other=float("-inf"))
             mass = tl.zeros((JP,), tl.float32)
             x_of = h + (r * V + start) * D
             c_of = c + (r * V + start) * J
             for first in range(0, end - start, ROWS):
                 rows = first + tl.arange(0, ROWS)
                 real = rows < end - start
-                x = tl.load(
-                    x_of + rows[:, None] * D + d[None, :], mask=real[:, None] & (d < D)[None, :], other=0.0
-                )
-                if KB >= DP:
-                    logits = tl.dot(toward, tl.trans(x), input_precision=PRECISION)
-                else:  # in blocks of columns, since wider operands spill registers
-                    logits = tl.zeros((JP, ROWS), tl.float32)
-                    for column in range(0, D, KB):
-                        k = column + tl.arange(0, KB)
-                        left = tl.load(T_of + k[None, :], mask=(j < J)[:, None] & (k < D)[None, :], other=0.0)
-                        right = tl.load(
-                            x_of + rows[:, None] * D + k[None, :],
-                            mask=real[:, None] & (k < D)[None, :],
-                            other=0.0,
-                        )
-                        logits = tl.dot(left, tl.trans(right), logits, input_precision=PRECISION)
+                x = ()
+                for k in tl.static_range(0, DP, KB):
+                    inside = real[:, None] & (k + d < D)[None, :]
+                    found = tl.load(x_of + rows[:, None] * D + (k + d)[None, :], mask=inside, other=0.0)
+                    x += (found,)
+                logits = tl.zeros((JP, ROWS), tl.float32)
+                for k in tl.static_range(DP // KB):
+                    logits = product(toward[k], tl.trans(x[k]), logits, PRECISION)
                 logits += lift[:, None]
-                logits = tl.where((j < J)[:, None], logits, float("-inf"))
                 weight = tl.exp(logits - tl.max(logits, 0)[None, :])
                 weight = weight / tl.sum(weight, 0)[None, :]
                 weight = tl.where(real[None, :], weight, 0.0)
-                total = tl.dot(weight, x, total, input_precision=PRECISION)
+                sums = ()
+                for k in tl.static_range(DP // KB):
+                    sums += (product(weight, x[k], total[k], PRECISION),)
+                total = sums
                 mass += tl.sum(weight, 1)
                 if STORE != 0:
                     kept = real[None, :] & (j < J)[:, None]
                     tl.store(c_of + rows[None, :] * J + j[:, None], weight, mask=kept)
             place = (part * L + r) * J * B + b
-            tl.store(G + place * D + (j * B)[:, None] * D + d[None, :], total, mask=wide)
+            G_of = G + place * D + (j * B)[:, None] * D
+            for k in tl.static_range(DP // KB):
+                wide = (j < J)[:, None] & (k * KB + d < D)[None, :]
+                tl.store(G_of + (k * KB + d)[None, :], total[k], mask=wide)
             tl.store(m + place + j * B, mass, mask=j < J)
     else:
         # Rows behind the last graph are padding: their weights are written as 0.
@@ -149,7 +154,7 @@ def _parts_backward_kernel(  # type: ignore[no-untyped-def]
                 weight = tl.load(
                     c_of + rows[:, None] * J + j[None, :], mask=real[:, None] & (j < J)[None, :], other=0.0
                 )
-                found = tl.dot(weight, slope, input_precision=PRECISION)
+                found = product(weight, slope, tl.zeros((ROWS, DP), tl.float32), PRECISION)
                 inside = real[:, None] & (d < D)[None, :]
                 tl.store(dh_of + rows[:, None] * D + d[None, :], found, mask=inside)
     else:
@@ -173,7 +178,7 @@ def weigh_and_sum(
         tau (Tensor): ``[L, J, B]``.
         rows (Rows): Which row belongs to which graph.
         store (bool): Whether c is kept.
-        precision (str): Of the products, as ``tl.dot`` names it. (default: "tf32x3")
+        precision (str): Of the products, as :func:`graphcaps.ops.kernels.dot_precision` names it. (default: "tf32x3")
 
     Returns:
         tuple: G ``[S, L, J, B, d]`` and m ``[S, L, J, B]``, a chunk each; c ``[L, V, J]`` or ``None``.
@@ -181,14 +186,12 @@ def weigh_and_sum(
     L, J, B, D = T.shape
     G, m = h.new_empty(rows.parts, L, J, B, D), h.new_empty(rows.parts, L, J, B)
     c = h.new_empty(L, rows.V, J) if store else None
-    JP, DP = _padded(J), _padded(D)
     # One more program per replica and chunk writes the padding rows of c.
     extra = int(store and not rows.fixed)
     _weigh_kernel[(B + extra, L, rows.parts)](
         h, rows.ptr, T, tau, G, m, G if c is None else c,
         rows.V, B, L, J, rows.fixed_size, reach(rows.parts, rows.V), int(store), D,
-        JP=JP, DP=DP, KB=32 if JP * DP >= 4096 else DP, ROWS=rows.height, PRECISION=precision,
-        num_warps=_warps(JP, DP), num_stages=2,
+        PRECISION=precision, num_stages=1, **_tiles_of(J, D, rows.height, precision),
     )  # fmt: skip
     return G, m, c
 
@@ -200,17 +203,17 @@ def parts_backward(c: Tensor, dG: Tensor, rows: Rows, precision: str = "tf32x3")
         c (Tensor): ``[L, V, J]``.
         dG (Tensor): ``[L, J, B, d]``.
         rows (Rows): Which row belongs to which graph.
-        precision (str): Of the products, as ``tl.dot`` names it. (default: "tf32x3")
+        precision (str): Of the products, as :func:`graphcaps.ops.kernels.dot_precision` names it. (default: "tf32x3")
 
     Returns:
         Tensor: ``[L, V, d]``.
     """
     L, J, B, D = dG.shape
     dh = torch.empty(L, rows.V, D, dtype=dG.dtype, device=dG.device)
-    JP, DP = _padded(J), _padded(D)
+    # One more program per replica and chunk writes the padding rows.
     _parts_backward_kernel[(B + int(not rows.fixed), L, rows.parts)](
         c, dG, rows.ptr, dh, rows.V, B, J, rows.fixed_size, reach(rows.parts, rows.V), D,
-        JP=JP, DP=DP, ROWS=rows.height, PRECISION=precision, num_warps=_warps(JP, DP), num_stages=2,
+        JP=_padded(J), DP=_padded(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return dh
 
@@ -219,5 +222,19 @@ def _padded(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def _warps(JP: int, DP: int) -> int:
-    return 8 if JP * DP >= 4096 else 4
+def _tiles_of(J: int, D: int, height: int, precision: str) -> dict[str, int]:
+    """Columns and rows of a tile and warps of a program of :func:`weigh_and_sum`, and registers they are held to.
+
+    Graphs are small: what counts is how many are under way at a time, so a program is small, and the limit is
+    where one more fits beside the others without a register spilled (widths that are no multiple of 16 are read
+    number by number, and need more).
+    """
+    JP, DP = _padded(J), _padded(D)
+    found = {"JP": JP, "DP": DP, "KB": min(DP, 64), "ROWS": height if JP == 16 else 32, "num_warps": 4}
+    few = (JP == 16 and height == 16) or DP <= 32
+    if few:
+        found["num_warps"] = 2
+    limits = {"tf32": 128} if few else {"tf32": 96, "tf32x3": 168} if JP == 16 else {}
+    if D % 16 == 0 and precision in limits:
+        found["maxnreg"] = limits[precision]
+    return found

@@ -1,4 +1,7 @@
-"""Which node of the store each slot of a batch holds, in one pass."""
+"""What every slot of a batch holds, and what is known of its graphs, in one pass.
+
+A program per graph and replica: it adds up the sizes of the graphs before it and writes the slots of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +10,79 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops.slots import Slots
+
 __all__ = ["slots"]
 
-_BLOCK = 64
+_BLOCK = 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["stride", "B", "V"])
 def _slots_kernel(  # type: ignore[no-untyped-def]
-    node_ptr, graphs, ptr, index, node, first, B, V, BLOCK: tl.constexpr, GRAPHS: tl.constexpr
-):
+    node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, y, active, stride, B, V,
+    MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
+):  # fmt: skip
+    own = tl.program_id(0)
     f = tl.program_id(1).to(tl.int64)
+    order += f * stride
+    if MOVES:
+        order += tl.load(cursor) * B
     b = tl.arange(0, GRAPHS)
-    graph = tl.load(graphs + f * B + b, mask=b < B, other=-1)
-    real = graph >= 0
-    start = tl.load(node_ptr + graph, mask=real, other=0)
+    graph = tl.load(order + b, mask=b < B, other=-1)
+    start = tl.load(node_ptr + graph, mask=graph >= 0, other=0)
     # A batch has fewer slots than 32 bits count, and sums of those are the fast ones.
-    size = (tl.load(node_ptr + graph + 1, mask=real, other=0) - start).to(tl.int32)
-    end = tl.cumsum(size, 0)
-    if tl.program_id(0) == 0:
-        tl.store(ptr + f * (B + 1) + b + 1, end, mask=b < B)
-        tl.store(ptr + f * (B + 1), 0)
-    v = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    # A graph lies before a slot where it ends at it or earlier; those graphs also say where the slot's begins.
-    before = end[None, :] <= v[:, None]
-    inside = b[None, :] < B
-    own = tl.sum((before & inside).to(tl.int32), 1)
-    begin = tl.sum(tl.where(before & inside, size[None, :], 0), 1)
-    outside = own >= B
-    base = tl.load(graphs + f * B + own, mask=~outside, other=0)
-    base = tl.load(node_ptr + base, mask=~outside, other=0)
-    place = f * V + v
-    tl.store(index + place, own, mask=v < V)
-    tl.store(node + place, tl.where(outside, -1, base + v - begin), mask=v < V)
-    tl.store(first + place, tl.where(outside, 0, begin), mask=v < V)
+    size = (tl.load(node_ptr + graph + 1, mask=graph >= 0, other=0) - start).to(tl.int32)
+    begin = tl.sum(tl.where(b < own, size, 0), 0)
+    n = tl.sum(tl.where(b == own, size, 0), 0)
+    source = tl.sum(tl.where(b == own, start, 0), 0)
+    total = tl.sum(size, 0)
+    mine = tl.load(order + own)
+    tl.store(graphs + f * B + own, mine)
+    tl.store(ptr + f * (B + 1) + own + 1, (begin + n).to(tl.int64))
+    if CLASSES:
+        tl.store(y + f * B + own, tl.load(classes + mine, mask=mine >= 0, other=-1))
+    if own == 0:
+        tl.store(ptr + f * (B + 1), tl.zeros((), tl.int64))
+        tl.store(active + f, (tl.max(graph, 0) >= 0).to(tl.int8))
+    lane = tl.arange(0, BLOCK)
+    for at in range(0, n, BLOCK):
+        inside = at + lane < n
+        place = f * V + begin + at + lane
+        tl.store(index + place, tl.full((BLOCK,), 0, tl.int64) + own, mask=inside)
+        tl.store(node + place, source + at + lane, mask=inside)
+        tl.store(first + place, tl.full((BLOCK,), 0, tl.int64) + begin, mask=inside)
+        tl.store(mask + place, tl.full((BLOCK,), 1, tl.int8), mask=inside)
+    # The slots behind the last graph are shared among all programs.
+    for at in range(total + own * BLOCK, V, tl.num_programs(0) * BLOCK):
+        inside = at + lane < V
+        place = f * V + at + lane
+        tl.store(index + place, tl.full((BLOCK,), 0, tl.int64) + B, mask=inside)
+        tl.store(node + place, tl.full((BLOCK,), -1, tl.int64), mask=inside)
+        tl.store(first + place, tl.full((BLOCK,), 0, tl.int64), mask=inside)
+        tl.store(mask + place, tl.full((BLOCK,), 0, tl.int8), mask=inside)
 
 
-def slots(node_ptr: Tensor, graphs: Tensor, num_slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Offsets ``[*lead, B + 1]`` of the graphs ``[*lead, B]``; graph, node and first slot, ``[*lead, V]`` each."""
-    *lead, B = graphs.shape
-    graphs = graphs.contiguous()
-    ptr = graphs.new_empty(*lead, B + 1)
-    index, node, first = (graphs.new_empty(*lead, num_slots) for _ in range(3))
-    F = torch.Size(lead).numel()
-    grid = (triton.cdiv(num_slots, _BLOCK), F)
-    _slots_kernel[grid](
-        node_ptr, graphs, ptr, index, node, first, B, num_slots,
-        BLOCK=_BLOCK, GRAPHS=triton.next_power_of_2(B),
+def slots(
+    node_ptr: Tensor,
+    order: Tensor,
+    num_slots: int,
+    *,
+    classes: Tensor | None = None,
+    cursor: Tensor | None = None,
+    batch_size: int | None = None,
+) -> Slots:
+    """As :func:`graphcaps.ops.slots.lay_out`."""
+    order = order.contiguous()
+    *lead, stride = order.shape
+    B = stride if batch_size is None else batch_size
+    graphs, ptr = order.new_empty(*lead, B), order.new_empty(*lead, B + 1)
+    index, node, first = (order.new_empty(*lead, num_slots) for _ in range(3))
+    mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in ((*lead, num_slots), lead))
+    y = None if classes is None else graphs.new_empty(graphs.shape)
+    _slots_kernel[(B, torch.Size(lead).numel())](
+        node_ptr, order, order if cursor is None else cursor, order if classes is None else classes, graphs,
+        ptr, index, node, first, mask.view(torch.int8), graphs if y is None else y, active.view(torch.int8),
+        stride, B, num_slots, MOVES=cursor is not None, CLASSES=y is not None,
+        BLOCK=_BLOCK, GRAPHS=triton.next_power_of_2(B), num_warps=1 if B <= 64 else 4,
     )  # fmt: skip
-    return ptr, index, node, first
+    return Slots(graphs, ptr, index, node, first, mask, y, active)

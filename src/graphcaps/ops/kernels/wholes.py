@@ -5,16 +5,35 @@ that leave are ``[L, B, J, d']``. Weights are read in blocks of their rows, so n
 graphs times d' lives in registers.
 """
 
+# A kernel keeps its tiles in tuples that grow, for which mypy has no type.
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops.kernels.products import product
 from graphcaps.ops.kernels.ragged import CHUNK
 from graphcaps.ops.kernels.routing import Rows
 
-__all__ = ["agree", "blocks", "finish", "graph_sizes", "squash_slope", "times_transposed", "warps_of"]
+__all__ = [
+    "STAGES",
+    "agree",
+    "blocks",
+    "finish",
+    "graph_sizes",
+    "launch_of",
+    "squash_slope",
+    "times_transposed",
+]
+
+
+PAIRS = True
+"""Whether a program serves two tiles of graphs where there are as many: weights are read half as often."""
+STAGES = 4
+"""One more than the blocks of weights that are under way at a time."""
 
 
 @triton.jit
@@ -38,22 +57,28 @@ def squash_slope(q, epsilon):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def times_transposed(  # type: ignore[no-untyped-def]
-    x, weights, b, d, B, D, E,
-    BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, PRECISION: tl.constexpr,
+    x, weights, base, B, D, E,
+    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """x Wᵀ of a block of graphs, ``[BB, DP]``; x is what this program has just stored.
+    """x Wᵀ of the graphs from ``base`` on, ``GROUPS`` tiles ``[BB, DP]``; x is what this program has just stored.
 
     Read back in blocks of columns: as one operand of d' columns it would fill the registers, twice over.
     """
     tl.debug_barrier()
-    total = tl.zeros((BB, DP), tl.float32)
+    d = tl.arange(0, DP)
+    total = ()
+    for _ in tl.static_range(GROUPS):
+        total += (tl.zeros((BB, DP), tl.float32),)
     for first in range(0, E, KB):
         e = first + tl.arange(0, KB)
-        left = tl.load(x + b[:, None] * E + e[None, :], mask=(b < B)[:, None] & (e < E)[None, :], other=0.0)
-        w = tl.load(
-            weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & (e < E)[None, :], other=0.0
-        )
-        total = tl.dot(left, tl.trans(w), total, input_precision=PRECISION)
+        narrow = (e < E)[None, :]
+        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow, other=0.0)
+        sums = ()
+        for i in tl.static_range(GROUPS):
+            b = base + i * BB + tl.arange(0, BB)
+            left = tl.load(x + b[:, None] * E + e[None, :], mask=(b < B)[:, None] & narrow, other=0.0)
+            sums += (product(left, tl.trans(w), total[i], PRECISION),)
+        total = sums
     return total
 
 
@@ -66,65 +91,77 @@ def times_transposed(  # type: ignore[no-untyped-def]
 def _forward_kernel(  # type: ignore[no-untyped-def]
     G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
     B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, LAST, ADD, JOIN, KEEP, RESIDUAL,
-    BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr, CUT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
+    CUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
-    b = tl.program_id(0) * BB + tl.arange(0, BB)
+    base = tl.program_id(0) * (GROUPS * BB)
     e = tl.arange(0, EP)
-    inside = b < B
     narrow = e < E
-    block = inside[:, None] & narrow[None, :]
     own = r * J + j
-    deep = b[:, None] * D  # what belongs to a whole lies together: its offsets fit into 32 bits
-    wide = b[:, None] * E
     weights = W + own * D * E
-    size = graph_sizes(ptr, B, r, b, inside, SIZE)
     # Round one: c = 1/J, and one sum for all wholes.
     source = tl.where(FIRST != 0, r, own) * B
     share = tl.where(FIRST != 0, 1.0 / J, 1.0)
-    s = tl.zeros((BB, EP), tl.float32)
+    s = ()
+    size = ()
+    for i in tl.static_range(GROUPS):
+        b = base + i * BB + tl.arange(0, BB)
+        s += (tl.zeros((BB, EP), tl.float32),)
+        size += (graph_sizes(ptr, B, r, b, b < B, SIZE),)
     for first in range(0, D, KB):
         d = first + tl.arange(0, KB)
-        here = inside[:, None] & (d < D)[None, :]
-        g = tl.load(G + source * D + deep + d[None, :], mask=here, other=0.0)
+        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0)
+        sums = ()
+        for i in tl.static_range(GROUPS):
+            b = base + i * BB + tl.arange(0, BB)
+            here = (b < B)[:, None] & (d < D)[None, :]
+            deep = b[:, None] * D + d[None, :]  # what belongs to a whole lies together: 32 bits are enough
+            g = tl.load(G + source * D + deep, mask=here, other=0.0)
+            if CUT:
+                for part in range(1, S):
+                    also = here & (size[i] > part * CHUNK)[:, None]
+                    g += tl.load(G + ((part * L + r) * J + j) * B * D + deep, mask=also, other=0.0)
+                if JOIN != 0:
+                    tl.store(G_out + own * B * D + deep, g, mask=here)
+            sums += (product(g, w, s[i], PRECISION),)
+        s = sums
+    lift = tl.load(bias + own * E + e, mask=narrow, other=0.0)
+    for i in tl.static_range(GROUPS):
+        b = base + i * BB + tl.arange(0, BB)
+        inside = b < B
+        block = inside[:, None] & narrow[None, :]
+        wide = b[:, None] * E
+        mass = tl.load(m + own * B + b, mask=inside & (FIRST == 0), other=0.0)
         if CUT:
             for part in range(1, S):
-                also = here & (size > part * CHUNK)[:, None]
-                place = ((part * L + r) * J + j) * B
-                g += tl.load(G + place * D + deep + d[None, :], mask=also, other=0.0)
+                also = inside & (size[i] > part * CHUNK)
+                mass += tl.load(m + ((part * L + r) * J + j) * B + b, mask=also, other=0.0)
             if JOIN != 0:
-                tl.store(G_out + own * B * D + deep + d[None, :], g, mask=here)
-        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0)
-        s = tl.dot(g, w, s, input_precision=PRECISION)
-    mass = tl.load(m + own * B + b, mask=inside & (FIRST == 0), other=0.0)
-    if CUT:
-        for part in range(1, S):
-            also = inside & (size > part * CHUNK)
-            mass += tl.load(m + ((part * L + r) * J + j) * B + b, mask=also, other=0.0)
-        if JOIN != 0:
-            tl.store(m_out + own * B + b, mass, mask=inside)
-    mass = tl.where(FIRST != 0, size.to(tl.float32), mass)
-    lift = tl.load(bias + own * E + e, mask=narrow, other=0.0)
-    s = share * (s + mass[:, None] * lift[None, :])
-    s += tl.load(residual + r * B * E + wide + e[None, :], mask=block & (RESIDUAL != 0), other=0.0)
-    f, _ = squash_slope(tl.sum(s * s, 1), epsilon)
-    u = s * f[:, None]
-    if LAST != 0:
-        tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], u, mask=block)
-        tl.store(s_out + own * B * E + wide + e[None, :], s, mask=block & (KEEP != 0))
-    else:
-        tl.store(s_out + own * B * E + wide + e[None, :], u, mask=block)
-        more = tl.sum(u * lift[None, :], 1)
-        more += tl.load(tau + own * B + b, mask=inside & (ADD != 0), other=0.0)
-        tl.store(tau_out + own * B + b, more, mask=inside)
+                tl.store(m_out + own * B + b, mass, mask=inside)
+        mass = tl.where(FIRST != 0, size[i].to(tl.float32), mass)
+        v = share * (s[i] + mass[:, None] * lift[None, :])
+        v += tl.load(residual + r * B * E + wide + e[None, :], mask=block & (RESIDUAL != 0), other=0.0)
+        f, _ = squash_slope(tl.sum(v * v, 1), epsilon)
+        u = v * f[:, None]
+        if LAST != 0:
+            tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], u, mask=block)
+            tl.store(s_out + own * B * E + wide + e[None, :], v, mask=block & (KEEP != 0))
+        else:
+            tl.store(s_out + own * B * E + wide + e[None, :], u, mask=block)
+            more = tl.sum(u * lift[None, :], 1)
+            more += tl.load(tau + own * B + b, mask=inside & (ADD != 0), other=0.0)
+            tl.store(tau_out + own * B + b, more, mask=inside)
+    if LAST == 0:
+        toward = times_transposed(s_out + own * B * E, weights, base, B, D, E, GROUPS, BB, KB, DP, PRECISION)
         k = tl.arange(0, DP)
-        toward = times_transposed(s_out + own * B * E, weights, b, k, B, D, E, BB, KB, DP, PRECISION)
-        place = own * B * D + deep + k[None, :]
-        here = inside[:, None] & (k < D)[None, :]
-        toward += tl.load(T + place, mask=here & (ADD != 0), other=0.0)
-        tl.store(T_out + place, toward, mask=here)
+        for i in tl.static_range(GROUPS):
+            b = base + i * BB + tl.arange(0, BB)
+            here = (b < B)[:, None] & (k < D)[None, :]
+            place = own * B * D + b[:, None] * D + k[None, :]
+            past = tl.load(T + place, mask=here & (ADD != 0), other=0.0)
+            tl.store(T_out + place, past + toward[i], mask=here)
 
 
 def agree(
@@ -149,7 +186,7 @@ def agree(
         tau (Tensor, optional): ``[L, J, B]``; ``None`` stands for 0.
         rows (Rows): Which row belongs to which graph.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
-        precision (str): Of the products, as ``tl.dot`` names it. (default: "tf32x3")
+        precision (str): Of the products, as :func:`graphcaps.ops.kernels.dot_precision` names it. (default: "tf32x3")
 
     Returns:
         tuple: The new T and τ.
@@ -207,23 +244,34 @@ def _forward(
     known: dict[str, Tensor | None],
 ) -> None:
     L, J, D, E = weight.shape
-    sizes = blocks(rows.B, D, E)
+    sizes = blocks(rows.B, D, E, pairs=precision != "tf32x3")  # in three products a pair spills registers
     given = {name: tensor for name, tensor in known.items() if tensor is not None}
     flags = [int(flag) for flag in (m is None, *(name in given for name in _FLAGS))]
-    _forward_kernel[(triton.cdiv(rows.B, sizes["BB"]), J, L)](
+    _forward_kernel[(triton.cdiv(rows.B, sizes["GROUPS"] * sizes["BB"]), J, L)](
         # A pointer that a flag leaves unused still has to be one.
         G, G if m is None else m, rows.ptr, weight, bias, *(given.get(name, G) for name in _POINTERS),
         rows.B, L, J, 1 if m is None else rows.parts, rows.fixed_size, CHUNK, D, E, epsilon, *flags,
-        CUT=rows.parts > 1, PRECISION=precision, **sizes, num_warps=warps_of(sizes), num_stages=2,
+        CUT=rows.parts > 1, PRECISION=precision, **sizes, **launch_of(sizes, D, E), num_stages=STAGES,
     )  # fmt: skip
 
 
-def blocks(B: int, D: int, E: int) -> dict[str, int]:
-    """Graphs of a block, steps of the products, and d and d' up to a power of two; no register is spilled."""
+def blocks(B: int, D: int, E: int, pairs: bool = True) -> dict[str, int]:
+    """Graphs of a tile and tiles of a program, steps of the products, and d and d' up to a power of two.
+
+    Two tiles share each block of weights that is read. As one tile of 64 graphs their product would be another
+    instruction (wgmma), for which weights have to be turned round first.
+    """
     DP, EP = (max(16, int(triton.next_power_of_2(width))) for width in (D, E))
-    return {"BB": 16 if B <= 16 else 32, "KB": 16 if max(DP, EP) >= 128 else 32, "DP": DP, "EP": EP}
+    BB, large = 16 if B <= 16 else 32, max(DP, EP) >= 128
+    GROUPS = 2 if PAIRS and pairs and large and B > BB and (D | E) % 16 == 0 else 1
+    return {"GROUPS": GROUPS, "BB": BB, "KB": 16 if large and BB > 16 else 32, "DP": DP, "EP": EP}
 
 
-def warps_of(sizes: dict[str, int]) -> int:
-    """Eight where a block is large, which leaves room for two programs at a time."""
-    return 8 if sizes["BB"] * max(sizes["DP"], sizes["EP"]) >= 4096 else 4
+def launch_of(sizes: dict[str, int], D: int, E: int) -> dict[str, int]:
+    """Eight warps where a tile is large, with registers for two programs at a time; none is spilled.
+
+    Widths that are no multiple of 16 are read number by number, which takes more registers.
+    """
+    if sizes["BB"] * max(sizes["DP"], sizes["EP"]) < 4096:
+        return {"num_warps": 4}
+    return {"num_warps": 8} if (D | E) % 16 else {"num_warps": 8, "maxnreg": 128}

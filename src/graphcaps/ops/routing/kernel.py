@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops.kernels import dot_precision
 from graphcaps.ops.routing.factored import route_dense_factored, route_factored
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
@@ -131,6 +132,7 @@ class _Route(torch.autograd.Function):
         from graphcaps.ops.kernels.routing import Rows, weigh_and_sum
         from graphcaps.ops.kernels.wholes import agree, finish
 
+        precision = dot_precision()
         ptr, index, size, L, V, B = shape
         h, weight, bias = h.contiguous(), weight.contiguous(), bias.contiguous()
         residual = None if residual is None else residual.contiguous()
@@ -139,9 +141,9 @@ class _Route(torch.autograd.Function):
         m = T = tau = c = None
         G = h.reshape(L, B, size, -1).sum(-2) if index is None else ragged_sum(h, ptr, index, size)
         for round_ in range(1, iterations):
-            T, tau = agree(G, m, weight, bias, T, tau, rows, epsilon)
-            G, m, c = weigh_and_sum(h, T, tau, rows, store=round_ == iterations - 1)
-        u, s, G, m = finish(G, m, weight, bias, residual, rows, epsilon, keep=needed)
+            T, tau = agree(G, m, weight, bias, T, tau, rows, epsilon, precision)
+            G, m, c = weigh_and_sum(h, T, tau, rows, round_ == iterations - 1, precision)
+        u, s, G, m = finish(G, m, weight, bias, residual, rows, epsilon, needed, precision)
         if c is None:
             J = weight.size(1)
             if index is None:
@@ -150,7 +152,7 @@ class _Route(torch.autograd.Function):
                 c = ((index < B).to(h.dtype) / J).unsqueeze(-1).expand(L, V, J).contiguous()
         if needed:
             ctx.save_for_backward(weight, s, G, m, c, rows.ptr)
-            ctx.rows, ctx.epsilon = (size, L, V, B, index is None), epsilon
+            ctx.rows, ctx.epsilon, ctx.precision = (size, L, V, B, index is None), epsilon, precision
         ctx.mark_non_differentiable(c)
         return u, c
 
@@ -163,8 +165,10 @@ class _Route(torch.autograd.Function):
         weight, s, G, m, c, ptr = ctx.saved_tensors
         rows = Rows(ptr, *ctx.rows)
         for_h, for_weight, for_bias, for_residual, *_rest = ctx.needs_input_grad
-        ds, dG = wholes_backward(s, du.contiguous(), weight, ctx.epsilon)
-        dh = parts_backward(c, dG, rows) if for_h else None
-        dW, dbias = weights_backward(G, m, ds, rows) if for_weight or for_bias else (None, None)
+        ds, dG = wholes_backward(s, du.contiguous(), weight, ctx.epsilon, ctx.precision)
+        dh = parts_backward(c, dG, rows, ctx.precision) if for_h else None
+        dW, dbias = (
+            weights_backward(G, m, ds, rows, ctx.precision) if for_weight or for_bias else (None, None)
+        )
         dres = ds.sum(1) if for_residual else None
         return dh, dW, dbias, dres, None, None, None, None

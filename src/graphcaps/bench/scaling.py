@@ -1,0 +1,223 @@
+"""How time and memory grow with one graph, from a hundred nodes to a million, forward and backward."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphcaps.bench.entries import entry
+from graphcaps.engine.allocator import take_large_pages
+from graphcaps.engine.device import choose_device
+from graphcaps.errors import ArgumentError, GraphcapsError
+from graphcaps.nn import HGCN
+from graphcaps.ops.edges import edge_table
+from graphcaps.ops.reconstruct import reconstruction_loss
+from graphcaps.ops.reconstruct_sampled import EXACT_UP_TO, sampled_reconstruction_loss
+from graphcaps.types import GraphBatch, Segments
+
+__all__ = [
+    *("SIZES", "Scaling", "ScalingError", "check_sampling", "measure_scaling", "random_graph"),
+    "scaling_entries",
+]
+
+SIZES = (10**2, 10**3, 10**4, 10**5, 10**6)
+_FEATURES, _SECONDS, _MOST_STEPS = 16, 2.0, 20
+_MODEL: dict[str, Any] = {"capsule_dim": 128, "num_capsules": (10, 10)}
+
+
+class ScalingError(GraphcapsError):
+    """What should be timed does not give the right numbers."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A step of one graph.
+
+    Args:
+        nodes, edges (int): Of the graph; edges count once.
+        device (str): ``"cpu"`` or ``"cuda"``.
+        sampled (bool): Whether its pairs were sampled.
+        seconds (float): Forward and backward, the best of a few steps.
+        memory (int): Most bytes beyond those held before the first step.
+        time_ratio (float or None): Seconds against the size before, divided by what linear growth would give.
+        memory_ratio (float or None): The same of the bytes.
+    """
+
+    nodes: int
+    edges: int
+    device: str
+    sampled: bool
+    seconds: float
+    memory: int
+    time_ratio: float | None = None
+    memory_ratio: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure_scaling(
+    device: str = "auto",
+    sizes: Sequence[int] = SIZES,
+    *,
+    degree: float = 4.0,
+    seed: int = 0,
+    model: dict[str, Any] | None = None,
+) -> list[Scaling]:
+    """Times an HGCN on one random graph of each size; nothing is timed before :func:`check_sampling` passed.
+
+    On a CPU each size runs in a process of its own, whose resident peak is read: a peak never falls. That process
+    takes large pages (:func:`graphcaps.engine.allocator.take_large_pages`).
+
+    Args:
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
+        sizes (list): Numbers of nodes, ascending. (default: :data:`SIZES`)
+        degree (float): Mean number of neighbours. (default: 4)
+        seed (int): Of graphs, features and weights. (default: 0)
+        model (dict, optional): Arguments of the HGCN. (default: two hidden levels of 10 capsules, d = 128)
+
+    Raises:
+        ScalingError: If the sampled loss with all pairs is not the exact one.
+    """
+    if not sizes or min(sizes) < 2 or list(sizes) != sorted(set(sizes)):
+        raise ArgumentError(
+            "measure_scaling", "sizes", "be ascending numbers of nodes from 2 on", list(sizes)
+        )
+    place = choose_device(device, "measure_scaling")
+    check_sampling(place)
+    arguments = dict(_MODEL if model is None else model)
+    rows: list[Scaling] = []
+    for nodes in sizes:
+        task = (nodes, place.type, degree, seed, arguments, torch.get_num_threads())
+        found = _apart(task) if place.type == "cpu" else _step(*task)
+        rows.append(_with_ratios(found, rows[-1] if rows else None))
+    return rows
+
+
+def scaling_entries(rows: Sequence[Scaling], command: str) -> list[dict[str, Any]]:
+    """Figures for ``results/performance.json``; the data set of a figure is the size of its graph."""
+    figures = []
+    for row in rows:
+        dataset = f"one graph of {row.nodes} nodes"
+        values: list[tuple[str, float | None, str]] = [
+            ("bench: forward and backward of one graph", row.seconds * 1e3, "ms"),
+            ("bench: peak memory of one graph", row.memory / 1e6, "MB"),
+            ("bench: time of one graph, times linear growth", row.time_ratio, "times"),
+            ("bench: memory of one graph, times linear growth", row.memory_ratio, "times"),
+        ]
+        figures += [
+            entry(what, dataset, row.device, float(f"{value:.4g}"), unit, command)
+            for what, value, unit in values
+            if value is not None
+        ]
+    return figures
+
+
+def random_graph(nodes: int, degree: float = 4.0, seed: int = 0, device: str = "cpu") -> GraphBatch:
+    """A graph of about ``nodes · degree / 2`` random edges with random features, as a batch of one."""
+    generator = torch.Generator().manual_seed(seed)
+    ends = torch.randint(0, nodes, (2, round(nodes * degree / 2)), generator=generator)
+    x = torch.randn(nodes, _FEATURES, generator=generator)
+    table = edge_table(ends.to(device), nodes)
+    ptr, index = torch.tensor([0, nodes]), torch.zeros(nodes, dtype=torch.long)
+    segments = Segments(ptr.to(device), index.to(device), padded=False, max_size=nodes)
+    return GraphBatch(x.to(device), segments, table, torch.ones(1, dtype=torch.long, device=device))
+
+
+def check_sampling(device: torch.device, nodes: int = 300) -> None:
+    """With all pairs drawn, the sampled loss of a graph and its gradient are the exact ones.
+
+    Raises:
+        ScalingError: If they differ by more than rounding.
+    """
+    batch = random_graph(nodes, device=device.type)
+    generator = torch.Generator().manual_seed(1)
+    z = (torch.rand(nodes, 32, generator=generator) * 0.2).to(device).requires_grad_()
+    exact = reconstruction_loss(z, batch.edges, batch.segments)
+    sampled = sampled_reconstruction_loss(z, batch.edges, batch.segments, up_to=1, pairs=nodes)
+    (exact_slope,), (slope,) = torch.autograd.grad(exact, z), torch.autograd.grad(sampled, z)
+    for name, one, two in (("loss", exact.detach(), sampled.detach()), ("gradient", exact_slope, slope)):
+        error = float((one - two).abs().max() / one.abs().max())
+        if not error <= 1e-4:
+            raise ScalingError(f"the sampled {name} of all pairs differs from the exact one by {error:.2g}")
+
+
+def _apart(task: tuple[Any, ...]) -> Scaling:
+    """In a fresh process, which nothing was allocated in before, with large pages."""
+    with multiprocessing.get_context("spawn").Pool(1, take_large_pages) as pool:
+        return pool.apply(_step, task)
+
+
+def _step(nodes: int, device: str, degree: float, seed: int, model: dict[str, Any], threads: int) -> Scaling:
+    torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    batch = random_graph(nodes, degree, seed, device)
+    network = HGCN(_FEATURES, 2, **model).to(device)
+    y, decoder = batch.y, network.decoder
+    assert y is not None
+    assert decoder is not None
+
+    def step() -> None:
+        network.zero_grad(set_to_none=True)
+        output = network.forward_batch(batch, y, reconstruct=False)
+        total = network.loss(output, y).total
+        code = decoder.code(output.class_capsules, y)
+        total = total + 0.1 * sampled_reconstruction_loss(
+            output.primary, batch.edges, batch.segments, shift=code
+        )
+        total.backward()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    before = _begin_peak(device)
+    step()  # compiles, and fills what is kept of a batch
+    seconds: list[float] = []
+    while not seconds or (sum(seconds) < _SECONDS and len(seconds) < _MOST_STEPS):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    edges = batch.edges.neighbours.numel() // 2
+    return Scaling(nodes, edges, device, nodes > EXACT_UP_TO, min(seconds), max(0, _peak(device) - before))
+
+
+def _begin_peak(device: str) -> int:
+    """Bytes held now; peaks are counted from here on, where the system lets a process begin anew."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+    except OSError:  # no such file, or not to be written to: what building the graph took is counted out
+        return _peak(device)
+
+
+def _peak(device: str) -> int:
+    """Most bytes so far, of the GPU's allocations or of this process."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    if Path("/proc/self/status").exists():
+        return _status("VmHWM")
+    import resource  # not on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _status(name: str) -> int:
+    """A number of kilobytes that Linux keeps of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _with_ratios(row: Scaling, last: Scaling | None) -> Scaling:
+    if last is None:
+        return row
+    grown = row.nodes / last.nodes
+    memory = row.memory / last.memory / grown if last.memory else None
+    return replace(row, time_ratio=row.seconds / last.seconds / grown, memory_ratio=memory)

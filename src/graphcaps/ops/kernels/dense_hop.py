@@ -1,0 +1,119 @@
+r"""The hop among the capsules of a level: :math:`h = \hat A u` and the mean of u, a launch each way.
+
+Graphs of a few capsules, so a program holds all of one graph: A and the scales, and a block of columns of u.
+A carries no gradient, and :math:`\hat A` is taken as it is, not as symmetric: the backward pass is its
+transpose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["MOST_CAPSULES", "dense_hop"]
+
+MOST_CAPSULES = 64
+"""Capsules of a graph up to which the kernel serves."""
+
+
+def dense_hop(u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums over neighbours ``[*lead, B, n, d]`` and means ``[*lead, B, 1, d]`` of ``u [*lead, B, n, d]``.
+
+    Args:
+        u (Tensor): Capsules, float32.
+        adjacency (Tensor): A, ``[*lead, B, n, n]``, n up to ``MOST_CAPSULES``; gets no gradient.
+    """
+    h, mean = _DenseHop.apply(u, adjacency)
+    return h, mean
+
+
+class _DenseHop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
+        u, adjacency = u.contiguous(), adjacency.contiguous()
+        h, mean = torch.empty_like(u), u.new_empty(*u.shape[:-2], 1, u.size(-1))
+        if u.numel():
+            grid, options = _call(u)
+            _forward_kernel[grid](u, adjacency, h, mean, *u.shape[-2:], **options)
+        ctx.save_for_backward(adjacency)
+        return h, mean
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dh: Tensor, dmean: Tensor) -> Any:
+        (adjacency,) = ctx.saved_tensors
+        du = torch.empty_like(dh, memory_format=torch.contiguous_format)
+        if du.numel():
+            grid, options = _call(du)
+            _backward_kernel[grid](
+                dh.contiguous(), dmean.contiguous(), adjacency, du, *du.shape[-2:], **options
+            )
+        return du, None
+
+
+def _call(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
+    n, d = u.shape[-2:]
+    width = min(128, max(16, triton.next_power_of_2(d)))
+    warps = 1 if n <= 8 else 2 if n <= 16 else 4
+    options = {"N": max(2, triton.next_power_of_2(n)), "WIDTH": width, "num_warps": warps}
+    return (u.numel() // (n * d), triton.cdiv(d, width)), options
+
+
+@triton.jit
+def _scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """1 / √max(1, 1 + Σ_j A_ij) of the capsules of a graph."""
+    i = tl.arange(0, N)
+    inside = (i < n)[:, None] & (i < n)[None, :]
+    A = tl.load(adjacency + graph * n * n + i[:, None] * n + i[None, :], mask=inside, other=0.0)
+    total = tl.sum(A, 1) + 1
+    # A comparison, not a maximum: NaN has to stay NaN.
+    return tl.rsqrt(tl.where(total < 1, 1.0, total))
+
+
+@triton.jit(do_not_specialize=["n"])
+def _forward_kernel(u, adjacency, h, mean, n, d, N: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    graph = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    i = tl.arange(0, N)
+    scale = _scales(adjacency, graph, n, N)
+    wide = k < d
+    inside = (i < n)[:, None] & wide[None, :]
+    rows = u + graph * n * d
+    place = i[:, None] * d + k[None, :]
+    own = tl.load(rows + place, mask=inside, other=0.0)
+    total = own * scale[:, None]
+    # Few capsules: one row after another is as fast as a product of tiles, and exact.
+    for j in range(0, n):
+        row = tl.load(rows + j * d + k, mask=wide, other=0.0)
+        at = tl.sum(tl.where(i == j, scale, 0.0), 0)
+        column = tl.load(adjacency + graph * n * n + i * n + j, mask=i < n, other=0.0)
+        total += column[:, None] * (row * at)[None, :]
+    tl.store(h + graph * n * d + place, total * scale[:, None], mask=inside)
+    tl.store(mean + graph * d + k, tl.sum(own, 0) / n, mask=wide)
+
+
+@triton.jit(do_not_specialize=["n"])
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    dh, dmean, adjacency, du, n, d, N: tl.constexpr, WIDTH: tl.constexpr
+):
+    graph = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    i = tl.arange(0, N)
+    scale = _scales(adjacency, graph, n, N)
+    wide = k < d
+    inside = (i < n)[:, None] & wide[None, :]
+    rows = dh + graph * n * d
+    place = i[:, None] * d + k[None, :]
+    total = tl.load(rows + place, mask=inside, other=0.0) * scale[:, None]
+    for j in range(0, n):
+        row = tl.load(rows + j * d + k, mask=wide, other=0.0)
+        at = tl.sum(tl.where(i == j, scale, 0.0), 0)
+        from_j = tl.load(adjacency + graph * n * n + j * n + i, mask=i < n, other=0.0)
+        total += from_j[:, None] * (row * at)[None, :]
+    shared = tl.load(dmean + graph * d + k, mask=wide, other=0.0) / n
+    tl.store(du + graph * n * d + place, total * scale[:, None] + shared[None, :], mask=inside)

@@ -1,0 +1,44 @@
+"""A model that reads features from the store is the model that gathers them."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphcaps.data.assemble import draw
+from graphcaps.data.feature_table import feature_table
+from graphcaps.nn import HGCN
+from graphcaps.ops.kernels import kernels_wanted
+from tests.graphs import assert_equal, random_graphs
+from tests.ops.kernels.conftest import kernel_device  # noqa: F401
+
+DRAWN = torch.tensor([[0, 2, 2, -1], [-1, -1, -1, -1]])
+SMALL: dict[str, Any] = {
+    "capsule_dim": 8, "num_capsules": 3, "routing_iterations": 1, "dropout": 0.3, "reconstruction": False,
+    "lead": (2,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [{}, {"formulation": "paper", "factor_squash": "separate"}], ids=str)
+def test_steps_from_the_store(given: dict[str, Any], kernel_device: str, monkeypatch: Any) -> None:  # noqa: F811
+    monkeypatch.setattr("graphcaps.ops.kernels.project._PROGRAMS", 4)
+    graphs = random_graphs([5, 9, 1], channels=6, seed=3)
+    store = graphs.as_store().to(kernel_device)
+    x = graphs.x.float().to(kernel_device).relu()
+    found: list[dict[str, Any]] = []
+    with kernels_wanted("always"):
+        for features in (x, feature_table(x, store)):
+            torch.manual_seed(0)
+            model = HGCN(6, 2, **SMALL, **given)
+            model.to(kernel_device)
+            batch = draw(store, features, DRAWN)
+            output = model.forward_batch(batch, batch.y)
+            model.loss(output, batch.y).total.sum().backward()  # type: ignore[arg-type]
+            assert ("x" in batch.__dict__) == (features is x)  # nobody gathered
+            result: dict[str, Any] = {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
+            result |= {name: b.clone() for name, b in model.named_buffers() if b.is_floating_point()}
+            result["scores"] = output.class_scores[:1]
+            found.append(result)
+    plain, stored = found
+    for name, value in plain.items():
+        assert_equal(stored[name], value, name, 1e-4)

@@ -1,0 +1,16 @@
+"""A kernel of one product, for the test of what its precisions are."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from graphcaps.ops.kernels.products import product
+
+
+@triton.jit
+def one_product(a, b, out, N: tl.constexpr, PRECISION: tl.constexpr):
+    i = tl.arange(0, N)
+    place = i[:, None] * N + i[None, :]
+    total = product(tl.load(a + place), tl.load(b + place), tl.full((N, N), 1.0, tl.float32), PRECISION)
+    tl.store(out + place, total)

@@ -1,0 +1,44 @@
+"""The hop among capsules of a level is that of torch: sums over neighbours, means, gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps.ops.propagate import dense_propagate
+from tests.graphs import assert_equal
+
+
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize(("n", "d"), [(1, 8), (5, 128), (10, 128), (20, 32), (32, 20), (25, 160)])
+def test_dense_hop_equals_torch(kernel_device: str, lead: tuple[int, ...], n: int, d: int) -> None:
+    from graphcaps.ops.kernels.dense_hop import dense_hop
+
+    torch.manual_seed(n + d)
+    u, slope = torch.randn(2, *lead, 4, n, d)
+    shared = torch.randn(*lead, 4, 1, d)
+    A = torch.rand(*lead, 4, n, n)  # not symmetric: the gradient must take the transpose
+    A[..., 0, :, :] = 0
+    A[..., 1, 0, :] = -2  # a sum below 0 counts as 0
+    twin = u.double().requires_grad_()
+    expected, mean = dense_propagate(twin, A.double()), twin.mean(-2, keepdim=True)
+    torch.autograd.backward([expected, mean], [slope.double(), shared.double()])
+    mine = u.to(kernel_device).requires_grad_()
+    found = dense_hop(mine, A.to(kernel_device))
+    torch.autograd.backward(found, [slope.to(kernel_device), shared.to(kernel_device)])
+    assert_equal(found[0].detach().cpu().double(), expected.detach(), "h", 2e-6)
+    assert_equal(found[1].detach().cpu().double(), mean.detach(), "mean", 2e-6)
+    assert mine.grad is not None
+    assert twin.grad is not None
+    assert_equal(mine.grad.cpu().double(), twin.grad, "gradient", 2e-6)
+
+
+def test_padding_graphs_touch_no_other(kernel_device: str) -> None:
+    from graphcaps.ops.kernels.dense_hop import dense_hop
+
+    u, A = torch.randn(3, 4, 16, device=kernel_device), torch.rand(3, 4, 4, device=kernel_device)
+    before = dense_hop(u, A)
+    u[1], A[1] = float("nan"), float("nan")
+    after = dense_hop(u, A)
+    for one, other in zip(before, after, strict=True):
+        assert torch.equal(one[[0, 2]], other[[0, 2]])
