@@ -70,6 +70,7 @@ def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
         "weight_decay": 0.0001,
         "halve_every": 500,
         "reconstruction_weight": 0.1,
+        "precision": "float32",
     }
     assert shown["data"]["source"] == inputs[1]
     assert shown["training"]["digest"] == shown["data"]["digest"]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from graphcaps.data.convert import GraphArrays, store_from_graphs
 from graphcaps.data.planted import planted_parts
-from graphcaps.data.store import GraphStore
+from graphcaps.data.store import LARGEST_AS_BITS, MOST_WORDS, GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.edges import clean_edges
 from graphcaps.types import GraphBatch
 
 COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "edge_weight")
@@ -298,6 +299,28 @@ def test_batch_on_the_gpu_equals_the_cpu() -> None:
     assert torch.equal(here.x, there.x.cpu())
     assert torch.equal(here.edges.node, there.edges.node.cpu())
     assert torch.equal(here.segments.index, there.segments.index.cpu())
+
+
+def test_edges_are_kept_as_bits_up_to_a_size() -> None:
+    """Of the largest graph, beside the words of all: the bits of one graph grow with its square."""
+
+    def path(nodes: int) -> GraphStore:
+        i = torch.arange(nodes - 1)
+        edges = clean_edges(i, i + 1, nodes)
+        return GraphStore.from_clean_edges("path", torch.tensor([0, nodes]), edges)
+
+    assert path(65).bit_words == 65 * 3
+    assert path(LARGEST_AS_BITS).bit_words == LARGEST_AS_BITS * LARGEST_AS_BITS // 32 <= MOST_WORDS
+    assert path(LARGEST_AS_BITS + 1).bit_words is None
+    assert path(65).bits is None  # nobody reads them on a CPU
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_bits_on_a_gpu_follow_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = planted_parts(num_graphs=5)
+    assert graphs.to("cuda").bits is not None
+    monkeypatch.setattr("graphcaps.data.store.LARGEST_AS_BITS", graphs.max_size - 1)
+    assert graphs.to("cuda").bits is None
 
 
 def test_repr_says_what_is_there() -> None:

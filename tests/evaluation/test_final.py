@@ -262,7 +262,7 @@ def test_checkpoints_come_by_epochs_or_by_the_clock(
 def test_a_loss_that_is_no_number_stops_the_training(store: GraphStore) -> None:
     broken = replace(store, node_attributes=torch.full((store.num_nodes, 1), 1e38))
     with pytest.raises(TrainingError, match=r"Training stopped in epoch 1: the .* loss is not a number"):
-        train_final(broken, CONFIG, device="cpu")
+        train_final(broken, replace(CONFIG, model="gin", model_arguments={}), device="cpu")
 
 
 def test_running_out_of_memory_names_what_to_lower() -> None:

@@ -13,6 +13,7 @@ from graphcaps.engine import EpochEnd, Replica, TrainConfig, Trainer, stack_repl
 from graphcaps.engine.buckets import BucketSteps
 from graphcaps.nn import HGCN
 from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.types import FeatureTable
 
 pytestmark = [
     pytest.mark.gpu,
@@ -133,9 +134,10 @@ def test_warming_up_changes_nothing() -> None:
     assert isinstance(steps, BucketSteps)
     trainer.run_epoch()
     before = {name: value.clone() for name, value in trainer.state().items()}
-    sums = trainer._tally.read()
     trainer.model.train()
-    steps._prepare(4096, 0)
+    trainer._tally.clear()  # as at the beginning of an epoch
+    sums = trainer._tally.read()
+    steps._prepare(4096)
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     for name, value in trainer._tally.read()["sums"].items():
@@ -144,8 +146,10 @@ def test_warming_up_changes_nothing() -> None:
 
 def test_a_store_on_the_host_is_streamed() -> None:
     resident = _trainer("hgcn", "eager")
+    assert isinstance(resident.x, FeatureTable)
+    features = resident.x.x.cpu()
     streamed = Trainer(
-        _trainer("hgcn", "eager").model, resident.store.to("cpu"), resident.x.cpu(), resident.replicas, CONFIG
+        _trainer("hgcn", "eager").model, resident.store.to("cpu"), features, resident.replicas, CONFIG
     )
     assert not streamed.captured
     _near(list(resident.run()), list(streamed.run()), 1e-3)

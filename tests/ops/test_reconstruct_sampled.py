@@ -12,6 +12,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
 from graphcaps.ops import reconstruct_sampled as module
 from graphcaps.ops.activate import take_step
+from graphcaps.ops.edges import edge_table
 from graphcaps.ops.meetings import draw_meetings
 from graphcaps.ops.reconstruct_sampled import sampled_reconstruction_loss
 from graphcaps.types import GraphBatch, Segments
@@ -36,7 +37,7 @@ def _vectors(batch: GraphBatch, seed: int = 1, scale: float = 0.6) -> Tensor:
 def _both(loss: Any, z: Tensor, batch: GraphBatch, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
     leaf = z.clone().requires_grad_()
     value = loss(leaf, batch.edges, batch.segments, *arguments, **options)
-    factors = torch.arange(1, value.numel() + 1, dtype=z.dtype).reshape(value.shape)
+    factors = torch.arange(1, value.numel() + 1, dtype=z.dtype, device=z.device).reshape(value.shape)
     (value * factors).sum().backward()
     assert leaf.grad is not None
     return value.detach(), leaf.grad
@@ -163,6 +164,24 @@ def test_draws_follow_their_keys() -> None:
     assert torch.equal(found[0][1], found[2][1])
     assert torch.equal(found[3][1], found[4][1])
     assert float(found[0][0]) != float(found[1][0])
+
+
+def test_the_same_draw_gives_the_same_bits_where_many_edges_meet() -> None:
+    """On a GPU too, where edges of a hub are added up by many threads."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    nodes = 3000
+    leaves = torch.arange(1, nodes)
+    others = torch.randint(0, nodes, (2, 4 * nodes), generator=torch.Generator().manual_seed(2))
+    ends = torch.cat([torch.stack([torch.zeros_like(leaves), leaves]), others], 1).to(device)
+    segments = Segments.from_sizes(torch.tensor([nodes], device=device))
+    z = (torch.rand(nodes, 32, generator=torch.Generator().manual_seed(3)) * 0.2).to(device)
+    batch = GraphBatch(z, segments, edge_table(ends, nodes))
+    first, *more = (
+        _both(sampled_reconstruction_loss, z, batch, keys=_keys().to(device), up_to=9) for _ in range(5)
+    )
+    for again in more:
+        assert torch.equal(again[0], first[0])
+        assert torch.equal(again[1], first[1])
 
 
 def test_small_graphs_never_change() -> None:

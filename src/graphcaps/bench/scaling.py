@@ -29,6 +29,7 @@ __all__ = [
 SIZES = (10**2, 10**3, 10**4, 10**5, 10**6)
 _FEATURES, _SECONDS, _MOST_STEPS = 16, 2.0, 20
 _MODEL: dict[str, Any] = {"capsule_dim": 128, "num_capsules": (10, 10)}
+_SAMPLED: dict[str, Any] = {"reconstruct_up_to": EXACT_UP_TO}
 
 
 class ScalingError(GraphcapsError):
@@ -80,7 +81,9 @@ def measure_scaling(
         sizes (list): Numbers of nodes, ascending. (default: :data:`SIZES`)
         degree (float): Mean number of neighbours. (default: 4)
         seed (int): Of graphs, features and weights. (default: 0)
-        model (dict, optional): Arguments of the HGCN. (default: two hidden levels of 10 capsules, d = 128)
+        model (dict, optional): Arguments of the HGCN, whose pairs are sampled above
+            :data:`graphcaps.ops.reconstruct_sampled.EXACT_UP_TO` nodes unless ``reconstruct_up_to`` is among them.
+            (default: two hidden levels of 10 capsules, d = 128)
 
     Raises:
         ScalingError: If the sampled loss with all pairs is not the exact one.
@@ -158,20 +161,14 @@ def _step(nodes: int, device: str, degree: float, seed: int, model: dict[str, An
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     batch = random_graph(nodes, degree, seed, device)
-    network = HGCN(_FEATURES, 2, **model).to(device)
-    y, decoder = batch.y, network.decoder
+    arguments = _SAMPLED | model
+    network = HGCN(_FEATURES, 2, **arguments).to(device)
+    y, up_to = batch.y, arguments["reconstruct_up_to"]
     assert y is not None
-    assert decoder is not None
 
     def step() -> None:
         network.zero_grad(set_to_none=True)
-        output = network.forward_batch(batch, y, reconstruct=False)
-        total = network.loss(output, y).total
-        code = decoder.code(output.class_capsules, y)
-        total = total + 0.1 * sampled_reconstruction_loss(
-            output.primary, batch.edges, batch.segments, shift=code
-        )
-        total.backward()
+        network.loss(network.forward_batch(batch, y), y).total.backward()
         if device == "cuda":
             torch.cuda.synchronize()
 
@@ -183,7 +180,8 @@ def _step(nodes: int, device: str, degree: float, seed: int, model: dict[str, An
         step()
         seconds.append(time.perf_counter() - start)
     edges = batch.edges.neighbours.numel() // 2
-    return Scaling(nodes, edges, device, nodes > EXACT_UP_TO, min(seconds), max(0, _peak(device) - before))
+    sampled = up_to is not None and nodes > up_to
+    return Scaling(nodes, edges, device, sampled, min(seconds), max(0, _peak(device) - before))
 
 
 def _begin_peak(device: str) -> int:

@@ -21,10 +21,12 @@ from graphcaps.ops.bits import bit_rows, count_words
 from graphcaps.ops.edges import CleanEdges, EdgeReport
 from graphcaps.types import BitRows, FeatureTable, GraphBatch
 
-__all__ = ["MOST_WORDS", "GraphStore"]
+__all__ = ["LARGEST_AS_BITS", "MOST_WORDS", "GraphStore"]
 
 MOST_WORDS = 1 << 27
 """Words of bits up to which a store keeps its edges as bits too: half a gigabyte."""
+LARGEST_AS_BITS = 1 << 14
+"""Nodes of a graph up to which it does so: the bits of a graph grow with the square of its nodes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,9 +176,15 @@ class GraphStore:
     @cached_property
     def bits(self) -> BitRows | None:
         """The edges as bits, for kernels: on a GPU, where they take less memory than a stated limit."""
-        if self.device.type != "cuda" or count_words(self.host_node_ptr.diff()) > MOST_WORDS:
+        if self.device.type != "cuda" or self.bit_words is None:
             return None
         return bit_rows(self.edge_ptr, self.neighbours, self.sizes)
+
+    @property
+    def bit_words(self) -> int | None:
+        """Words that the edges take as bits; ``None`` where there are too many, or a graph is too large."""
+        words = count_words(self.host_node_ptr.diff())
+        return words if words <= MOST_WORDS and self.max_size <= LARGEST_AS_BITS else None
 
     # Host copies: batches are sized from these without asking the device.
     @cached_property

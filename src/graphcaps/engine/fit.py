@@ -92,11 +92,11 @@ class Trainer:
         if not replicas or any(replica.train.numel() == 0 for replica in replicas):
             raise ArgumentError("Trainer", "replicas", "each have a graph to learn from", "none")
         self.model, self.store = model, store
-        # Looked through once, unless graphs are streamed and their features come with them.
-        here = store.device == x.device == next(model.parameters()).device
-        self.x: Tensor | FeatureTable = feature_table(x, store) if here else x
-        self.replicas, self.config = replicas, config
         F, device = len(replicas), next(model.parameters()).device
+        source = open_store(store, device)
+        # Looked through once, unless graphs are streamed: their features come with them.
+        self.x: Tensor | FeatureTable = feature_table(x, store) if source is store else x
+        self.replicas, self.config = replicas, config
         self._device = device
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.epoch = 0
@@ -109,7 +109,7 @@ class Trainer:
         self._plan = self._draw(0)
         self._steps: EagerSteps | BucketSteps
         if steps == "eager":
-            self._steps = EagerSteps(update, open_store(store, device), self.x)
+            self._steps = EagerSteps(update, source, self.x)
         else:
             count = len(self._plan.slots)
             self._steps = BucketSteps(update, store, self.x, F, count, config.batch_size, self._recorder)

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.data.store import MOST_WORDS, GraphStore
+from graphcaps.data.store import GraphStore
 from graphcaps.engine.device import memory_of
-from graphcaps.ops.bits import count_words
 from graphcaps.types import FeatureTable, GraphBatch
 
 __all__ = ["StreamedStore", "data_bytes", "open_store", "place"]
@@ -71,8 +70,8 @@ def data_bytes(store: GraphStore, x: Tensor) -> int:
     """Bytes that graphs and input columns take on a device, the edges as bits included."""
     arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
     listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
-    words = count_words(store.host_node_ptr.diff())
-    return listed + (4 * words + 8 * store.num_nodes if words <= MOST_WORDS else 0)
+    words = store.bit_words
+    return listed + (0 if words is None else 4 * words + 8 * store.num_nodes)
 
 
 def place(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:

@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 from graphcaps.nn.initialise import linear_
 from graphcaps.nn.primary import Formulation
+from graphcaps.ops.activate import take_step
 from graphcaps.ops.kernels import kernels_serve
 from graphcaps.ops.reconstruct import reconstruction_loss
 from graphcaps.ops.reconstruct_naive import PAPER, RELEASED
+from graphcaps.ops.reconstruct_sampled import sampled_reconstruction_loss
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["AdjacencyDecoder"]
@@ -32,16 +34,26 @@ class AdjacencyDecoder(nn.Module):
     formulation needs a completion to be computable: products are clamped to [1e-7, 1 − 1e-7], and graphs
     count alike.
 
+    Ours, where asked for: of graphs above ``reconstruct_up_to`` nodes a sample of the pairs counts
+    (:func:`graphcaps.ops.reconstruct_sampled.sampled_reconstruction_loss`), whose mean over draws is the loss
+    above. What a step draws follows from the replica's seed and step, which are saved with the model, as those
+    of :class:`ReplicaDropout` are; outside training the draw is always the same.
+
     Args:
         num_classes (int): Number of classes O.
         class_dim (int): Length of a class capsule.
         capsule_dim (int): Length of a primary capsule.
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
+        reconstruct_up_to (int, optional): Nodes of a graph up to which all its pairs count; ``None`` counts
+            all pairs of every graph. (default: None)
         lead (tuple): Leading axes of the parameters. (default: ())
 
     Returns (from ``forward``):
         Tensor: The loss, one number per replica, ``[*lead]``.
     """
+
+    seed: Tensor
+    step: Tensor
 
     def __init__(
         self,
@@ -50,18 +62,25 @@ class AdjacencyDecoder(nn.Module):
         capsule_dim: int,
         *,
         formulation: Formulation = "released",
+        reconstruct_up_to: int | None = None,
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         self.num_classes, self.class_dim, self.capsule_dim = num_classes, class_dim, capsule_dim
-        self.formulation, self.lead = formulation, lead
+        self.formulation, self.reconstruct_up_to, self.lead = formulation, reconstruct_up_to, lead
         self.weight = nn.Parameter(torch.empty(*lead, num_classes * class_dim, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, capsule_dim))
+        if reconstruct_up_to is not None:  # else nothing is drawn, and model files stay as they are
+            self.register_buffer("seed", torch.zeros(lead, dtype=torch.int64))
+            self.register_buffer("step", torch.zeros(lead, dtype=torch.int64))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         linear_(self.weight, self.num_classes * self.class_dim)
         linear_(self.bias, self.num_classes * self.class_dim)
+        if self.reconstruct_up_to is not None:
+            self.seed.copy_(torch.randint(1 << 62, self.lead))  # last: weights start as they do without it
+            self.step.zero_()
 
     def code(self, class_capsules: Tensor, y: Tensor) -> Tensor:
         """What is added to all nodes of a graph, ``[*lead, B, d]``, from its capsule of class ``y [*lead, B]``."""
@@ -80,8 +99,18 @@ class AdjacencyDecoder(nn.Module):
     ) -> Tensor:
         # Z is never formed where kernels serve.
         rule = RELEASED if self.formulation == "released" else PAPER
-        return reconstruction_loss(primary, edges, segments, rule, shift=self.code(class_capsules, y))
+        code, up_to = self.code(class_capsules, y), self.reconstruct_up_to
+        if up_to is None:
+            return reconstruction_loss(primary, edges, segments, rule, shift=code)
+        keys = None
+        if self.training:
+            # Also where no graph is large: whether one is may be another replica's matter.
+            with torch.no_grad():
+                keys = take_step(self.seed, self.step, segments.row_mask)
+        return sampled_reconstruction_loss(primary, edges, segments, rule, code, keys=keys, up_to=up_to)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_classes}, {self.class_dim}, {self.capsule_dim}"
+        if self.reconstruct_up_to is not None:
+            shown += f", reconstruct_up_to={self.reconstruct_up_to}"
         return shown + (f", lead={self.lead}" if self.lead else "")

@@ -57,6 +57,8 @@ class HGCN(nn.Module):
             each graph's own count. (default: None)
         disentangle (bool): Whether features are projected onto factors. (default: True)
         reconstruction (bool): Whether there is a decoder. (default: True)
+        reconstruct_up_to (int, optional): Ours: of graphs of more nodes the reconstruction loss is an unbiased
+            estimate from a sample of the pairs, in linear time; ``None`` is exact at every size. (default: None)
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         trunk (str or Module, optional): ``"gin"``, ``"sage"``, ``"gat"`` or a module: other message passing
             under the linear votes over nodes. (default: None)
@@ -89,6 +91,7 @@ class HGCN(nn.Module):
         residual_nodes: int | None = None,
         disentangle: bool = True,
         reconstruction: bool = True,
+        reconstruct_up_to: int | None = None,
         formulation: Formulation = "released",
         trunk: TrunkKind | nn.Module | None = None,
         trunk_layers: int = 1,
@@ -101,6 +104,7 @@ class HGCN(nn.Module):
             ("in_channels", in_channels),
             ("num_classes", num_classes),
             ("capsule_dim", capsule_dim),
+            ("reconstruct_up_to", 1 if reconstruct_up_to is None else reconstruct_up_to),
         ):
             if value < 1:
                 raise ArgumentError("HGCN", name, "be at least 1", value)
@@ -156,15 +160,23 @@ class HGCN(nn.Module):
             )
         self.layers = nn.ModuleList(layers)
         self.decoder = (
-            AdjacencyDecoder(num_classes, capsule_dim, width, formulation=formulation, lead=lead)
+            AdjacencyDecoder(
+                num_classes,
+                capsule_dim,
+                width,
+                formulation=formulation,
+                reconstruct_up_to=reconstruct_up_to,
+                lead=lead,
+            )
             if reconstruction
             else None
         )
 
     @property
     def capturable(self) -> bool:
-        """Whether a step asks the host nothing: torch-geometric's layers in a trunk do."""
-        return all(layer.trunk is None for layer in self.layers)
+        """Whether a step asks the host nothing: torch-geometric's layers in a trunk do, and sampled pairs."""
+        sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
+        return not sampled and all(layer.trunk is None for layer in self.layers)
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcaps.ops.kernels import kernels_serve
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 
-__all__ = ["BiasPlace", "Drop", "activate", "drop", "rectify", "take_step"]
+__all__ = ["BiasPlace", "Drop", "activate", "drop", "hashes", "rectify", "take_step"]
 
 BiasPlace = Literal["inside", "outside"]
 
@@ -87,7 +87,7 @@ def drop(x: Tensor, dropped: Drop, mask: Tensor | None = None) -> Tensor:
 
     With ``mask [*lead, V]`` all numbers of rows where it is False are dropped.
     """
-    h = _hashes(dropped.keys, x.size(-2) * x.size(-1))
+    h = hashes(dropped.keys, x.size(-2) * x.size(-1))
     keep = (h >= dropped.threshold).reshape(x.shape)
     if mask is not None:
         keep &= mask.unsqueeze(-1)
@@ -105,7 +105,7 @@ def take_step(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
     return torch.stack([key.to(torch.int32), (key >> 32).to(torch.int32)], -1)
 
 
-def _hashes(keys: Tensor, count: int) -> Tensor:
+def hashes(keys: Tensor, count: int) -> Tensor:
     """A 31-bit hash of each place under two 32-bit keys, ``[*lead, count]``; products wrap around."""
     first, second = keys.unsqueeze(-2).unbind(-1)
     # The place depends on the row and not on how many rows there are: padding moves nothing.

@@ -34,6 +34,9 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
         weighted = edges.weight is not None
         scales = (degrees(edges) + 1).clamp_min(1).rsqrt() if weighted else None
         return neighbour_product(x, edges, scales, own=True)
+    if edges.weight is None:
+        hop: Tensor = _Hop.apply(x.reshape(-1, x.size(-1)), edges)
+        return hop.reshape(x.shape)
     scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
     scaled = x * scale
     return (neighbour_sum(scaled, edges) + scaled) * scale
@@ -114,11 +117,39 @@ class _NeighbourSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
         ctx.edges = edges
-        return _matrix(edges, x.dtype) @ x
+        # Into a result that is there: the operator @ would copy one of zeros first.
+        return torch.zeros_like(x).addmm_(_matrix(edges, x.dtype), x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         return _NeighbourSum.apply(grad, ctx.edges), None
+
+
+class _Hop(torch.autograd.Function):
+    """Product with the symmetric normalised A of edges without weights: one pass, and the result its only tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
+        ctx.edges = edges
+        matrix, own = _normalised(edges, x.dtype)
+        return (x * own).addmm_(matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Hop.apply(grad, ctx.edges), None
+
+
+def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Â of edges without weights over the flattened slots: what is off the diagonal, and the diagonal ``[F·V, 1]``."""
+    key = ("normalised", dtype)
+    if key not in edges.memo:
+        ptr, column, _ = _flat_csr(edges)
+        own = (degrees(edges).reshape(-1).to(dtype) + 1).reciprocal_()
+        scale = own.sqrt()
+        values = scale.repeat_interleave(ptr[1:] - ptr[:-1], output_size=column.numel()) * scale[column]
+        edges.memo[key] = (_csr(ptr, column, values), own.unsqueeze(-1))
+    found: tuple[Tensor, Tensor] = edges.memo[key]
+    return found
 
 
 def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
@@ -133,14 +164,18 @@ def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
         if edges.weight is None
         else edges.weight[entry].to(dtype)
     )
-    size = edges.node.numel()
-    with warnings.catch_warnings():
-        # Said once per process by some versions of torch; the arrays are right by construction.
-        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-        matrix = torch.sparse_csr_tensor(ptr, column, values.detach(), (size, size), check_invariants=False)
+    matrix = _csr(ptr, column, values.detach())
     if edges.weight is None:
         edges.memo[key] = matrix
     return matrix
+
+
+def _csr(ptr: Tensor, column: Tensor, values: Tensor) -> Tensor:
+    size = ptr.numel() - 1
+    with warnings.catch_warnings():
+        # Said once per process by some versions of torch; the arrays are right by construction.
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        return torch.sparse_csr_tensor(ptr, column, values, (size, size), check_invariants=False)
 
 
 def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:

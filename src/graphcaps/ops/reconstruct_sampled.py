@@ -10,7 +10,7 @@ more than a stated size the edges and the diagonal count as they are; of the oth
 
 Two nodes meet with probability K / n, so the mean over draws is the exact loss, and the mean of the gradient the
 exact gradient; with K = n each draw is exact. Who is met meets back, so that a row's slope is a sum over its own
-partners: a run can be repeated to the last bit.
+partners, and all sums have a fixed order: on one device, the same draw gives the same bits.
 """
 
 from __future__ import annotations
@@ -154,10 +154,10 @@ def _edges(
         zj, w = flat.index_select(0, j), weight.index_select(0, i)
         S = flat.index_select(0, i).mul_(zj).sum(-1)
         there = S.clamp(rule.low, rule.high) + rule.epsilon
-        each.index_add_(0, i, -there.log() * w)
+        _add(each, i, -there.log() * w)
         if slope is not None:
             g = (-2 * w / there).masked_fill_((rule.low > S) | (rule.high < S), 0)
-            slope.index_add_(0, i, zj.mul_(g.unsqueeze(-1)))
+            _add(slope, i, zj.mul_(g.unsqueeze(-1)))
     return each, joined
 
 
@@ -197,6 +197,15 @@ def _others(
     each[rows] += found
     if slope is not None:
         slope[rows] += total.masked_fill_(~counts.unsqueeze(-1), 0)
+
+
+def _add(total: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Adds each value to its row, in the order in which they stand."""
+    if total.device.type == "cuda":
+        # There index_add_ adds in any order, and index_put_ sorts first; on a CPU it is the other way round.
+        total.index_put_((rows,), values, accumulate=True)
+    else:
+        total.index_add_(0, rows, values)
 
 
 def _room(z: Tensor) -> int:

@@ -20,6 +20,7 @@ __all__ = [
     "TILE_HEIGHT",
     "Tiles",
     "from_tiles",
+    "one_graph",
     "segment_sum",
     "spread",
     "sum_tiles",
@@ -150,12 +151,19 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     return total.index_add(0, _across_lead(tiles.graph, B), flat).reshape(*lead, B, *flat.shape[1:])
 
 
+def one_graph(segments: Segments) -> bool:
+    """Whether all rows are those of one graph: then nothing has to be gathered, and rows may be very many."""
+    return segments.num_graphs == 1 and not segments.padded and segments.index.dim() == 1
+
+
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """Sum over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``; padding rows count nothing."""
     if x.dtype == torch.float32 and kernels_serve(x):
         from graphcaps.ops.kernels.ragged import ragged_sum
 
         return ragged_sum(x, segments.ptr, segments.index, segments.max_size)
+    if one_graph(segments):
+        return x.sum(-2, keepdim=True)
     lead, B = segments.index.shape[:-1], segments.num_graphs
     # Padding rows go to a graph of their own, which is dropped.
     graphs = B + 1 if segments.padded else B
@@ -168,12 +176,14 @@ def segment_sum(x: Tensor, segments: Segments) -> Tensor:
 def spread(x: Tensor, segments: Segments) -> Tensor:
     """What belongs to a graph, handed to each of its rows: ``[*lead, B, d]`` to ``[*lead, V, d]``.
 
-    Padding rows get 0.
+    Padding rows get 0. To be read only: rows of one and the same graph may share their memory.
     """
     if x.dtype == torch.float32 and kernels_serve(x):
         from graphcaps.ops.kernels.ragged import ragged_spread
 
         return ragged_spread(x, segments.ptr, segments.index, segments.max_size)
+    if one_graph(segments):
+        return x.expand(segments.num_rows, -1)
     graphs = segments.num_graphs
     if segments.padded:  # a graph more, of zeros, for the padding rows
         x, graphs = torch.nn.functional.pad(x, (0, 0, 0, 1)), graphs + 1

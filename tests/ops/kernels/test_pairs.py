@@ -230,12 +230,8 @@ def test_hubs_without_bits(kernel_device: str, empty_is_nan: None) -> None:
     check(z, *without_lead(edges, segments), PAPER)
 
 
-@pytest.mark.parametrize("search", [8, 4], ids=["a rest", "no rest"])
-def test_many_graphs(search: int, kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More graphs than one step of the search looks at; a padding graph stands among them."""
-    from graphcaps.ops.kernels import pairs
-
-    monkeypatch.setattr(pairs, "SEARCH", search)
+def test_many_graphs(kernel_device: str) -> None:
+    """Tiles of many graphs, some of them of none; a padding graph stands among them."""
     sizes = torch.ones(20, dtype=torch.int64)
     sizes[3], sizes[17] = 0, 34
     segments = Segments.from_sizes(sizes.to(kernel_device))

@@ -1,7 +1,7 @@
 """Products with the adjacency of well connected graphs: tiles of bits against tiles of rows.
 
-Where a node has many neighbours, gathering a row for each of them reads the same rows again and again. Two
-tiles of 32 × 32 bits, as zeros and ones, times 32 rows reads them once for 64 nodes.
+Where a node has many neighbours, gathering a row for each of them reads the same rows again and again. A tile
+of 64 × 32 bits, as zeros and ones, times 32 rows reads them once for 64 nodes.
 
 Zeros and ones are exact in every format, so only the rows are cut: x = x₁ + x₂ + x₃ in bfloat16 holds all 24
 bits of a float32, and the product is as fine as the number of pieces that are multiplied.
@@ -23,17 +23,21 @@ from graphcaps.ops.kernels.hop_terms import (
     slopes,
     switches,
 )
-from graphcaps.ops.kernels.tiling import SEARCH, tile_of
+from graphcaps.ops.kernels.tiling import count_tiles, tile_at, tiles_of
 from graphcaps.types import EdgeTable
 
-__all__ = ["dense_product", "serves"]
+__all__ = ["WARPS", "WIDTHS", "dense_product", "serves"]
 
-_TILE = 32
-"""Rows of a tile, and bits of a word; a program owns two tiles."""
+_HEIGHT = 64
+"""Rows of a program."""
+_WORD = 32
+"""Bits of a word, and rows of x in a step."""
 _PIECES = {"tf32x3": 3, "tf32": 2, "bf16": 1}
 """Pieces of 8 bits each: 24, 16 (tf32 itself has 11, at the same cost) and 8."""
-_WIDTH = 64
-"""Columns of a program: with 128 there is room for fewer programs at a time."""
+WARPS = 2
+"""Warps of a program: with 4 the products of 64 rows are those of a warp group (wgmma)."""
+WIDTHS = {2: 32, 4: 64}
+"""Columns of a program by its warps: the fewer, the more programs there is room for at a time."""
 
 
 def serves(edges: EdgeTable) -> bool:
@@ -53,17 +57,17 @@ def dense_product(
     if not x.numel():
         return out, None
     B = edges.graphs.size(-1) - 1
-    width = min(_WIDTH, max(16, triton.next_power_of_2(d)))
-    tiles = V // (2 * _TILE) + B + 1
+    width = min(WIDTHS[WARPS], max(16, triton.next_power_of_2(d)))
+    tiles = count_tiles(V, B, _HEIGHT)
     replicas = x.numel() // (V * d)
-    tables = None if terms is None else terms.tables(replicas, 2 * tiles)
+    tables = None if terms is None else terms.tables(replicas, tiles)
     *given, _ = pointers(terms, tables, x)
     _dense_kernel[(tiles, replicas, triton.cdiv(d, width))](
-        x, out, edges.graphs.contiguous(), edges.node.contiguous(),
-        edges.bits.start, edges.bits.words, x if scale is None else scale.detach().contiguous(),
+        x, out, tiles_of(edges.graphs, edges, _HEIGHT, edges.memo), edges.bits.words,
+        x if scale is None else scale.detach().contiguous(),
         *given, B, V, d,
         OWN=own, **switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,
-        T=_TILE, SEARCH=SEARCH, WIDTH=width, num_warps=4, num_stages=2,
+        T=_HEIGHT, C=_WORD, WIDTH=width, num_warps=WARPS, num_stages=2,
     )  # fmt: skip
     return out, tables
 
@@ -74,70 +78,44 @@ def _top(values):  # type: ignore[no-untyped-def]
     return (values.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
 
 
-@triton.jit
-def _bits(words, c, local, used, lane, OWN: tl.constexpr, T: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Zeros and ones of the words at column c, one of each of the rows ``local`` of a graph, ``[rows, T]``."""
-    word = tl.load(words, mask=used, other=0)
-    if OWN:  # a row is its own neighbour
-        at = local - c
-        word = word | tl.where((at >= 0) & (at < T), 1 << (at & (T - 1)), 0)
-    return ((word[:, None] >> lane[None, :]) & 1).to(tl.float32).to(tl.bfloat16)
-
-
-@triton.jit
-def _finish(  # type: ignore[no-untyped-def]
-    total, row, used, end, part, program, columns, wide, replica, out, scale,
-    mean, var, before, plain, along, epsilon, d, OWN: tl.constexpr, SLOPES: tl.constexpr, LONG: tl.constexpr,
-):  # fmt: skip
-    """Makes the whole hop of a tile from its sum over neighbours, and stores it; 0 at padding."""
-    place = row[:, None].to(tl.int64) * d if LONG else row[:, None] * d
-    place = place + columns[None, :]
-    seen = used[:, None] & wide[None, :]
-    if OWN:
-        total *= tl.load(scale + row, mask=used, other=0.0)[:, None]
-    if SLOPES:
-        total = tl.where(seen, total + part[None, :], 0.0)
-        slopes(
-            total, place, seen, columns, wide, replica, program, d, mean, var, before, plain, along, epsilon
-        )
-    tl.store(out + place, total, mask=(row < end)[:, None] & wide[None, :])
-
-
 @triton.jit(do_not_specialize=["B", "V"])
 def _dense_kernel(  # type: ignore[no-untyped-def]
-    x, out, graphs, node, start, words, scale,
+    x, out, table, words, scale,
     mean, var, gamma, beta, before, spread, index, sizes, plain, along, epsilon, divisor, B, V, d,
     OWN: tl.constexpr, NORMED: tl.constexpr, SLOPES: tl.constexpr, SPREAD: tl.constexpr,
-    PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr, SEARCH: tl.constexpr, WIDTH: tl.constexpr,
+    PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr, C: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    tile = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
+    program = replica * tl.num_programs(0) + tl.program_id(0)
+    graph, first, end, top, word_at = tile_at(table, program)
     columns = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < d
     base = replica * V  # first slot of this replica; slots are counted from it
     x += base * d
     out += base * d
-    node += base
     scale += base
-    graph, first, end = tile_of(graphs + replica * (B + 1), tile, V, B, 2 * T, SEARCH)
-    lane = tl.arange(0, T)
-    row_a = first + (tile - first // (2 * T) - graph) * (2 * T) + lane
-    row_b = row_a + T
-    used_a, used_b = (row_a < end) & (graph < B), (row_b < end) & (graph < B)
+    real = graph < B
+    row = top + tl.arange(0, T)
+    used = (row < end) & real
     # A tile without a row walks nothing.
-    n = tl.where((graph < B) & (tl.min(row_a, 0) < end), end - first, 0)
-    # The rows of a graph lie one after another, with as many words each.
-    words += tl.load(start + tl.load(node + first, mask=n > 0, other=0), mask=n > 0, other=0)
-    words_a = (row_a - first) * tl.cdiv(n, T)
-    words_b = (row_b - first) * tl.cdiv(n, T)
+    n = tl.where(real & (top < end), end - first, 0)
+    # The rows of bits of a graph lie one after another, with as many words each.
+    local = row - first
+    words += word_at + local * tl.cdiv(n, C)
     centre, factor, shift = columns, columns, columns  # not read
     if NORMED:
         centre, factor, shift = affine(mean, var, gamma, beta, replica * d + columns, wide, epsilon, True)
-    total_a = tl.zeros([T, WIDTH], tl.float32)
-    total_b = tl.zeros([T, WIDTH], tl.float32)
-    for c in range(0, n, T):
-        joined_a = _bits(words + (words_a + c // T), c, row_a - first, used_a, lane, OWN, T)
-        joined_b = _bits(words + (words_b + c // T), c, row_b - first, used_b, lane, OWN, T)
+    total = tl.zeros([T, WIDTH], tl.float32)
+    lane = tl.arange(0, C)
+    bit = 1 << lane
+    next_word = tl.load(words, mask=used, other=0)
+    for c in range(0, n, C):
+        word = next_word
+        next_word = tl.load(words + (c // C + 1), mask=used & (c + C < n), other=0)  # it arrives meanwhile
+        if OWN:  # a row is its own neighbour
+            at = local - c
+            word = word | tl.where((at >= 0) & (at < C), 1 << (at & (C - 1)), 0)
+        joined = tl.where((word[:, None] & bit[None, :]) != 0, 1.0, 0.0).to(tl.bfloat16)
         there = c + lane < n
         slot = first + c + lane
         at = slot[:, None].to(tl.int64) * d if LONG else slot[:, None] * d
@@ -151,21 +129,20 @@ def _dense_kernel(  # type: ignore[no-untyped-def]
             if left > 0:
                 cut = _top(values)
                 values -= cut
-            piece = cut.to(tl.bfloat16)
-            total_a = tl.dot(joined_a, piece, total_a)
-            total_b = tl.dot(joined_b, piece, total_b)
-    program = (replica * tl.num_programs(0) + tile) * 2
-    before += base * d
-    part = tl.zeros([WIDTH], tl.float32)
+            total = tl.dot(joined, cut.to(tl.bfloat16), total)
+    place = row[:, None].to(tl.int64) * d if LONG else row[:, None] * d
+    place = place + columns[None, :]
+    seen = used[:, None] & wide[None, :]
+    if OWN:
+        total *= tl.load(scale + row, mask=used, other=0.0)[:, None]
     if SPREAD:
-        real = graph < B
         share = share_of(replica * (B + 1) + graph, real, sizes, divisor)
         part = tl.load(spread + (replica * B + graph) * d + columns, mask=wide & real, other=0.0) * share
-    _finish(
-        total_a, row_a, used_a, end, part, program, columns, wide, replica, out, scale,
-        mean, var, before, plain, along, epsilon, d, OWN, SLOPES, LONG,
-    )  # fmt: skip
-    _finish(
-        total_b, row_b, used_b, end, part, program + 1, columns, wide, replica, out, scale,
-        mean, var, before, plain, along, epsilon, d, OWN, SLOPES, LONG,
-    )  # fmt: skip
+        total += part[None, :]
+    if SLOPES:
+        total = tl.where(seen, total, 0.0)
+        slopes(
+            total, place, seen, columns, wide, replica, program, d,
+            mean, var, before + base * d, plain, along, epsilon,
+        )  # fmt: skip
+    tl.store(out + place, total, mask=(row < end)[:, None] & wide[None, :])

@@ -16,7 +16,7 @@ import triton.language as tl
 
 from graphcaps.ops.kernels.fast_math import fast_log2, fast_reciprocal
 from graphcaps.ops.kernels.products import product
-from graphcaps.ops.kernels.tiling import tile_of
+from graphcaps.ops.kernels.tiling import tile_at
 
 __all__ = ["tiles_kernel"]
 
@@ -43,34 +43,42 @@ def _product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-d
     return total
 
 
+@triton.jit
+def _columns(places, there, UNIT: tl.constexpr):  # type: ignore[no-untyped-def]
+    if UNIT < 4:
+        places = tl.max_contiguous(places, [1, UNIT])
+    return tl.load(places, mask=there, other=0.0)
+
+
 @triton.jit(do_not_specialize=["V", "B", "chunks", "stride"])
 def tiles_kernel(  # type: ignore[no-untyped-def]
-    p, shift, ptr, node, start, words, slope, sums, partial, V, B, d, chunks, stride, low, high, epsilon,
+    p, shift, table, words, slope, sums, partial, V, B, d, chunks, stride, low, high, epsilon,
     ZERO_DIAGONAL: tl.constexpr, BITS: tl.constexpr, PRECISION: tl.constexpr, TIMES: tl.constexpr,
-    THROUGH: tl.constexpr, NARROW: tl.constexpr, T: tl.constexpr, C: tl.constexpr, SEARCH: tl.constexpr,
+    THROUGH: tl.constexpr, NARROW: tl.constexpr, AHEAD: tl.constexpr, UNIT: tl.constexpr,
+    T: tl.constexpr, C: tl.constexpr,
     MEAN_OF_GRAPHS: tl.constexpr, SLOPE: tl.constexpr, SHIFT: tl.constexpr,
     D: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """T rows of a graph (program 0) of a replica (1) against the whole graph; a chunk of the slope (2).
 
     ``sums`` receives the sum of the slope over the rows of the tile. ``NARROW``: sums over columns are taken in
-    each step (cheap where a warp has whole rows), for fewer registers.
+    each step (cheap where a warp has whole rows), for fewer registers. ``AHEAD``: columns and words of the next
+    step are loaded in this one; two products take the columns in two layouts, which Triton does not do by itself; a thread takes ``UNIT`` numbers side by side.
     """
     tl.static_assert(C == 32, "a word of bits serves one step")
     tile = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
-    ptr += replica * (B + 1)
     p += replica * V * d
     slope += replica * V * d
-    graph, first, end = tile_of(ptr, tile, V, B, T, SEARCH)
+    graph, first, end, top, word_at = tile_at(table, replica * tl.num_programs(0) + tile)
     n = end - first
-    begin = (tile - first // T - graph) * T  # the tile's first row, counted inside its graph
-    row = first + begin + tl.arange(0, T)
+    begin = top - first  # the tile's first row, counted inside its graph
+    row = top + tl.arange(0, T)
     inside = row < end
     used = inside & (graph < B)
     # Nothing to do in a tile of padding rows, or in one that the graph does not need.
-    columns = tl.max(tl.where(used, n, 0), 0)
+    columns = tl.where((graph < B) & (top < end), n, 0)
     k = tl.arange(0, D)
     place = row.to(tl.int64)[:, None] * d + k[None, :]
     own = used[:, None] & (k[None, :] < d)
@@ -78,9 +86,14 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
     shifted = (k < d) & (graph < B)
     lane = tl.arange(0, C)
     bit = 1 << lane
-    if BITS:
-        store = tl.load(node + replica * V + row, mask=used, other=0)
-        row_words = words + tl.load(start + store, mask=used, other=0)
+    row_words = words + word_at + (begin + tl.arange(0, T)) * tl.cdiv(n, C)
+    # Offsets inside a graph fit into 32 bits.
+    around = p + first.to(tl.int64) * d
+    near = lane[:, None] * d + k[None, :]
+    if AHEAD:
+        next_zb = _columns(around + near, (lane < columns)[:, None] & (k[None, :] < d), UNIT)
+        if BITS:
+            next_word = tl.load(row_words, mask=used, other=0)
     term = tl.zeros([T], tl.float32)  # zᵢ s
     if WHOLE:
         za = tl.load(p + place, mask=own, other=0.0)
@@ -101,9 +114,7 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
             s = tl.load(shift + k + q * D, mask=known & (graph < B), other=0.0)
             zq = tl.load(p + place + q * D, mask=used[:, None] & known[None, :], other=0.0) + s[None, :]
             term += tl.sum(zq * s[None, :], 1)
-    # Offsets inside a graph fit into 32 bits; where registers are short, places are computed anew in each step.
-    around = p + first.to(tl.int64) * d
-    near = lane[:, None] * d + k[None, :]
+    # Where registers are short, places are computed anew in each step.
     SHORT: tl.constexpr = PRECISION == "tf32x3" and D > 64
     grad = tl.zeros([T, D], tl.float32)
     so_far = tl.full([T, C], 1.0, tl.float32)
@@ -116,7 +127,12 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
         others = anew if SHORT else around + c * d + near
         S = tl.zeros([T, C], tl.float32)
         if WHOLE:
-            zb = tl.load(others, mask=there[:, None] & (k[None, :] < d), other=0.0)
+            if AHEAD:
+                zb = next_zb
+                coming = (c + C + lane < n)[:, None] & (k[None, :] < d)
+                next_zb = _columns(others + C * d, coming, UNIT)
+            else:
+                zb = tl.load(others, mask=there[:, None] & (k[None, :] < d), other=0.0)
             S = _product(za, tl.trans(zb), S, PRECISION)
         else:
             for q in range(0, chunks):
@@ -131,7 +147,11 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
         P = tl.clamp(S, low, high, propagate_nan=tl.PropagateNan.ALL)
         value = 1 - P + epsilon
         if BITS:
-            word = tl.load(row_words + c // C, mask=inside, other=0)
+            if AHEAD:
+                word = next_word
+                next_word = tl.load(row_words + (c // C + 1), mask=inside & (c + C < n), other=0)
+            else:
+                word = tl.load(row_words + c // C, mask=inside, other=0)
             value = tl.where((word[:, None] & bit[None, :]) != 0, -epsilon - P, value)
         # Two comparisons, which the compiler makes one: a product that is NaN is no bound.
         g = tl.where((P < S) | (P > S), 0.0, fast_reciprocal(value))

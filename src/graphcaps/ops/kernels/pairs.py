@@ -22,11 +22,16 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops.kernels.pair_edges import edges_kernel
 from graphcaps.ops.kernels.pair_tiles import tiles_kernel
 from graphcaps.ops.kernels.precision import dot_precision
-from graphcaps.ops.kernels.tiling import SEARCH
+from graphcaps.ops.kernels.tiling import count_tiles, tiles_of
 from graphcaps.ops.reconstruct_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["TALL_FROM", "pair_loss"]
+__all__ = ["AHEAD", "TALL_FROM", "UNIT", "pair_loss"]
+
+AHEAD = True
+"""Whether a program loads the columns of its next step while it works on this one."""
+UNIT = 4
+"""Numbers that a thread takes at once of them, 4 or 2: tall tiles store them turned, fewer collide with 2."""
 
 TALL_FROM = 48
 """Nodes of the average graph from which tiles have 64 rows, not 32: small graphs would leave them empty."""
@@ -90,7 +95,7 @@ def _launch(
     T = _height(V, B, D, precision)
     warps = 2 if T == 32 and D <= 32 else 4  # of four warps, two would repeat the work of the others
     # The padding rows behind the last graph take tiles like one more graph, which are filled with zeros.
-    N = V // T + B + 1
+    N = count_tiles(V, B, T)
     sums = z.new_empty(F, N, d) if need_slope and shift is not None else None
     if not F:
         return _Found(loss, scale, slope, sums, T)
@@ -101,19 +106,21 @@ def _launch(
     mean_of_graphs = rule.average == "graphs"
     whole, parts = chunks == 1, chunks if need_slope else 1
     through = whole and need_slope and T == 64 and D > 64 and precision == "tf32"
+    ahead = AHEAD and whole and (D <= 64 or precision != "tf32x3")  # there, no registers are left for it
     unused = z  # in place of what is not there; never read or written
     common: dict[str, Any] = {
         **{"MEAN_OF_GRAPHS": mean_of_graphs, "SLOPE": need_slope, "SHIFT": shift is not None},
         **{"D": D, "WHOLE": whole},
     }
+    # Products with the edges of the batch are cut into the same tiles.
+    memo = edges.memo if edges.graphs is segments.ptr else segments.memo
     tiles_kernel[(N, F, parts)](
-        z, unused if shift is None else shift, ptr, node,
-        node if bits is None else bits.start, node if bits is None else bits.words,
+        z, unused if shift is None else shift, tiles_of(ptr, edges, T, memo), node if bits is None else bits.words,
         unused if slope is None else slope, unused if sums is None else sums, partial,
         V, B, d, chunks, partial.size(1), *bounds,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision, TIMES=_factors(rule),
-        THROUGH=through, NARROW=T == 64, T=T, C=_COLUMNS, SEARCH=SEARCH, **common,
-        num_warps=warps, num_stages=2 if whole else 1,
+        THROUGH=through, NARROW=T == 64, AHEAD=ahead, UNIT=UNIT, T=T, C=_COLUMNS, **common,
+        num_warps=warps, num_stages=1 if ahead else 2,
     )  # fmt: skip
     if bits is None and V:
         edges_kernel[(V, F, parts)](

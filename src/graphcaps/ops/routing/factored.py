@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
-from graphcaps.ops.tiles import from_tiles, sum_tiles, tile_of_graphs, tiles_of, to_tiles
+from graphcaps.ops.tiles import from_tiles, one_graph, sum_tiles, tile_of_graphs, tiles_of, to_tiles
 from graphcaps.types import Routing, Segments
 
 __all__ = ["route_dense_factored", "route_factored"]
@@ -52,6 +52,8 @@ def route_factored(
         detach (bool): Whether the weights c are constants for the gradient, as in the released program.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
+    if one_graph(segments):
+        return _route_one(h, weight, bias, iterations, residual, detach, epsilon)
     tiles = tiles_of(segments)
     H = to_tiles(_with_ones(h), tiles)  # [*lead, N, t, d + 1]; a hole has no one, and counts nothing
 
@@ -65,6 +67,33 @@ def route_factored(
     J = weight.size(-3)
     c = H.new_full((), 1 / J).expand(*H.shape[:-1], J) if c is None else c.mT
     return Routing(u, from_tiles(c, tiles))
+
+
+def _route_one(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None,
+    detach: bool,
+    epsilon: float,
+) -> Routing:
+    """The same of one graph, ``h [V, d]``: as it may be very large, its rows are read where they are.
+
+    Nothing as large as h is made, but its gradient: m and τ go beside the products.
+    """
+
+    def weigh(T: Tensor) -> Tensor:
+        return torch.addmm(T[0, :, -1:], T[0, :, :-1], h.mT).softmax(-2)  # [J, V]
+
+    def gather(c: Tensor | None) -> Tensor:
+        if c is None:
+            return torch.cat([h.sum(-2), h.new_full((1,), h.size(-2))]).unsqueeze(0)
+        return torch.cat([c @ h, c.sum(-1, keepdim=True)], -1).unsqueeze(0)
+
+    u, c = _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon)
+    J = weight.size(-3)
+    return Routing(u, h.new_full((h.size(-2), J), 1 / J) if c is None else c.mT)
 
 
 def route_dense_factored(
