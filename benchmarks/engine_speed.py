@@ -16,7 +16,9 @@ import argparse
 import shutil
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ BEGAN = time.perf_counter()  # before anything large is imported: start-up count
 PAPER = (
     *("MUTAG", "PTC_MR", "ENZYMES", "PROTEINS", "NCI1", "NCI109", "DD"),
     *("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY"),
+)
+LONGEST = (
+    *("REDDIT-BINARY", "COLLAB", "NCI1", "NCI109", "DD", "ENZYMES", "PROTEINS"),
+    *("MUTAG", "PTC_MR", "IMDB-MULTI", "IMDB-BINARY"),
 )
 WALL = "start-up and compilation counted"
 
@@ -43,11 +49,14 @@ def names(
 
 
 def row(arguments: argparse.Namespace) -> None:
-    """Evaluates the data sets one after another, as ``graphcaps evaluate`` does, and reads the clock."""
+    """Evaluates the data sets, as ``graphcaps evaluate`` does, and reads the clock."""
+    import torch
+
     from graphcaps.bench import entry, merge_entries, read_entries
     from graphcaps.cli.configure import configure
+    from graphcaps.evaluation.side_by_side import side_by_side
 
-    device, began = arguments.device, BEGAN
+    device, lock = arguments.device, Lock()
     precision = arguments.precision or configure(arguments.datasets[0]).training.precision
     one, whole = names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
     found = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_entries(arguments.out)}
@@ -56,27 +65,41 @@ def row(arguments: argparse.Namespace) -> None:
     if arguments.resume and arguments.records.is_dir():
         # One that was cut off starts over: half a training has no time of its own.
         shutil.rmtree(arguments.records / "unfinished", ignore_errors=True)
-    for name in arguments.datasets:
-        if arguments.resume and done[name] is not None:
-            continue
+    left = [name for name in arguments.datasets if not arguments.resume or done[name] is None]
+    if arguments.jobs > 1:  # the longest first, so that none is left alone at the end
+        left.sort(key=LONGEST.index)
+    starts = {left[0]: BEGAN} if left else {}  # start-up counts for the first
+
+    def evaluate(name: str) -> None:
+        began = starts.get(name, time.perf_counter())
         figures = _one_set(arguments, name)
-        now = time.perf_counter()
-        figures[f", {WALL}"] = (now - began, "s")
-        done[name], began = now - began, now
+        done[name] = time.perf_counter() - began
+        figures[f", {WALL}"] = (done[name], "s")
         entries = [
             entry(one + what, name, device, float(f"{value:.4g}"), unit, shown)
             for what, (value, unit) in figures.items()
         ]
-        merge_entries(arguments.out, entries)
+        with lock:
+            merge_entries(arguments.out, entries)
         print(f"{name}: {done[name]:.1f} s", file=sys.stderr, flush=True)
-    if arguments.epochs is None and set(arguments.datasets) == set(PAPER):
-        seconds = sum(float(value) for value in done.values() if value is not None)
-        merge_entries(arguments.out, [entry(whole, "all eleven", device, round(seconds, 1), "s", shown)])
+
+    list(side_by_side([partial(evaluate, name) for name in left], arguments.jobs, torch.device(device)))
+    if arguments.epochs is not None or set(arguments.datasets) != set(PAPER):
+        return
+    seconds = sum(float(value) for value in done.values() if value is not None)
+    if arguments.jobs > 1:
+        if len(left) < len(PAPER):
+            print("Side by side and resumed: the row as a whole has no time.", file=sys.stderr)
+            return
+        seconds = time.perf_counter() - BEGAN
+    merge_entries(arguments.out, [entry(whole, "all eleven", device, round(seconds, 1), "s", shown)])
 
 
 def _command(arguments: argparse.Namespace, precision: str) -> str:
     given = ["row", "--protocol", arguments.protocol, "--seeds", arguments.seeds, "--precision", precision]
     given += ["--device", arguments.device, "--records", arguments.records.name]
+    if arguments.jobs > 1:
+        given += ["--jobs", arguments.jobs]
     if tuple(arguments.datasets) != PAPER:
         given += ["--datasets", *arguments.datasets]
     if arguments.epochs is not None:
@@ -108,7 +131,7 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     path = arguments.records / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
     write_json(path, ledger.summary() | source)
     figures: dict[str, tuple[float, str]] = {": training and evaluation": (ledger.seconds, "s")}
-    if gpu:
+    if gpu and arguments.jobs == 1:  # side by side nobody knows whose memory it is
         figures[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")
         figures[": peak memory reserved"] = (torch.cuda.max_memory_reserved() / 1e6, "MB")
     for rule, figure in ledger.figures.items():
@@ -175,6 +198,7 @@ def main() -> None:
     one.add_argument("--precision", choices=("float32", "tf32", "bf16"), help="else that of the presets")
     one.add_argument("--records", type=Path, required=True, help="a folder without records of these sets")
     one.add_argument("--resume", action="store_true")
+    one.add_argument("--jobs", type=int, default=1, help="data sets at a time, side by side on a GPU")
     one.add_argument("--datasets", nargs="+", default=list(PAPER))
     one.add_argument("--epochs", type=int, help="else the published ones")
     one.add_argument("--root", type=Path, help="folder to look in first for the data sets")

@@ -13,9 +13,7 @@ __all__ = ["side_by_side"]
 Result = TypeVar("Result")
 
 
-def side_by_side(
-    tasks: Sequence[Callable[[], Result]], jobs: int, device: torch.device
-) -> Iterator[Result]:
+def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int, device: torch.device) -> Iterator[Result]:
     """Runs tasks, at most ``jobs`` at a time, and gives their results in the order of the tasks.
 
     Each has a thread and a stream of the GPU. What it computes is what it would compute alone, bit by bit; it

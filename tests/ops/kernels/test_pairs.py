@@ -206,6 +206,21 @@ def test_rounded_products(
         check_shifted(z, edges, segments, RELEASED, ROUNDED[name])
 
 
+@pytest.mark.parametrize(("ahead", "unit"), [(False, 4), (True, 2)], ids=["late", "in pairs"])
+def test_how_columns_are_loaded(
+    ahead: bool, unit: int, kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphcaps.ops.kernels import pairs
+
+    monkeypatch.setattr(pairs, "AHEAD", ahead)
+    monkeypatch.setattr(pairs, "UNIT", unit)
+    monkeypatch.setattr(pairs, "TALL_FROM", 0)
+    edges, segments = batch_of([[0, 1], []], [33, 65], 100, kernel_device, bits=True)
+    z = vectors(200, 128, seed=3).reshape(2, 100, 128).to(kernel_device)
+    with products_in("tf32"):
+        check_shifted(z, edges, segments, RELEASED, ROUNDED["tf32"])
+
+
 def test_many_tiles(kernel_device: str, empty_is_nan: None) -> None:
     """The gradient of the shift is a sum over several tiles."""
     edges, segments = batch_of([[0]], [300], 303, kernel_device, bits=True)
@@ -228,6 +243,26 @@ def test_hubs_without_bits(kernel_device: str, empty_is_nan: None) -> None:
     assert int((edges.ptr[1:] - edges.ptr[:-1]).max()) > 32
     z = vectors(42, 16, seed=4).to(kernel_device)
     check(z, *without_lead(edges, segments), PAPER)
+
+
+def test_tiles_are_looked_up_once(kernel_device: str) -> None:
+    """Graph, its rows, the tile's first row and the graph's first word, as a search one by one finds them."""
+    from graphcaps.ops.kernels.tiling import tiles_of
+
+    edges, segments = batch_of([[0, 1, 2, 3], [3, 1], []], [1, 31, 33, 100], 170, kernel_device, bits=True)
+    assert edges.bits is not None
+    found = tiles_of(segments.ptr, edges, 32, edges.memo)
+    assert tiles_of(segments.ptr, edges, 32, edges.memo) is found
+    B, V = segments.num_graphs, 170
+    for replica, ptr in enumerate(segments.ptr.tolist()):
+        begins = [first // 32 + graph for graph, first in enumerate(ptr)]
+        for tile, (graph, first, end, top, high, low) in enumerate(found[replica].tolist()):
+            expected = max(g for g, begin in enumerate(begins) if begin <= tile)
+            assert (graph, first, end) == (expected, ptr[expected], [*ptr[1:], V][expected])
+            assert top == first + 32 * (tile - begins[expected])
+            if graph < B and first < end:
+                word = int(edges.bits.start[edges.node[replica, first]])
+                assert (high, low) == (0, word)
 
 
 def test_many_graphs(kernel_device: str) -> None:

@@ -43,13 +43,6 @@ def _product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-d
     return total
 
 
-@triton.jit
-def _columns(places, there, UNIT: tl.constexpr):  # type: ignore[no-untyped-def]
-    if UNIT < 4:
-        places = tl.max_contiguous(places, [1, UNIT])
-    return tl.load(places, mask=there, other=0.0)
-
-
 @triton.jit(do_not_specialize=["V", "B", "chunks", "stride"])
 def tiles_kernel(  # type: ignore[no-untyped-def]
     p, shift, table, words, slope, sums, partial, V, B, d, chunks, stride, low, high, epsilon,
@@ -63,7 +56,8 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
 
     ``sums`` receives the sum of the slope over the rows of the tile. ``NARROW``: sums over columns are taken in
     each step (cheap where a warp has whole rows), for fewer registers. ``AHEAD``: columns and words of the next
-    step are loaded in this one; two products take the columns in two layouts, which Triton does not do by itself; a thread takes ``UNIT`` numbers side by side.
+    step are loaded in this one, ``UNIT`` numbers by a thread at once. Two products take the columns in two
+    layouts, and such a load Triton does not move ahead by itself.
     """
     tl.static_assert(C == 32, "a word of bits serves one step")
     tile = tl.program_id(0)
@@ -86,14 +80,19 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
     shifted = (k < d) & (graph < B)
     lane = tl.arange(0, C)
     bit = 1 << lane
-    row_words = words + word_at + (begin + tl.arange(0, T)) * tl.cdiv(n, C)
+    # The rows of bits of a graph lie one after another, with as many words each.
+    words += word_at
+    row_words = (begin + tl.arange(0, T)) * tl.cdiv(n, C)
     # Offsets inside a graph fit into 32 bits.
     around = p + first.to(tl.int64) * d
     near = lane[:, None] * d + k[None, :]
     if AHEAD:
-        next_zb = _columns(around + near, (lane < columns)[:, None] & (k[None, :] < d), UNIT)
+        places = around + near
+        if UNIT < 4:
+            places = tl.max_contiguous(places, [1, UNIT])
+        next_zb = tl.load(places, mask=(lane < columns)[:, None] & (k[None, :] < d), other=0.0)
         if BITS:
-            next_word = tl.load(row_words, mask=used, other=0)
+            next_word = tl.load(words + row_words, mask=used, other=0)
     term = tl.zeros([T], tl.float32)  # zᵢ s
     if WHOLE:
         za = tl.load(p + place, mask=own, other=0.0)
@@ -130,7 +129,10 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
             if AHEAD:
                 zb = next_zb
                 coming = (c + C + lane < n)[:, None] & (k[None, :] < d)
-                next_zb = _columns(others + C * d, coming, UNIT)
+                places = others + C * d
+                if UNIT < 4:
+                    places = tl.max_contiguous(places, [1, UNIT])
+                next_zb = tl.load(places, mask=coming, other=0.0)
             else:
                 zb = tl.load(others, mask=there[:, None] & (k[None, :] < d), other=0.0)
             S = _product(za, tl.trans(zb), S, PRECISION)
@@ -149,9 +151,9 @@ def tiles_kernel(  # type: ignore[no-untyped-def]
         if BITS:
             if AHEAD:
                 word = next_word
-                next_word = tl.load(row_words + (c // C + 1), mask=inside & (c + C < n), other=0)
+                next_word = tl.load(words + (row_words + c // C + 1), mask=inside & (c + C < n), other=0)
             else:
-                word = tl.load(row_words + c // C, mask=inside, other=0)
+                word = tl.load(words + (row_words + c // C), mask=inside, other=0)
             value = tl.where((word[:, None] & bit[None, :]) != 0, -epsilon - P, value)
         # Two comparisons, which the compiler makes one: a product that is NaN is no bound.
         g = tl.where((P < S) | (P > S), 0.0, fast_reciprocal(value))

@@ -113,7 +113,7 @@ def _launch(
         **{"D": D, "WHOLE": whole},
     }
     # Products with the edges of the batch are cut into the same tiles.
-    memo = edges.memo if edges.graphs is segments.ptr else segments.memo
+    memo = edges.memo if edges.graphs is segments.ptr else {}
     tiles_kernel[(N, F, parts)](
         z, unused if shift is None else shift, tiles_of(ptr, edges, T, memo), node if bits is None else bits.words,
         unused if slope is None else slope, unused if sums is None else sums, partial,

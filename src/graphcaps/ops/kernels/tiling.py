@@ -30,8 +30,8 @@ def tiles_of(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any]) -
     Args:
         ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
         edges (EdgeTable): Has the bits, where there are any.
-        height (int): Rows of a tile, a multiple of 32 for bits.
-        memo (dict): Of the segments or the edges that ``ptr`` is of.
+        height (int): Rows of a tile, one of the powers of two.
+        memo (dict): Of the edges, where ``ptr`` is theirs; a new one where it is not.
     """
     key = ("tiles of rows", height)
     if key not in memo:
