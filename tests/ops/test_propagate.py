@@ -131,3 +131,10 @@ def test_weights_that_change_are_read_again() -> None:
     heavy = dataclasses.replace(table, weight=torch.full((2,), 3.0, dtype=torch.float64))
     assert_equal(degrees(heavy), torch.full((2,), 3.0, dtype=torch.float64))
     assert float((propagate(x, heavy) - propagate(x, table)).detach().abs().max()) > 0.1
+
+
+def test_a_hop_has_the_right_gradient_twice() -> None:
+    graphs = random_graphs([4, 1, 3])
+    x = graphs.x[:, :2].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: propagate(t, graphs.edges).square(), x)
+    assert torch.autograd.gradgradcheck(lambda t: propagate(t, graphs.edges).square(), x)

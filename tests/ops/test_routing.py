@@ -70,6 +70,20 @@ def test_factored_is_naive(J: int, R: int, detach: bool, residual: bool) -> None
         assert_equal(fast[name], slow[name], name)
 
 
+@pytest.mark.parametrize(
+    ("J", "R", "detach", "residual"),
+    list(itertools.product([1, 4], [1, 2, 3], [True, False], [True, False])),
+)
+def test_one_graph_alone_is_naive(J: int, R: int, detach: bool, residual: bool) -> None:
+    """Its rows are read where they are, without tiles."""
+    batch, arguments = torch.zeros(70, dtype=torch.long), _arguments([70], J)
+    slow = _run("naive", arguments, batch, R, detach, residual)
+    fast = _run("factored", arguments, batch, R, detach, residual)
+    assert slow.keys() == fast.keys()
+    for name in slow:
+        assert_equal(fast[name], slow[name], name)
+
+
 def test_detached_weights_are_constants() -> None:
     """With ``detach`` the gradient is that of the last sum alone, c being a number."""
     batch = torch.zeros(4, dtype=torch.long)

@@ -1,9 +1,13 @@
+import importlib
 import math
 
+import pytest
 import torch
 
 from graphcaps.ops import squash
 from tests.graphs import assert_equal
+
+module = importlib.import_module("graphcaps.ops.squash")  # its name is that of the function
 
 
 def test_hand_computed() -> None:
@@ -37,3 +41,32 @@ def test_gradient_is_right() -> None:
 def test_length_stays_below_one() -> None:
     z = torch.randn(50, 8, dtype=torch.float64) * 1e3
     assert bool((squash(z).norm(dim=-1) < 1).all())
+
+
+def test_very_many_vectors_are_squashed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, slopes and slopes of slopes are those of one piece; a zero vector is among them."""
+    z = torch.randn(3, 11, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z[1, 4] = 0
+    z.requires_grad_()
+    weight = torch.randn(3, 11, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for epsilon in (0.0, 1e-7):
+        found = []
+        for chunk in (1 << 18, 20):  # four vectors
+            monkeypatch.setattr(module, "_CHUNK", chunk)
+            u = squash(z, epsilon)
+            (slope,) = torch.autograd.grad((u * weight).sum(), z, create_graph=True)
+            (plain,) = torch.autograd.grad((squash(z, epsilon) * weight).sum(), z)
+            (second,) = torch.autograd.grad(slope[0].square().sum(), z)
+            found.append((u, plain, slope, second))
+        assert "SquashRows" in type(found[1][0].grad_fn).__name__ + str(found[1][0].grad_fn.next_functions)
+        for name, one, two in zip(("values", "slopes", "slopes again", "second"), *found, strict=True):
+            assert_equal(two, one, name)
+
+
+def test_chunks_have_the_right_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 4)
+    z = torch.randn(
+        12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True
+    )
+    for epsilon in (0.0, 1e-7):
+        assert torch.autograd.gradcheck(lambda t, e=epsilon: squash(t, e), z)

@@ -46,6 +46,16 @@ def test_segment_sum_is_a_loop() -> None:
     assert_equal(spread(expected, segments), expected[segments.index])
 
 
+def test_one_graph_alone_is_summed_and_spread() -> None:
+    segments = Segments.from_sizes(torch.tensor([7]))
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(1, 3, dtype=torch.float64, requires_grad=True)
+    assert_equal(segment_sum(x, segments), x.sum(0, keepdim=True))
+    assert_equal(spread(y, segments), y.repeat(7, 1))
+    assert torch.autograd.gradcheck(lambda t: segment_sum(t, segments).square(), x)
+    assert torch.autograd.gradcheck(lambda t: spread(t, segments).square(), y)
+
+
 def test_leading_axes_and_padding() -> None:
     # Two replicas: sizes 3, 40 and 2 (45 rows), and 5 and 0 (5 rows, 40 of padding).
     ptr = torch.tensor([[0, 3, 43, 45], [0, 5, 5, 5]])

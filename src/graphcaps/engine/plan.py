@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,12 +49,17 @@ def plan_epoch(replicas: list[Replica], epoch: int, batch_size: int, sizes: Tens
         batch_size (int): B.
         sizes (Tensor): Nodes of each graph, on the host, ``[G]``.
     """
-    order = pad_rows([replica.order(epoch) for replica in replicas])
-    steps = -(-order.size(1) // batch_size)
-    order = torch.nn.functional.pad(order, (0, steps * batch_size - order.size(1)), value=-1)
-    rows = sizes[order.clamp_min(0)].masked_fill_(order < 0, 0)
-    slots = rows.reshape(len(replicas), steps, batch_size).sum(-1).amax(0)
-    return EpochPlan(order, tuple(slots.tolist()), batch_size, epoch)
+    # In numpy: torch would share these few numbers among threads, and a GPU waits while they find together.
+    drawn = [replica.order(epoch).numpy() for replica in replicas]
+    steps = -(-max(map(len, drawn)) // batch_size)
+    order = np.full((len(drawn), steps * batch_size), -1)
+    rows = np.zeros_like(order)
+    nodes = sizes.numpy()
+    for f, graphs in enumerate(drawn):
+        order[f, : len(graphs)] = graphs
+        rows[f, : len(graphs)] = nodes[graphs]
+    slots = rows.reshape(len(drawn), steps, batch_size).sum(-1).max(0)
+    return EpochPlan(torch.from_numpy(order), tuple(slots.tolist()), batch_size, epoch)
 
 
 def pad_rows(rows: list[Tensor]) -> Tensor:

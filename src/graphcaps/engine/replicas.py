@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,9 @@ __all__ = ["TRUNK", "Replica", "pick_replica", "stack_replicas"]
 
 TRUNK = ".replicas."
 """In the names of tensors that are kept per replica, not along the leading axis."""
+
+
+_drawing = Lock()
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ def stack_replicas(
         dtype (torch.dtype): Type of the parameters. (default: float32)
     """
     F = len(replicas)
-    with torch.random.fork_rng(devices=[]):
+    # torch has one generator for all threads: trainings that start side by side must not share its numbers.
+    with _drawing, torch.random.fork_rng(devices=[]):
         whole = make((F,)).to(dtype)
         state = whole.state_dict()
         for f, replica in enumerate(replicas):

@@ -144,10 +144,9 @@ def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     key = ("normalised", dtype)
     if key not in edges.memo:
         ptr, column, _ = _flat_csr(edges)
-        own = (degrees(edges).reshape(-1).to(dtype) + 1).reciprocal_()
-        scale = own.sqrt()
+        scale = (degrees(edges).reshape(-1).to(dtype) + 1).rsqrt_()
         values = scale.repeat_interleave(ptr[1:] - ptr[:-1], output_size=column.numel()) * scale[column]
-        edges.memo[key] = (_csr(ptr, column, values), own.unsqueeze(-1))
+        edges.memo[key] = (_csr(ptr, column, values), scale.square().unsqueeze(-1))
     found: tuple[Tensor, Tensor] = edges.memo[key]
     return found
 

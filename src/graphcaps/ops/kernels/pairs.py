@@ -30,7 +30,7 @@ __all__ = ["AHEAD", "TALL_FROM", "UNIT", "pair_loss"]
 
 AHEAD = True
 """Whether a program loads the columns of its next step while it works on this one."""
-UNIT = 4
+UNIT = 2
 """Numbers that a thread takes at once of them, 4 or 2: tall tiles store them turned, fewer collide with 2."""
 
 TALL_FROM = 48
