@@ -159,6 +159,7 @@ def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: in
 def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written on the way out: what was written between epochs has to do."""
     monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
     whole = cross_validate(STORE, HGCN, folds=3)
     written: list[bytes] = []
 
@@ -182,6 +183,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
     (tmp_path / "unfinished").write_text("no folder")
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert ResultsStore(tmp_path).records() == ledger.records
@@ -191,6 +193,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
 
 def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
     folder, write = tmp_path / "unfinished", groups.write_checkpoint
     calls: list[Path] = []
 

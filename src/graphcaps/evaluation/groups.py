@@ -30,6 +30,8 @@ __all__ = ["GroupTraining", "ReplicaGroup", "plan_groups"]
 CHECKPOINT_SECONDS = 20.0
 COPY_SECONDS = 1.0
 """How old the copy may be that an interrupted epoch falls back to: epochs of milliseconds are not copied each."""
+MOST_SHARE = 0.01
+"""Share of the time that copies, and checkpoints, may take: those of many replicas are large, and come later."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ class GroupTraining:
         """
         last: Checkpoint | None = None
         copied = written = monotonic()
+        copying = writing = 0.0  # seconds that the last one took
         inside = False
         try:
             while self.trainer.epoch < self.config.training.epochs:
@@ -151,12 +154,14 @@ class GroupTraining:
                 self.history.append(event)
                 inside = False
                 now, ended = monotonic(), self.trainer.epoch >= self.config.training.epochs
-                due = not ended and now - written >= CHECKPOINT_SECONDS
-                if due or last is None or now - copied >= COPY_SECONDS:
-                    last, copied = self._take(), now
+                due = not ended and now - written >= max(CHECKPOINT_SECONDS, writing / MOST_SHARE)
+                if due or last is None or now - copied >= max(COPY_SECONDS, copying / MOST_SHARE):
+                    last, copied = self._take(), monotonic()
+                    copying = copied - now
                 if due:
                     self._write(last)
-                    written = now
+                    written = monotonic()
+                    writing = written - copied
                 on_epoch(event)
         except BaseException:
             # An epoch that was broken off has changed the weights: the copy before it counts.
