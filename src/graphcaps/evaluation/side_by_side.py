@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -11,6 +12,7 @@ import torch
 __all__ = ["side_by_side"]
 
 Result = TypeVar("Result")
+_TURN = 5e-4  # seconds that a thread may keep the interpreter
 
 
 def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int, device: torch.device) -> Iterator[Result]:
@@ -33,5 +35,11 @@ def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int, device: torch
         with torch.cuda.stream(torch.cuda.Stream(device)):
             return task()
 
-    with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(on_own_stream, tasks)
+    before = sys.getswitchinterval()
+    # One that compiles kernels would keep the others waiting for the interpreter, and the GPU for them.
+    sys.setswitchinterval(_TURN)
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(on_own_stream, tasks)
+    finally:
+        sys.setswitchinterval(before)
