@@ -43,6 +43,23 @@ def test_the_row_of_the_paper_is_fast(speed: list[dict[str, object]]) -> None:
     # What the data sets took, and less than that again for reading, compiling and capturing them.
     total = sum(values[own, name] for name in paper_datasets())
     assert total < values[row, "all eleven"] < 2 * total
+    for changed, limit in ((", tf32", 300), (", 5 seeds, tf32", 600)):
+        assert values[row.replace("paper,", f"paper{changed},"), "all eleven"] <= limit
+    assert values[own.replace("paper", "paper, tf32"), "NCI1"] <= 35
+
+
+def test_five_seeds_of_the_paper_are_whole() -> None:
+    ledgers = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "paper-tf32").ledgers()}
+    assert set(ledgers) == set(paper_datasets())
+    for name, ledger in ledgers.items():
+        preset = load_preset("paper", name).with_training(precision="tf32")
+        assert {(record.key.protocol, record.key.seed) for record in ledger.records} == {
+            ("paper", seed) for seed in range(5)
+        }
+        for record in ledger.records:
+            assert record.config == preset, f"{name}: the preset is another one now"
+            assert record.curves.num_epochs == preset.training.epochs
+            assert record.curves.num_folds == 10
 
 
 def test_the_ledger_of_the_paper_is_whole() -> None:
@@ -95,6 +112,8 @@ def test_the_readme_says_what_the_records_say(speed: list[dict[str, object]]) ->
     for rule in ("held-out", "C"):
         assert rows[rule] == [f"{ledgers[name].figures[rule].mean:.1f}" for name in names], rule
     assert rows["C, the paper"] == [f"{published_hgcn(name, 'C').mean:.1f}" for name in names]
-    row = "HGCN row of tables 1 and 2, paper, start-up and compilation counted"
-    seconds = next(e["value"] for e in speed if e["what"] == row)
-    assert f"takes **{float(str(seconds)):.0f} s** on one H200" in text
+    row = "HGCN row of tables 1 and 2, paper{}, start-up and compilation counted"
+    found = {e["what"]: f"{float(str(e['value'])):.0f} s" for e in speed}
+    assert f"takes **{found[row.format(', tf32')]}** on one H200 with `--precision tf32`" in text
+    assert f"50 trainings at a time: {found[row.format(', 5 seeds, tf32')]};" in text
+    assert f"before the last kernels: {found[row.format('')]})" in text
