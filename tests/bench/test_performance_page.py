@@ -120,7 +120,7 @@ def _row(tmp_path: Path, **changes: Any) -> argparse.Namespace:
     given: dict[str, Any] = {
         "device": "cpu", "protocol": "paper", "seeds": 2, "precision": None, "records": tmp_path / "records",
         "resume": False, "datasets": ["planted-parts-easy", "planted-parts-hard"], "epochs": 3, "root": None,
-        "out": tmp_path / "row.json",
+        "out": tmp_path / "row.json", "jobs": 1,
     }  # fmt: skip
     return argparse.Namespace(**(given | changes))
 
