@@ -67,7 +67,7 @@ def row(arguments: argparse.Namespace) -> None:
         shutil.rmtree(arguments.records / "unfinished", ignore_errors=True)
     left = [name for name in arguments.datasets if not arguments.resume or done[name] is None]
     if arguments.jobs > 1:  # the longest first, so that none is left alone at the end
-        left.sort(key=LONGEST.index)
+        left.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else -1)
     starts = {left[0]: BEGAN} if left else {}  # start-up counts for the first
 
     def evaluate(name: str) -> None:

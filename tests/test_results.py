@@ -115,5 +115,5 @@ def test_the_readme_says_what_the_records_say(speed: list[dict[str, object]]) ->
     row = "HGCN row of tables 1 and 2, paper{}, start-up and compilation counted"
     found = {e["what"]: f"{float(str(e['value'])):.0f} s" for e in speed}
     assert f"takes **{found[row.format(', tf32')]}** on one H200 with `--precision tf32`" in text
-    assert f"50 trainings at a time: {found[row.format(', 5 seeds, tf32')]};" in text
+    assert f"three data sets side by side: {found[row.format(', 5 seeds, tf32')]};" in text
     assert f"before the last kernels: {found[row.format('')]})" in text

@@ -20,11 +20,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def _faults(mode: str, program: str = FAULTS) -> int:
+def _faults(mode: str) -> int:
     root = Path(__file__).resolve().parents[2]
     environment = os.environ | {"PYTHONPATH": f"{root}/src"}
     environment.pop("THP_MEM_ALLOC_ENABLE", None)
-    command = [sys.executable, "-c", program, mode]
+    command = [sys.executable, "-c", FAULTS, mode]
     return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
@@ -43,23 +43,3 @@ def test_a_value_that_is_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
     take_large_pages()
     assert os.environ["THP_MEM_ALLOC_ENABLE"] == "0"
-
-
-KEPT = """
-import resource, sys, torch
-from graphcaps.engine.allocator import keep_freed_memory
-if sys.argv[1] == "kept" and not keep_freed_memory():
-    print(-1)
-    raise SystemExit
-torch.ones(1 << 24)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones((1 << 24) - 4096)  # a little smaller: it fits where the first one was
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-def test_freed_memory_is_used_again() -> None:
-    if _faults("kept", KEPT) < 0:
-        pytest.skip("not glibc")
-    assert _faults("plain", KEPT) >= 16000
-    assert _faults("kept", KEPT) < 1000

@@ -229,8 +229,8 @@ def _fetcher(
 ) -> Callable[[], GraphBatch]:
     """How training puts this batch together: on the device with room to spare, or sized by the host."""
     if not captured:
-        source, rows = open_store(store, device), x.x if isinstance(x, FeatureTable) else x
-        return lambda: source.batch(rows, graphs)
+        source = open_store(store, device)
+        return lambda: source.batch(x, graphs)
     sizes = store.host_node_ptr.diff()
     slots = bucket(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
     placed = graphs.to(device)

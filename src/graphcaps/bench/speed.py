@@ -18,6 +18,7 @@ from graphcaps.bench.padded_training import PaddedTraining, padded_bytes
 from graphcaps.bench.phases import StepTime, time_phases
 from graphcaps.bench.pyg import PygKind, PygTraining
 from graphcaps.bench.rival import Rival
+from graphcaps.data.feature_table import features_of
 from graphcaps.data.prepare import Prepared
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker
@@ -168,10 +169,10 @@ def measure_speed(
     part: list[Replica] = []
     plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
     make = model_maker(config, ready.x.size(-1), store.num_classes)
-    features: Tensor | FeatureTable = ready.x
+    here = ready.store.device.type == place.type  # features as training reads them
+    features: Tensor | FeatureTable = features_of(ready.x, ready.store) if here else ready.x
     for plan in plans:  # one after another where they do not fit into memory together
         training = GroupTraining(plan, ready, place, config, make)
-        features = getattr(training.trainer, "x", features)  # as training reads them
         took, trained = _epoch_seconds(training, warm_up, epochs)
         seconds, part = seconds + took, part or trained
     memory = torch.cuda.max_memory_allocated(place) if gpu else _resident_peak()

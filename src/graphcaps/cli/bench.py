@@ -61,6 +61,9 @@ def bench(
 
         if names:
             raise ArgumentError("bench", "--scaling", "come without data sets", f"'{names[0]}'")
+        if precision is not None or root is not None:
+            given = "--precision" if precision is not None else "--root"
+            raise ArgumentError("bench", "--scaling", "come without --precision and --root", given)
         bench_scaling(place, as_json, out)
         return
     loaded = [open_dataset(name, root).store for name in names or ["planted-parts"]]

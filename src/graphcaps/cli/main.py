@@ -24,6 +24,8 @@ __all__ = ["app", "main"]
 # the core, spinning long makes training up to thirty times slower (docs/training.md), and this hardly matters
 # where the cores are free.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# Pages of 2 MB for large tensors: the system clears every page of a new one (engine/allocator.py).
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 SUBCOMMANDS = {"data": data.app}
 

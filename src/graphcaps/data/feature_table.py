@@ -7,9 +7,10 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
+from graphcaps.ops.project import CPU_SHARE
 from graphcaps.types import FeatureTable
 
-__all__ = ["feature_table"]
+__all__ = ["feature_table", "features_of"]
 
 _FEW = 16
 """Entries of a row, on average, that are always worth walking one by one."""
@@ -22,6 +23,9 @@ _FAR = 4
 
 _COLUMNS = 32
 """Columns that are added up at a time, in float64."""
+
+_ROWS = 1 << 16
+"""Rows that are looked through at a time."""
 
 
 def feature_table(x: Tensor, store: GraphStore) -> FeatureTable:
@@ -37,21 +41,43 @@ def feature_table(x: Tensor, store: GraphStore) -> FeatureTable:
     x = x.detach().contiguous()
     shift = _shift(x) if N else x.new_zeros(C)
     sums, squares = (x.new_zeros(len(store), C, dtype=torch.float64) for _ in range(2))
-    left = x - shift
     for first in range(0, C, _COLUMNS):
-        wide = left[:, first : first + _COLUMNS].double()
+        some = slice(first, first + _COLUMNS)
+        wide = (x[:, some] - shift[some]).double()
         for table, power in ((sums, wide), (squares, wide.square())):
-            table[:, first : first + _COLUMNS] = torch.segment_reduce(power, "sum", lengths=store.sizes)
-    counts = left.count_nonzero(-1)
+            table[:, some] = torch.segment_reduce(power, "sum", lengths=store.sizes)
+    counts = torch.cat([(some - shift).count_nonzero(-1) for some in x.split(_ROWS)])
     entries = int(counts.sum())
     sparse = entries <= N * max(_FEW, _PART * C) and entries < 2**31
-    if not sparse:  # nobody walks them
-        left, counts = left[:, :0], counts * 0
-    rows, columns = left.nonzero(as_tuple=True)
+    columns, values = x.new_empty(0, dtype=torch.int32), x.new_empty(0)
+    if sparse:  # else nobody walks them
+        columns, values = _entries(x, shift)
+    else:
+        counts = counts * 0
     ptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
-    return FeatureTable(
-        x, shift, ptr, columns.int(), left[rows, columns], sums, squares, store.node_ptr, sparse
-    )
+    return FeatureTable(x, shift, ptr, columns, values, sums, squares, store.node_ptr, sparse)
+
+
+def features_of(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
+    """What a training reads features from: a table where their entries are walked, else ``x`` itself.
+
+    A CPU gathers rows unless entries are very rare; a table would be made for nothing.
+    """
+    entries = sum(int(some.count_nonzero()) for some in x.split(_ROWS))
+    share = CPU_SHARE if x.device.type == "cpu" else 1
+    few = share * entries <= x.numel() and entries <= x.size(0) * max(_FEW, _PART * x.size(1))
+    return feature_table(x, store) if few else x
+
+
+def _entries(x: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Column and value of what is not zero, some rows at a time: x as a whole is not copied."""
+    columns, values = [], []
+    for some in x.split(_ROWS):
+        left = some - shift
+        row, column = left.nonzero(as_tuple=True)
+        columns.append(column.int())
+        values.append(left[row, column])
+    return torch.cat(columns), torch.cat(values)
 
 
 def _shift(x: Tensor) -> Tensor:

@@ -1,15 +1,12 @@
-"""Memory of large tensors on a CPU: large pages, and pages that are kept."""
+"""Memory of large tensors on a CPU: large pages."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 
-__all__ = ["keep_freed_memory", "take_large_pages"]
+__all__ = ["take_large_pages"]
 
 _SETTING = "THP_MEM_ALLOC_ENABLE"
-# Numbers of these settings in glibc's malloc.h.
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
 
 def take_large_pages() -> None:
@@ -20,21 +17,3 @@ def take_large_pages() -> None:
     and peak memory stay as they are; other systems ignore it, and a value that is already set is kept.
     """
     os.environ.setdefault(_SETTING, "1")
-
-
-def keep_freed_memory() -> bool:
-    """Lets this process keep what it frees, for the next tensor: pages are cleared once, not in every step.
-
-    For one large graph it saves the system's whole share of a step, and costs memory: freed blocks do not always
-    fit what is asked for next, and a peak is up to twice as high. It cannot be taken back.
-
-    Returns:
-        bool: Whether the C library is glibc, which takes such settings; another one is left alone.
-    """
-    try:
-        library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018 (asked for, not called: others have a mallopt that differs)
-        settings = library.mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    return bool(settings(_MMAP_MAX, 0)) and bool(settings(_TRIM_THRESHOLD, -1))

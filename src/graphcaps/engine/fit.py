@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from graphcaps.data.feature_table import feature_table
+from graphcaps.data.feature_table import features_of
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.adam import ReplicaAdam
 from graphcaps.engine.buckets import BucketSteps
@@ -67,7 +67,7 @@ class Trainer:
     Args:
         model (Module): Leading axis F; see :func:`stack_replicas`.
         store (GraphStore): All graphs, with classes, on the model's device, or on the host to be streamed.
-        x (Tensor): Features of all nodes, beside the store, ``[N, in]``.
+        x (Tensor or FeatureTable): Features of all nodes, beside the store, ``[N, in]``.
         replicas (list): What each replica sees.
         config (TrainConfig): How it is trained.
         steps (str): ``"eager"`` runs one operation after another; ``"bucketed"`` gives steps few shapes;
@@ -79,7 +79,7 @@ class Trainer:
         self,
         model: nn.Module,
         store: GraphStore,
-        x: Tensor,
+        x: Tensor | FeatureTable,
         replicas: list[Replica],
         config: TrainConfig,
         *,
@@ -95,13 +95,17 @@ class Trainer:
         F, device = len(replicas), next(model.parameters()).device
         source = open_store(store, device)
         # Looked through once, unless graphs are streamed: their features come with them.
-        self.x: Tensor | FeatureTable = feature_table(x, store) if source is store else x
+        self.x = features_of(x, store) if source is store and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
         self._device = device
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.epoch = 0
         if steps == "auto":
-            steps = "captured" if can_capture(model, store, x) else "eager"
+            steps = (
+                "captured"
+                if can_capture(model, store, x.x if isinstance(x, FeatureTable) else x)
+                else "eager"
+            )
         self._recorder = Recorder() if steps == "captured" else None
         self._sizes = store.host_node_ptr.diff()
         self._tally = Tally(F, device)
@@ -159,7 +163,7 @@ class Trainer:
         self._scorers.clear()
         if isinstance(self._steps, BucketSteps):
             self._steps.steps.clear()
-        del self.model, self.adam, self._steps
+        del self.model, self.adam, self._steps, self.x
 
     def _draw(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)

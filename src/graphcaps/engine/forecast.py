@@ -45,10 +45,6 @@ class MemoryForecast:
     total: int | None
     scoring: int = 0
 
-    @property
-    def per_replica(self) -> int:
-        return self.weights + self.step
-
     def of(self, replicas: int) -> int:
         """Bytes of so many replicas together."""
         return self.data + replicas * self.weights + max(replicas * self.step, self.scoring)

@@ -13,9 +13,8 @@ from graphcaps.ops.kernels import Precision, products_in
 __all__ = ["multiply_in"]
 
 _lock = Lock()
-_before: list[
-    str
-] = []  # what was set when each of the blocks now open was entered, the first one's at the bottom
+# What was set when each of the blocks now open was entered, the first one's at the bottom.
+_before: list[str] = []
 
 
 @contextmanager

@@ -34,9 +34,8 @@ class StreamedStore:
 
     def batch(self, x: Tensor | FeatureTable, graphs: Tensor) -> GraphBatch:
         """As :meth:`GraphStore.batch`; ``x`` and ``graphs`` are on the host."""
-        assert isinstance(
-            x, Tensor
-        )  # features travel with their graphs: a table of all of them would stay behind
+        # Features travel with their graphs: a table of all of them would stay behind.
+        assert isinstance(x, Tensor)
         store = self.store
         used, place = graphs.clamp_min(0).unique(return_inverse=True)
         part = _bare(store)[used]
@@ -71,7 +70,9 @@ def data_bytes(store: GraphStore, x: Tensor) -> int:
     arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
     listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
     words = store.bit_words
-    return listed + (0 if words is None else 4 * words + 8 * store.num_nodes)
+    N, C = x.shape
+    table = 8 * N * min(C, max(16, C // 8)) + 16 * len(store) * C  # at most, where features are walked
+    return listed + table + (0 if words is None else 4 * words + 8 * N)
 
 
 def place(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:

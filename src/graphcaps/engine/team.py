@@ -24,12 +24,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphcaps.data.feature_table import features_of
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.engine.memory import is_out_of_memory
 from graphcaps.engine.replicas import TRUNK, Replica, stack_replicas
 from graphcaps.engine.step import TrainingError
+from graphcaps.types import FeatureTable
 
 __all__ = ["Team", "gather_trainer"]
 
@@ -140,8 +142,12 @@ def gather_trainer(
 ) -> Trainer | Team:
     """A trainer for these replicas on this device: one, or on a CPU of several threads a team."""
 
+    features: Tensor | FeatureTable = x
+    if store.device == x.device == device:  # looked through once, before the processes part
+        features = features_of(x, store)
+
     def build(part: list[Replica]) -> Trainer:
-        return Trainer(stack_replicas(make, part).to(device), store, x, part, config)
+        return Trainer(stack_replicas(make, part).to(device), store, features, part, config)
 
     workers = min(MOST_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
     # Forks are safe on Linux alone; and a trunk keeps its replicas under names, not along an axis.

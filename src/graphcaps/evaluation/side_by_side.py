@@ -19,7 +19,8 @@ def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int, device: torch
     """Runs tasks, at most ``jobs`` at a time, and gives their results in the order of the tasks.
 
     Each has a thread and a stream of the GPU. What it computes is what it would compute alone, bit by bit; it
-    takes as much memory. On a CPU, and with one job, the tasks run one after another.
+    takes as much memory. On a CPU, and with one job, the tasks run one after another. Ctrl-C, or a task that
+    fails, is told when those that run have ended.
 
     Args:
         tasks (list): Functions without arguments.

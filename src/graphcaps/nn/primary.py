@@ -99,6 +99,8 @@ class PrimaryCapsules(nn.Module):
             if reads_store(x, self.weight):
                 return self._from_store(x, mask)
             x = x.gather()
+            if self.norm is None and mask is not None:  # a norm keeps out what stands in padding rows
+                x = x.masked_fill(~mask.unsqueeze(-1), 0)
         if self.norm is None:
             return self._finish(rows_times(x, self.weight), self.bias, mask)
         if x.requires_grad:

@@ -61,9 +61,8 @@ class _SquashRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (z,) = ctx.saved_tensors
-        if (
-            torch.is_grad_enabled()
-        ):  # a slope of the slope is asked for: rare, and not worth a form of its own
+        # A slope of the slope is asked for: rare, and not worth a form of its own.
+        if torch.is_grad_enabled():
             return torch.autograd.grad(_squash(z, ctx.epsilon), z, grad, create_graph=True)[0], None
         rows, slope = z.reshape(-1, z.size(-1)), grad.reshape(-1, z.size(-1))
         found = torch.empty_like(rows)

@@ -34,7 +34,8 @@ def _checked(value: str, name: str) -> Precision:
 def products_in(wanted: Precision) -> Iterator[None]:
     """Inside the block kernels multiply in this precision; a backward pass does as its forward pass did.
 
-    The environment variable ``GRAPHCAPS_PRECISION`` sets the same for a whole process.
+    The environment variable ``GRAPHCAPS_PRECISION`` sets the same for a whole process, but for trainings, which
+    follow their own setting (:class:`graphcaps.engine.TrainConfig`).
     """
     token = _chosen.set(_checked(wanted, "precision"))
     try:

@@ -10,7 +10,7 @@ __all__ = ["product"]
 
 @triton.jit
 def product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
-    """``total + a b``; ``PRECISION`` is ``"tf32x3"``, ``"tf32"``, ``"ieee"`` or ``"bf16"``."""
+    """``total + a b``; ``PRECISION`` is ``"tf32x3"``, ``"tf32"`` or ``"bf16"``."""
     if PRECISION == "bf16":
         found = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
     else:
