@@ -110,7 +110,7 @@ def time_phases(
         timed = _Step(model, store, x, graphs, config).times()
         for name, value in timed.items():
             seconds[name] += value / len(chosen)
-        table = x if isinstance(x, FeatureTable) and _captures(model, store, x) else None
+        table = x if isinstance(x, FeatureTable) else None
         for name, count in count_phases(step_sizes(model, store, graphs, table)).items():
             part = Count(count.bytes / len(chosen), count.operations / len(chosen))
             counts[name] = counts[name] + part
