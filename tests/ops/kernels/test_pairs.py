@@ -150,7 +150,7 @@ def check_parts(
 
 
 @pytest.fixture
-def tall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+def tall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kernel_device: str) -> bool:
     """Whether tiles have 64 rows, where they can, or 32."""
     from graphcaps.ops.kernels import pairs
 
