@@ -127,9 +127,8 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
         loaded.store, config, seeds=arguments.seeds, protocol=arguments.protocol, device=arguments.device,
         results=ResultsStore(arguments.records),
     ).run()  # fmt: skip
-    source = {"source": None if loaded.source is None else str(loaded.source)}
     path = arguments.records / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
-    write_json(path, ledger.summary() | source)
+    write_json(path, ledger.summary())  # without the path of this machine's graphs: it goes into results/
     figures: dict[str, tuple[float, str]] = {": training and evaluation": (ledger.seconds, "s")}
     if gpu and arguments.jobs == 1:  # side by side nobody knows whose memory it is
         figures[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")

@@ -34,6 +34,11 @@ def test_every_figure_of_speed_can_be_taken_again(speed: list[dict[str, object]]
     assert len({(e["what"], e["dataset"], e["device"]) for e in speed}) == len(speed)
 
 
+def test_no_result_names_a_place_of_one_machine() -> None:
+    for path in RESULTS.rglob("*.summary.json"):
+        assert '"/' not in path.read_text("utf-8"), path.name
+
+
 def test_the_row_of_the_paper_is_fast(speed: list[dict[str, object]]) -> None:
     values = {(str(entry["what"]), entry["dataset"]): float(str(entry["value"])) for entry in speed}
     row = "HGCN row of tables 1 and 2, paper, start-up and compilation counted"
