@@ -41,7 +41,7 @@ Taken with `graphcaps evaluate {names} --preset paper --protocol {protocol} --de
 `paper` and for `held-out`. The records name the commit that the machine's checkout started from, with `+changes`;
 the code that ran is commit {commit}.
 
-## Five seeds, as the paper chooses its epoch (`results/paper-tf32`)
+## Five seeds, as the paper chooses its epoch (`results/reproduction`)
 Seeds 0 to 4, ten folds, the paper's protocol alone (no held-out figures: these are upper bounds), products in TF32.
 ± the standard deviation over seeds; *difference* is ours less the paper's.
 
@@ -91,7 +91,7 @@ def page() -> str:
     text = HEAD.format(seeds=counted, hardware=hardware)
     text += "".join(row(ledgers[name]) for name in ORDER)
     whole = next(e for e in speed if e["what"].startswith(f"{ROW}, paper, 5 seeds, tf32"))
-    many = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "paper-tf32").ledgers()}
+    many = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "reproduction").ledgers()}
     text += TAIL.format(
         names="NAME…", protocol="…", commit=commit[:12],
         five="".join(upper_bounds(many[name]) for name in ORDER),

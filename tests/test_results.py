@@ -54,7 +54,7 @@ def test_the_row_of_the_paper_is_fast(speed: list[dict[str, object]]) -> None:
 
 
 def test_five_seeds_of_the_paper_are_whole() -> None:
-    ledgers = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "paper-tf32").ledgers()}
+    ledgers = {ledger.dataset: ledger for ledger in ResultsStore(RESULTS / "reproduction").ledgers()}
     assert set(ledgers) == set(paper_datasets())
     for name, ledger in ledgers.items():
         preset = load_preset("paper", name).with_training(precision="tf32")

@@ -46,7 +46,8 @@ def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -
         "data": data,
         "numerics": NUMERICS,
     }
-    return flat
+    variants = [replica.variant for replica in replicas]
+    return flat | ({"variants": variants} if any(variants) else {})
 
 
 def data_digest(store: GraphStore) -> str:

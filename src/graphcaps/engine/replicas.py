@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["TRUNK", "Replica", "pick_replica", "stack_replicas"]
+__all__ = ["TRUNK", "Maker", "Replica", "pick_replica", "stack_replicas"]
+
+Maker = Callable[[tuple[int, ...]], nn.Module]
+"""From leading axes to a model."""
 
 TRUNK = ".replicas."
 """In the names of tensors that are kept per replica, not along the leading axis."""
@@ -28,6 +31,7 @@ class Replica:
         test (Tensor): Graphs that are only looked at; may be empty.
         seed (int): Seed of the run.
         fold (int): Number of the fold, part of every stream's seed. (default: 0)
+        variant (str): Among variants that differ in their first weights alone, which it is. (default: "")
     """
 
     train: Tensor
@@ -35,6 +39,7 @@ class Replica:
     test: Tensor
     seed: int = 0
     fold: int = 0
+    variant: str = ""
 
     @property
     def stream(self) -> int:
@@ -48,7 +53,10 @@ class Replica:
 
 
 def stack_replicas(
-    make: Callable[[tuple[int, ...]], nn.Module], replicas: list[Replica], dtype: torch.dtype = torch.float32
+    make: Maker,
+    replicas: list[Replica],
+    dtype: torch.dtype = torch.float32,
+    drawn: Mapping[str, Maker] | None = None,
 ) -> nn.Module:
     """A model with leading axis F whose replica f starts as a model made under the seed of ``replicas[f]``.
 
@@ -56,6 +64,7 @@ def stack_replicas(
         make (callable): From leading axes to a model.
         replicas (list): F replicas.
         dtype (torch.dtype): Type of the parameters. (default: float32)
+        drawn (dict, optional): What draws the first weights of a variant, where it is not ``make``.
     """
     F = len(replicas)
     # torch has one generator for all threads: trainings that start side by side must not share its numbers.
@@ -64,12 +73,13 @@ def stack_replicas(
         state = whole.state_dict()
         for f, replica in enumerate(replicas):
             torch.manual_seed(replica.stream)
-            for name, value in make(()).to(dtype).state_dict().items():
+            draw = make if drawn is None else drawn.get(replica.variant, make)
+            for name, value in draw(()).to(dtype).state_dict().items():
                 _slot(state, name, f).copy_(value)
     return whole
 
 
-def pick_replica(whole: nn.Module, make: Callable[[tuple[int, ...]], nn.Module], f: int) -> nn.Module:
+def pick_replica(whole: nn.Module, make: Maker, f: int) -> nn.Module:
     """Replica f as a model of its own."""
     single = make(())
     dtype = next(whole.parameters()).dtype

@@ -15,21 +15,21 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.data.feature_table import features_of
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import TrainConfig
 from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.engine.memory import is_out_of_memory
-from graphcaps.engine.replicas import TRUNK, Replica, stack_replicas
+from graphcaps.engine.replicas import TRUNK, Maker, Replica, stack_replicas
 from graphcaps.engine.step import TrainingError
 from graphcaps.types import FeatureTable
 
@@ -133,12 +133,13 @@ class Team:
 
 
 def gather_trainer(
-    make: Callable[[tuple[int, ...]], nn.Module],
+    make: Maker,
     store: GraphStore,
     x: Tensor,
     replicas: list[Replica],
     config: TrainConfig,
     device: torch.device,
+    drawn: Mapping[str, Maker] | None = None,
 ) -> Trainer | Team:
     """A trainer for these replicas on this device: one, or on a CPU of several threads a team."""
 
@@ -147,7 +148,8 @@ def gather_trainer(
         features = features_of(x, store)
 
     def build(part: list[Replica]) -> Trainer:
-        return Trainer(stack_replicas(make, part).to(device), store, features, part, config)
+        model = stack_replicas(make, part, drawn=drawn).to(device)
+        return Trainer(model, store, features, part, config)
 
     workers = min(MOST_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
     # Forks are safe on Linux alone; and a trunk keeps its replicas under names, not along an axis.
@@ -157,7 +159,7 @@ def gather_trainer(
     return Team(build, [replicas[first:end] for first, end in pairwise(bounds)], config)
 
 
-def _has_trunk(make: Callable[[tuple[int, ...]], nn.Module], one: list[Replica]) -> bool:
+def _has_trunk(make: Maker, one: list[Replica]) -> bool:
     return any(TRUNK in name for name in stack_replicas(make, one).state_dict())
 
 

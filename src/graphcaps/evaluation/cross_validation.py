@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ from graphcaps.engine.forecast import MemoryForecast, forecast_memory
 from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.collecting import Collector, WholeSeed
 from graphcaps.evaluation.groups import GroupTraining, ReplicaGroup, plan_groups
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
@@ -104,7 +104,12 @@ def cross_validate(
 class CrossValidation:
     """A cross-validation that is checked when it is made and trained when it is run.
 
-    Arguments are those of :func:`cross_validate`.
+    Arguments are those of :func:`cross_validate`, and
+
+    Args:
+        siblings (dict, optional): More variants, by their names in results, that differ from ``config`` in
+            ``num_factors`` alone: the joined factors are one projection, so that only the first weights are
+            drawn otherwise (docs/method.md). They are trained as further replicas of the same run.
     """
 
     def __init__(
@@ -120,6 +125,7 @@ class CrossValidation:
         variant: str | None = None,
         results: ResultsStore | None = None,
         resume: bool = False,
+        siblings: Mapping[str, RunConfig] | None = None,
     ) -> None:
         for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
             if type(value) is not int or value < 1:
@@ -131,6 +137,8 @@ class CrossValidation:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
         self.store, self.config = store, config or RunConfig()
         self.variant = variant or self.config.model
+        self.variants = {self.variant: self.config, **(siblings or {})}
+        _check_siblings(self.config, self.variant, siblings or {})
         self.folds = _folds(store, folds)
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         if "held-out" in self.protocols:
@@ -146,7 +154,7 @@ class CrossValidation:
         self.forecast: MemoryForecast | None = None
         self._ready: Prepared | None = None
         folder = None if results is None else results.folder
-        self.unfinished = UnfinishedRuns(folder, store.name, self.variant)
+        self.unfinished = UnfinishedRuns(folder, store.name, "+".join(self.variants))
         if not resume:
             self.unfinished.refuse(self.protocols)
 
@@ -156,27 +164,30 @@ class CrossValidation:
             return {}
         found = {}
         for protocol in self.protocols:
-            for seed in self.seeds:
-                key = self._key(protocol, seed)
+            for key in (self._key(protocol, name, seed) for name in self.variants for seed in self.seeds):
                 record = self.results.get(key)
                 if record is None:
                     continue
                 if not resume:
                     fix = "Add --resume to keep it, or name another folder."
                     raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
-                wanted = settings(self.config, self.folds.num_folds, self.folds.seed, self.data)
+                config = self.variants[key.variant]
+                wanted = settings(config, self.folds.num_folds, self.folds.seed, self.data)
                 check_settings(record.settings, wanted, key, self.results.path(key))
                 found[key] = record
         return found
 
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
-        """Trains what is not finished, and gives the ledger of all of it."""
+        """Trains what is not finished, and gives the ledger of all of it, siblings left out."""
+        return self.run_all(on_event)[self.variant]
+
+    def run_all(self, on_event: Callable[[GroupEpoch], object] | None = None) -> dict[str, Ledger]:
+        """As :meth:`run`, with a ledger per variant."""
         records = dict(self.finished)
-        if any(self._seeds(protocol) for protocol in self.protocols):
+        if any(self._missing(protocol) for protocol in self.protocols):
             self.prepare()
         plans = [plan for protocol in self.protocols for plan in self._plan(protocol)]
-        notes: list[str] = list(self.unfinished.unused(plans))
-        done: dict[RecordKey, list[tuple[EpochRecords, float]]] = {}
+        collector = Collector(self.folds.num_folds, self.unfinished.unused(plans))
         for number, plan in enumerate(plans, 1):
 
             def tell(epoch: EpochEnd, plan: ReplicaGroup = plan, number: int = number) -> None:
@@ -185,26 +196,17 @@ class CrossValidation:
                     on_event(GroupEpoch(self.store.name, plan.protocol, number, len(plans), size, epoch))
 
             events, told = self._train(plan, tell)
-            notes += told
-            curves = EpochRecords.from_events(events, plan.replicas)
-            share = sum(event.seconds for event in events) / len(plan.replicas)
-            for seed in plan.seeds:
-                rows = [row for row, replica in enumerate(plan.replicas) if replica.seed == seed]
-                key = self._key(plan.protocol, seed)
-                done.setdefault(key, []).append((curves.folds(rows), share * len(rows)))
-            for key in [key for key, parts in done.items() if _rows(parts) == self.folds.num_folds]:
-                parts = done.pop(key)
-                joined = EpochRecords.join([part for part, _ in parts])
-                seconds = sum(seconds for _, seconds in parts)
-                records[key] = self._record(key, joined, seconds, tuple(dict.fromkeys(notes)))
+            for whole in collector.add(plan, events, told):
+                record = self._record(whole)
+                records[record.key] = record
                 if self.results is not None:
-                    self.results.add(records[key])
-            if not done:  # what is noted belongs to the seeds that were trained together
-                notes.clear()
-            self.unfinished.tidy(
-                plan.protocol, {key.seed for key in records if key.protocol == plan.protocol}
-            )
-        return Ledger(tuple(records.values()))
+                    self.results.add(record)
+            keys = [[self._key(plan.protocol, name, seed) for name in self.variants] for seed in self.seeds]
+            self.unfinished.tidy(plan.protocol, {key[0].seed for key in keys if set(key) <= set(records)})
+        return {
+            name: Ledger(tuple(record for key, record in records.items() if key.variant == name))
+            for name in self.variants
+        }
 
     def _train(
         self, plan: ReplicaGroup, tell: Callable[[EpochEnd], object]
@@ -225,49 +227,63 @@ class CrossValidation:
         with explain_memory(self.config, self.device):
             store, x = place(ready.store, ready.x, self.device)
             self._ready = Prepared(store, x, ready.recipe)
-            seeds = {protocol: self._seeds(protocol) for protocol in self.protocols}
-            first = next(protocol for protocol in self.protocols if seeds[protocol])
-            replica = plan_groups(self.folds, first, seeds[first], 1)[0].replicas[0]
+            runs = {protocol: self._missing(protocol) for protocol in self.protocols}
+            first = next(protocol for protocol in self.protocols if runs[protocol])
+            replica = plan_groups(self.folds, first, runs[first], 1)[0].replicas[0]
             make = model_maker(self.config, x.size(-1), self.store.num_classes)
             self.forecast = forecast_memory(make, store, x, replica, self.config.training, self.device)
         if self.group is None:
-            most = self.folds.num_folds * max(len(each) for each in seeds.values())
+            most = self.folds.num_folds * max(len(each) for each in runs.values())
             self.group = self.forecast.group(most)
         return self._ready
 
-    def _seeds(self, protocol: Protocol) -> list[int]:
-        """Seeds that are not finished."""
-        return [seed for seed in self.seeds if self._key(protocol, seed) not in self.finished]
+    def _missing(self, protocol: Protocol) -> list[tuple[str, int]]:
+        """Variants, as replicas name them ("" is the first), and seeds that are not finished."""
+        wanted = [(name, seed) for name in self.variants for seed in self.seeds]
+        left = [run for run in wanted if self._key(protocol, *run) not in self.finished]
+        return [("" if name == self.variant else name, seed) for name, seed in left]
 
     def _plan(self, protocol: Protocol) -> list[ReplicaGroup]:
-        seeds = self._seeds(protocol)
-        return plan_groups(self.folds, protocol, seeds, self.group) if seeds else []
+        runs = self._missing(protocol)
+        return plan_groups(self.folds, protocol, runs, self.group) if runs else []
 
     def _training(self, plan: ReplicaGroup, ready: Prepared, digest: str) -> GroupTraining:
-        make = model_maker(self.config, ready.x.size(-1), self.store.num_classes)
+        sizes = (ready.x.size(-1), self.store.num_classes)
+        make, *_ = makers = [model_maker(config, *sizes) for config in self.variants.values()]
+        drawn = dict(zip(self.variants, makers, strict=True))
         path = self.unfinished.path(plan)
         # The record of a seed waits for all its folds: a part of them is kept until then.
         part = len(plan.replicas) < self.folds.num_folds
-        training = GroupTraining(plan, ready, self.device, self.config, make, digest, path, keep_end=part)
+        training = GroupTraining(
+            plan, ready, self.device, self.config, make, drawn, digest, path, keep_end=part
+        )
         if self.resume:
             training.resume()
         return training
 
-    def _key(self, protocol: Protocol, seed: int) -> RecordKey:
-        return RecordKey(self.store.name, self.variant, protocol, seed)
+    def _key(self, protocol: Protocol, variant: str, seed: int) -> RecordKey:
+        return RecordKey(self.store.name, variant, protocol, seed)
 
-    def _record(
-        self, key: RecordKey, curves: EpochRecords, seconds: float, notes: Sequence[str] = ()
-    ) -> SeedRecord:
+    def _record(self, whole: WholeSeed) -> SeedRecord:
+        key = self._key(whole.protocol, whole.variant or self.variant, whole.seed)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return SeedRecord(
-            key, self.config, self.data, self.folds.seed, curves, seconds, now,
-            versions(), describe_hardware(self.device), (*self.folds.notes, *notes),
+            key, self.variants[key.variant], self.data, self.folds.seed, whole.curves, whole.seconds, now,
+            versions(), describe_hardware(self.device), (*self.folds.notes, *whole.notes),
         )  # fmt: skip
 
 
-def _rows(parts: Sequence[tuple[EpochRecords, float]]) -> int:
-    return sum(curves.num_folds for curves, _ in parts)
+def _check_siblings(config: RunConfig, name: str, siblings: Mapping[str, RunConfig]) -> None:
+    """Refuses variants that compute something else: they would be trained as ``config``."""
+    if siblings and config.model_arguments.get("factor_squash", "joined") != "joined":
+        raise ArgumentError("cross_validate", "siblings", "come with joined factors", "separate ones")
+    own = {**config.model_arguments, "num_factors": None}
+    for sibling, other in siblings.items():
+        arguments = {**other.model_arguments, "num_factors": None}
+        same = replace(other, model_arguments=config.model_arguments) == config and arguments == own
+        if sibling == name or not same:
+            expected = f"differ from '{name}' in its name and in 'num_factors' alone"
+            raise ArgumentError("cross_validate", "siblings", expected, f"'{sibling}'")
 
 
 def _folds(store: GraphStore, folds: int) -> Folds:

@@ -1,4 +1,4 @@
-"""Folds × seeds as replicas, in groups that are trained as one computation each."""
+"""Folds × seeds (× variants) as replicas, in groups that are trained as one computation each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.data.prepare import Prepared
 from graphcaps.data.splits import Folds
@@ -20,7 +20,7 @@ from graphcaps.engine.config import RunConfig
 from graphcaps.engine.fingerprint import run_fingerprint
 from graphcaps.engine.fit import EpochEnd
 from graphcaps.engine.memory import OutOfMemoryError, explain_memory
-from graphcaps.engine.replicas import Replica
+from graphcaps.engine.replicas import Maker, Replica
 from graphcaps.engine.team import gather_trainer
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
@@ -46,6 +46,11 @@ class ReplicaGroup:
         return tuple(sorted({replica.seed for replica in self.replicas}))
 
     @property
+    def runs(self) -> tuple[tuple[str, int], ...]:
+        """Variant and seed of its replicas, each once."""
+        return tuple(dict.fromkeys((replica.variant, replica.seed) for replica in self.replicas))
+
+    @property
     def name(self) -> str:
         """``seed0-folds0to9``, ``seeds0to4-folds0to9``: the same for the same replicas."""
         folds = sorted({replica.fold for replica in self.replicas})
@@ -53,7 +58,7 @@ class ReplicaGroup:
 
 
 def plan_groups(
-    folds: Folds, protocol: Protocol, seeds: Sequence[int], group: int | None = None
+    folds: Folds, protocol: Protocol, seeds: Sequence[int | tuple[str, int]], group: int | None = None
 ) -> list[ReplicaGroup]:
     """All folds of all seeds, at most ``group`` replicas together.
 
@@ -62,12 +67,13 @@ def plan_groups(
     Args:
         folds (Folds): The folds.
         protocol (str): ``"held-out"`` or ``"paper"``.
-        seeds (list): Seeds of the trainings.
+        seeds (list): Seeds of the trainings, or pairs of a variant and a seed.
         group (int, optional): Most replicas at a time. (default: all)
     """
     K = folds.num_folds
     limit = group or K * len(seeds)
-    replicas = [_replica(folds, protocol, fold, seed) for seed in seeds for fold in range(K)]
+    runs = [("", run) if isinstance(run, int) else run for run in seeds]
+    replicas = [_replica(folds, protocol, fold, *run) for run in runs for fold in range(K)]
     if limit >= K:
         size = limit // K * K
         parts = [replicas[start : start + size] for start in range(0, len(replicas), size)]
@@ -80,12 +86,10 @@ def plan_groups(
     return [ReplicaGroup(protocol, tuple(part)) for part in parts]
 
 
-def _replica(folds: Folds, protocol: Protocol, fold: int, seed: int) -> Replica:
+def _replica(folds: Folds, protocol: Protocol, fold: int, variant: str, seed: int) -> Replica:
     split = folds.paper(fold) if protocol == "paper" else folds.held_out(fold)
-    none = torch.empty(0, dtype=torch.long)
-    return Replica(
-        split.train, none if split.validation is None else split.validation, split.test, seed=seed, fold=fold
-    )
+    validation = torch.empty(0, dtype=torch.long) if split.validation is None else split.validation
+    return Replica(split.train, validation, split.test, seed=seed, fold=fold, variant=variant)
 
 
 class GroupTraining:
@@ -97,6 +101,7 @@ class GroupTraining:
         device (device): Where to train.
         config (RunConfig): Model and training.
         make (callable): From leading axes to the model.
+        drawn (dict, optional): What draws the first weights of a variant.
         data (str): Digest of the graphs, for the checkpoint.
         checkpoint (Path, optional): File to keep up to date on the way.
         keep_end (bool): Write a checkpoint of the last epoch too: no record follows yet. (default: ``False``)
@@ -108,7 +113,8 @@ class GroupTraining:
         ready: Prepared,
         device: torch.device,
         config: RunConfig,
-        make: Callable[[tuple[int, ...]], nn.Module],
+        make: Maker,
+        drawn: Mapping[str, Maker] | None = None,
         data: str = "",
         checkpoint: Path | None = None,
         keep_end: bool = False,
@@ -119,7 +125,7 @@ class GroupTraining:
         self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
         with self._memory():
             training = config.training
-            self.trainer = gather_trainer(make, ready.store, ready.x, replicas, training, self.device)
+            self.trainer = gather_trainer(make, ready.store, ready.x, replicas, training, self.device, drawn)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
 
