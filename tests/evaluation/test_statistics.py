@@ -1,0 +1,88 @@
+"""The corrected t-test and Holm's step-down, by hand and by known properties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from graphcaps.errors import GraphcapsError
+from graphcaps.evaluation.statistics import corrected_t_test, holm
+
+FIRST = np.array([0.90, 0.80, 0.85, 0.95])
+SECOND = np.array([0.85, 0.80, 0.80, 0.85])
+
+
+def test_by_hand() -> None:
+    """Differences 5, 0, 5, 10 points: mean 5, variance 50/3; 1/4 + 0.25/0.75 = 7/12."""
+    found = corrected_t_test(FIRST, SECOND, test_share=0.25)
+    assert found.difference == pytest.approx(5)
+    assert found.standard_error == pytest.approx(math.sqrt(7 / 12 * 50 / 3))
+    assert found.statistic == pytest.approx(5 / math.sqrt(7 / 12 * 50 / 3))
+    assert found.p == pytest.approx(2 * stats.t.sf(found.statistic, 3))
+    assert found.pairs == 4
+    low, high = found.interval
+    assert (low + high) / 2 == pytest.approx(5)
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 3) * found.standard_error)
+
+
+def test_it_is_wider_than_the_plain_test() -> None:
+    plain = stats.ttest_rel(FIRST, SECOND).pvalue
+    assert corrected_t_test(FIRST, SECOND, 0.25).p > plain
+    assert corrected_t_test(FIRST, SECOND, 1e-12).p == pytest.approx(plain)
+
+
+def test_the_other_way_round() -> None:
+    one, other = corrected_t_test(FIRST, SECOND, 0.25), corrected_t_test(SECOND, FIRST, 0.25)
+    assert one.p == pytest.approx(other.p)
+    assert one.difference == pytest.approx(-other.difference)
+
+
+def test_seeds_are_averaged_and_are_no_further_pairs() -> None:
+    several = np.stack([FIRST + 0.02, FIRST - 0.02])
+    assert corrected_t_test(several, SECOND, 0.25) == corrected_t_test(several.mean(0), SECOND, 0.25)
+    assert corrected_t_test(several, SECOND, 0.25).pairs == 4
+
+
+def test_no_spread() -> None:
+    assert corrected_t_test(FIRST, FIRST, 0.25).p == 1
+    assert corrected_t_test(np.array([0.5, 0.5]), np.array([0.25, 0.25]), 0.25).p == 0
+
+
+def test_how_often_it_finds_what_is_not_there() -> None:
+    """Two equal classifiers, folds whose training parts overlap: about one finding in twenty, not many."""
+    random = np.random.default_rng(0)
+    found = plain = 0
+    for _ in range(400):
+        shared = random.normal(0, 0.01)  # what all folds share, since nine tenths of their graphs are the same
+        delta = shared + random.normal(0, 0.03, 10)
+        found += corrected_t_test(0.8 + delta, np.full(10, 0.8), 0.1).p < 0.05
+        plain += stats.ttest_1samp(delta, 0).pvalue < 0.05
+    assert found / 400 < 0.07
+    assert plain / 400 > 0.12
+
+
+@pytest.mark.parametrize(
+    ("first", "share"), [(FIRST[:3], 0.25), (FIRST, 0.0), (FIRST, 1.0)], ids=["folds", "none", "all"]
+)
+def test_what_cannot_be_tested_is_refused(first: np.ndarray, share: float) -> None:
+    with pytest.raises(GraphcapsError):
+        corrected_t_test(first, SECOND, share)
+
+
+def test_holm_by_hand() -> None:
+    """0.01·4, then 0.02·3, 0.03·2 and 0.5·1, never falling."""
+    assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+
+
+def test_holm_is_never_below_and_never_above_one() -> None:
+    values = [0.9, 0.6, 0.001]
+    adjusted = holm(values)
+    assert all(one >= other for one, other in zip(adjusted, values, strict=True))
+    assert max(adjusted) <= 1
+    assert holm([]) == []
+    assert holm([0.2]) == [0.2]
+    with pytest.raises(GraphcapsError):
+        holm([1.5])
