@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import columns, note, option, print_json, size, terminal
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,17 +105,10 @@ def _check(out: Path | None, variant: str | None, seeds: int) -> None:
         raise ArgumentError("evaluate", "--variant", expected, f"{len(variant)}")
     if seeds > _MOST_SEEDS:
         raise ArgumentError("evaluate", "--seeds", f"be at most {_MOST_SEEDS}", seeds)
-    if out is None:
-        return
-    try:
-        # A folder that is not there yet will be made in the nearest one that is.
-        nearest = next(place for place in (out, *out.absolute().parents) if place.exists())
-        if not nearest.is_dir():
-            raise DataError(out, "a folder to write into", f"a file at {nearest}")
-        with tempfile.TemporaryFile(dir=nearest):
-            pass
-    except OSError as error:
-        raise DataError(out, "a folder to write into", f"'{error.strerror or error}'") from error
+    if out is not None:
+        from graphcaps.cli.outputs import check_folder
+
+        check_folder(out)
 
 
 def _load(names: list[str], root: Path | None) -> list[LoadedDataset]:

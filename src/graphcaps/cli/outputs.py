@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from graphcaps.engine.fit import EpochEnd
     from graphcaps.evaluation.final import FinalResult, FinalTraining
 
-__all__ = ["TrainFiles", "history_table", "write_json", "write_training"]
+__all__ = ["TrainFiles", "check_folder", "history_table", "write_json", "write_training"]
+
+
+def check_folder(out: Path) -> None:
+    """Refuses a folder that could not be written into; one that is not there yet is not made."""
+    try:
+        # It will be made in the nearest one that is there.
+        nearest = next(place for place in (out, *out.absolute().parents) if place.exists())
+        if not nearest.is_dir():
+            raise DataError(out, "a folder to write into", f"a file at {nearest}")
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise DataError(out, "a folder to write into", f"'{error.strerror or error}'") from error
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,211 @@
+"""``graphcaps reproduce``: the paper's tables, published and measured side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphcaps.cli.output import note, option, print_json, terminal
+from graphcaps.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from graphcaps.evaluation import ResultsStore
+    from graphcaps.paper.cells import Cell
+    from graphcaps.paper.compare import Comparison
+    from graphcaps.paper.reproduce import Progress
+
+__all__ = ["reproduce"]
+
+_FORMATS = ("table", "markdown", "latex", "json")
+
+
+def reproduce(
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="table1 to table6, or all.")],
+    rows: Annotated[
+        str | None, option("--rows", metavar="LIST", help="Only these rows, as HGCN,A1,K=2; else all.")
+    ] = None,
+    datasets: Annotated[
+        str | None, option("--datasets", metavar="LIST", help="Only these, as MUTAG,NCI1; else all.")
+    ] = None,
+    criteria: Annotated[
+        str | None, option("--criteria", metavar="LIST", help="Only these of C, C*, held-out; else all.")
+    ] = None,
+    seeds: Annotated[int, option("--seeds", metavar="N", help="How many; they are 0, 1, 2, …")] = 5,
+    epochs: Annotated[
+        int | None, option("--epochs", metavar="N", help="In place of the published ones: for a quick look.")
+    ] = None,
+    report: Annotated[bool, option("--report", help="Train nothing; show what is stored.")] = False,
+    resume: Annotated[bool, option("--resume", help="Go on with trainings that were interrupted.")] = False,
+    results: Annotated[
+        Path | None,
+        option("--results", metavar="DIR", help="Folder of records; else results/reproduction."),
+    ] = None,
+    form: Annotated[
+        str, option("--format", metavar="NAME", help="table, markdown, latex or json.")
+    ] = "table",
+    as_json: Annotated[bool, option("--json", help="The same as --format json.")] = False,
+    precision: Annotated[
+        str, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+    ] = "tf32",
+    device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    jobs: Annotated[int, option("--jobs", metavar="N", min=1, help="Trainings side by side on a GPU.")] = 3,
+    minutes: Annotated[
+        float | None, option("--minutes", metavar="N", help="Start no training after so long.")
+    ] = None,
+    root: Annotated[
+        Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
+    ] = None,
+) -> None:
+    """Reproduce the paper's tables: paper, ours and the difference, cell by cell.
+
+    Trains the cells that have no record yet, with the paper's presets on its ten folds, and keeps each when it
+    is finished: run it again and only what is missing is trained. C and C* choose the epoch on the test folds, as
+    the published figures do, and are upper bounds; held-out chooses it on a fold of its own. Rows of other
+    systems are the paper's, marked "reported".
+    """
+    form = "json" if as_json else form
+    if form not in _FORMATS:
+        raise ArgumentError("reproduce", "--format", f"be one of {', '.join(_FORMATS)}", repr(form))
+    if not 1 <= seeds <= 1000:
+        raise ArgumentError("reproduce", "--seeds", "be from 1 to 1000", seeds)
+    from graphcaps.evaluation import ResultsStore
+    from graphcaps.paper.cells import choose_cells
+    from graphcaps.paper.compare import Library, compare
+
+    cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
+    store = ResultsStore(results or _folder(epochs))
+    left = 0
+    if not report:
+        left = _train(
+            cells, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
+        )
+    _show(compare(cells, Library(store, seeds)), form, store)
+    if left:
+        note(f"{left} trainings were not started: the time was over. The same command goes on.")
+
+
+def _folder(epochs: int | None) -> Path:
+    """Shorter trainings are kept apart: their figures are others."""
+    return Path("results") / ("reproduction" if epochs is None else f"reproduction-{epochs}-epochs")
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _train(
+    cells: Sequence[Cell],
+    store: ResultsStore,
+    seeds: int,
+    resume: bool,
+    quiet: bool,
+    epochs: int | None,
+    precision: str,
+    device: str,
+    jobs: int,
+    minutes: float | None,
+    root: Path | None,
+) -> int:
+    from graphcaps.cli.outputs import check_folder
+    from graphcaps.paper.cells import trainings
+    from graphcaps.paper.reproduce import plan_runs, reproduce
+
+    check_folder(store.folder)
+    runs = plan_runs(trainings(cells), store, seeds)
+    if not runs:
+        return 0
+    note(f"{len(runs)} trainings are missing; records go to {store.folder}.")
+    try:
+        with _bars(quiet) as update:
+            return reproduce(
+                runs, store, seeds=seeds, epochs=epochs, precision=precision, device=device, jobs=jobs,
+                minutes=minutes, resume=resume, root=root, on_progress=update,
+            )  # fmt: skip
+    except KeyboardInterrupt as error:
+        note("Stopped. Go on with the same command and --resume.")
+        raise typer.Exit(130) from error
+
+
+@contextmanager
+def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A bar for every training that runs, and a line for every one that ended."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bars(*columns, console=console, disable=quiet or not console.is_terminal) as bars:
+        known: dict[str, TaskID] = {}
+
+        def update(event: Progress) -> None:
+            title = event.run.title
+            if event.finished:
+                if title in known:
+                    bars.remove_task(known.pop(title))
+                note(f"{event.number}/{event.of}  {title}: finished.")
+            elif event.epoch is not None:
+                if title not in known:
+                    known[title] = bars.add_task(title, total=event.epoch.epoch.epochs)
+                bars.update(known[title], completed=event.epoch.epoch.epoch)
+
+        yield update
+
+
+def _show(found: Sequence[Comparison], form: str, store: ResultsStore) -> None:
+    from graphcaps.paper.formats import latex, markdown
+
+    if form == "json":
+        print_json([each.as_dict() for each in found])
+    elif form == "markdown":
+        typer.echo(markdown(found), nl=False)
+    elif form == "latex":
+        typer.echo(latex(found), nl=False)
+    else:
+        _tables(found, store)
+
+
+def _tables(found: Sequence[Comparison], store: ResultsStore) -> None:
+    from rich.table import Table
+
+    from graphcaps.evaluation import RULES
+    from graphcaps.paper.formats import REPORTED, lines, titles
+
+    console = terminal()
+    for table, title in titles(found).items():
+        datasets, rows = lines(found, table, apart=True)
+        shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", title=title)
+        shown.title_justify, shown.title_style = "left", "bold"
+        shown.add_column("", no_wrap=True)
+        for name in datasets:
+            shown.add_column(name, justify="right", no_wrap=True)
+        before = None
+        for line in rows:
+            if line.what == REPORTED:
+                shown.add_row(f"{line.row}, {REPORTED}", *line.cells, style="dim")
+                continue
+            if (line.row, line.criterion) != before:
+                shown.add_row(f"{line.row}, {line.criterion}", style="bold")
+            shown.add_row(f"  {line.what}", *line.cells, style="bold" if line.what == "ours" else None)
+            before = (line.row, line.criterion)
+        console.print(shown)
+        console.print()
+    said = "Accuracy in percent; ± is a standard deviation; difference is ours less the paper's."
+    console.print(f"{said} Records: {store.folder}", style="dim", soft_wrap=True)
+    for rule in dict.fromkeys(each.cell.criterion for each in found):
+        console.print(f"{rule}: {RULES[rule]}.", style="dim", soft_wrap=True)
+    if all(each.ours is None for each in found if each.cell.variant is not None):
+        note(
+            f"Nothing is stored in {store.folder}: run the command without --report, or name another folder."
+        )
