@@ -70,3 +70,16 @@ def test_the_presets_measured_are_those_shipped() -> None:
         preset = "planted-parts" if row["model"] == "HGCN" else "planted-parts-gin"
         # A setting that came later had its default then.
         assert RunConfig.from_dict(row["config"]).as_dict() == load_preset(preset).as_dict()
+
+
+def test_two_models_are_compared_as_the_page_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And disentangling is seen to matter on ENZYMES."""
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text("utf-8"), re.S)
+    exec(blocks[-1], {})
+    found = re.match(r"PairedTest\(difference=([\d.]+).* p=([\d.e-]+)", capsys.readouterr().out)
+    assert found is not None
+    assert float(found[1]) > 0
+    assert float(found[2]) < 0.01

@@ -10,7 +10,7 @@ import pytest
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import RULES, Ledger
 from graphcaps.evaluation.curves import LOSS_STEP
-from graphcaps.evaluation.ledger import UPPER_BOUNDS
+from graphcaps.evaluation.ledger import UPPER_BOUNDS, held_out_accuracies
 from graphcaps.evaluation.selection import best_common_epoch, best_own_epochs, held_out
 from tests.evaluation.records import CONFIG, record
 
@@ -107,3 +107,13 @@ def test_seeds_of_the_protocols_may_differ() -> None:
     assert ledger.C is not None
     assert (ledger.held_out.seeds, ledger.C.seeds) == ((0, 1), (0,))
     assert ledger.C.std_seeds is None
+
+
+def test_accuracies_to_compare_by_are_those_of_the_honest_figure() -> None:
+    ledger = Ledger(tuple(record(seed, "held-out") for seed in (0, 1)))
+    found = held_out_accuracies(ledger)
+    assert found.shape == (2, ledger.num_folds)
+    assert ledger.held_out is not None
+    assert 100 * found.mean() == pytest.approx(ledger.held_out.mean)
+    with pytest.raises(ArgumentError, match="held-out training"):
+        held_out_accuracies(Ledger((record(0, "paper"),)))

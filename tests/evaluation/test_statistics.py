@@ -56,7 +56,9 @@ def test_how_often_it_finds_what_is_not_there() -> None:
     random = np.random.default_rng(0)
     found = plain = 0
     for _ in range(400):
-        shared = random.normal(0, 0.01)  # what all folds share, since nine tenths of their graphs are the same
+        shared = random.normal(
+            0, 0.01
+        )  # what all folds share, since nine tenths of their graphs are the same
         delta = shared + random.normal(0, 0.03, 10)
         found += corrected_t_test(0.8 + delta, np.full(10, 0.8), 0.1).p < 0.05
         plain += stats.ttest_1samp(delta, 0).pvalue < 0.05

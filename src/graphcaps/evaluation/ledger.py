@@ -26,7 +26,7 @@ from graphcaps.evaluation.selection import (
     optimism,
 )
 
-__all__ = ["RULES", "UPPER_BOUNDS", "Ledger"]
+__all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "held_out_accuracies"]
 
 _FORMAT = "graphcaps ledger 1"
 
@@ -230,6 +230,15 @@ class Ledger:
         if not isinstance(records, list):
             raise DataError(where, "a list under 'records'", repr(records))
         return cls(tuple(SeedRecord.from_dict(record, where) for record in records))
+
+
+def held_out_accuracies(ledger: Ledger) -> np.ndarray:
+    """The honest accuracy of every seed and fold, from 0 to 1, ``[S, F]``: what models are compared by."""
+    _, rule = _CHOOSERS["held-out"]
+    records = ledger.of("held-out")
+    if not records:
+        raise ArgumentError("held_out_accuracies", "ledger", "hold a held-out training", "none")
+    return np.stack([rule(record).accuracies for record in records])
 
 
 def _losses(record: SeedRecord) -> np.ndarray:
