@@ -1,0 +1,222 @@
+"""Ablations, sensitivity and the text's equations, from the stored records, for docs/reproduction.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from reproduction_tables import MISSING, TEST_SHARE, Results, further, listed, shown, table
+
+from graphcaps.evaluation.selection import Figure
+from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, holm
+from graphcaps.paper.tables import Figure as Published
+from graphcaps.paper.tables import paper_datasets, published
+from graphcaps.paper.variants import ABLATIONS, VARIANTS
+
+LEVEL = 0.05
+SENSITIVITY = tuple(v.row for v in VARIANTS if v.row[:2] in ("K=", "R="))
+
+
+@dataclass(frozen=True)
+class Against:
+    """The full model against one ablation on a data set, held out.
+
+    Args:
+        dataset (str): Which.
+        full, other (ndarray): Percent of the seeds that both have, ``[S, F]``.
+        test (PairedTest): Full less other.
+        adjusted (float): Holm's p among the data sets of this ablation.
+        stuck (tuple): Stuck trainings of the full model, of the other, and of how many.
+    """
+
+    dataset: str
+    full: np.ndarray
+    other: np.ndarray
+    test: PairedTest
+    adjusted: float
+    stuck: tuple[int, int, int]
+
+    @property
+    def told_apart(self) -> bool:
+        return self.adjusted < LEVEL
+
+
+def of_tables_3_and_4(row: str, dataset: str) -> Published | None:
+    """A published figure of the table that the data set stands in."""
+    return published(3, row, dataset) or published(4, row, dataset)
+
+
+def against(results: Results, row: str) -> list[Against]:
+    """Every data set where both were trained held out."""
+    pairs = []
+    for name in paper_datasets():
+        full, other = (results.folds(name, variant, "held-out") for variant in ("hgcn", row))
+        S = min(len(full), len(other))
+        if S:
+            pairs.append((name, full[:S], other[:S]))
+    tests = [corrected_t_test(full / 100, other / 100, TEST_SHARE) for _, full, other in pairs]
+    found = []
+    for (name, full, other), test, adjusted in zip(pairs, tests, holm([t.p for t in tests]), strict=True):
+        (a, total), (b, _) = (results.stuck(name, v, "held-out", len(full)) for v in ("hgcn", row))
+        found.append(Against(name, full, other, test, adjusted, (a, b, total)))
+    return found
+
+
+def ablations(results: Results) -> str:
+    """A table for each ablation, and what follows from it."""
+    what = {variant.row: variant.what for variant in VARIANTS}
+    parts = []
+    for row in ABLATIONS:
+        found = against(results, row)
+        head = (
+            *("data set", "seeds", "full model", row, "difference", "95 % interval", "p", "p, Holm"),
+            "stuck",
+        )
+        rows = [
+            (
+                *(e.dataset, f"{len(e.full)}", f"{e.full.mean():.2f}", f"{e.other.mean():.2f}"),
+                *(f"**{e.test.difference:+.2f}**", "{:+.2f} to {:+.2f}".format(*e.test.interval)),
+                *(p_value(e.test.p), p_value(e.adjusted), f"{e.stuck[0]} and {e.stuck[1]} of {e.stuck[2]}"),
+            )
+            for e in found
+        ]
+        shows = table(head, rows) if rows else "*Not measured yet.*"
+        parts.append(f"### {row}: {what[row]}\n\n{shows}\n\n{_follows(row, found)}")
+    return "\n\n".join(parts)
+
+
+def _follows(row: str, found: list[Against]) -> str:
+    """What can be said of an ablation, from the tests alone, and what the paper says."""
+    pairs = [(of_tables_3_and_4("Ours", name), of_tables_3_and_4(row, name)) for name in paper_datasets()]
+    gaps = [full.mean - other.mean for full, other in pairs if full is not None and other is not None]
+    ahead = sum(gap > 0 for gap in gaps)
+    paper = (
+        f"The paper, by C and one run each, has the full model ahead on {ahead} of {len(gaps)}, "
+        f"by {np.mean(gaps):.2f} points in the mean."
+    )
+    if not found:
+        return paper
+    better = [e for e in found if e.told_apart and e.test.difference > 0]
+    worse = [e for e in found if e.told_apart and e.test.difference < 0]
+    left = [e for e in found if not e.told_apart]
+    says = []
+    if better:
+        named = listed(f"{e.dataset} ({e.test.difference:+.2f})" for e in better)
+        says.append(f"Held out, the full model is better on {len(better)} of {len(found)} sets: {named}.")
+    if worse:
+        named = listed(f"{e.dataset} ({e.test.difference:+.2f})" for e in worse)
+        says.append(f"Held out, the full model is worse on {len(worse)} of {len(found)} sets: {named}.")
+    if left:
+        where = (
+            f"any of the {len(found)} sets" if len(left) == len(found) else listed(e.dataset for e in left)
+        )
+        low, high = min(e.test.interval[0] for e in left), max(e.test.interval[1] for e in left)
+        signs = sum(e.test.difference > 0 for e in left)
+        says.append(
+            f"Held out, the two cannot be told apart on {where}: the full model is ahead on {signs} of these "
+            f"{len(left)}, and the intervals reach from {low:+.1f} to {high:+.1f} points, so neither equality nor a "
+            "difference of such a size is shown."
+        )
+        alone = [e.dataset for e in left if e.test.p < LEVEL]
+        if alone:
+            says.append(f"Taken alone, without Holm's correction, p is below 5 % on {listed(alone)}.")
+    needed = f"is shown here on {listed(e.dataset for e in better)} only" if better else "is not shown here"
+    return " ".join([*says, paper, f"That what {row} leaves out is needed {needed}."])
+
+
+def sensitivity(results: Results) -> str:
+    """K and R under C, each less HGCN's mean over seeds; the paper's difference in brackets."""
+    names = [n for n in paper_datasets() if any(len(results.seeds(n, row, "C")) for row in SENSITIVITY)]
+    if not names:
+        return "*Not measured yet.*"
+    rows = []
+    for row in SENSITIVITY:
+        cells = []
+        for name in names:
+            own, full = results.seeds(name, row, "C"), results.seeds(name, "hgcn", "C")
+            paper, ours = (of_tables_3_and_4(each, name) for each in (row, "Ours"))
+            assert paper is not None
+            assert ours is not None
+            gap = f"({paper.mean - ours.mean:+.2f})"
+            if not len(own) or len(full) < 2:
+                cells.append(f"{MISSING} {gap}")
+                continue
+            far = abs(own[0] - full.mean()) > further(full)
+            text = f"{own[0] - full.mean():+.2f}"
+            cells.append(f"{f'**{text}**' if far else text} {gap}")
+        rows.append((row, *cells))
+    yard = [results.seeds(name, "hgcn", "C") for name in names]
+    rows.append(("one more seed, 95 %", *(f"± {further(s):.2f}" if len(s) > 1 else "–" for s in yard)))
+    return table(("row", *names), rows)
+
+
+def expected_range(values: np.ndarray, count: int) -> float:
+    """Largest less smallest of ``count`` of the values, the mean over all ways to take them."""
+    return float(np.mean([max(part) - min(part) for part in combinations(values.tolist(), count)]))
+
+
+def spread_over(results: Results, letter: str) -> str:
+    """How far the values of K (or R) lie apart, beside as many seeds of the full model, and in the paper."""
+    rows = [row for row in SENSITIVITY if row.startswith(letter)]
+    ours, seeds, names = [], [], []
+    for name in paper_datasets():
+        full = results.seeds(name, "hgcn", "C")
+        others = [results.seeds(name, row, "C") for row in rows]
+        if len(full) > len(rows) and all(len(each) for each in others):
+            values = [full[0], *(each[0] for each in others)]
+            ours.append(max(values) - min(values))
+            seeds.append(expected_range(full, len(values)))
+            names.append(name)
+    published_ranges = []
+    for name in paper_datasets():
+        cells = [of_tables_3_and_4(row, name) for row in ("Ours", *rows)]
+        means = [cell.mean for cell in cells if cell is not None]
+        published_ranges.append(max(means) - min(means))
+    paper = (
+        f"in the paper's tables 3 and 4, over all {len(published_ranges)}, {np.mean(published_ranges):.2f}"
+    )
+    count = len(rows) + 1
+    if not names:
+        return f"The {count} values of {letter} are not measured together on any data set yet; {paper}."
+    wider = [name for name, own, seed in zip(names, ours, seeds, strict=True) if own > seed]
+    most = int(np.argmax(ours))
+    named = f" ({listed(wider)})" if wider else ""
+    return (
+        f"The {count} values of {letter} (seed 0 each) lie {np.mean(ours):.2f} points apart in the mean over the "
+        f"{len(names)} data sets that have them all (at most {ours[most]:.2f}, {names[most]}); {count} seeds of one "
+        f"and the same model lie {np.mean(seeds):.2f} apart on the same data sets; {paper}. The range over {letter} "
+        f"is the wider one on {len(wider)} of {len(names)}{named}."
+    )
+
+
+def formulations(results: Results) -> str:
+    """The released program against the text's equations, on the seeds that both have."""
+    rows = []
+    for name in paper_datasets():
+        for rule in ("C", "held-out"):
+            full, other = (results.folds(name, variant, rule) for variant in ("hgcn", "equations"))
+            S = min(len(full), len(other))
+            if not S:
+                continue
+            texts = [shown(_figure(each[:S])) for each in (full, other)]
+            test = corrected_t_test(other[:S] / 100, full[:S] / 100, TEST_SHARE)
+            judged = (
+                ("{:+.2f} to {:+.2f}".format(*test.interval), p_value(test.p))
+                if rule == "held-out"
+                else ("–", "–")
+            )
+            rows.append((name, rule, f"{S}", *texts, f"**{test.difference:+.2f}**", *judged))
+    head = ("data set", "criterion", "seeds", "released", "equations", "difference", "95 % interval", "p")
+    return table(head, rows) if rows else "*Not measured yet.*"
+
+
+def _figure(folds: np.ndarray) -> Figure:
+    """Seeds and folds of percent as a figure."""
+    means = folds.mean(1)
+    spread = float(means.std(ddof=1)) if len(means) > 1 else None
+    return Figure(float(means.mean()), float(folds.std(1, ddof=1).mean()), spread, tuple(range(len(means))))
+
+
+def p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
