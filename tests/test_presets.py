@@ -20,6 +20,7 @@ from graphcaps.paper.tables import hyperparameters, paper_datasets
 FOLDER = Path(graphcaps.__file__).parent / "presets"
 FILES = sorted(FOLDER.rglob("*.toml"))
 PAPER = sorted(paper_datasets())
+ALL = "paper, default, planted-parts, planted-parts-blocks, planted-parts-gin"
 
 
 def name_of(path: Path) -> str:
@@ -30,9 +31,16 @@ def test_the_list_is_the_folder():
     assert list_presets() == tuple(sorted(map(name_of, FILES)))
     assert {name.removeprefix("paper/") for name in list_presets()} == {
         *PAPER,
+        "default",
         "planted-parts",
+        "planted-parts-blocks",
         "planted-parts-gin",
     }
+
+
+def dataset_of(path: Path) -> str:
+    """The data set that a preset is shown with; the default is for any."""
+    return "MUTAG" if path.stem == "default" else path.stem.removesuffix("-gin").removesuffix("-blocks")
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -40,11 +48,10 @@ def test_every_file_builds_its_model(path):
     config = load_preset(name_of(path))
     assert config == RunConfig.from_toml(path.read_text("utf-8"), name_of(path))
     assert config.source == name_of(path)
-    assert config.dataset == path.stem.removesuffix("-gin")
-    assert config.dataset in CATALOGUE
+    assert config.dataset == ("" if path.stem == "default" else dataset_of(path))
     FeatureRecipe(**recipe_arguments(config.features))
-    model = model_maker(config, 7, CATALOGUE[config.dataset].classes)(())
-    assert model.num_classes == CATALOGUE[config.dataset].classes
+    model = model_maker(config, 7, CATALOGUE[dataset_of(path)].classes)(())
+    assert model.num_classes == CATALOGUE[dataset_of(path)].classes
     assert RunConfig.from_dict(config.as_dict()) == config
 
 
@@ -52,7 +59,7 @@ def test_every_file_builds_its_model(path):
 def test_the_launch_line_stands_on_top(path):
     first = path.read_text("utf-8").splitlines()[0]
     preset = name_of(path).partition("/")[0]
-    assert first == f"# graphcaps evaluate {path.stem.removesuffix('-gin')} --preset {preset}"
+    assert first == f"# graphcaps evaluate {dataset_of(path)} --preset {preset}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -129,9 +136,21 @@ def test_names(preset, dataset, name):
     ("preset", "dataset", "message"),
     [
         ("papr", None, "'preset' must be one of paper, got 'papr'. A path to your own preset ends in .toml."),
-        ("planted", None, "'preset' must be one of planted-parts, planted-parts-gin, paper, got 'planted'."),
-        ("zzz", None, "'preset' must be one of paper, planted-parts, planted-parts-gin, got 'zzz'."),
-        ("MUTAG", None, "'preset' must be one of paper, planted-parts, planted-parts-gin, got 'MUTAG'."),
+        (
+            "planted",
+            None,
+            "'preset' must be one of planted-parts, planted-parts-gin, planted-parts-blocks, got 'planted'.",
+        ),
+        (
+            "zzz",
+            None,
+            f"'preset' must be one of {ALL}, got 'zzz'.",
+        ),
+        (
+            "MUTAG",
+            None,
+            f"'preset' must be one of {ALL}, got 'MUTAG'.",
+        ),
         (
             "paper",
             None,

@@ -1,11 +1,13 @@
 """Parameters around ops. Every module takes ``lead=()``; ``lead=(F,)`` holds F independent models."""
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
+from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.norm import RaggedBatchNorm
+from graphcaps.nn.parts import PartsOutput, block_loss
 from graphcaps.nn.primary import InputCapsules, PrimaryCapsules
 from graphcaps.nn.trunk import Trunk
 
@@ -13,11 +15,14 @@ __all__ = [
     "HGCN",
     "AdjacencyDecoder",
     "CapsuleLayer",
+    "Context",
     "InputCapsules",
+    "PartsOutput",
     "PrimaryCapsules",
     "RaggedBatchNorm",
     "ReplicaDropout",
     "Trunk",
+    "block_loss",
     "cross_entropy",
     "margin_loss",
 ]

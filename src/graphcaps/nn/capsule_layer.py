@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.context import Context
 from graphcaps.nn.hop import Hop, mean_part, normalised_hop
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.norm import RaggedBatchNorm
@@ -54,6 +55,8 @@ class CapsuleLayer(nn.Module):
         coarsen (bool): Whether A' is computed. (default: True)
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         trunk (Trunk, optional): Other message passing in the place of :math:`\hat A u`, over nodes only.
+        context (Context, optional): The same, for many replicas at once; not beside a trunk.
+        detach (bool, optional): Whether c is a constant for the gradient. (default: as the formulation says)
         method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes of the parameters. (default: ())
 
@@ -77,6 +80,8 @@ class CapsuleLayer(nn.Module):
         coarsen: bool = True,
         formulation: Formulation = "released",
         trunk: Trunk | None = None,
+        context: Context | None = None,
+        detach: bool | None = None,
         method: RoutingMethod = "auto",
         lead: tuple[int, ...] = (),
     ) -> None:
@@ -89,10 +94,13 @@ class CapsuleLayer(nn.Module):
         self.in_channels, self.capsule_dim, self.num_capsules = in_channels, capsule_dim, num_capsules
         self.routing_iterations, self.residual_nodes = routing_iterations, residual_nodes
         self.residual = residual and in_channels == capsule_dim
+        if trunk is not None and context is not None:
+            raise ArgumentError("CapsuleLayer", "context", "be left out beside a trunk", "both")
         self.coarsen, self.formulation, self.method, self.lead = coarsen, formulation, method, lead
         self.released = formulation == "released"
         self.norm = RaggedBatchNorm(in_channels, lead=lead) if self.released else None
-        self.trunk = trunk
+        self.trunk, self.context = trunk, context
+        self.detach = self.released if detach is None else detach
         self.weight = nn.Parameter(torch.empty(*lead, num_capsules, in_channels, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, num_capsules, capsule_dim))
         self.reset_parameters()
@@ -102,12 +110,14 @@ class CapsuleLayer(nn.Module):
             self.norm.reset_parameters()
         if self.trunk is not None:
             self.trunk.reset_parameters()
+        if self.context is not None:
+            self.context.reset_parameters()
         glorot_(self.weight, self.in_channels, self.capsule_dim)
         nn.init.zeros_(self.bias)
 
     @property
     def _routing(self) -> dict[str, float | bool]:
-        return {"detach": self.released, "epsilon": RELEASED_EPSILON if self.released else 0.0}
+        return {"detach": self.detach, "epsilon": RELEASED_EPSILON if self.released else 0.0}
 
     def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
         """Wholes over the nodes of a ragged batch, ``u [*lead, V, in]``."""
@@ -123,10 +133,13 @@ class CapsuleLayer(nn.Module):
                 "CapsuleLayer", "u", f"have one row per node of the batch, {segments.num_rows}", u.shape[-2]
             )
         divisor = self.residual_nodes if self.released else None
-        if self.norm is not None and self.trunk is None:
+        if self.norm is not None and self.trunk is None and self.context is None:
             return normalised_hop(u, self.norm, edges, segments, residual=self.residual, divisor=divisor)
         hat = u if self.norm is None else self.norm(u, segments.row_mask)
-        h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges)
+        if self.context is not None:
+            h = self.context(hat, edges, segments)
+        else:
+            h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges)
         return Hop(h, mean_part(hat, segments, divisor) if self.residual else None, u)
 
     def wholes(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:

@@ -9,15 +9,17 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.capsule_layer import CapsuleLayer
+from graphcaps.nn.collate import collate
+from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.losses import margin_loss
+from graphcaps.nn.parts import CONTEXT_HOPS, CONTEXT_LAYERS, Parts, PartsOutput, block_loss, check_parts
 from graphcaps.nn.primary import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.trunk import Trunk, TrunkKind
-from graphcaps.ops.edges import edge_table
 from graphcaps.ops.lengths import lengths
 from graphcaps.ops.routing import RoutingMethod
 from graphcaps.registry import MODELS
-from graphcaps.types import GraphBatch, HGCNOutput, LossTerms, Segments
+from graphcaps.types import GraphBatch, HGCNOutput, LossTerms
 
 __all__ = ["HGCN"]
 
@@ -65,6 +67,11 @@ class HGCN(nn.Module):
         trunk_layers (int): Layers of a named trunk. (default: 1)
         factor_squash (str): ``"joined"`` as published, or ``"separate"``, in which factors matter.
             (default: "joined")
+        parts (str, optional): Ours: ``"blocks"`` asks the lowest wholes to be parts of the graph, of one kind
+            per capsule: :class:`Context` under the votes, gradient through their routing, and a loss
+            (:func:`graphcaps.nn.parts.block_loss`). ``num_capsules[0]`` is the most kinds looked for.
+            (default: None, the published model)
+        parts_weight (float): Weight of that loss. (default: 1.0)
         routing (str): How routing is computed, as ``method`` of :func:`graphcaps.ops.route`.
             (default: "auto")
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
@@ -96,6 +103,8 @@ class HGCN(nn.Module):
         trunk: TrunkKind | nn.Module | None = None,
         trunk_layers: int = 1,
         factor_squash: FactorSquash = "joined",
+        parts: Parts | None = None,
+        parts_weight: float = 1.0,
         routing: RoutingMethod = "auto",
         lead: tuple[int, ...] = (),
     ) -> None:
@@ -116,6 +125,9 @@ class HGCN(nn.Module):
             raise ArgumentError(
                 "HGCN", "routing", f"be one of {', '.join(get_args(RoutingMethod))}", repr(routing)
             )
+        check_parts(parts, parts_weight)
+        if parts is not None and trunk is not None:
+            raise ArgumentError("HGCN", "trunk", f"be None beside parts='{parts}'", "both")
         if not num_capsules:
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
         self.in_channels, self.num_classes, self.formulation, self.lead = (
@@ -124,6 +136,7 @@ class HGCN(nn.Module):
             formulation,
             lead,
         )
+        self.parts, self.parts_weight = parts, parts_weight
         self.primary: PrimaryCapsules | InputCapsules
         if disentangle:
             self.primary = PrimaryCapsules(
@@ -141,6 +154,7 @@ class HGCN(nn.Module):
         layers = []
         for level, wholes in enumerate((*num_capsules, num_classes)):
             over_nodes = level == 0
+            finds_parts = over_nodes and parts is not None
             layers.append(
                 CapsuleLayer(
                     width if over_nodes else capsule_dim,
@@ -154,6 +168,10 @@ class HGCN(nn.Module):
                     trunk=Trunk(trunk, width, num_layers=trunk_layers, lead=lead)
                     if trunk and over_nodes
                     else None,
+                    context=Context(width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, lead=lead)
+                    if finds_parts
+                    else None,
+                    detach=False if finds_parts else None,
                     method=routing,
                     lead=lead,
                 )
@@ -174,9 +192,10 @@ class HGCN(nn.Module):
 
     @property
     def capturable(self) -> bool:
-        """Whether a step asks the host nothing: torch-geometric's layers in a trunk do, and sampled pairs."""
+        """Whether a step may be captured: not where it asks the host something, as a trunk's layers and sampled
+        pairs do, nor with ``parts``, whose steps have not been measured captured."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
-        return not sampled and all(layer.trunk is None for layer in self.layers)
+        return not sampled and self.parts is None and all(layer.trunk is None for layer in self.layers)
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):
@@ -208,7 +227,11 @@ class HGCN(nn.Module):
         if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
             known = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
             raise ShapeError("HGCN", "y", known, f"{int(y.min())} to {int(y.max())}")
-        return self.forward_batch(self._collate(x, edge_index, batch, edge_weight, num_graphs), y)
+        if self.lead:
+            fix = "Use forward_batch for replicas."
+            raise ArgumentError("HGCN", "lead", "be () for a torch-geometric call", self.lead, fix)
+        dtype = next(self.parameters()).dtype
+        return self.forward_batch(collate(x, edge_index, batch, edge_weight, num_graphs, dtype), y)
 
     def forward_batch(
         self, batch: GraphBatch, y: Tensor | None = None, *, reconstruct: bool | None = None
@@ -249,50 +272,26 @@ class HGCN(nn.Module):
                     "HGCN", "y", f"have one class per graph, {list(scores.shape[:-1])}", list(kept.shape)
                 )
             loss = self.decoder(primary, level.capsules, kept, batch.edges, segments)
-        return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
+        if self.parts is None:
+            return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
+        found = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
+        return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, found)
 
-    def loss(self, output: HGCNOutput, y: Tensor, *, reconstruction_weight: float = 0.1) -> LossTerms:
-        """Margin loss plus the weighted reconstruction loss, where there is one."""
-        margin = margin_loss(output.class_scores, y)
-        if output.reconstruction_loss is None or reconstruction_weight == 0:
-            return LossTerms(margin, {"margin": margin})
-        total = torch.add(margin, output.reconstruction_loss, alpha=reconstruction_weight)
-        return LossTerms(total, {"margin": margin, "reconstruction": output.reconstruction_loss})
-
-    def _collate(
+    def loss(
         self,
-        x: Tensor,
-        edge_index: Tensor,
-        batch: Tensor | None,
-        edge_weight: Tensor | None,
-        num_graphs: int | None,
-    ) -> GraphBatch:
-        if self.lead:
-            raise ArgumentError(
-                "HGCN",
-                "lead",
-                "be () for a torch-geometric call",
-                self.lead,
-                "Use forward_batch for replicas.",
-            )
-        if x.dim() != 2:
-            raise ShapeError("HGCN", "x", "have the shape [V, in]", list(x.shape))
-        weights = next(self.parameters()).dtype
-        if x.dtype != weights:
-            fix = f"Convert it with x.to({weights})."
-            raise ShapeError("HGCN", "x", f"be {weights}, as the model's weights are", x.dtype, fix)
-        if edge_index.is_floating_point() or (batch is not None and batch.is_floating_point()):
-            raise ShapeError("HGCN", "edge_index, batch", "hold whole numbers", "fractions")
-        if batch is None:
-            batch = edge_index.new_zeros(x.size(0))
-        if batch.shape != x.shape[:1]:
-            raise ShapeError("HGCN", "batch", f"have one entry per node, {x.size(0)}", list(batch.shape))
-        if bool((batch[1:] < batch[:-1]).any()):
-            raise ShapeError("HGCN", "batch", "be sorted", "graphs out of order", "Sort the nodes by graph.")
-        if num_graphs is not None and batch.numel() and int(batch[-1]) >= num_graphs:
-            raise ShapeError("HGCN", "batch", f"name graphs below 'num_graphs', {num_graphs}", int(batch[-1]))
-        edges = edge_table(edge_index, x.size(0), edge_weight)
-        if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
-            raise ShapeError("HGCN", "edge_index", "join nodes of the same graph", "an edge across graphs")
-        segments = Segments.from_index(batch, num_graphs)
-        return GraphBatch(x, segments, edges)
+        output: HGCNOutput,
+        y: Tensor,
+        *,
+        reconstruction_weight: float = 0.1,
+        class_weight: Tensor | None = None,
+    ) -> LossTerms:
+        """Margin loss plus, where there are any, the weighted losses of reconstruction and of parts."""
+        total = margin_loss(output.class_scores, y, class_weight=class_weight)
+        terms = {"margin": total}
+        if output.reconstruction_loss is not None and reconstruction_weight != 0:
+            terms["reconstruction"] = output.reconstruction_loss
+            total = torch.add(total, output.reconstruction_loss, alpha=reconstruction_weight)
+        if isinstance(output, PartsOutput) and output.parts_loss is not None and self.parts_weight != 0:
+            terms["parts"] = output.parts_loss
+            total = torch.add(total, output.parts_loss, alpha=self.parts_weight)
+        return LossTerms(total, terms)

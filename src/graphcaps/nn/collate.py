@@ -1,0 +1,46 @@
+"""From graphs in torch-geometric's form to a batch, with everything that can be wrong about them said."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphcaps.errors import ShapeError
+from graphcaps.ops.edges import edge_table
+from graphcaps.types import GraphBatch, Segments
+
+__all__ = ["collate"]
+
+
+def collate(
+    x: Tensor,
+    edge_index: Tensor,
+    batch: Tensor | None,
+    edge_weight: Tensor | None,
+    num_graphs: int | None,
+    dtype: torch.dtype,
+) -> GraphBatch:
+    """A batch of these graphs for a model whose weights are of type ``dtype``.
+
+    Raises:
+        ShapeError: If shapes or types disagree, graphs are out of order or an edge joins two of them.
+    """
+    if x.dim() != 2:
+        raise ShapeError("HGCN", "x", "have the shape [V, in]", list(x.shape))
+    if x.dtype != dtype:
+        fix = f"Convert it with x.to({dtype})."
+        raise ShapeError("HGCN", "x", f"be {dtype}, as the model's weights are", x.dtype, fix)
+    if edge_index.is_floating_point() or (batch is not None and batch.is_floating_point()):
+        raise ShapeError("HGCN", "edge_index, batch", "hold whole numbers", "fractions")
+    if batch is None:
+        batch = edge_index.new_zeros(x.size(0))
+    if batch.shape != x.shape[:1]:
+        raise ShapeError("HGCN", "batch", f"have one entry per node, {x.size(0)}", list(batch.shape))
+    if bool((batch[1:] < batch[:-1]).any()):
+        raise ShapeError("HGCN", "batch", "be sorted", "graphs out of order", "Sort the nodes by graph.")
+    if num_graphs is not None and batch.numel() and int(batch[-1]) >= num_graphs:
+        raise ShapeError("HGCN", "batch", f"name graphs below 'num_graphs', {num_graphs}", int(batch[-1]))
+    edges = edge_table(edge_index, x.size(0), edge_weight)
+    if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
+        raise ShapeError("HGCN", "edge_index", "join nodes of the same graph", "an edge across graphs")
+    return GraphBatch(x, Segments.from_index(batch, num_graphs), edges)

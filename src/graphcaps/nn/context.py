@@ -1,0 +1,72 @@
+"""What a part knows of its surroundings before it votes: learned message passing, for one model or many."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError
+from graphcaps.nn.initialise import glorot_
+from graphcaps.nn.norm import RaggedBatchNorm
+from graphcaps.ops.propagate import propagate
+from graphcaps.types import EdgeTable, Segments
+
+__all__ = ["Context"]
+
+
+class Context(nn.Module):
+    r"""Layers of message passing in the place of the one hop :math:`\hat A u` under the votes.
+
+    .. math::
+        h^{(0)} = u, \quad
+        h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\big(\mathrm{BatchNorm}([h^{(l)}, \hat A h^{(l)}] W_l)\big), \quad
+        h = \hat A^{k} h^{(L)}
+
+    with :math:`\hat A` of :func:`graphcaps.ops.propagate.propagate`. One hop without a nonlinear step cannot
+    tell a node of a ring from a node of a path: what differs lies several steps away. The hops at the end
+    carry no weights; they let neighbours, which mostly belong to one part, vote alike.
+
+    Unlike :class:`graphcaps.nn.Trunk` it holds many replicas in one tensor and needs no torch-geometric.
+
+    Args:
+        channels (int): Length of a part, in and out.
+        num_layers (int): Layers L.
+        hops (int): Hops k behind the last layer, 0 or more. (default: 1)
+        lead (tuple): Leading axes of the parameters. (default: ())
+
+    Returns (from ``forward``):
+        Tensor: h, ``[*lead, V, channels]``.
+    """
+
+    def __init__(self, channels: int, num_layers: int, *, hops: int = 1, lead: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ArgumentError("Context", "num_layers", "be at least 1", num_layers)
+        if hops < 0:
+            raise ArgumentError("Context", "hops", "be at least 0", hops)
+        self.channels, self.hops, self.lead = channels, hops, lead
+        self.weights = nn.ParameterList(
+            nn.Parameter(torch.empty(*lead, 2 * channels, channels)) for _ in range(num_layers)
+        )
+        self.norms = nn.ModuleList(RaggedBatchNorm(channels, lead=lead) for _ in range(num_layers))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in self.weights:
+            glorot_(weight, 2 * self.channels, self.channels)
+        for norm in self.norms:
+            norm.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
+        """``u [*lead, V, channels]`` to the same shape; what stands in padding rows reaches no other row."""
+        h = u
+        for weight, norm in zip(self.weights, self.norms, strict=True):
+            message = torch.cat([h, propagate(h, edges)], -1) @ weight
+            h = h + norm(message, segments.row_mask).relu()
+        for _ in range(self.hops):
+            h = propagate(h, edges)
+        return h
+
+    def extra_repr(self) -> str:
+        shown = f"{self.channels}, num_layers={len(self.weights)}, hops={self.hops}"
+        return shown + (f", lead={self.lead}" if self.lead else "")

@@ -1,0 +1,234 @@
+"""The option ``parts``: its loss by hand, and what must hold whatever the numbers are."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn import HGCN, CapsuleLayer, Context, PartsOutput, Trunk, block_loss
+from graphcaps.types import GraphBatch, HGCNOutput
+from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs, with_padding
+
+CHANNELS = 5
+
+
+def _model(lead: tuple[int, ...] = (), seed: int = 3, **arguments: Any) -> HGCN:
+    torch.manual_seed(seed)
+    small: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2, "parts": "blocks"}
+    return HGCN(CHANNELS, 2, lead=lead, **(small | arguments)).double()
+
+
+def _two_triangles() -> Graphs:
+    """Two triangles joined by one edge."""
+    one_way = torch.tensor([[0, 1, 0, 3, 4, 3, 2], [1, 2, 2, 4, 5, 5, 3]])
+    x = torch.zeros(6, CHANNELS, dtype=torch.float64)
+    edge_index = torch.cat([one_way, one_way.flip(0)], 1)
+    return Graphs(x, edge_index, torch.zeros(6, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+
+
+def _hard(capsules: list[int], J: int) -> Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(capsules), J).double()
+
+
+def _block_loss(graphs: Graphs, c: Tensor, temperature: float = 0.0) -> float:
+    return float(block_loss(c, graphs.edges, graphs.segments, temperature=temperature))
+
+
+def _by_hand(blocks: list[tuple[float, float]], M: float, N: float) -> float:
+    """Blocks as edges and pairs, both counted in both directions; each starts with one pair of density M / N."""
+    density = M / N
+    gains = [(m + density) * math.log((m + density) / ((n + 1) * density)) for m, n in blocks]
+    return -sum(gains) / M
+
+
+def test_hard_parts_by_hand() -> None:
+    graphs = _two_triangles()
+    # A triangle has 6 neighbours and 6 ordered pairs; between the two are 2 of 18.
+    found = _block_loss(graphs, _hard([0, 0, 0, 1, 1, 1], 2))
+    assert found == pytest.approx(_by_hand([(6, 6), (6, 6), (2, 18)], 14, 30), abs=1e-12)
+    # An empty third capsule gains and costs nothing; one capsule alone explains nothing.
+    assert _block_loss(graphs, _hard([0, 0, 0, 1, 1, 1], 3)) == pytest.approx(found, abs=1e-12)
+    alone = _block_loss(graphs, _hard([0] * 6, 2))
+    assert alone == pytest.approx(_by_hand([(14, 30), (0, 0), (0, 0)], 14, 30), abs=1e-12)
+    other = _block_loss(graphs, _hard([0, 1, 0, 1, 0, 1], 2))
+    assert found < other
+    assert found < alone
+
+
+def test_soft_parts_by_hand() -> None:
+    graphs, T = _two_triangles(), 0.25
+    c = torch.full((6, 2), 0.5, dtype=torch.float64)
+    # Every pair is inside a given capsule with probability 1/4, and apart with 1/2.
+    expected = _by_hand([(3.5, 7.5), (3.5, 7.5), (7, 15)], 14, 30) - 2 * T * 6 * math.log(2) / 14
+    assert _block_loss(graphs, c, T) == pytest.approx(expected, abs=1e-12)
+
+
+def test_densities_belong_to_the_capsules_of_all_graphs() -> None:
+    one = _two_triangles()
+    two = Graphs(
+        torch.cat([one.x, one.x]),
+        torch.cat([one.edge_index, one.edge_index + 6], 1),
+        torch.tensor([0] * 6 + [1] * 6),
+        torch.zeros(2, dtype=torch.long),
+    )
+    c = _hard([0, 0, 0, 1, 1, 1] * 2, 2)
+    expected = _by_hand([(12, 12), (12, 12), (4, 36)], 28, 60)  # no pairs between graphs
+    assert _block_loss(two, c) == pytest.approx(expected, abs=1e-12)
+    # A dense capsule and a sparse one say more than two that hold a triangle and a path each.
+    path = torch.tensor([[6, 7, 8, 9, 10, 11], [7, 6, 9, 8, 11, 10]])
+    mixed = Graphs(two.x, torch.cat([one.edge_index, path], 1), two.batch, two.y)
+    kinds = _block_loss(mixed, _hard([0] * 3 + [1] * 3 + [2] * 2 + [3] * 4, 4))
+    assert kinds != pytest.approx(_block_loss(mixed, _hard([0] * 3 + [1] * 3 + [0] * 2 + [1] * 4, 4)))
+
+
+def test_loss_equals_the_sum_over_all_pairs() -> None:
+    graphs, T = random_graphs([7, 12, 1, 4]), 0.4
+    generator = torch.Generator().manual_seed(5)
+    c = torch.randn(24, 3, generator=generator, dtype=torch.float64).softmax(-1).requires_grad_()
+    A = torch.zeros(24, 24, dtype=torch.float64)
+    A[graphs.edge_index[0], graphs.edge_index[1]] = 1
+    same = (graphs.batch.unsqueeze(0) == graphs.batch.unsqueeze(1)).double()
+    same.fill_diagonal_(0)
+    M, N = A.sum(), same.sum()
+    blocks = [(torch.outer(c[:, j], c[:, j]) * A, torch.outer(c[:, j], c[:, j]) * same) for j in range(3)]
+    counts = [(a.sum(), b.sum()) for a, b in blocks]
+    counts.append((M - sum(m for m, _ in counts), N - sum(n for _, n in counts)))
+    gain = sum((m + M / N) * torch.log((m + M / N) / ((n + 1) * M / N)) for m, n in counts)
+    expected = -(gain - 2 * T * (c * c.log()).sum()) / M
+    found = block_loss(c, graphs.edges, graphs.segments, temperature=T)
+    assert_equal(found, expected, "loss")
+    (slope,) = torch.autograd.grad(found, c)
+    assert_equal(slope, torch.autograd.grad(expected, c)[0], "gradient")
+
+
+def test_nothing_to_explain_is_zero() -> None:
+    graphs = random_graphs([1, 3])
+    graphs.edge_index = torch.zeros(2, 0, dtype=torch.long)
+    c = torch.full((4, 2), 0.5, dtype=torch.float64, requires_grad=True)
+    found = block_loss(c, graphs.edges, graphs.segments)
+    found.backward()
+    assert float(found.detach()) == 0
+    assert c.grad is not None
+    assert c.grad.isfinite().all()
+    with pytest.raises(ShapeError, match="'assignment' must have one row per node"):
+        block_loss(c[:3], graphs.edges, graphs.segments)
+
+
+def test_without_the_option_nothing_changes() -> None:
+    plain, graphs = _model(parts=None), random_graphs([7, 12, 4])
+    named, default = dict(plain.state_dict()), HGCN(CHANNELS, 2, capsule_dim=8, num_capsules=(4,))
+    assert list(named) == list(default.state_dict())
+    assert not any("context" in name for name in named)
+    assert plain.capturable
+    output = plain(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
+    assert type(output) is HGCNOutput
+    terms = plain.loss(output, graphs.y)
+    assert list(terms.terms) == ["margin", "reconstruction"]
+    assert torch.equal(terms.total, terms.terms["margin"] + 0.1 * terms.terms["reconstruction"])
+    assert not output.levels[0].assignment.requires_grad  # c is a constant, as released
+
+
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_the_loss_reaches_the_weights_through_the_assignment(formulation: str) -> None:
+    model, graphs = _model(formulation=formulation, parts_weight=0.5), random_graphs([7, 12, 4])
+    output = model(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
+    assert isinstance(output, PartsOutput)
+    assert output.parts_loss is not None
+    terms = model.loss(output, graphs.y)
+    assert list(terms.terms) == ["margin", "reconstruction", "parts"]
+    parts = terms.terms["margin"] + 0.1 * terms.terms["reconstruction"] + 0.5 * terms.terms["parts"]
+    assert_equal(terms.total, parts, "total")
+    assert_equal(output.parts_loss, block_loss(output.levels[0].assignment, graphs.edges, graphs.segments))
+    output.parts_loss.backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith(("primary.weight", "layers.0.weight", "layers.0.context.weights")):
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.any()), name
+    assert not model.capturable
+    assert model.eval()(graphs.x, graphs.edge_index, graphs.batch).parts_loss is None
+
+
+def test_weight_zero_leaves_the_loss_out() -> None:
+    model, graphs = _model(parts_weight=0.0), random_graphs([7, 12])
+    output = model(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
+    assert list(model.loss(output, graphs.y).terms) == ["margin", "reconstruction"]
+
+
+def _losses_and_slopes(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str, Tensor]]:
+    model.zero_grad()
+    output = model.forward_batch(batch, batch.y)
+    assert batch.y is not None
+    total = model.loss(output, batch.y).total
+    total.sum().backward()
+    return output, total, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_padding_full_of_nan_changes_nothing(formulation: str, training: bool) -> None:
+    for graphs in (random_graphs([7, 40, 1, 12]), tiny_graphs()):
+        model = _model(formulation=formulation).train(training)
+        bare = _losses_and_slopes(model, graphs.as_batch())
+        padded = _losses_and_slopes(
+            _model(formulation=formulation).train(training), with_padding(graphs.as_batch())
+        )
+        B, V = len(graphs.y), len(graphs.x)
+        assert_equal(padded[0].class_scores[:B], bare[0].class_scores, "scores")
+        assert_equal(padded[0].levels[0].assignment[:V], bare[0].levels[0].assignment, "assignment")
+        assert not padded[0].levels[0].assignment[V:].detach().any()
+        assert_equal(padded[1], bare[1], "loss")
+        for name, slope in bare[2].items():
+            assert_equal(padded[2][name], slope, name)
+
+
+def test_node_order_does_not_matter() -> None:
+    graphs, model = random_graphs([7, 12, 4]), _model()
+    inside = [torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (7, 12, 4)]
+    order = torch.cat([inside[0], inside[1] + 7, inside[2] + 19])
+    place = order.argsort()
+    moved = Graphs(graphs.x[order], place[graphs.edge_index], graphs.batch, graphs.y)
+    bare, other = (_losses_and_slopes(model, one.as_batch()) for one in (graphs, moved))
+    assert_equal(other[0].levels[0].assignment, bare[0].levels[0].assignment[order], "assignment")
+    assert_equal(other[1], bare[1], "loss")
+    for name, slope in bare[2].items():
+        assert_equal(other[2][name], slope, name)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_replica_is_the_model_alone(training: bool) -> None:
+    graphs = random_graphs([7, 40, 1, 12, 33, 5])
+    store, drawn = graphs.as_store(), [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
+    alone = [_model(seed=f).train(training) for f in range(3)]
+    whole = _model((3,)).train(training)
+    state = whole.state_dict()
+    for f, one in enumerate(alone):
+        for name, value in one.state_dict().items():
+            state[name][f].copy_(value)
+    together = _losses_and_slopes(whole, store.batch(graphs.x, torch.tensor(drawn)))
+    assert together[1].shape == (3,)
+    for f, one in enumerate(alone):
+        own = store.batch(graphs.x, torch.tensor([g for g in drawn[f] if g >= 0]))
+        _, total, slopes = _losses_and_slopes(one, own)
+        assert_equal(together[1][f], total, f"loss of replica {f}")
+        for name, slope in slopes.items():
+            assert_equal(together[2][name][f], slope, f"{name} of replica {f}")
+        for name, value in one.state_dict().items():
+            assert_equal(whole.state_dict()[name][f].double(), value.double(), name)
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ArgumentError, match="'parts' must be None or 'blocks', got 'cut'"):
+        _model(parts="cut")
+    with pytest.raises(ArgumentError, match="'parts_weight' must be 0 or more, and finite, got -1"):
+        _model(parts_weight=-1.0)
+    with pytest.raises(ArgumentError, match="'trunk' must be None beside parts='blocks'"):
+        _model(trunk="gin")
+    with pytest.raises(ArgumentError, match="'num_layers' must be at least 1, got 0"):
+        Context(4, 0)
+    with pytest.raises(ArgumentError, match="'hops' must be at least 0, got -1"):
+        Context(4, 1, hops=-1)
+    with pytest.raises(ArgumentError, match="'context' must be left out beside a trunk"):
+        CapsuleLayer(4, 4, 2, trunk=Trunk("gin", 4), context=Context(4, 1))

@@ -1,0 +1,38 @@
+"""What docs/parts.md says is what results/parts.json holds, and what the option must reach it reaches."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphcaps.engine.config import RunConfig
+from graphcaps.paper.presets import load_preset
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("nmi", "nmi_all", "ari", "nmi_planted", "nmi_all_planted")
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, dict[str, Any]]:
+    found = json.loads((ROOT / "results" / "parts.json").read_text("utf-8"))["rows"]
+    return {row["model"]: row for row in found if (row["level"], row["draw"]) == ("easy", 0)}
+
+
+def test_the_page_shows_the_figures_measured(rows: dict[str, dict[str, Any]]) -> None:
+    page = (ROOT / "docs" / "parts.md").read_text("utf-8")
+    for model, row in rows.items():
+        figures = " | ".join(f"{row['mean'][name]:.3f}" for name in NAMES)
+        assert f"| {model} | {row['mean']['accuracy']:.1f} | {figures} |" in page
+        for seed in row["seeds"] if model in ("HGCN", "parts='blocks'") else []:
+            figures = " | ".join(f"{seed[name]:.3f}" for name in NAMES)
+            assert f"| {model} | {seed['seed']} | {seed['accuracy']:.1f} | {figures} |" in page
+
+
+def test_the_option_reaches_what_it_must(rows: dict[str, dict[str, Any]]) -> None:
+    plain, parts = rows["HGCN"], rows["parts='blocks'"]
+    assert [seed["seed"] for seed in parts["seeds"]] == [0, 1, 2, 3, 4]
+    assert parts["mean"]["nmi"] >= 0.88
+    assert parts["mean"]["accuracy"] >= plain["mean"]["accuracy"]
+    for row, preset in ((plain, "planted-parts"), (parts, "planted-parts-blocks")):
+        assert RunConfig.from_dict(row["config"]).as_dict() == load_preset(preset).as_dict()
