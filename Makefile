@@ -6,21 +6,31 @@ VENV ?= .venv
 # Options for pip's downloads, e.g. PIP_ARGS="--index-url …" for a CPU-only torch on Linux.
 PIP_ARGS ?=
 BIN := $(VENV)/bin
+# The demo needs the package alone; tests need the extras and tools too.
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: test demo lint format unit clean
+.PHONY: test demo docs lint format unit clean
 test: lint unit
 
-demo: $(READY)
+demo: $(INSTALLED)
 	@$(BIN)/graphcaps demo --out demo
 
-# The stamp is younger than both files, so a second call installs nothing.
-$(READY): pyproject.toml constraints.txt
+# A stamp is younger than both files, so a second call installs nothing.
+$(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "graphcaps needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e .
+	@touch $@
+
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
+
+docs: $(READY)
+	$(BIN)/sphinx-build -W -q -b html docs build/docs
+	@echo "Open build/docs/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

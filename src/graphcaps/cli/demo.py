@@ -1,4 +1,4 @@
-"""``graphcaps demo``: the main job on the embedded data set, from graphs to a picture."""
+"""``graphcaps demo``: the main job on the embedded data set, from graphs to a page that shows why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def demo(
     epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="Passes over the graphs.")] = 40,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Cross-validate, train, save and draw on the embedded data set; no download, under two minutes.
+    """Cross-validate, train, save, draw and report on the embedded data set; no download, under two minutes.
 
     Its graphs hold a ring, a star, a clique and a ladder, and the class is which of them meet. Files of an
     earlier demo in DIR are replaced.
@@ -46,21 +46,27 @@ def demo(
     picture = out / "parts.png"
     if picture.exists() and not picture.is_file():
         raise DataError(picture, "a name for a file to write", "a folder or a device")
+    report_folder = out / "report"
+    if report_folder.exists() and not report_folder.is_dir():
+        raise DataError(report_folder, "a folder to write into", "a file")
     loaded = open_dataset(DATASET)
     config = configure(loaded.store.name, epochs=epochs)
 
-    note("1/3  Ten-fold cross-validation: eight folds train, one chooses the epoch, one tests.")
+    note("1/4  Ten-fold cross-validation: eight folds train, one chooses the epoch, one tests.")
     ledger = _cross_validate(loaded, config, out, as_json)
-    note("2/3  A model to keep: nine tenths of the graphs train, the rest choose the epoch.")
+    note("2/4  A model to keep: nine tenths of the graphs train, the rest choose the epoch.")
     files.clear()
     training, result = _train(loaded, config, as_json)
     write_training(files, training, result, loaded)
-    note("3/3  A picture: graphs it was not trained on, coloured by the capsules that it found.")
+    note("3/4  A picture: graphs it was not trained on, coloured by the capsules that it found.")
     _draw(picture, loaded, training, result)
+    note("4/4  A page for your browser: every graph, its parts, and how well they fit what was planted.")
+    page = _report(report_folder, loaded, training, result)
 
     report = _summary(ledger, result, time.monotonic() - began)
     paths = {
         "model": files.model,
+        "report": page,
         "picture": picture,
         "evaluation": out / "evaluation",
         "history": files.history,
@@ -131,6 +137,30 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: Fi
     draw_parts(path, store, chosen, rows, titles=titles, names={"part planted": PART_KINDS[1:]})
 
 
+def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> Path:
+    """The page about the model just trained, with the measures that take no more than seconds."""
+    import torch
+
+    from graphcaps.cli.outputs import history_table
+    from graphcaps.explanation import explain_store, measure
+    from graphcaps.explanation.report import write_report
+
+    store, fitted = loaded.store, result.model
+    trained = torch.zeros(len(store), dtype=torch.bool)
+    trained[training.split.train] = True
+    methods = ("capsules", "kmeans-features", "kmeans-primary", "gradient", "random")
+    return write_report(
+        folder,
+        fitted,
+        store,
+        explain_store(fitted, store),
+        measures=measure(fitted, store, methods=methods),
+        history=history_table(result.history),
+        title=f"HGCN on {store.name}",
+        trained=trained,
+    )
+
+
 def _summary(ledger: Ledger, result: FinalResult, seconds: float) -> dict[str, Any]:
     held_out = ledger.held_out
     assert held_out is not None
@@ -160,6 +190,7 @@ def _show(report: dict[str, Any], paths: dict[str, Path]) -> None:
             "      so that the shell finds graphcaps (Windows: .venv\\Scripts\\activate)", style="dim"
         )
     for command, what in (
+        (f"graphcaps explain {model} {DATASET} --graph 1", "the parts of one decision"),
         (f"graphcaps info {model}", "what the model is and expects"),
         (f"graphcaps predict {model} {DATASET}", "a class and its probability for every graph"),
         (f"graphcaps evaluate {DATASET} --model gin", "another network on the same folds"),

@@ -13,14 +13,10 @@ from torch import Tensor
 from graphcaps.data.convert_networkx import to_networkx
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
+from graphcaps.explanation.drawings_base import colour_of
+from graphcaps.explanation.drawings_explanation import DrawingKind, draw_explanation
 
-__all__ = ["draw_parts"]
-
-# Okabe and Ito's colours, told apart by colour-blind readers too, then lighter relatives for more parts.
-_COLOURS = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555",
-    "#8FB8DE", "#F4C77B", "#7FCFB4", "#E3B8D0", "#A9D8F2", "#EBA27A", "#F7F0A0", "#AAAAAA",
-)  # fmt: skip
+__all__ = ["DrawingKind", "draw_explanation", "draw_parts"]
 
 
 def draw_parts(
@@ -87,17 +83,13 @@ def _layout(graph: nx.Graph) -> dict[Any, np.ndarray]:
 
 def _draw_one(axis: Any, graph: nx.Graph, place: dict[Any, np.ndarray], part: list[int]) -> None:
     nx.draw_networkx_edges(graph, place, ax=axis, edge_color="#999999", width=0.9)
-    colours = [_colour(number) for number in part]
+    colours = [colour_of(number) for number in part]
     nx.draw_networkx_nodes(
         graph, place, ax=axis, node_size=46, node_color=colours, edgecolors="#333333", linewidths=0.6
     )
     axis.set_aspect("equal")
     axis.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12))  # layouts lie between −1 and 1
     axis.axis("off")
-
-
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)] if number >= 0 else "white"
 
 
 def _legend(axis: Any, numbers: list[int], names: Sequence[str] | None) -> None:
@@ -109,7 +101,7 @@ def _legend(axis: Any, numbers: list[int], names: Sequence[str] | None) -> None:
         return f"capsule {number + 1}" if names is None else names[number]
 
     handles = [
-        Line2D([], [], marker="o", linestyle="", markersize=6, color=_colour(n), markeredgecolor="#333333",
+        Line2D([], [], marker="o", linestyle="", markersize=6, color=colour_of(n), markeredgecolor="#333333",
                markeredgewidth=0.6, label=name(n))
         for n in numbers
     ]  # fmt: skip

@@ -1,0 +1,120 @@
+"""What ``graphcaps explain`` prints for people: a tree, a table of measures, a summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphcaps.cli.output import columns, print_pairs, terminal
+
+if TYPE_CHECKING:
+    from graphcaps.data.store import GraphStore
+    from graphcaps.explanation import Explanation, StoreExplanation
+
+__all__ = ["show_graph", "show_measures", "show_summary"]
+
+_PARTS = {"nmi": "NMI", "nmi_all": "NMI all", "ari": "ARI", "entropy": "entropy", "dead_capsules": "dead"}
+_SCORES = {"fidelity_plus": "fidelity+", "fidelity_minus": "fidelity−", "sparsity": "sparsity"}
+_TIME = {"seconds_per_graph": "s per graph"}
+_NODES = 12  # shown of a capsule
+
+
+def show_graph(found: Explanation, number: int, store: GraphStore) -> None:
+    """One decision as a tree: class, capsules, nodes."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    console = terminal()
+    names = found.class_names
+    true = "" if found.true_class is None else f" (its class is {names[found.true_class]})"
+    said = (
+        f"taken for {names[found.predicted]}, {100 * float(found.probabilities[found.predicted]):.1f} %{true}"
+    )
+    rows = [("graph", f"{number} of {store.name}: {found.num_nodes} nodes, {found.edges.size(1)} edges")]
+    rows += [("", said), ("scores", f"for {names[found.target]}: above 0 speaks for it")]
+    if found.nodes is not None:
+        rows.append(("", f"the model reads the {found.num_nodes} nodes of highest degree"))
+    print_pairs(console, rows)
+    console.print()
+    for row in found.tree["classes"]:
+        head = f"{row['class']}  length {row['length']:.3f}, {100 * row['probability']:.1f} %"
+        tree = Tree(Text(head, style="bold"), guide_style="dim")
+        _branches(tree, row["parts"])
+        console.print(tree)
+
+
+def _branches(tree: Any, parts: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    nodes = [part for part in parts if "node" in part]
+    if nodes:
+        nodes.sort(key=lambda part: -part["score"])
+        shown = "  ".join(f"{part['node']} ({part['score']:+.3f})" for part in nodes[:_NODES])
+        more = f"  … {len(nodes) - _NODES} more" if len(nodes) > _NODES else ""
+        tree.add(Text(f"nodes {shown}{more}"))
+    for part in parts:
+        if "capsule" in part:
+            head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
+            branch = tree.add(Text(f"{head}, weight {part['weight']:.2f}"))
+            if part["parts"]:
+                _branches(branch, part["parts"])
+            else:
+                branch.add(Text("nothing is routed here most", style="dim"))
+
+
+def show_measures(measures: dict[str, Any]) -> None:
+    """Two tables, of found parts and of node scores; a dash where a measure does not apply."""
+    console = terminal()
+    for heading, wanted in (("parts found", _PARTS), ("nodes scored", _SCORES)):
+        known = {
+            name: row
+            for name, row in measures["methods"].items()
+            if any(row[key] is not None for key in wanted)
+        }
+        if not known:
+            continue
+        shown = wanted | _TIME
+        table = columns(heading, *shown.values(), right=shown.values())
+        for name, row in known.items():
+            table.add_row(name, *(_cell(key, row[key]) for key in shown))
+        console.print(table)
+        console.print()
+    share = f"{100 * measures['share']:.0f} % of a graph's nodes are the explanation"
+    rows = [("graphs", f"{measures['graphs']:,}"), ("fidelity", share)]
+    sampled = measures["sample"]
+    if sampled and "gnnexplainer" in sampled["fidelity_plus"]:
+        plus = ", ".join(f"{name} {value:.3f}" for name, value in sampled["fidelity_plus"].items())
+        rows.append(
+            (f"on {len(sampled['graphs'])}", f"graphs that gnnexplainer explained, fidelity+: {plus}")
+        )
+    if measures.get("stability"):
+        found = measures["stability"]
+        told = f"NMI {found['nmi']:.3f}, ARI {found['ari']:.3f}, rank correlation {found['rank']:.3f}"
+        rows.append(("stability", f"{told} between {found['models']} models"))
+    print_pairs(console, rows)
+
+
+def _cell(name: str, value: float | int | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.2g}" if name == "seconds_per_graph" else f"{value:.3f}"
+
+
+def show_summary(found: StoreExplanation, store: GraphStore, seconds: float) -> None:
+    """How the capsules are used, and how often the class is right."""
+    from graphcaps.explanation.agreement import capsule_use
+
+    use = capsule_use(found.assignments[0], found.node_ptr)
+    J = found.assignments[0].size(1)
+    rows = [("data", store.name), ("explained", f"{len(found):,} graphs in {seconds:.1f} s")]
+    if found.true_class is not None:
+        right = float((found.predicted == found.true_class).double().mean())
+        rows.append(("classes", f"{100 * right:.1f} % right"))
+    rows.append(
+        ("capsules", f"{J - use['dead_capsules']} of {J} in use, {use['used_per_graph']:.1f} in a graph")
+    )
+    rows.append(("entropy", f"{use['entropy']:.3f} (0: a node belongs to one capsule, 1: to all alike)"))
+    console = terminal()
+    print_pairs(console, rows)
+    console.print("\nSee one: --graph 1. Measure: --measure. A page for a browser: --out report", style="dim")

@@ -1,0 +1,120 @@
+"""What all drawings share: colours of capsules, places of nodes, and how a figure becomes a file."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from graphcaps.errors import ArgumentError
+from graphcaps.files import write_atomically
+
+__all__ = [
+    "BLANK",
+    "COLOURS",
+    "ENDINGS",
+    "check_ending",
+    "class_label",
+    "colour_of",
+    "ink_on",
+    "new_figure",
+    "place_nodes",
+    "save_figure",
+]
+
+# Okabe and Ito's colours, told apart by colour-blind readers too, then lighter relatives for more parts.
+COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555",
+    "#8FB8DE", "#F4C77B", "#7FCFB4", "#E3B8D0", "#A9D8F2", "#EBA27A", "#F7F0A0", "#AAAAAA",
+)  # fmt: skip
+BLANK = "#FFFFFF"
+ENDINGS = (".png", ".svg", ".pdf")
+
+# Kamada and Kawai's places take time with the cube of the nodes.
+_LARGEST_BY_STRESS = 200
+
+
+def colour_of(number: int) -> str:
+    """Colour of a capsule; they come again after sixteen, which is why numbers stand beside them."""
+    return COLOURS[number % len(COLOURS)] if number >= 0 else BLANK
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever stands out more from a colour."""
+    parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return "#111111" if linear @ np.array([0.2126, 0.7152, 0.0722]) > 0.19 else "#FFFFFF"
+
+
+def place_nodes(num_nodes: int, edges: np.ndarray) -> np.ndarray:
+    """Places between −1 and 1 from path lengths alone, ``[n, 2]``: a graph is always drawn the same way."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(num_nodes))
+    graph.add_edges_from(edges.T.tolist())
+    if not graph.number_of_edges():
+        places = nx.circular_layout(graph)
+    elif num_nodes <= _LARGEST_BY_STRESS:
+        places = nx.kamada_kawai_layout(graph)
+    else:
+        places = nx.spring_layout(graph, seed=0)
+    found = np.array([places[node] for node in range(num_nodes)], dtype=float).reshape(-1, 2)
+    found = _push_apart(found, edges)
+    # The longest side lies flat, which suits wide pictures.
+    centred = found - found.mean(0)
+    turned: np.ndarray = (
+        centred @ np.linalg.svd(centred, full_matrices=False)[2].T if num_nodes > 2 else centred
+    )
+    return turned / max(float(np.abs(turned).max()), 1e-9)
+
+
+def _push_apart(places: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Moves nodes that came too close, so that none hides another."""
+    if not edges.size or len(places) > _LARGEST_BY_STRESS:
+        return places
+    apart = 0.74 * float(np.median(np.linalg.norm(places[edges[0]] - places[edges[1]], axis=1)))
+    for _ in range(15):
+        between = places[:, None] - places[None]
+        length = np.maximum(np.linalg.norm(between, axis=-1), 1e-9)
+        move = np.clip(apart - length, 0, None) / length
+        np.fill_diagonal(move, 0)
+        places = places + 0.25 * (move[..., None] * between).sum(1)
+    return places
+
+
+def class_label(name: str) -> str:
+    """A class that is only a number is called so."""
+    return f"class {name}" if name.lstrip("-").isdigit() else name
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty white figure that belongs to no window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def check_ending(owner: str, path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
+    """The ending of a picture's name, before anything is drawn.
+
+    Raises:
+        ArgumentError: If it names no known format.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in endings:
+        raise ArgumentError(owner, "path", f"end in {', '.join(endings[:-1])} or {endings[-1]}", f"'{path}'")
+    return ending
+
+
+def save_figure(figure: Any, path: str | Path) -> None:
+    """Writes a figure in the format of the path's ending; the same figure gives the same bytes."""
+    ending = Path(path).suffix.lower()[1:]
+    data = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+    figure.savefig(data, format=ending, dpi=150, metadata=metadata)
+    write_atomically(path, data.getvalue())

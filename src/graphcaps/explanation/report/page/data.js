@@ -1,0 +1,129 @@
+// The data block: deflated bytes in base64, a JSON header first, then columns that are read where they lie.
+
+const TYPES = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array, f4: Float32Array };
+
+async function readData() {
+  const text = byId("data").textContent.trim();
+  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = await new Response(stream).arrayBuffer();
+  const length = new DataView(bytes).getUint32(0, true);
+  const meta = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, length)));
+  const columns = {};
+  for (const [name, type, offset, count] of meta.columns) {
+    columns[name] = new TYPES[type](bytes, 8 + length + offset, count);
+  }
+  return new Graphs(meta, columns);
+}
+
+// What is known of the graphs. Levels count from 0; the last one is that of the classes.
+class Graphs {
+  constructor(meta, columns) {
+    this.meta = meta;
+    this.columns = columns;
+    this.count = columns.number.length;
+    this.levels = meta.levels;
+    this.rounds = meta.rounds;
+  }
+
+  get classLevel() {
+    return this.levels.length - 1;
+  }
+
+  // A class that is only a number is called so.
+  className(index) {
+    const name = this.meta.classes[index];
+    return /^-?\d+$/.test(name) ? `class ${name.replace("-", "−")}` : name;
+  }
+
+  sizeOf(graph) {
+    return this.columns.node_ptr[graph + 1] - this.columns.node_ptr[graph];
+  }
+
+  nodes(graph, name) {
+    const { node_ptr: first } = this.columns;
+    return this.columns[name]?.subarray(first[graph], first[graph + 1]);
+  }
+
+  edges(graph, name) {
+    const { edge_ptr: first } = this.columns;
+    return this.columns[name]?.subarray(first[graph], first[graph + 1]);
+  }
+
+  // Right, wrong, or null where the class is not known.
+  isRight(graph) {
+    const known = this.columns.true_class[graph];
+    return known < 0 ? null : known === this.columns.predicted[graph];
+  }
+
+  // Number of a node as the source counts it, from 1.
+  nodeNumber(graph, node) {
+    return (this.nodes(graph, "node_number")?.[node] ?? node) + 1;
+  }
+
+  labelOf(graph, node) {
+    const labels = this.nodes(graph, "label");
+    return labels ? this.meta.labels.names[labels[node]] : null;
+  }
+
+  // Capsule of a level that each part of it belongs to most; null where a round knows no difference yet.
+  tops(graph, level, round) {
+    if (round === 0) return null;
+    const values = this.columns[`top_${level}_${round}`];
+    if (level === 0) return values.subarray(this.columns.node_ptr[graph], this.columns.node_ptr[graph + 1]);
+    const parts = this.levels[level - 1].capsules;
+    return values.subarray(graph * parts, (graph + 1) * parts);
+  }
+
+  // For every node the capsule of a level at the end of its branch.
+  path(graph, level, round) {
+    let found = this.tops(graph, 0, round);
+    for (let above = 1; found && above <= level; above += 1) {
+      const tops = this.tops(graph, above, round);
+      found = found.map((capsule) => tops[capsule]);
+    }
+    return found;
+  }
+
+  // Routing weights of one part, between 0 and 1; null where the report left them out for size.
+  weights(graph, level, part, round) {
+    const J = this.levels[level].capsules;
+    if (round === 0) return new Float32Array(J).fill(1 / J);
+    const values = this.columns[`weights_${level}_${round}`];
+    if (!values) return null;
+    const before = level === 0 ? this.columns.node_ptr[graph] : graph * this.levels[level - 1].capsules;
+    const start = (before + part) * J;
+    return Float32Array.from(values.subarray(start, start + J), (value) => value / 255);
+  }
+
+  // Share of the graph that reached each capsule of a level, with the routing weights as widths.
+  shares(graph, level, round) {
+    const J = this.levels[level].capsules;
+    const below = level === 0 ? null : this.shares(graph, level - 1, round);
+    const parts = level === 0 ? this.sizeOf(graph) : this.levels[level - 1].capsules;
+    const total = new Float64Array(J);
+    const tops = this.tops(graph, level, round);
+    for (let part = 0; part < parts; part += 1) {
+      const mass = below ? below[part] : 1 / parts;
+      const weights = this.weights(graph, level, part, round);
+      if (weights) {
+        const sum = weights.reduce((a, b) => a + b, 0) || 1;
+        for (let j = 0; j < J; j += 1) total[j] += (mass * weights[j]) / sum;
+      } else total[tops[part]] += mass;
+    }
+    return total;
+  }
+
+  lengthsOf(graph, level) {
+    const { capsules: J, step } = this.levels[level];
+    return Array.from(this.columns[`length_${level}`].subarray(graph * J, (graph + 1) * J), (value) => value * step);
+  }
+
+  // Weight between two capsules, as a share of the heaviest pair.
+  joined(graph, level, a, b) {
+    const J = this.levels[level].capsules;
+    const [low, high] = a < b ? [a, b] : [b, a];
+    const size = (J * (J + 1)) / 2;
+    return this.columns[`joined_${level}`][graph * size + low * J - (low * (low - 1)) / 2 + (high - low)] / 255;
+  }
+}

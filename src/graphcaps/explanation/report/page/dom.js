@@ -1,0 +1,72 @@
+// Elements by name. Text goes in as text, never as markup: names come from users.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of [children].flat()) {
+    if (child !== null && child !== undefined) element.append(child);
+  }
+  return element;
+}
+
+function make(tag, attributes = {}, children = []) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+function draw(tag, attributes = {}, children = []) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function byId(name) {
+  return document.getElementById(name);
+}
+
+function clear(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+// On a phone pictures have fewer units across, so that their letters stay readable.
+const NARROW = matchMedia("(max-width: 800px)");
+
+// A picture with a name for those who do not see it.
+function picture(width, height, label, children, name = "") {
+  return draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: name }, children);
+}
+
+function card(title, note, ...children) {
+  return make("section", { class: "card" }, [
+    make("h4", {}, title),
+    note ? make("p", { class: "card-note" }, note) : null,
+    ...children,
+  ]);
+}
+
+// A table with a caption; rows are lists of text, numbers stand to the right.
+function table(caption, head, rows, { numeric = [], headed = true } = {}) {
+  const side = (column) => (numeric.includes(column) ? "number" : null);
+  const cell = (value, column) =>
+    column === 0 && headed
+      ? make("th", { scope: "row", class: side(column) }, value)
+      : make("td", { class: side(column) }, value);
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, [
+    make("table", {}, [
+      make("caption", {}, caption),
+      make("thead", {}, make("tr", {}, head.map((name, c) => make("th", { scope: "col", class: side(c) }, name)))),
+      make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell)))),
+    ]),
+  ]);
+}
+
+function percent(share, digits = 0) {
+  return `${(100 * share).toFixed(digits)}\u00a0%`;
+}
+
+function plural(count, one, many = `${one}s`) {
+  return `${count.toLocaleString("en")}\u00a0${count === 1 ? one : many}`;
+}

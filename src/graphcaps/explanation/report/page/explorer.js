@@ -1,0 +1,132 @@
+// The explorer: one state, and what is drawn again when a part of it changes.
+
+class Explorer {
+  constructor(graphs) {
+    this.graphs = graphs;
+    this.state = { graph: -1, round: graphs.rounds - 1, level: 0, colour: "capsule", names: "capsule", faded: false, pinned: null };
+    this.view = new GraphView(graphs, { onNode: (node) => this.overNode(node) });
+    this.list = new GraphList(graphs, {
+      onChoose: (graph) => this.open(graph), onOpen: () => byId("graph-title").focus(), onClear: () => this.filters.reset(),
+    });
+    this.tools = new Tools(graphs, this.state, (key) => this.changed(key));
+    this.chips = new Chips(graphs, this.state, (lit) => this.light(lit));
+    this.tables = new Tables(graphs, this.state);
+    this.filters = new Filters(graphs, (wanted) => this.filter(wanted));
+    this.filter(EVERYTHING);
+    const asked = Number.parseInt(location.hash.replace("#graph-", ""), 10) - 1;
+    const at = this.list.shown.findIndex((graph) => graphs.columns.number[graph] === asked);
+    this.list.choose(Math.max(0, at));
+  }
+
+  filter(wanted) {
+    const began = performance.now();
+    const shown = chooseGraphs(this.graphs, wanted);
+    this.list.show(shown, this.state.graph);
+    const all = this.graphs.count;
+    byId("count").textContent = shown.length === all ? plural(all, "graph") : `${shown.length.toLocaleString("en")} of ${plural(all, "graph")}`;
+    this.filterTime = performance.now() - began;
+  }
+
+  open(graph) {
+    const { state, graphs } = this;
+    const began = performance.now();
+    state.graph = graph;
+    state.pinned = null;
+    const number = graphs.columns.number[graph] + 1;
+    byId("graph-title").textContent = `Graph ${number}`;
+    byId("summary").textContent = this.sentence();
+    byId("hint").textContent = "";
+    history.replaceState(null, "", `#graph-${number}`);
+    this.render();
+    this.openTime = performance.now() - began;
+  }
+
+  sentence() {
+    const { graphs, state } = this, { columns } = graphs, { graph } = state;
+    const predicted = graphs.className(columns.predicted[graph]), known = columns.true_class[graph];
+    const right = graphs.isRight(graph);
+    const verdict = right === null ? "Its own class is not known." : right ? "That is right." : `Its own is ${graphs.className(known)}.`;
+    const tops = graphs.tops(graph, 0, graphs.rounds - 1);
+    const used = new Set(tops).size;
+    const sure = this.meanWeight();
+    const cut = graphs.columns.node_number ? " Only the nodes that the model reads are shown." : "";
+    return `${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Taken for ${predicted} with probability ${percent(columns.confidence[graph])}. ${verdict} Its nodes went to ${used} of ${plural(graphs.levels[0].capsules, "capsule")}${sure === null ? "" : `; one gives its own ${percent(sure)} of its weight on average`}.${cut}`;
+  }
+
+  // What a node gives the capsule that it belongs to most, on average.
+  meanWeight() {
+    const { graphs, state: { graph } } = this, n = graphs.sizeOf(graph);
+    let sum = 0;
+    for (let node = 0; node < n; node += 1) {
+      const weights = graphs.weights(graph, 0, node, graphs.rounds - 1);
+      if (!weights) return null;
+      sum += Math.max(...weights);
+    }
+    return sum / n;
+  }
+
+  changed(key) {
+    if (this.state.graph < 0) return;
+    if (key === "names" || key === "faded") this.view.paint(this.state);
+    else this.render();
+    if (key === "round") byId("hint").textContent = this.state.round === 0 ? "In the first round every node belongs to all capsules alike." : "";
+  }
+
+  render() {
+    const { graphs, state } = this;
+    const lit = (capsule) => this.light(capsule);
+    const titles = { capsule: "Nodes, coloured by capsule", score: "Nodes and edges, coloured by score", label: "Nodes, coloured by label", known: `Nodes, coloured by ${graphs.meta.known?.title.toLowerCase()}` };
+    const hidden = graphs.levels.slice(0, -1);
+    const left = [
+      card(titles[state.colour], null, this.view.draw(state)),
+      card("From nodes to classes", "Widths are routing weights.", flowView(graphs, state, lit)),
+    ];
+    const right = [
+      ...hidden.map((_, level) =>
+        card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: how heavily two capsules are joined.", coarseView(graphs, state, level, lit))),
+      card("Class capsules", "Length of each, and the probability made of it.", classBars(graphs, state, lit)),
+      card(`What speaks for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the scores of each capsule’s nodes; to the left is against.", scoreBars(graphs, state, lit)),
+    ];
+    clear(byId("panels"), make("div", { class: "stack" }, left), make("div", { class: "stack" }, right));
+    this.chips.show();
+    this.tables.refresh();
+    if (state.pinned) this.light(state.pinned);
+  }
+
+  // Lights a capsule's nodes; without one, those of the capsule that was pressed, if any.
+  light(lit) {
+    const { state } = this;
+    const wanted = lit ?? state.pinned;
+    const count = this.view.light(state, wanted);
+    for (const element of byId("panels").querySelectorAll("[data-capsule]")) {
+      const same = wanted && Number(element.dataset.level) === wanted.level && Number(element.dataset.capsule) === wanted.capsule;
+      element.classList.toggle("lit", Boolean(same));
+    }
+    for (const svg of byId("panels").querySelectorAll("svg.coarse, svg.flow")) {
+      svg.classList.toggle("some-lit", svg.querySelector(".lit") !== null);
+    }
+    if (wanted && state.round > 0) byId("hint").textContent = this.litWords(wanted, count);
+    else if (state.round > 0) byId("hint").textContent = "";
+  }
+
+  litWords({ level, capsule }, count) {
+    const isClass = level === this.graphs.classLevel;
+    const name = isClass ? `Class capsule of ${this.graphs.className(capsule)}` : `Capsule ${capsule + 1}${level ? ` of level ${level + 1}` : ""}`;
+    const length = this.graphs.lengthsOf(this.state.graph, level)[capsule].toFixed(2);
+    return `${name}: ${plural(count, "node")} most of all, length ${length}.`;
+  }
+
+  overNode(node) {
+    const { graphs, state } = this;
+    for (const chip of byId("chips").querySelectorAll(".over")) chip.classList.remove("over");
+    if (node === null) { byId("hint").textContent = ""; return; }
+    const label = graphs.labelOf(state.graph, node);
+    const tops = graphs.tops(state.graph, 0, state.round);
+    const weights = tops ? graphs.weights(state.graph, 0, node, state.round) : null;
+    const part = tops ? `capsule ${tops[node] + 1}${weights ? `, weight ${percent(weights[tops[node]])}` : ""}` : "all capsules alike";
+    const score = (graphs.columns.score_scale[state.graph] * graphs.nodes(state.graph, "score")[node]) / 127;
+    byId("hint").textContent = `Node ${graphs.nodeNumber(state.graph, node)}${label === null ? "" : ` (${label})`}: ${part}; score ${score.toPrecision(2)}.`;
+    const branch = graphs.path(state.graph, state.level, state.round);
+    if (branch && state.colour === "capsule") byId("chips").querySelector(`[data-capsule="${branch[node]}"]`)?.classList.add("over");
+  }
+}

@@ -1,0 +1,84 @@
+// The form above the list.
+
+function field(label, control) {
+  return make("label", { class: "field" }, [make("span", {}, label), control]);
+}
+
+function choice(name, options, change) {
+  return make("select", { name, onchange: change }, options.map(([value, text]) => make("option", { value }, text)));
+}
+
+// Buttons of which one is down, as radio buttons for keyboard and screen reader.
+function segments(legend, name, options, chosen, change) {
+  const buttons = options.map(([value, text]) =>
+    make("label", { class: "segment" }, [
+      make("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }),
+      make("span", {}, text),
+    ]),
+  );
+  return make("fieldset", { class: "segments" }, [
+    make("legend", {}, legend), make("div", { class: "segment-row" }, buttons),
+  ]);
+}
+
+class Filters {
+  constructor(graphs, change) {
+    this.graphs = graphs;
+    this.change = change;
+    this.form = byId("filters");
+    this.known = graphs.columns.true_class.some((value) => value >= 0);
+    this.form.addEventListener("submit", (event) => event.preventDefault());
+    this.build();
+  }
+
+  build() {
+    const classes = this.graphs.meta.classes.map((_, index) => [index, this.graphs.className(index)]);
+    const change = () => this.changed();
+    const bound = (name, value, label) =>
+      make("input", { type: "number", name, value, min: 0, max: 100, step: 1, "aria-label": label, oninput: change });
+    clear(
+      this.form,
+      this.known
+        ? segments("Outcome", "outcome", [["all", "All"], ["right", "Right"], ["wrong", "Wrong"]], "all", change)
+        : null,
+      this.known ? field("True class", choice("trueClass", [[-1, "Any"], ...classes], change)) : null,
+      field("Predicted class", choice("predicted", [[-1, "Any"], ...classes], change)),
+      this.graphs.columns.trained
+        ? field("Trained on", choice("trained", [[-1, "Any"], [1, "Yes"], [0, "No"]], change))
+        : null,
+      make("div", { class: "field", role: "group", "aria-label": "Confidence in per cent" }, [
+        make("span", {}, "Confidence, %"),
+        make("span", { class: "between" }, [
+          bound("low", 0, "Lowest confidence in per cent"), "to", bound("high", 100, "Highest confidence in per cent"),
+        ]),
+      ]),
+      field("Order", choice("order", Object.entries(ORDERS).map(([key, { name }]) => [key, name]), change)),
+    );
+  }
+
+  get wanted() {
+    const entry = new FormData(this.form);
+    const number = (name, other) => {
+      const value = Number.parseFloat(entry.get(name) ?? "");
+      return Number.isFinite(value) ? value : other;
+    };
+    return {
+      trueClass: number("trueClass", -1),
+      predicted: number("predicted", -1),
+      trained: number("trained", -1),
+      outcome: entry.get("outcome") ?? "all",
+      low: number("low", 0),
+      high: number("high", 100),
+      order: entry.get("order") ?? "number",
+    };
+  }
+
+  changed() {
+    this.change(this.wanted);
+  }
+
+  reset() {
+    this.form.reset();
+    this.changed();
+  }
+}

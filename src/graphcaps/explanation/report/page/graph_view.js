@@ -1,0 +1,124 @@
+// The graph itself: nodes where the layout puts them, coloured by capsule, score, label or known part.
+
+const NAMED_UP_TO = 220; // nodes: beyond, names would cover each other
+const SINGLE_EDGES_UP_TO = 1500;
+
+class GraphView {
+  constructor(graphs, { onNode }) {
+    this.graphs = graphs;
+    this.onNode = onNode;
+    this.places = new Map();
+  }
+
+  placesOf(graph) {
+    if (!this.places.has(graph)) {
+      if (this.places.size > 200) this.places.clear();
+      const { graphs } = this;
+      this.places.set(graph, layout(graphs.sizeOf(graph), graphs.edges(graph, "edge_a"), graphs.edges(graph, "edge_b")));
+    }
+    return this.places.get(graph);
+  }
+
+  draw(state) {
+    const { graphs } = this, { graph } = state;
+    const n = graphs.sizeOf(graph);
+    const [wide, tall] = NARROW.matches ? [400, 360] : [640, 480];
+    const { x, y, scale } = fit(this.placesOf(graph), wide, tall, NARROW.matches ? 18 : 24);
+    const room = scale * 0.36;
+    // Large graphs get small nodes, so that they do not become one spot.
+    this.radius = Math.max(1.8, Math.min(15, room, 0.22 * Math.sqrt((wide * tall) / n)));
+    const lines = this.edgesOf(state, x, y);
+    const group = draw("g", { class: "nodes" });
+    this.nodes = Array.from({ length: n }, (_, node) => this.node(node, x[node], y[node]));
+    group.append(...this.nodes.map((entry) => entry.group));
+    this.paint(state);
+    const label = `Graph ${graphs.columns.number[graph] + 1} with ${plural(n, "node")}; the tables below say the same in words.`;
+    return picture(wide, tall, label, [lines, group], "graph");
+  }
+
+  edgesOf(state, x, y) {
+    const { graphs } = this, { graph } = state;
+    const a = graphs.edges(graph, "edge_a"), b = graphs.edges(graph, "edge_b");
+    const single = state.colour === "score" && a.length <= SINGLE_EDGES_UP_TO;
+    const group = draw("g", { class: "edges" });
+    const line = (e) => `M${x[a[e]].toFixed(1)} ${y[a[e]].toFixed(1)}L${x[b[e]].toFixed(1)} ${y[b[e]].toFixed(1)}`;
+    if (!single) {
+      let d = "";
+      for (let e = 0; e < a.length; e += 1) d += line(e);
+      group.append(draw("path", { d, class: "edge" }));
+      return group;
+    }
+    const scores = graphs.edges(graph, "edge_score");
+    for (let e = 0; e < a.length; e += 1) {
+      const score = scores[e] / 127;
+      const path = draw("path", { d: line(e), class: "edge" });
+      path.style.strokeWidth = String(1.4 + 4 * Math.abs(score));
+      if (Math.abs(score) > 0.04) paintScore(path, score, "stroke");
+      group.append(path);
+    }
+    return group;
+  }
+
+  node(node, x, y) {
+    const name = this.radius >= 5.5 ? draw("text", { x, y, dy: "0.35em", class: "node-name" }) : null;
+    if (name) name.style.fontSize = `${Math.max(7, this.radius * 1.05)}px`;
+    const circle = draw("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: this.radius });
+    const group = draw("g", {
+      class: "node", "data-node": node,
+      onpointerenter: () => this.onNode(node), onpointerleave: () => this.onNode(null),
+    }, [circle, name]);
+    return { group, circle, name };
+  }
+
+  // Colour and name of every node; the drawing stays.
+  paint(state) {
+    const { graphs } = this, { graph } = state;
+    const tops = graphs.path(graph, state.level, state.round);
+    const scores = graphs.nodes(graph, "score"), labels = graphs.nodes(graph, "label");
+    const known = graphs.nodes(graph, "known");
+    this.tops = tops;
+    this.nodes.forEach(({ circle, name }, node) => {
+      let colour = null;
+      circle.style.fill = "";
+      if (state.colour === "capsule" && tops) colour = colourOf(tops[node]);
+      else if (state.colour === "label") colour = colourOf(labels[node]);
+      else if (state.colour === "known" && known[node] >= 0) colour = colourOf(known[node]);
+      else if (state.colour === "score") paintScore(circle, scores[node] / 127);
+      circle.setAttribute("fill", colour ?? "var(--blank)");
+      const sure = colour && state.faded ? this.sureness(state, node, tops) : 1;
+      if (sure < 1) circle.style.fill = `color-mix(in oklab, ${colour} ${Math.round(100 * sure)}%, var(--card))`;
+      if (!name) return;
+      name.textContent = this.nameOf(state, node, tops, known);
+      name.setAttribute("fill", colour && sure > 0.55 ? inkOn(colour) : "var(--ink)");
+    });
+  }
+
+  // The weight that a node gives its capsule: 0 where that is no more than to any other, 1 where it is all.
+  sureness(state, node, tops) {
+    const J = this.graphs.levels[0].capsules;
+    const weights = this.graphs.weights(state.graph, 0, node, state.round);
+    if (!weights || !tops || J < 2) return 1;
+    return Math.max(0, (Math.max(...weights) - 1 / J) / (1 - 1 / J));
+  }
+
+  nameOf(state, node, tops, known) {
+    if (state.names === "nothing" || this.nodes.length > NAMED_UP_TO) return "";
+    if (state.names === "label") return this.graphs.labelOf(state.graph, node) ?? "";
+    if (state.colour === "known") return known[node] >= 0 ? String(known[node] + 1) : "";
+    return tops ? String(tops[node] + 1) : "";
+  }
+
+  // Lights the nodes of a capsule, and dims the others; null gives all their light back.
+  light(state, lit) {
+    const tops = lit ? this.graphs.path(state.graph, lit.level, state.round) : null;
+    const svg = this.nodes[0]?.group.ownerSVGElement;
+    svg?.classList.toggle("some-lit", tops !== null);
+    let count = 0;
+    this.nodes.forEach(({ group }, node) => {
+      const on = tops !== null && tops[node] === lit.capsule;
+      count += on;
+      group.classList.toggle("lit", on);
+    });
+    return count;
+  }
+}

@@ -1,0 +1,63 @@
+// Buttons above the picture: what colours the nodes, what is written on them, and the routing round.
+
+class Tools {
+  constructor(graphs, state, change) {
+    this.graphs = graphs;
+    this.state = state;
+    this.change = change;
+    const hidden = graphs.classLevel;
+    const colours = [["capsule", "Capsule"], ["score", "Score"]];
+    const names = [["capsule", "Number"], ["nothing", "Nothing"]];
+    if (graphs.columns.label) {
+      colours.push(["label", "Label"]);
+      names.splice(1, 0, ["label", "Label"]);
+    }
+    if (graphs.columns.known) colours.push(["known", graphs.meta.known.title]);
+    const set = (key, value) => { state[key] = value; change(key); };
+    clear(
+      byId("tools"),
+      segments("Colour by", "colour", colours, state.colour, (value) => set("colour", value)),
+      segments("Write on nodes", "names", names, state.names, (value) => set("names", value)),
+      hidden > 1
+        ? segments("Capsules of", "level", Array.from({ length: hidden }, (_, l) => [String(l), `Level ${l + 1}`]), "0", (value) => set("level", Number(value)))
+        : null,
+      this.stepper(),
+      make("fieldset", {}, [
+        make("legend", {}, "Weights"),
+        make("label", { class: "tick-box" }, [
+          make("input", { type: "checkbox", name: "faded", onchange: (event) => set("faded", event.target.checked) }), "Fade unsure nodes",
+        ]),
+      ]),
+    );
+  }
+
+  // First, back, slider, on: the round that everything below shows.
+  stepper() {
+    const last = this.graphs.rounds - 1;
+    const go = (round) => {
+      this.state.round = Math.max(0, Math.min(last, round));
+      this.showRound();
+      this.change("round");
+    };
+    this.slider = make("input", {
+      type: "range", min: 1, max: last + 1, step: 1, value: last + 1, id: "round", "aria-label": "Routing round",
+      oninput: () => go(Number(this.slider.value) - 1),
+    });
+    this.back = make("button", { type: "button", id: "round-back", "aria-label": "Round before", onclick: () => go(this.state.round - 1) }, "‹");
+    this.on = make("button", { type: "button", id: "round-on", "aria-label": "Next round", onclick: () => go(this.state.round + 1) }, "›");
+    this.words = make("output", { for: "round" });
+    this.showRound();
+    return make("fieldset", { class: "stepper" }, [
+      make("legend", {}, "Routing round"), make("div", { class: "step-row" }, [this.back, this.slider, this.on, this.words]),
+    ]);
+  }
+
+  showRound() {
+    const { round } = this.state, last = this.graphs.rounds - 1;
+    this.slider.value = String(round + 1);
+    this.slider.setAttribute("aria-valuetext", `round ${round + 1} of ${last + 1}`);
+    this.words.textContent = `${round + 1} of ${last + 1}`;
+    this.back.disabled = round === 0;
+    this.on.disabled = round === last;
+  }
+}

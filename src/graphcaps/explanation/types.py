@@ -1,0 +1,218 @@
+"""What an explanation holds: of one graph, and of a whole store in columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from graphcaps.errors import ArgumentError
+from graphcaps.shapes import ShapeRepr
+
+if TYPE_CHECKING:
+    from graphcaps.explanation.drawings import DrawingKind
+
+__all__ = ["ExplainedLevel", "Explanation", "StoreExplanation"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExplainedLevel(ShapeRepr):
+    """One step up the hierarchy of one graph: parts, and the J capsules that they were routed to.
+
+    Args:
+        assignment (Tensor): Routing weights of the last round, ``[parts, J]``; rows sum to 1. Parts are the
+            nodes at the lowest level, and the capsules of the level below elsewhere.
+        rounds (Tensor): The weights that each routing round summed with, ``[R, parts, J]``; the first are all
+            1/J, and the last are ``assignment``.
+        lengths (Tensor): Length of each capsule, ``[J]``.
+        adjacency (Tensor, optional): The graph among the capsules, ``[J, J]``; ``None`` at the class level.
+    """
+
+    assignment: Tensor
+    rounds: Tensor
+    lengths: Tensor
+    adjacency: Tensor | None
+
+    @property
+    def capsule(self) -> Tensor:
+        """The capsule that each part belongs to most, ``[parts]``."""
+        return self.assignment.argmax(-1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(ShapeRepr):
+    """Why a model gives one graph its class.
+
+    Args:
+        graph (int): Number of the graph in what was explained, from 0.
+        class_names (tuple): The O classes.
+        class_scores (Tensor): Lengths of the class capsules, ``[O]``.
+        probabilities (Tensor): The same divided by their sum, ``[O]``, calibrated where the model has a calibration.
+        predicted (int): Class with the highest score.
+        target (int): Class that node and edge scores are for.
+        true_class (int, optional): The graph's own class, where it is known.
+        edges (Tensor): Each edge once, smaller node first, ``[2, E]``.
+        node_labels (Tensor, optional): As in the store, ``[n, L]``.
+        levels (tuple): One :class:`ExplainedLevel` per capsule layer; the last is the class level.
+        node_scores (Tensor): How far each node speaks for ``target`` (above 0) or against it, ``[n]``.
+        edge_scores (Tensor): The same of edges, ``[E]``.
+        reconstruction_error (Tensor, optional): 1 − P of each edge, where P is the probability that the model's
+            decoder gives it, ``[E]``; ``None`` where the model has no decoder.
+        nodes (Tensor, optional): Numbers of the nodes in the graph as it was given, ``[n]``, where the model
+            reads only so many nodes of a graph and this one was cut; ``None`` where all were read.
+    """
+
+    graph: int
+    class_names: tuple[str, ...]
+    class_scores: Tensor
+    probabilities: Tensor
+    predicted: int
+    target: int
+    true_class: int | None
+    edges: Tensor
+    node_labels: Tensor | None
+    levels: tuple[ExplainedLevel, ...]
+    node_scores: Tensor
+    edge_scores: Tensor
+    reconstruction_error: Tensor | None
+    nodes: Tensor | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        return self.node_scores.numel()
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """Class, capsules and nodes as nested dictionaries in JSON's own types; see :mod:`.tree`."""
+        from graphcaps.explanation.tree import tree_of
+
+        return tree_of(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields in JSON's own types."""
+        from graphcaps.explanation.tree import plain
+
+        return plain(self)
+
+    def to_json(self, **settings: Any) -> str:
+        """:meth:`as_dict` as text; ``settings`` go to :func:`json.dumps`."""
+        return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False, **settings)
+
+    def draw(self, path: str | Path, *, kind: DrawingKind = "parts") -> None:
+        """Writes a picture, see :func:`graphcaps.explanation.drawings.draw_explanation`."""
+        from graphcaps.explanation.drawings import draw_explanation
+
+        draw_explanation(self, path, kind=kind)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """A page that stands by itself, returned, and written where a path is given."""
+        from graphcaps.explanation.report import explanation_page
+        from graphcaps.files import write_atomically
+
+        page = explanation_page(self)
+        if path is not None:
+            write_atomically(Path(path), page)
+        return page
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoreExplanation(ShapeRepr):
+    """Why a model gives the graphs of a store their classes: a few flat tensors for G graphs.
+
+    Nodes of graph g are rows ``node_ptr[g]`` to ``node_ptr[g + 1]`` of what is listed as ``[N, …]``, its edges
+    those of ``edge_ptr``. Fields with the name of one of :class:`Explanation` hold the same for all graphs.
+
+    Args:
+        class_names (tuple): The O classes.
+        class_scores, probabilities (Tensor): ``[G, O]``.
+        target (Tensor): ``[G]``.
+        true_class (Tensor, optional): ``[G]``, −1 where it is not known.
+        node_ptr, edge_ptr (Tensor): ``[G + 1]``.
+        edges (Tensor): Nodes counted from the first of their graph, ``[2, E]``.
+        node_labels (Tensor, optional): ``[N, L]``.
+        assignments (tuple): Per level the weights of the last round: ``[N, J]``, then ``[G, J_below, J]``.
+        rounds (tuple): Per level those of all rounds: ``[R, N, J]``, then ``[R, G, J_below, J]``.
+        lengths (tuple): Per level ``[G, J]``.
+        adjacency (tuple): Per level ``[G, J, J]``; ``None`` at the class level.
+        node_scores (Tensor): ``[N]``.
+        edge_scores (Tensor): ``[E]``.
+        reconstruction_error (Tensor, optional): ``[E]``.
+        nodes (Tensor, optional): ``[N]``, where graphs were cut.
+    """
+
+    class_names: tuple[str, ...]
+    class_scores: Tensor
+    probabilities: Tensor
+    target: Tensor
+    true_class: Tensor | None
+    node_ptr: Tensor
+    edge_ptr: Tensor
+    edges: Tensor
+    node_labels: Tensor | None
+    assignments: tuple[Tensor, ...]
+    rounds: tuple[Tensor, ...]
+    lengths: tuple[Tensor, ...]
+    adjacency: tuple[Tensor | None, ...]
+    node_scores: Tensor
+    edge_scores: Tensor
+    reconstruction_error: Tensor | None
+    nodes: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.node_ptr.numel() - 1
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[graph] for graph in range(len(self)))
+
+    @property
+    def predicted(self) -> Tensor:
+        """Class with the highest score, ``[G]``."""
+        return self.class_scores.argmax(-1)
+
+    @property
+    def capsule(self) -> Tensor:
+        """The capsule of the lowest level that each node belongs to most, ``[N]``."""
+        return self.assignments[0].argmax(-1)
+
+    @property
+    def node_graph(self) -> Tensor:
+        """Graph of each node, ``[N]``."""
+        return torch.arange(len(self)).repeat_interleave(self.node_ptr.diff())
+
+    def __getitem__(self, graph: int) -> Explanation:
+        """The explanation of one graph; its tensors are views."""
+        if not -len(self) <= graph < len(self):
+            raise ArgumentError("StoreExplanation", "graph", f"be a number from 0 to {len(self) - 1}", graph)
+        graph %= len(self)
+        n = slice(*self.node_ptr[graph : graph + 2].tolist())
+        e = slice(*self.edge_ptr[graph : graph + 2].tolist())
+        levels = []
+        for number, (rounds, lengths, adjacency) in enumerate(
+            zip(self.rounds, self.lengths, self.adjacency, strict=True)
+        ):
+            own = rounds[:, n] if number == 0 else rounds[:, graph]
+            joined = None if adjacency is None else adjacency[graph]
+            levels.append(ExplainedLevel(own[-1], own, lengths[graph], joined))
+        known = -1 if self.true_class is None else int(self.true_class[graph])
+        nodes = None if self.nodes is None else self.nodes[n]
+        return Explanation(
+            graph=graph,
+            class_names=self.class_names,
+            class_scores=self.class_scores[graph],
+            probabilities=self.probabilities[graph],
+            predicted=int(self.class_scores[graph].argmax()),
+            target=int(self.target[graph]),
+            true_class=None if known < 0 else known,
+            edges=self.edges[:, e],
+            node_labels=None if self.node_labels is None else self.node_labels[n],
+            levels=tuple(levels),
+            node_scores=self.node_scores[n],
+            edge_scores=self.edge_scores[e],
+            reconstruction_error=None if self.reconstruction_error is None else self.reconstruction_error[e],
+            nodes=nodes,
+        )

@@ -1,0 +1,142 @@
+"""``graphcaps explain``: one decision, measures of all, and the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+from graphcaps.data.planted import planted_parts
+from graphcaps.data.tu_write import write_tu
+from graphcaps.explanation.measures import MEASURES, METHODS, QUICK
+from tests.small_models import planted, small_model, train_small
+
+pytestmark = pytest.mark.usefixtures("own_folders")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.safetensors"
+    small_model().save(path)
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_tu(planted_parts(num_graphs=6), tmp_path / "SMALL")
+    return tmp_path / "SMALL"
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(
+        app, ["explain", *map(str, arguments), "--device", "cpu"], env={"COLUMNS": "80"}
+    )
+
+
+def test_alone_it_sums_up(model: Path, data: Path) -> None:
+    shown = run(model, data)
+    assert shown.exit_code == 0, shown.output
+    assert "6 graphs in" in shown.stdout
+    assert " of 4 in use" in shown.stdout
+    found = json.loads(run(model, data, "--json").stdout)
+    assert (found["command"], found["graphs"]) == ("explain", 6)
+
+
+def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
+    shown = run(model, data, "--graph", 2)
+    assert shown.exit_code == 0, shown.output
+    assert "graph   2 of SMALL" in shown.stdout
+    for word in ("capsule 1 of level 1", "weight 0.", "nodes ", "length 0."):
+        assert word in shown.stdout
+    found = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
+    expected = small_model().explain(planted()[1])
+    assert found["graph"] == 2  # counted as predict counts them
+    assert found["node_scores"] == pytest.approx(expected.node_scores.tolist(), rel=1e-3, abs=1e-6)
+    assert len(found["tree"]["classes"]) == 3
+    other = json.loads(run(model, data, "--graph", 2, "--target", "ring-clique", "--json").stdout)[
+        "explanation"
+    ]
+    assert other["target"] == "ring-clique"
+
+
+def test_measures_for_people_and_machines(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphcaps.explanation.rivals.EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.rivals.STEPS", 2)
+    second = tmp_path / "second.safetensors"
+    train_small(planted(), epochs=1).save(second)
+    shown = run(model, data, "--measure", "--methods", "capsules, random")
+    assert shown.exit_code == 0, shown.output
+    assert "parts found" in shown.stdout
+    assert "fidelity+" in shown.stdout
+    assert "…" not in shown.stdout  # nothing is cut in 80 columns
+    assert "Measuring capsules" in shown.stderr
+    found = json.loads(run(model, data, "--measure", "--sample", 2, "--beside", second, "--json").stdout)
+    assert list(found["methods"]) == list(METHODS)
+    assert all(tuple(row) == MEASURES for row in found["methods"].values())
+    assert found["methods"]["kmeans-primary"]["nmi"] is not None  # the files keep which part a node is of
+    assert found["methods"]["gnnexplainer"]["fidelity_plus"] is not None
+    assert len(found["sample"]["graphs"]) == 2
+    assert 0 < found["stability"]["nmi"] <= 1
+
+
+def test_the_report_gets_what_was_found(model: Path, data: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    given: dict[str, Any] = {}
+
+    def write(folder: Path, fitted: Any, store: Any, explanations: Any, **named: Any) -> Path:
+        given.update(named, explanations=explanations, store=store)
+        return folder / "index.html"
+
+    monkeypatch.setattr("graphcaps.explanation.report.write_report", write)
+    history = tmp_path / "m.safetensors.history.json"
+    history.write_text('[{"epoch": 1, "train_loss": 0.5}]')
+    shown = run(model, data, "--out", tmp_path / "page")
+    assert shown.exit_code == 0, shown.output
+    assert "page" in shown.stderr
+    assert given["history"] == [{"epoch": 1, "train_loss": 0.5}]
+    assert set(given["measures"]["methods"]) == set(QUICK)
+    assert len(given["explanations"]) == len(given["store"]) == 6
+    assert given["title"] == "m on SMALL"
+
+
+def test_the_page_is_written(model: Path, data: Path, tmp_path: Path) -> None:
+    found = json.loads(run(model, data, "--out", tmp_path / "page", "--json").stdout)
+    page = Path(found["report"])
+    assert page.parent == tmp_path / "page"
+    assert "</html>" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--graph", 0), "'--graph' must be a number from 1 to 6, got 0"),
+        (("--graph", 7), "'--graph' must be a number from 1 to 6, got 7"),
+        (("--measure", "--methods", "lime"), "'--methods' must name some of capsules"),
+        (("--methods", "capsules"), "must stand with --measure"),
+        (("--target", "nothing"), "'target' must be one of ring-star"),
+        (("--measure", "--graph", 1), "'--graph' must stand without --measure and --out"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(model: Path, data: Path, arguments: Any, told: str) -> None:
+    shown = run(model, data, *arguments)
+    assert shown.exit_code == 2
+    assert shown.stdout == ""
+    assert told in shown.stderr
+    assert shown.stderr.strip().count("\n") == 0
+
+
+def test_a_file_in_the_way_and_a_model_without_capsules(model: Path, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shown = run(model, data, "--out", tmp_path / "file")
+    assert shown.exit_code == 2
+    assert "a folder to write into" in shown.stderr
+    gin = tmp_path / "gin.safetensors"
+    train_small(planted(), "gin", {"hidden": 8}).save(gin)
+    shown = run(gin, data)
+    assert shown.exit_code == 2
+    assert "must be an HGCN or a fitted one, got GIN. Only HGCN routes nodes to capsules." in shown.stderr

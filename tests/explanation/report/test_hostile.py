@@ -1,0 +1,102 @@
+"""Names from users are text on the page, whatever they hold; and thousands of graphs stay quick."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from graphcaps.explanation.report import explanation_page, write_report
+from tests.explanation.made import MadeModel, make_explanations, make_store
+
+HOSTILE = (
+    "</script><script>document.title='owned'</script>",
+    '"><img src=x onerror="document.title=\'owned\'">',
+    "{{script}} ' & <b>\u2028\\u003c",
+)
+
+
+def test_names_cannot_leave_their_place(visit: Any, tmp_path: Path) -> None:
+    store = make_store(9, class_names=HOSTILE, name=HOSTILE[0])
+    found = make_explanations(store)
+    title = f"</title><script>alert(1)</script>{HOSTILE[1]} {{{{data}}}}"
+    model = MadeModel(HOSTILE, {"dataset": HOSTILE[1]})
+    path = write_report(tmp_path, model, store, found, title=title, measures={HOSTILE[0]: {HOSTILE[1]: 1.0}})
+    text = path.read_text("utf-8")
+    assert text.count("<script") == 2  # the data and the program
+    assert 'onerror="' not in text
+    page = visit(path)
+    assert page.title() == title
+    assert page.text_content("h1") == title
+    assert page.locator("img, b").count() == 0
+    shown = page.text_content("#panels")
+    assert all(name in shown for name in HOSTILE)
+    assert HOSTILE[0] in page.text_content("#measures")
+
+
+def test_the_policy_lets_nothing_in_or_out(visit: Any, tmp_path: Path) -> None:
+    store = make_store(3)
+    path = write_report(tmp_path, MadeModel(store.class_names), store, make_explanations(store))
+    text = path.read_text("utf-8")
+    assert "default-src 'none'" in text
+    assert "unsafe" not in text.partition("</head>")[0].partition("<title>")[0]
+    for word in ("http://", "https://", "//cdn", "@import", "url("):
+        assert word not in text.replace("http://www.w3.org/2000/svg", "")
+    # A script that got into the file afterwards does not run.
+    (tmp_path / "index.html").write_text(
+        text.replace("</body>", "<script>document.title='in'</script></body>"), "utf-8"
+    )
+    page = visit(tmp_path / "index.html", clean=False)
+    assert page.title() == "made"
+    refused = page.evaluate(
+        """new Promise((done) => {
+        addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
+        fetch("https://example.org").catch(() => null); })"""
+    )
+    assert refused == "connect-src"
+
+
+def test_one_graph_has_a_page_of_its_own(visit: Any, tmp_path: Path) -> None:
+    found = make_explanations(make_store(5))
+    (tmp_path / "one.html").write_text(explanation_page(found[3]), "utf-8")
+    page = visit(tmp_path / "one.html")
+    assert page.text_content("h1") == "Graph 4"
+    assert page.text_content("#graph-title") == "Graph 4"
+    assert page.locator("svg.graph .node").count() == found[3].num_nodes
+    assert page.is_hidden("#quality")
+    assert page.is_hidden("#measures")
+
+
+def test_a_store_without_graphs_has_an_empty_page(visit: Any, tmp_path: Path) -> None:
+    store = make_store(2)
+    none = store[[]]
+    path = write_report(tmp_path, MadeModel(store.class_names), none, make_explanations(none))
+    page = visit(path)
+    assert page.text_content("#graph-title") == "No graph chosen"
+    assert page.is_visible(".nothing")
+    page.click(".nothing button")
+    page.check('[name=colour][value="score"]')
+
+
+def test_five_thousand_graphs_stay_quick(visit: Any, tmp_path: Path) -> None:
+    store = make_store(5000, nodes=(15, 45), labels=7)
+    path = write_report(
+        tmp_path, MadeModel(store.class_names), store, make_explanations(store, capsules=(10,))
+    )
+    assert path.stat().st_size < 8_000_000
+    page = visit(path)
+    assert page.locator("[role=option]").count() < 60  # rows in sight alone
+    times = page.evaluate(
+        """(() => { const found = []; const { filters } = graphcaps.explorer;
+        for (const outcome of ["wrong", "right", "all", "wrong", "all"]) {
+          filters.form.elements.outcome.value = outcome;
+          const began = performance.now(); filters.changed(); found.push(performance.now() - began); }
+        return found; })()"""
+    )
+    assert sorted(times)[2] < 100, times  # milliseconds, the middle one: other tests run beside
+    began = time.monotonic()
+    page.focus("#list")
+    for _ in range(20):
+        page.keyboard.press("ArrowDown")
+    assert page.text_content("#graph-title") == "Graph 21"
+    assert time.monotonic() - began < 10

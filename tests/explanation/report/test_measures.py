@@ -1,0 +1,49 @@
+from graphcaps.explanation.report.measures import measure_tables
+
+
+def test_nothing_measured_makes_no_table() -> None:
+    assert measure_tables(None) == []
+    assert measure_tables({}) == []
+
+
+def test_what_measure_returns() -> None:
+    given = {
+        "graphs": 360,
+        "share": 0.2,
+        "seed": 0,
+        "methods": {
+            "capsules": {"nmi": 0.6, "fidelity_plus": 0.7, "sparsity": None},
+            "random": {"nmi": None, "fidelity_plus": 0.3, "sparsity": None},
+        },
+        "capsules": {"entropy": 0.3, "share": [0.5, 0.5], "used_per_graph": 5.8},
+        "instances": None,
+        "sample": {
+            "graphs": [1, 2],
+            "fidelity_plus": {"capsules": 0.5},
+            "fidelity_minus": {"capsules": 0.25},
+        },
+        "stability": {"models": 2, "nmi": 0.4},
+    }
+    first, sample, use, stability = measure_tables(given)
+    assert first["head"] == ["method", "NMI", "fidelity+"]  # a measure that nobody has makes no column
+    assert first["rows"] == [["capsules", 0.6, 0.7], ["random", None, 0.3]]
+    assert (
+        first["caption"] == "One row per method, over 360 graphs, an explanation is 20 % of a graph's nodes."
+    )
+    assert [name for name, _ in first["words"]] == ["NMI", "fidelity+"]
+    assert sample["rows"] == [["capsules", 0.5, 0.25]]
+    assert "2 graphs" in sample["caption"]
+    assert use["rows"] == [
+        ["entropy", 0.3],
+        ["share of a graph, capsule by capsule", "50 %, 50 %"],
+        ["capsules in a graph", 5.8],
+    ]
+    assert stability["rows"] == [["models", 2], ["NMI", 0.4]]
+
+
+def test_other_shapes() -> None:
+    (by_method,) = measure_tables({"a": {"b": {"c": 1.5}}, "d": {"x": float("nan")}})
+    assert by_method["head"] == ["method", "b c"]
+    assert by_method["rows"] == [["a", 1.5], ["d", None]]
+    (plain,) = measure_tables({"nmi": 0.5, "odd_name": 3})
+    assert plain["rows"] == [["NMI", 0.5], ["odd name", 3]]

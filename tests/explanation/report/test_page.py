@@ -1,0 +1,234 @@
+"""The report in a real browser: what is drawn, lit, filtered and reached by keyboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcaps.explanation.report import write_report
+from graphcaps.explanation.types import StoreExplanation
+from tests.explanation.made import MadeModel, make_explanations, make_store
+
+HISTORY = [
+    {"epoch": e, "train_loss": 1 / e, "train_accuracy": 1 - 0.5 / e, "validation_loss": 1.1 / e}
+    for e in range(1, 9)
+]
+MEASURES = {
+    "methods": {"capsules": {"nmi": 0.61, "ari": None}, "gradient": {"nmi": None, "fidelity_plus": 0.25}}
+}
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[Any, StoreExplanation]:
+    store = make_store(60)
+    return store, make_explanations(store, capsules=(5,))
+
+
+@pytest.fixture(scope="module")
+def report(made: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store, found = made
+    model = MadeModel(store.class_names, {"dataset": "made", "epoch": 5})
+    folder = tmp_path_factory.mktemp("report")
+    return write_report(folder, model, store, found, measures=MEASURES, history=HISTORY, title="A report")
+
+
+def lit_nodes(page: Any) -> set[int]:
+    return set(
+        page.eval_on_selector_all("svg.graph .node.lit", "all => all.map((n) => Number(n.dataset.node))")
+    )
+
+
+def count_shown(page: Any) -> int:
+    return int(page.evaluate("graphcaps.explorer.list.shown.length"))
+
+
+def test_a_click_shows_every_level(visit: Any, report: Path, made: Any) -> None:
+    _, found = made
+    page = visit(report)
+    page.click('[role=option][data-graph="3"]')
+    one = found[3]
+    assert page.text_content("#graph-title") == "Graph 4"
+    assert page.locator("svg.graph .node").count() == one.num_nodes
+    assert page.locator("svg.coarse .capsule").count() == 5
+    assert page.locator("svg.flow .block").count() == 1 + 5 + 3
+    assert page.locator(".classes li").count() == 3
+    words = page.text_content("#summary").replace("\u00a0", " ")
+    assert words.startswith(f"{one.num_nodes} nodes, {one.edges.size(1)} edges. Taken for ")
+    assert one.class_names[one.predicted] in words
+    drawn = page.get_attribute("svg.graph .edge", "d")
+    assert drawn.count("M") == one.edges.size(1)
+    colours = page.eval_on_selector_all(
+        "svg.graph .node text", "all => all.map((t) => Number(t.textContent) - 1)"
+    )
+    assert colours == one.levels[0].capsule.tolist()
+
+
+def test_hover_and_focus_light_exactly_the_capsules_nodes(visit: Any, report: Path, made: Any) -> None:
+    _, found = made
+    page = visit(report)
+    capsule = found[0].levels[0].capsule.numpy()
+    for number in range(5):
+        wanted = set(np.flatnonzero(capsule == number).tolist())
+        page.hover(f'#chips [data-capsule="{number}"]')
+        assert lit_nodes(page) == wanted
+        page.hover(f'svg.coarse [data-capsule="{number}"] circle')
+        assert lit_nodes(page) == wanted
+    page.hover("h1")
+    assert lit_nodes(page) == set()
+    page.focus('#chips [data-capsule="2"]')
+    assert lit_nodes(page) == set(np.flatnonzero(capsule == 2).tolist())
+    # A class lights the nodes whose branch ends there.
+    page.hover('.classes [data-class="1"]')
+    above = found[0].levels[1].capsule.numpy()
+    assert lit_nodes(page) == set(np.flatnonzero(above[capsule] == 1).tolist())
+
+
+def test_a_pressed_capsule_stays_lit(visit: Any, report: Path, made: Any) -> None:
+    page = visit(report)
+    wanted = set(np.flatnonzero(made[1][0].levels[0].capsule.numpy() == 1).tolist())
+    page.click('#chips [data-capsule="1"]')
+    page.hover("h1")
+    assert page.get_attribute('#chips [data-capsule="1"]', "aria-pressed") == "true"
+    assert lit_nodes(page) == wanted
+    page.click('#chips [data-capsule="1"]')
+    page.hover("h1")
+    page.evaluate("document.activeElement.blur()")
+    assert lit_nodes(page) == set()
+
+
+def test_rounds_are_stepped_through(visit: Any, report: Path, made: Any) -> None:
+    rounds = made[1][0].levels[0].rounds
+    page = visit(report)
+    page.click("#round-back")
+    names = "all => all.map((t) => t.textContent)"
+    shown = page.eval_on_selector_all("svg.graph .node text", names)
+    assert shown == [str(int(number) + 1) for number in rounds[1].argmax(-1)]
+    page.click("#round-back")
+    assert page.is_disabled("#round-back")
+    assert set(page.eval_on_selector_all("svg.graph .node text", names)) == {""}
+    page.focus("#round")
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute("#round", "aria-valuetext") == "round 2 of 3"
+
+
+def test_filters_count_as_python_does(visit: Any, report: Path, made: Any) -> None:
+    _, found = made
+    known, predicted = found.true_class.numpy(), found.predicted.numpy()
+    sure = found.probabilities.amax(-1).numpy()
+    page = visit(report)
+    assert count_shown(page) == 60
+    page.check('[name=outcome][value="wrong"]')
+    assert count_shown(page) == int((known != predicted).sum()) > 0
+    assert page.text_content("#count").startswith(f"{(known != predicted).sum()} of 60")
+    page.check('[name=outcome][value="right"]')
+    page.select_option("[name=trueClass]", "1")
+    assert count_shown(page) == int(((known == predicted) & (known == 1)).sum()) > 0
+    page.check('[name=outcome][value="all"]')
+    page.select_option("[name=trueClass]", "-1")
+    page.select_option("[name=predicted]", "2")
+    page.fill("[name=low]", "45")
+    page.fill("[name=high]", "70")
+    assert count_shown(page) == int(((predicted == 2) & (sure >= 0.45) & (sure <= 0.70)).sum()) > 0
+    page.fill("[name=low]", "99")
+    page.fill("[name=high]", "98")
+    assert page.text_content(".nothing p") == "No graph fits these filters."
+    page.click(".nothing button")
+    assert count_shown(page) == 60
+    page.select_option("[name=order]", "unsure")
+    order = page.evaluate("Array.from(graphcaps.explorer.list.shown)")
+    assert order == np.argsort(sure.astype(np.float32), kind="stable").tolist()
+
+
+def test_the_keyboard_reaches_everything(visit: Any, report: Path) -> None:
+    page = visit(report)
+    page.focus("#list")
+    for key, title in (("ArrowDown", 2), ("ArrowDown", 3), ("ArrowUp", 2), ("End", 60), ("Home", 1)):
+        page.keyboard.press(key)
+        assert page.text_content("#graph-title") == f"Graph {title}"
+        chosen = page.get_attribute("#list", "aria-activedescendant")
+        assert page.get_attribute(f"#{chosen}", "aria-selected") == "true"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "graph-title"
+    reached = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "document.activeElement.name || document.activeElement.className || document.activeElement.id"
+            )
+        )
+        outline = page.evaluate(
+            "(() => { const a = document.activeElement; const s = a.type === 'radio' ? a.nextElementSibling : a;"
+            " return getComputedStyle(s).outlineStyle; })()"
+        )
+        assert outline != "none", reached[-1]
+    assert reached[:2] == ["colour", "names"]
+    assert sum(name.startswith("chip") for name in reached) == 5
+
+
+def test_scores_labels_and_tables(visit: Any, report: Path, made: Any) -> None:
+    one = made[1][0]
+    page = visit(report)
+    page.check('[name=colour][value="score"]')
+    assert page.locator("svg.graph .edge").count() == one.edges.size(1)
+    filled = page.eval_on_selector_all("svg.graph circle", "all => all.map((c) => c.style.fill)")
+    assert [("--against" in value) for value in filled] == (one.node_scores < 0).tolist()
+    page.check('[name=names][value="label"]')
+    labels = page.eval_on_selector_all("svg.graph .node text", "all => all.map((t) => t.textContent)")
+    assert labels == [str(int(value)) for value in one.node_labels[:, 0]]
+    for summary, rows in (
+        ("Capsules as a table", 5),
+        ("Nodes as a table", one.num_nodes),
+        ("Edges as a table", one.edges.size(1)),
+    ):
+        page.click(f"text={summary}")
+        body = page.locator("#alternatives details", has_text=summary).locator("tbody tr")
+        body.first.wait_for()
+        assert body.count() == rows
+    weights = page.eval_on_selector_all(
+        "table.heat-map tbody tr:first-child .heat", "all => all.map((c) => Number(c.textContent))"
+    )
+    assert weights == pytest.approx((100 * one.levels[0].assignment[0]).tolist(), abs=0.8)
+
+
+def test_figures_are_those_of_python(visit: Any, report: Path, made: Any) -> None:
+    _, found = made
+    known, predicted = found.true_class.numpy(), found.predicted.numpy()
+    page = visit(report)
+    cells = (
+        "rows => rows.map((row) => "
+        "Array.from(row.querySelectorAll('td:not(.total)'), (cell) => Number(cell.textContent)))"
+    )
+    counts = [[int(((known == a) & (predicted == b)).sum()) for b in range(3)] for a in range(3)]
+    assert page.eval_on_selector_all("table.confusion tbody tr", cells) == counts
+    assert page.locator(".curve.train").count() == 3  # accuracy, loss, reliability
+    assert page.locator("circle.point").count() == 10
+    assert "among which are those it was trained on" in page.text_content("#facts")
+    measures = page.text_content("#measures")
+    assert "0.610" in measures
+    assert "0.250" in measures
+    assert "–" in measures
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_needs_no_sideways_scrolling(visit: Any, report: Path, dark: bool) -> None:
+    page = visit(report, width=375, height=800, dark=dark)
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in back[4:-1].split(",")) < 200) == dark
+
+
+def test_hierarchies_of_more_levels(visit: Any, tmp_path: Path) -> None:
+    store = make_store(4)
+    found = make_explanations(store, capsules=(6, 3))
+    page = visit(write_report(tmp_path, MadeModel(store.class_names), store, found))
+    assert page.locator("svg.coarse").count() == 2
+    low, high = found[0].levels[0].capsule.numpy(), found[0].levels[1].capsule.numpy()
+    page.check('[name=level][value="1"]')
+    assert page.locator("#chips .chip").count() == 3
+    for number in range(3):
+        page.hover(f'#chips [data-capsule="{number}"]')
+        assert lit_nodes(page) == set(np.flatnonzero(high[low] == number).tolist())

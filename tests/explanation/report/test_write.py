@@ -1,0 +1,202 @@
+"""The file that is written: its data, its size, its words."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.data import planted_parts
+from graphcaps.errors import DataError, ShapeError
+from graphcaps.explanation import explain_store
+from graphcaps.explanation.report import write, write_report
+from graphcaps.explanation.report.assemble import SCRIPTS, page_script
+from graphcaps.explanation.report.block import read_block
+from tests.explanation.made import MadeModel, make_explanations, make_store
+from tests.small_models import train_small
+
+PAGE = Path(write.__file__).parent / "page"
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    (text,) = re.findall(r'id="data">([^<]*)<', path.read_text("utf-8"))
+    return read_block(text)
+
+
+def test_columns_hold_what_was_explained(tmp_path: Path) -> None:
+    store = make_store(8)
+    found = make_explanations(store, capsules=(4, 2))
+    meta, columns = read(write_report(tmp_path, MadeModel(store.class_names), store, found, title="T"))
+    assert (meta["rounds"], [level["capsules"] for level in meta["levels"]]) == (3, [4, 2, 3])
+    assert columns["node_ptr"].tolist() == found.node_ptr.tolist()
+    assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == found.edges.tolist()
+    for number in (1, 2):
+        assert columns[f"top_0_{number}"].tolist() == found.rounds[0][number].argmax(-1).tolist()
+        weights = columns[f"weights_0_{number}"].reshape(-1, 4) / 255
+        assert np.abs(weights - found.rounds[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
+    above = columns["weights_1_2"].reshape(8, 4, 2) / 255
+    assert np.abs(above - found.assignments[1].numpy()).max() <= 0.5 / 255 + 1e-9
+    lengths = columns["length_2"].reshape(8, 3) * meta["levels"][2]["step"]
+    assert np.abs(lengths - found.class_scores.numpy()).max() < 1e-4
+    joined = columns["joined_1"].reshape(8, 3)  # of two capsules: 1 with 1, 1 with 2, 2 with 2
+    assert (joined[:, 1] == 255).all()
+    scale = columns["score_scale"].repeat(found.node_ptr.diff().numpy())
+    assert (
+        np.abs(columns["score"] / 127 * scale - found.node_scores.numpy()).max()
+        < 0.5 / 127 * scale.max() + 1e-6
+    )
+    assert columns["true_class"].tolist() == found.true_class.tolist()
+    assert columns["confidence"] == pytest.approx(found.probabilities.amax(-1).numpy(), abs=1e-6)
+
+
+def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+    store = make_store(3, labels=0)
+    found = replace(make_explanations(store), true_class=None, reconstruction_error=None)
+    meta, columns = read(write_report(tmp_path, MadeModel(store.class_names), store, found))
+    assert set(columns["true_class"].tolist()) == {-1}
+    assert not {"label", "known", "edge_error", "node_number", "trained"} & set(columns)
+    assert (meta["confusion"], meta["reliability"], meta["history"], meta["measures"]) == (
+        None,
+        None,
+        None,
+        [],
+    )
+
+
+def test_graphs_without_edges_and_of_one_node(tmp_path: Path) -> None:
+    from graphcaps.data.store import GraphStore
+
+    store = GraphStore(
+        "bare",
+        torch.tensor([0, 1, 4]),
+        torch.zeros(5, dtype=torch.long),
+        torch.empty(0, dtype=torch.int32),
+        y=torch.tensor([0, 1]),
+        class_names=("a", "b"),
+    )
+    _, columns = read(write_report(tmp_path, MadeModel(("a", "b")), store, make_explanations(store)))
+    assert columns["edge_a"].size == 0
+    assert columns["node_ptr"].tolist() == [0, 1, 4]
+
+
+def test_a_real_model_and_planted_parts(tmp_path: Path) -> None:
+    store = planted_parts(num_graphs=9)
+    fitted = train_small(store)
+    meta, columns = read(write_report(tmp_path, fitted, store, explain_store(fitted, store)))
+    assert columns["known"].tolist() == (store.truth["kind"] - 1).tolist()
+    assert meta["known"]["names"][:2] == ["ring", "star"]
+    assert f"{sum(p.numel() for p in fitted.model.parameters()):,} parameters" in meta["lead"]
+
+
+def test_graphs_that_were_cut_keep_their_numbers(tmp_path: Path) -> None:
+    store = planted_parts(num_graphs=9)
+    fitted = train_small(store, max_nodes=20)
+    found = explain_store(fitted, store)
+    _, columns = read(write_report(tmp_path, fitted, store, found))
+    assert found.nodes is not None
+    assert columns["node_number"].tolist() == found.nodes.tolist()
+    rows = store.node_ptr[:-1][found.node_graph] + found.nodes
+    assert columns["known"].tolist() == (store.truth["kind"][rows] - 1).tolist()
+
+
+def test_words_say_whose_graphs_these_are(tmp_path: Path) -> None:
+    store = make_store(10)
+    found = make_explanations(store)
+    right = found.predicted == found.true_class
+
+    def told(training: dict[str, Any], trained: torch.Tensor | None = None) -> dict[str, Any]:
+        model = MadeModel(store.class_names, training)
+        return read(write_report(tmp_path, model, store, found, trained=trained))[0]
+
+    meta = told({"dataset": "made"})
+    assert "those that it was trained on are among them" in meta["honest"]
+    assert meta["facts"][0][2].endswith("among which are those it was trained on")
+    assert "trained on other" in told({"dataset": "other"})["honest"]
+    trained = torch.arange(10) < 7
+    meta = told({"dataset": "made", "validation_accuracy": 1.0}, trained)
+    assert "7 trained the model and 3 did not" in meta["honest"]
+    assert meta["facts"][0][2].startswith(f"{int(right[7:].sum())} of 3 ")
+    assert meta["facts"][1][2].startswith(f"{int(right[:7].sum())} of 7 ")
+
+
+def test_history_keeps_numbers_alone(tmp_path: Path) -> None:
+    store = make_store(3)
+    rows: list[dict[str, Any]] = [
+        {"epoch": 1, "seconds": 2.0, "train_loss": 0.5, "validation_loss": None},
+        {"epoch": 2, "train_loss": float("nan")},
+    ]
+    model = MadeModel(store.class_names, {"epoch": 1})
+    meta, _ = read(write_report(tmp_path, model, store, make_explanations(store), history=rows))
+    assert meta["history"] == [{"epoch": 1, "train_loss": 0.5}, {"epoch": 2}]
+    assert meta["kept"] == 1
+
+
+def test_a_page_that_would_be_large_holds_less_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(80)
+    found = make_explanations(store, capsules=(6,))
+    whole = read(write_report(tmp_path, MadeModel(store.class_names), store, found))[0]
+    assert "To stay small" not in whole["foot"]
+    monkeypatch.setattr(write, "MOST_LETTERS", 8000)
+    path = write_report(tmp_path, MadeModel(store.class_names), store, found)
+    meta, columns = read(path)
+    kept = len(columns["number"])
+    assert 1 < kept < 80
+    assert f"the list holds {kept} of 80 graphs" in meta["foot"]
+    assert "weights_0_1" not in columns
+    assert "top_0_1" in columns
+    assert sum(sum(row) for row in meta["confusion"]) == 80  # figures are of all graphs
+    gaps = np.diff(columns["number"])
+    assert gaps.max() - gaps.min() <= 1
+
+
+def test_what_is_no_number_and_no_text_breaks_nothing(tmp_path: Path) -> None:
+    store = make_store(4, class_names=("a", "b\ud800"))
+    found = make_explanations(store)
+    found.class_scores[0] = found.probabilities[0] = found.node_scores[0] = float("nan")
+    meta, _ = read(write_report(tmp_path, MadeModel(store.class_names), store, found, title="t\ud800"))
+    assert meta["counted"] == 3
+    assert meta["classes"] == ["a", "b?"]
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    store = make_store(4)
+    found, model = make_explanations(store), MadeModel(store.class_names)
+    with pytest.raises(ShapeError, match=r"write_report: 'explanations' must be one per graph, 3, got 4\."):
+        write_report(tmp_path, model, store[:3], found)
+    with pytest.raises(ShapeError, match="'trained' must have the shape"):
+        write_report(tmp_path, model, store, found, trained=torch.ones(2))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="a folder to write into"):
+        write_report(tmp_path / "file", model, store, found)
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
+    store = make_store(4)
+    pages = [
+        write_report(
+            tmp_path / name, MadeModel(store.class_names), store, make_explanations(store)
+        ).read_bytes()
+        for name in "ab"
+    ]
+    assert pages[0] == pages[1]
+
+
+def test_scripts_are_small_and_all_of_them_are_joined() -> None:
+    files = {path.stem: path.read_text("utf-8") for path in PAGE.glob("*.js")}
+    assert set(files) == set(SCRIPTS)
+    assert len(SCRIPTS) == len(set(SCRIPTS))
+    for path in PAGE.iterdir():
+        assert len(path.read_text("utf-8").splitlines()) <= 300, path.name
+    # No markup is made from text, and nothing is run from text.
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "</script"):
+        assert word not in page_script(), word
+    json.dumps(page_script())

@@ -1,0 +1,98 @@
+"""Pictures of an explanation: what is in them, and that they come out whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphcaps.errors import ArgumentError
+from graphcaps.explanation.drawings import draw_explanation
+from graphcaps.explanation.drawings_base import COLOURS, ink_on, place_nodes
+from graphcaps.explanation.drawings_flow import flow_masses
+from graphcaps.explanation.types import Explanation
+from tests.explanation.made import make_explanations, make_store
+
+KINDS = ("parts", "flow", "assignment", "rounds")
+
+
+@pytest.fixture(scope="module")
+def one() -> Explanation:
+    store = make_store(3, class_names=("a $x^2$ b", "<c>", "-1"))
+    return make_explanations(store, capsules=(4,))[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_as_svg_and_png(one: Explanation, kind: str, tmp_path: Path) -> None:
+    for ending, start in ((".svg", b"<?xml"), (".png", b"\x89PNG")):
+        path = tmp_path / f"{kind}{ending}"
+        draw_explanation(one, path, kind=kind)  # type: ignore[arg-type]
+        assert path.read_bytes().startswith(start)
+    text = (tmp_path / f"{kind}.svg").read_text("utf-8")
+    assert "Graph 2: taken for" in text  # letters stay letters
+    draw_explanation(one, tmp_path / "again.svg", kind=kind)  # type: ignore[arg-type]
+    assert (tmp_path / "again.svg").read_text("utf-8") == text
+
+
+def test_nodes_have_the_colour_and_number_of_their_capsule(one: Explanation, tmp_path: Path) -> None:
+    draw_explanation(one, tmp_path / "parts.svg")
+    text = (tmp_path / "parts.svg").read_text("utf-8")
+    counts = np.bincount(one.levels[0].capsule.numpy(), minlength=4)
+    for number, count in enumerate(counts):
+        # Each capsule is drawn once more, in the coarse graph.
+        assert (
+            len(re.findall(rf"<use [^>]*fill: {COLOURS[number].lower()}", text))
+            + len(re.findall(rf'<path [^>]*style="fill: {COLOURS[number].lower()}', text))
+            == count + 1
+        )
+        assert len(re.findall(rf">{number + 1}</text>", text)) == count + 1
+
+
+def test_names_of_classes_are_text(one: Explanation, tmp_path: Path) -> None:
+    draw_explanation(one, tmp_path / "flow.svg", kind="flow")
+    text = re.sub("<!--.*?-->", "", (tmp_path / "flow.svg").read_text("utf-8"))
+    assert ">a $x^2$ b<" in text  # dollars make no mathematics
+    assert ">&lt;c&gt;<" in text
+    assert ">class -1<" in text
+
+
+def test_flow_is_the_product_of_the_weights(one: Explanation) -> None:
+    masses = flow_masses(one)
+    first = one.levels[0].assignment.numpy().mean(0)
+    assert masses[1] == pytest.approx(first)
+    assert masses[2] == pytest.approx(first @ one.levels[1].assignment.numpy())
+    assert [mass.sum() for mass in masses] == pytest.approx([1, 1, 1])
+
+
+def test_more_levels_and_more_capsules_than_colours(tmp_path: Path) -> None:
+    one = make_explanations(make_store(2), capsules=(20, 3))[0]
+    for kind in KINDS:
+        draw_explanation(one, tmp_path / f"{kind}.png", kind=kind)  # type: ignore[arg-type]
+
+
+def test_places_do_not_hide_nodes() -> None:
+    clique = np.array([(a, b) for a in range(8) for b in range(a)]).T
+    places = place_nodes(8, clique)
+    apart = np.linalg.norm(places[:, None] - places[None], axis=-1) + 9 * np.eye(8)
+    assert apart.min() > 0.3
+    assert np.abs(places).max() == pytest.approx(1)
+    for edges in (np.empty((2, 0), dtype=int), np.array([[0], [1]])):
+        assert np.isfinite(place_nodes(2, edges)).all()
+    assert place_nodes(1, np.empty((2, 0), dtype=int)).shape == (1, 2)
+
+
+def test_ink_stands_out() -> None:
+    assert ink_on("#F0E442") == "#111111"
+    assert ink_on("#0072B2") == "#FFFFFF"
+
+
+def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:
+    with pytest.raises(
+        ArgumentError, match="'kind' must be one of parts, flow, assignment, rounds, got 'pie'"
+    ):
+        draw_explanation(one, tmp_path / "x.png", kind="pie")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"'path' must end in \.png, \.svg or \.pdf"):
+        draw_explanation(one, tmp_path / "x.bmp")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,77 @@
+"""Fidelity is what its words say: graphs whose class changes when nodes go blank."""
+
+import pytest
+import torch
+
+from graphcaps.errors import ArgumentError
+from graphcaps.explanation.encoding import encode, network_of
+from graphcaps.explanation.explaining import explain_encoded
+from graphcaps.explanation.fidelity import fidelity_of, graphs_of, top_nodes
+from graphcaps.explanation.plug import GraphProbabilities
+from graphcaps.explanation.rivals import SCORERS, score_nodes
+from graphcaps.explanation.walk import blank_row
+from tests.graphs import assert_equal
+from tests.small_models import planted, train_small
+
+
+def test_top_nodes_by_hand() -> None:
+    scores = torch.tensor([1.0, 3.0, 2.0, 3.0, -1.0, 9.0, 8.0])
+    ptr = torch.tensor([0, 5, 6, 7])
+    assert top_nodes(scores, ptr, 0.4).tolist() == [False, True, False, True, False, True, True]
+    assert top_nodes(scores, ptr, 0.2).tolist() == [False, True, False, False, False, True, True]
+    assert top_nodes(scores, ptr, 1).all()
+    with pytest.raises(ArgumentError, match="above 0 and at most 1, got 0"):
+        top_nodes(scores, ptr, 0)
+
+
+def test_fidelity_counts_changed_classes() -> None:
+    store = planted()
+    fitted = train_small(store, epochs=40)
+    encoded, network = encode(fitted, store), network_of(fitted)
+    found = explain_encoded(network, encoded)
+    module = GraphProbabilities(fitted, centred=True)
+    result = fidelity_of(module, encoded, found.predicted, found.node_scores, 0.8)
+    top = top_nodes(found.node_scores, found.node_ptr, 0.8)
+
+    def classes(kept: torch.Tensor) -> torch.Tensor:
+        x = torch.where(kept.unsqueeze(-1), encoded.x, blank_row(network))
+        return network.forward_batch(store.batch(x)).class_scores.argmax(-1)
+
+    assert result.plus == pytest.approx(float((classes(~top) != found.predicted).double().mean()))
+    assert result.minus == pytest.approx(float((classes(top) != found.predicted).double().mean()))
+    assert 0 < result.plus != result.minus  # else they could be taken for one another
+    sizes = store.sizes
+    assert result.sparsity == pytest.approx(1 - float(((0.8 * sizes - 1e-9).ceil() / sizes).mean()), abs=1e-6)
+
+
+def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.explanation.rivals.EPOCHS", 2)
+    store = planted()[:4]
+    fitted = train_small(planted())
+    encoded = encode(fitted, store)
+    found = explain_encoded(network_of(fitted), encoded)
+    module = GraphProbabilities(fitted, centred=True)
+    (graphs,) = graphs_of(module, encoded, found.predicted)
+    for name in SCORERS:
+        scores = score_nodes(name, module, graphs, seed=3)
+        assert scores.shape == (store.num_nodes,), name
+        assert float(scores.std()) > 0, name
+        assert torch.equal(scores, score_nodes(name, module, graphs, seed=3)), name
+    assert_equal(score_nodes("capsules", module, graphs), found.node_scores, "ours", 1e-4)
+
+
+def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.explanation.rivals.STEPS", 200)
+    fitted = train_small(
+        planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"}
+    )
+    encoded = encode(fitted, planted()[:3])
+    module = GraphProbabilities(fitted, centred=True)
+    target = torch.tensor([0, 1, 2])
+    (graphs,) = graphs_of(module, encoded, target)
+    scores = score_nodes("integrated-gradients", module, graphs)
+    rows = torch.arange(3)
+    gained = module(graphs.x, graphs.edge_index, graphs.batch)[rows, target]
+    gained = gained - module(torch.zeros_like(graphs.x), graphs.edge_index, graphs.batch)[rows, target]
+    summed = torch.zeros(3).index_add_(0, graphs.batch, scores)
+    assert_equal(summed, gained, "completeness", 5e-3)

@@ -1,0 +1,137 @@
+"""Molecules coloured by capsule, and what is said where a piece is missing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphcaps.data.datasets import load_dataset
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, MissingExtraError, ShapeError
+from graphcaps.explanation.molecule import draw_molecule, molecule_from_smiles, molecule_from_store
+from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS, label_names
+
+
+@pytest.fixture
+def chem() -> Any:
+    return pytest.importorskip("rdkit.Chem", reason="rdkit is not installed: pip install 'graphcaps[chem]'")
+
+
+def nitrogen_chain(name: str, edge_labels: bool = True) -> GraphStore:
+    """C–N=O in MUTAG's labels: 0 1 2, bonds single (1) and double (2)."""
+    return GraphStore(
+        name,
+        torch.tensor([0, 3]),
+        torch.tensor([0, 1, 3, 4]),
+        torch.tensor([1, 0, 2, 1], dtype=torch.int32),
+        node_labels=torch.tensor([[0], [1], [2]]),
+        edge_labels=torch.tensor([[1], [1], [2], [2]]) if edge_labels else None,
+    )
+
+
+def bonds_of(molecule: Any) -> list[tuple[int, int, str]]:
+    return [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), str(b.GetBondType())) for b in molecule.GetBonds()]
+
+
+def test_elements_and_bonds_come_from_documented_labels(chem: Any) -> None:
+    molecule = molecule_from_store(nitrogen_chain("MUTAG"), 0)
+    assert [atom.GetSymbol() for atom in molecule.GetAtoms()] == ["C", "N", "O"]
+    assert bonds_of(molecule) == [(0, 1, "SINGLE"), (1, 2, "DOUBLE")]
+    molecule = molecule_from_store(nitrogen_chain("any"), 0, dataset="PTC_MR")
+    assert [atom.GetSymbol() for atom in molecule.GetAtoms()] == ["In", "P", "O"]
+    assert bonds_of(molecule) == [(0, 1, "DOUBLE"), (1, 2, "SINGLE")]
+
+
+def test_labels_without_elements_stay_numbers(chem: Any, tmp_path: Path) -> None:
+    molecule = molecule_from_store(nitrogen_chain("NCI1", edge_labels=False), 0)
+    assert [atom.GetProp("atomLabel") for atom in molecule.GetAtoms()] == ["0", "1", "2"]
+    assert bonds_of(molecule) == [(0, 1, "SINGLE"), (1, 2, "SINGLE")]
+    draw_molecule(tmp_path / "m.svg", molecule, [0, 1, 1])
+    plain = molecule_from_store(nitrogen_chain("MUTAG"), 0)
+    draw_molecule(tmp_path / "p.svg", plain, [0, 1, 1])
+    # The sentence that says so is drawn under it, letter by letter.
+    count = [(tmp_path / name).read_text("utf-8").count("<path") for name in ("m.svg", "p.svg")]
+    assert count[0] > count[1] + 20
+
+
+@pytest.mark.parametrize("ending", [".svg", ".png"])
+def test_a_molecule_from_smiles(chem: Any, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"aspirin{ending}"
+    molecule = molecule_from_smiles("CC(=O)Oc1ccccc1C(=O)O")
+    draw_molecule(path, molecule, torch.tensor([0] * 4 + [1] * 6 + [-1] * 3), title="aspirin")
+    data = path.read_bytes()
+    assert data.startswith(b"<?xml" if ending == ".svg" else b"\x89PNG")
+    if ending == ".svg":
+        text = data.decode()
+        # Okabe and Ito's blue and orange, lightened; no third colour for atoms without a capsule.
+        assert "#72B1D4" in text
+        assert "#F1CA72" in text
+        assert "#72C9B2" not in text
+        # A bond inside a capsule has its colour, one between two capsules has none.
+        inside, between = (
+            set(re.findall(rf"<path class='bond-{bond} [^>]*(#[0-9A-F]{{6}})", text)) for bond in (0, 3)
+        )
+        assert inside == {"#72B1D4", "#000000"}
+        assert between == {"#000000"}
+    again = tmp_path / f"again{ending}"
+    draw_molecule(again, molecule, [0] * 4 + [1] * 6 + [-1] * 3, title="aspirin")
+    assert again.read_bytes() == data  # the molecule was not changed by drawing it
+
+
+def test_every_documented_molecule_can_be_drawn(chem: Any, shared_data: Path, tmp_path: Path) -> None:
+    for name in ("MUTAG", "PTC_MR", "NCI1", "NCI109"):
+        store = load_dataset(name, shared_data)
+        for graph in (0, len(store) // 3, len(store) - 1, int(store.sizes.argmax())):
+            molecule = molecule_from_store(store, graph)
+            assert molecule.GetNumAtoms() == int(store.sizes[graph])
+            draw_molecule(tmp_path / "m.svg", molecule, torch.arange(molecule.GetNumAtoms()) % 5)
+
+
+def test_documented_labels_are_those_of_the_readme(shared_data: Path) -> None:
+    import zipfile
+
+    for name, elements in ELEMENTS.items():
+        text = zipfile.ZipFile(shared_data / f"{name}.zip").read(f"{name}/README.txt").decode()
+        nodes, bonds = text.partition("Node labels:")[2].split("Edge labels:")
+        listed = [line.split() for line in nodes.splitlines() if line.strip()]
+        assert [entry[1] for entry in listed] == list(elements)
+        listed = [line.split() for line in bonds.partition("===")[0].splitlines() if line.strip()]
+        assert [entry[1] for entry in listed] == list(BONDS[name])
+
+
+def test_names_of_labels() -> None:
+    assert label_names("MUTAG", [(0,), (6,), (7,)]) == ["C", "Br", "7"]
+    assert label_names("NCI1", [(0,), (3,)]) == ["0", "3"]
+    assert label_names("MUTAG", [(0, 1)]) == ["0/1"]
+
+
+def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"molecule_from_smiles: 'smiles' must be a molecule in SMILES, got 'C1CC'"
+    ):
+        molecule_from_smiles("C1CC")
+    molecule = molecule_from_smiles("CCO")
+    with pytest.raises(ShapeError, match=r"'capsule' must be one per atom, 3, got 2\."):
+        draw_molecule(tmp_path / "m.svg", molecule, [0, 1])
+    with pytest.raises(ArgumentError, match=r"'path' must end in \.svg or \.png"):
+        draw_molecule(tmp_path / "m.pdf", molecule, [0, 1, 0])
+    store = nitrogen_chain("MUTAG")
+    bare = GraphStore("bare", store.node_ptr, store.edge_ptr, store.neighbours)
+    with pytest.raises(ArgumentError, match="'store' must have one label per node, got none"):
+        molecule_from_store(bare, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_rdkit_the_install_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rdkit"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    with pytest.raises(
+        MissingExtraError, match=r"needs rdkit: install it with: pip install 'graphcaps\[chem\]'"
+    ):
+        molecule_from_smiles("CCO")
