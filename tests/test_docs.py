@@ -83,3 +83,13 @@ def test_two_models_are_compared_as_the_page_says(
     assert found is not None
     assert float(found[1]) > 0
     assert float(found[2]) < 0.01
+
+
+def test_the_readme_says_how_far_capsules_are_parts() -> None:
+    rows = json.loads((ROOT / "results" / "parts.json").read_text("utf-8"))["rows"]
+    means = {row["model"]: row["mean"] for row in rows}
+    plain, parts = means["HGCN"], means["parts='blocks'"]
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert f"an agreement of {plain['nmi']:.2f} with the planted kinds" in text
+    assert f'With the option `parts="blocks"` it is {parts["nmi"]:.2f}, at the same accuracy' in text
+    assert parts["accuracy"] == plain["accuracy"]
