@@ -52,14 +52,45 @@ def test_machines_read_json(own):
     shown = json.loads(check(own, "--json").stdout)
     assert (shown["name"], shown["source"], shown["graphs"]) == ("OWN", str(own), 2)
     assert (shown["warnings"], shown["notes"]) == (5, 1)
-    conflict = next(entry for entry in shown["findings"] if entry["kind"] == "conflicting-classes")
+    conflict = next(entry for entry in shown["findings"] if entry["kind"] == "conflicting-duplicates")
     assert set(conflict) == {"kind", "severity", "sentence", "count", "graphs"}
     assert (conflict["severity"], conflict["count"], conflict["graphs"]) == ("warning", 1, [0, 1])
+    assert shown["duplicates"] == {"graphs": 2, "groups": 1, "unsure_graphs": 0, "unsure_groups": 0}
+    assert (shown["ceiling"], shown["leakage"], shown["forecast"]) == (0.5, None, None)
 
 
 def test_the_embedded_set():
     shown = json.loads(check("planted-parts", "--json").stdout)
     assert (shown["source"], shown["graphs"], shown["warnings"]) == (None, 360, 0)
+    assert shown["leakage"] == {"folds": 10, "mean": 0.0389, "min": 0.0, "max": 0.1111}
+    forecast = shown["forecast"]
+    assert forecast["bytes"] > 1e5
+    assert forecast["seconds_per_epoch"] > 0
+    assert forecast["sentence"].startswith(
+        "On this computer's CPU, as busy as it is now, a training of 60 epochs"
+    )
+    assert json.loads(check("planted-parts", "--json", "--no-forecast").stdout)["forecast"] is None
+
+
+def test_groups_of_copies_are_written(own, tmp_path):
+    result = check(own, "--groups", tmp_path / "groups.csv")
+    assert "Groups of copies: " in result.stdout
+    assert (tmp_path / "groups.csv").read_text() == (
+        "graph,id,class,group,size,confirmed\n0,,7,0,2,yes\n1,,8,0,2,yes\n"
+    )
+    result = check(own, "--groups", tmp_path / "no" / "groups.csv")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected a folder to write into" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, "1 s"), (40, "40 s"), (600, "10 minutes"), (9000, "2.5 hours"), (72000, "20 hours")],
+)
+def test_times_as_people_say_them(seconds, said):
+    from graphcaps.cli.data_check import _time
+
+    assert _time(seconds) == said
 
 
 def test_a_name_in_a_folder(own):

@@ -221,6 +221,7 @@ def test_recipe_arguments_are_all_but_the_cap():
         "degree": False,
         "degree_onehot": 12,
         "propagation": 0,
+        "edge_labels": False,
     }
 
 

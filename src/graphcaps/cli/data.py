@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli import data_check, data_convert
-from graphcaps.cli.data_options import Json, Root
+from graphcaps.cli.data_options import Bad, Id, Json, Label, Root, Smiles, Split, own_hints
 from graphcaps.cli.output import columns, pairs, print_json, size, terminal
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ app = typer.Typer(
 def list_datasets(root: Root = None, as_json: Json = False) -> None:
     """List the known data sets and which of them are here.
 
-    Any other name of the TU collection, and a path to a TU folder or zip, works as well.
+    Any other name of the TU collection, and a path to a TU folder or zip or to
+    your own file, works as well.
     """
     from graphcaps.data.catalogue import CATALOGUE
     from graphcaps.data.datasets import find_local, search_folders
@@ -69,8 +70,15 @@ def _entry(name: str, place: Path | None) -> dict[str, Any]:
 
 @app.command(epilog="Example: graphcaps data info MUTAG --json")
 def info(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set, or a path to a TU folder or zip.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A data set, a TU folder or zip, or your own file.")
+    ],
     root: Root = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    split: Split = None,
+    id: Id = None,
+    bad: Bad = None,
     as_json: Json = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Read the files, and keep nothing.")] = False,
     no_download: Annotated[bool, typer.Option("--no-download", help="Use what is here.")] = False,
@@ -80,14 +88,14 @@ def info(
     from graphcaps.data.summary import summarize
 
     start = time.perf_counter()
-    loaded = open_dataset(name, root, cache=not no_cache, download=not no_download)
+    hints = own_hints(smiles, label, split, id, bad)
+    loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **hints)
     seconds = round(time.perf_counter() - start, 3)
     summary = summarize(loaded.store)
     if as_json:
-        source = None if loaded.source is None else str(loaded.source)
-        print_json(
-            summary.as_dict() | {"source": source, "seconds": seconds, "from_cache": loaded.from_cache}
-        )
+        place = None if loaded.source is None else str(loaded.source)
+        told = {"source": place, "seconds": seconds, "from_cache": loaded.from_cache}
+        print_json(summary.as_dict() | told | _reading(loaded))
     else:
         terminal().print(pairs(_lines(summary, loaded, seconds)))
 
@@ -117,8 +125,26 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
     report = summary.report
     rows.append(("edge list", f"{report.rows:,} rows, {report.edges:,} undirected edges kept"))
     rows += [("" if index else "done to it", text) for index, text in enumerate(edge_sentences(report))]
+    told = _reading(loaded)
+    if told.get("split"):
+        rows.append(("split", ", ".join(f"{part} ({count:,})" for part, count in told["split"].items())))
+    rows += [("reading", sentence) for sentence in told.get("reading", ())]
     rows.append(("read in", f"{seconds:.2f} s{' from the cache' if loaded.from_cache else ''}"))
     return rows
+
+
+def _reading(loaded: LoadedDataset) -> dict[str, Any]:
+    """What a file of one's own says beside its graphs."""
+    if loaded.rows is None:
+        return {}
+    split = loaded.rows.split
+    return {
+        "split": None if split is None else {part: split.count(part) for part in dict.fromkeys(split)},
+        "skipped": [vars(row) for row in loaded.rows.skipped],
+        "columns": {name: list(found) for name, found in loaded.rows.columns.items()},
+        "label_names": {str(code): text for code, text in loaded.rows.label_names.items()},
+        "reading": list(loaded.rows.notes),
+    }
 
 
 def _plural(count: int, noun: str) -> str:
@@ -128,6 +154,8 @@ def _plural(count: int, noun: str) -> str:
 def _categories(labels: Categories | None) -> str:
     if labels is None:
         return ""
+    if max(labels.max) >= 1 << 32:  # numbers of texts, which say nothing to people
+        return ", ".join(_plural(count, "label") for count in labels.distinct)
     shown = zip(labels.distinct, labels.min, labels.max, strict=True)
     return ", ".join(f"{_plural(count, 'label')} ({least} to {most})" for count, least, most in shown)
 

@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-from graphcaps.cli.data_options import Json, Root, Source
-from graphcaps.cli.output import pairs, print_json, terminal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphcaps.cli.data_options import Bad, Id, Json, Label, Root, Smiles, Source, Split, own_hints
+from graphcaps.cli.output import pairs, print_json, size, terminal
+
+if TYPE_CHECKING:
+    from graphcaps.data.store import GraphStore
 
 __all__ = ["check"]
 
+_SECONDS = 120  # for confirming copies
+_SAMPLE = 128  # graphs that are trained on for a moment, to know how long an epoch takes
 
-def check(source: Source, root: Root = None, as_json: Json = False) -> None:
+
+def check(
+    source: Source,
+    root: Root = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    split: Split = None,
+    id: Id = None,
+    bad: Bad = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Write the group of copies of each graph as CSV."),
+    ] = None,
+    no_forecast: Annotated[
+        bool, typer.Option("--no-forecast", help="Do not try how much memory and time training takes.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Read a data set and say what to know before training on it.
 
-    Small and lopsided classes, graphs without edges, isolated nodes, what is
-    odd in the edge list, attributes that are constant or large, graphs that
-    look alike, and whether their classes agree.
+    Small and lopsided classes, graphs without edges, isolated nodes, very
+    large graphs, what is odd in the edge list, attributes that are constant
+    or large, copies of graphs (confirmed), whether their classes agree, how
+    many of them folds put on both sides, and what a training takes.
 
     Ends with 0 whenever the set can be read, whatever was found, else with 2.
     """
     from graphcaps.data.datasets import open_dataset
-    from graphcaps.data.doctor import examine
+    from graphcaps.data.examination import examine_with_copies
+    from graphcaps.data.group_file import write_groups
 
-    loaded = open_dataset(source, root)
-    store, findings = loaded.store, examine(loaded.store)
+    loaded = open_dataset(source, root, **own_hints(smiles, label, split, id, bad))
+    store, rows = loaded.store, loaded.rows
+    found = examine_with_copies(store, seconds=_SECONDS)
+    findings = found.findings
+    if groups is not None:
+        write_groups(groups, store, found.duplicates, () if rows is None else rows.ids)
+    forecast = None if no_forecast else _forecast(store)
     warnings = sum(finding.severity == "warning" for finding in findings)
+    notes = () if rows is None else rows.notes
     if as_json:
         print_json(
             {
@@ -31,15 +67,74 @@ def check(source: Source, root: Root = None, as_json: Json = False) -> None:
                 "graphs": len(store),
                 "warnings": warnings,
                 "notes": len(findings) - warnings,
-                "findings": [finding.as_dict() for finding in findings],
+                "reading": list(notes),
+                **found.as_dict(),
+                "forecast": forecast,
+                "groups_file": None if groups is None else str(groups),
             }
         )
         return
     console = terminal()
-    if findings:
-        console.print(pairs((finding.severity, finding.sentence) for finding in findings))
+    lines = [("read", sentence) for sentence in notes]
+    lines += [(finding.severity, finding.sentence) for finding in findings]
+    if forecast is not None:
+        lines.append(("forecast", str(forecast["sentence"])))
+    if lines:
+        console.print(pairs(lines))
+    if groups is not None:
+        console.print(f"Groups of copies: {groups}", soft_wrap=True)
     counted = f"{_number(warnings, 'warning')}, {_number(len(findings) - warnings, 'note')}"
     console.print(f"{store.name} can be read: {len(store):,} graphs; {counted}.", soft_wrap=True)
+
+
+def _forecast(store: GraphStore) -> dict[str, Any] | None:
+    """What one training and ten folds will take here; ``None`` where the set cannot be trained on."""
+    from graphcaps.cli.configure import configure
+    from graphcaps.errors import GraphcapsError
+    from graphcaps.evaluation import CrossValidation
+    from graphcaps.evaluation.final import FinalTraining
+
+    config = configure(store.name)
+    epochs, batch = config.training.epochs, config.training.batch_size
+    try:
+        validation = CrossValidation(store, config, folds=10, seeds=1, protocol="held-out", device="cpu")
+        validation.prepare()
+        # Graphs from all over the set, in batches of the size that will be trained.
+        step = max(len(store) // max(_SAMPLE, 2 * batch), 1)
+        sample = store[range(0, len(store), step)]
+        training = FinalTraining(sample, config.with_training(epochs=2), validation=0.0, device="cpu")
+        events = training.run()
+        next(events)  # the first epoch also warms up
+        start = time.perf_counter()
+        next(events)
+        seconds = (time.perf_counter() - start) * len(store) / len(sample)
+    except GraphcapsError:  # too few graphs or classes, which the findings tell
+        return None
+    assert validation.forecast is not None
+    memory = validation.forecast.of(1)
+    said = (
+        f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, preset: "
+        f"{config.source}) takes about {size(memory)} of memory and {_time(seconds * epochs)}; "
+        f"ten folds at most {_time(10 * seconds * epochs)}."
+    )
+    return {
+        "sentence": said,
+        "bytes": memory,
+        "seconds_per_epoch": round(seconds, 4),
+        "epochs": epochs,
+        "model": config.model,
+        "preset": config.source,
+        "device": "cpu",
+    }
+
+
+def _time(seconds: float) -> str:
+    """A time as people say it; a forecast has one or two digits."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 36000 else f"{seconds / 3600:.0f} hours"
 
 
 def _number(count: int, noun: str) -> str:

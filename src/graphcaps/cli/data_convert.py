@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from graphcaps.cli.data_options import Json, Root, Source
+from graphcaps.cli.data_options import Bad, Json, Label, Root, Smiles, Source, own_hints
 from graphcaps.cli.output import print_json, size, terminal
 
 __all__ = ["convert"]
@@ -19,6 +19,9 @@ def convert(
         Path, typer.Argument(metavar="TARGET", help="Zip to write where it ends in .zip, else a folder.")
     ],
     root: Root = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    bad: Bad = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace TARGET if it is a zip or a TU folder.")
     ] = False,
@@ -35,7 +38,7 @@ def convert(
     from graphcaps.data.datasets import open_dataset
     from graphcaps.data.tu_write import write_tu
 
-    loaded = open_dataset(source, root)
+    loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()
     written = [target] if target.is_file() else sorted(target.iterdir())

@@ -1,16 +1,70 @@
-"""Arguments that the verbs under ``graphcaps data`` share."""
+"""Arguments that verbs which read data share."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Json", "Root", "Source"]
+__all__ = ["Bad", "BadRows", "Id", "Json", "Label", "Root", "Smiles", "Source", "Split", "own_hints"]
+
+
+class BadRows(StrEnum):
+    """What is done at a row that is no molecule."""
+
+    refuse = "refuse"
+    skip = "skip"
+
 
 Root = Annotated[
     Path | None, typer.Option("--root", metavar="DIR", help="Folder to look in first for NAME.zip or NAME/.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A data set, or a path to a TU folder or zip.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE", help="A data set, a TU folder or zip, or your own file (docs/inputs.md)."
+    ),
+]
+_COLUMN = "Columns of your own file"
+Smiles = Annotated[
+    str | None,
+    typer.Option("--smiles", metavar="COLUMN", help="SMILES. Default: smiles.", rich_help_panel=_COLUMN),
+]
+Label = Annotated[
+    str | None, typer.Option("--label", metavar="COLUMN", help="The class.", rich_help_panel=_COLUMN)
+]
+Split = Annotated[
+    str | None,
+    typer.Option("--split", metavar="COLUMN", help="Train, valid or test.", rich_help_panel=_COLUMN),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id", metavar="COLUMN", help="Name of each row. Default: its line.", rich_help_panel=_COLUMN
+    ),
+]
+Bad = Annotated[
+    BadRows | None,
+    typer.Option("--bad", help="Rows that are no molecule. Default: refuse.", rich_help_panel=_COLUMN),
+]
+
+
+def own_hints(
+    smiles: str | None = None,
+    label: str | None = None,
+    split: str | None = None,
+    id: str | None = None,
+    bad: BadRows | None = None,
+) -> dict[str, Any]:
+    """What these options say, as ``open_dataset(source, root, **own_hints(…))`` takes it."""
+    given = {
+        "smiles": smiles,
+        "label": label,
+        "split": split,
+        "id": id,
+        "bad": None if bad is None else bad.value,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -18,8 +18,10 @@ def as_store(graphs: Any, *, attributes: bool = False, owner: str = "FittedModel
 
     Args:
         graphs: A ``GraphStore`` (handed back as it is), a torch-geometric ``Data`` or ``Batch``, a networkx
-            graph, or an iterable of ``Data`` or of networkx graphs. Node labels of networkx graphs stand in
-            the entry ``label`` as whole numbers, as :func:`graphcaps.data.to_networkx` writes them.
+            graph, an iterable of ``Data`` or of networkx graphs, or SMILES (a text or a list of them, read by
+            :func:`graphcaps.data.molecules.from_smiles`). Node labels of networkx graphs stand in
+            the entry ``label`` as whole numbers, as :func:`graphcaps.data.to_networkx` writes them; so do edge
+            labels, where every edge has one.
         attributes (bool): Whether networkx nodes are asked for their entry ``attributes``. (default: False)
         owner (str): Who speaks in error messages.
 
@@ -31,12 +33,17 @@ def as_store(graphs: Any, *, attributes: bool = False, owner: str = "FittedModel
     listed = _listed(graphs, owner)
     if not listed:
         raise ArgumentError(owner, "graphs", "hold at least one graph", "none")
+    if all(isinstance(graph, str) for graph in listed):
+        from graphcaps.data.molecules import from_smiles
+
+        return from_smiles(listed)
     if all(_is(graph, "networkx") for graph in listed):
         try:
             return from_networkx(
                 listed,
                 [None] * len(listed),  # type: ignore[list-item]
                 node_attributes="attributes" if attributes else None,
+                edge_label="label" if _labelled_edges(listed) else None,
                 codes={},  # text would be numbered anew, and so differently from training
             )
         except ArgumentError as error:
@@ -48,12 +55,17 @@ def as_store(graphs: Any, *, attributes: bool = False, owner: str = "FittedModel
         return from_pyg([_without_class(graph) for graph in listed])
     kinds = ", ".join(sorted({type(graph).__name__ for graph in listed}))
     raise ArgumentError(
-        owner, "graphs", "be a GraphStore, torch-geometric Data or networkx graphs, of one kind", kinds
+        owner,
+        "graphs",
+        "be a GraphStore, torch-geometric Data, networkx graphs or SMILES, of one kind",
+        kinds,
     )
 
 
 def _listed(graphs: Any, owner: str) -> list[Any]:
     """One graph, or what an iterable of them holds."""
+    if isinstance(graphs, str):
+        return [graphs]
     to_list = getattr(graphs, "to_data_list", None)  # a torch-geometric Batch
     if _is(graphs, "torch_geometric") and callable(to_list):
         return list(to_list())
@@ -62,8 +74,18 @@ def _listed(graphs: Any, owner: str) -> list[Any]:
     try:
         return list(graphs)
     except TypeError:
-        wanted = "be a GraphStore, torch-geometric Data or networkx graphs"
+        wanted = "be a GraphStore, torch-geometric Data, networkx graphs or SMILES"
         raise ArgumentError(owner, "graphs", wanted, type(graphs).__name__) from None
+
+
+def _labelled_edges(graphs: list[Any]) -> bool:
+    """Whether every edge of networkx graphs has a label that a store can hold; others are passed over."""
+    labels = [entry.get("label") for graph in graphs for *_, entry in graph.edges(data=True)]
+    return bool(labels) and all(isinstance(label, int) or _whole_numbers(label) for label in labels)
+
+
+def _whole_numbers(label: Any) -> bool:
+    return isinstance(label, tuple) and all(isinstance(value, int) for value in label)
 
 
 def _is(graph: Any, library: str) -> bool:

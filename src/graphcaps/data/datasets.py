@@ -1,7 +1,8 @@
 """One call from a name or a path to a :class:`GraphStore`.
 
 A name is an embedded data set, or it is looked up as ``NAME.zip`` or ``NAME/`` in the folder given, in
-``$GRAPHCAPS_DATA`` and in the user's data folder, and then downloaded into the last.
+``$GRAPHCAPS_DATA`` and in the user's data folder, and then downloaded into the last. A path is a TU folder or
+zip, or a file or folder of one's own (:mod:`graphcaps.data.sources`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from graphcaps.data.archive import TUArchive
 from graphcaps.data.cache import load_cached, save_cached
 from graphcaps.data.catalogue import CATALOGUE, CatalogueEntry, find_entry, near_names
 from graphcaps.data.download import DownloadError, download_tu, verify_record
 from graphcaps.data.folders import home_folder, user_path
+from graphcaps.data.rows import Rows
+from graphcaps.data.sources import ENDINGS, is_own_source, read_own
 from graphcaps.data.store import GraphStore
 from graphcaps.data.tu import read_tu
 from graphcaps.errors import ArgumentError, DataError
@@ -41,35 +45,58 @@ class LoadedDataset:
         store (GraphStore): The graphs.
         source (Path, optional): The folder or zip; ``None`` for an embedded set.
         from_cache (bool): Whether the parsed form was found in the cache.
+        rows (Rows, optional): What a user's own file says about each graph: ids, split, SMILES, notes.
     """
 
     store: GraphStore
     source: Path | None
     from_cache: bool
+    rows: Rows | None = None
 
 
 def load_dataset(
-    name: str | Path, root: str | Path | None = None, *, cache: bool = True, download: bool = True
+    name: str | Path,
+    root: str | Path | None = None,
+    *,
+    cache: bool = True,
+    download: bool = True,
+    **hints: Any,
 ) -> GraphStore:
     """Loads a data set.
 
     Args:
         name (str or Path): "planted-parts" (also -easy, -medium, -hard), a name of the TU collection such as
-            "MUTAG", or a path to a TU folder or zip.
+            "MUTAG", a path to a TU folder or zip, or to a table of molecules (.csv, .tsv, .parquet), a file of
+            networks (.graphml, .gexf, .json), an edge list, or a folder of these.
         root (str or Path, optional): Folder to look in first for ``NAME.zip`` or ``NAME/``.
         cache (bool): Whether the parsed form is kept and used. (default: ``True``)
         download (bool): Whether a set that is found nowhere is downloaded. (default: ``True``)
+        hints: For files of one's own, such as ``smiles="smiles", label="active"``; see
+            :func:`graphcaps.data.sources.read_own`.
 
     Raises:
         GraphcapsError: If there is no such data set, or its files are not what they should be.
     """
-    return open_dataset(name, root, cache=cache, download=download).store
+    return open_dataset(name, root, cache=cache, download=download, **hints).store
 
 
 def open_dataset(
-    name: str | Path, root: str | Path | None = None, *, cache: bool = True, download: bool = True
+    name: str | Path,
+    root: str | Path | None = None,
+    *,
+    cache: bool = True,
+    download: bool = True,
+    **hints: Any,
 ) -> LoadedDataset:
-    """:func:`load_dataset`, with where the store came from."""
+    """:func:`load_dataset`, with where the store came from and what its source says about each graph."""
+    path = _own_path(name, root)
+    if path is not None:
+        read = read_own(path, **hints)
+        return LoadedDataset(read.store, path, False, read.rows)
+    for hint, value in hints.items():
+        if value is not None:
+            expected = f"be left out for '{name}', which is no file of one's own"
+            raise ArgumentError("load_dataset", hint, expected, repr(value))
     if not _is_path(name):
         entry = find_entry(str(name))
         if entry is not None and entry.level is not None:
@@ -77,6 +104,18 @@ def open_dataset(
 
             return LoadedDataset(replace(planted_parts(entry.level), name=entry.name), None, False)
     return _read(find_dataset(name, root, download=download), cache)
+
+
+def _own_path(name: str | Path, root: str | Path | None) -> Path | None:
+    """The file or folder of one's own that a path, or a name in the working folder, stands for."""
+    if _is_path(name):
+        path = user_path(name, "load_dataset", "name")
+        if path.suffix.lower() in ENDINGS and not path.exists():
+            raise DataError(path, "a file to read", "nothing of that name")
+        return path if path.exists() and not _is_tu_folder(path) and is_own_source(path) else None
+    here = Path(name)
+    own = root is None and find_entry(str(name)) is None and here.is_dir() and not _is_tu_folder(here)
+    return here if own and is_own_source(here) else None
 
 
 def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:
@@ -180,7 +219,7 @@ def _is_path(name: str | Path) -> bool:
         return True
     if {"/", os.sep, os.altsep} & set(name) or name in ("", ".", ".."):
         return True
-    return name.lower().endswith(".zip")
+    return name.lower().endswith((".zip", *ENDINGS))
 
 
 def _is_tu_folder(path: Path) -> bool:

@@ -20,6 +20,7 @@ FOLDS = 10  # of the usual cross-validation
 MANY = 0.05  # a share of graphs or nodes from which a note becomes a warning
 LOPSIDED = 0.8  # share of the largest class
 LARGE = 1e4  # size of an attribute
+OUTSIZE = 10  # times the median nodes of a graph
 _SHOWN = 10
 
 
@@ -108,6 +109,14 @@ def _structure(store: GraphStore) -> Iterator[Finding]:
         yield Finding(
             "isolated-nodes", _severity(number, store.num_nodes), said, number, tuple(graphs[:_SHOWN])
         )
+    median = float(store.sizes.double().median()) if len(store) else 0.0
+    large = _where(store.sizes >= OUTSIZE * max(median, 1))
+    if large:
+        said = (
+            f"{_count(len(large), 'graph')} with {OUTSIZE} times the median of {median:,.0f} nodes and more, the "
+            f"largest with {store.max_size:,}: such graphs decide memory and time; --max-nodes cuts them."
+        )
+        yield Finding("large-graphs", "note", said, len(large), tuple(large[:_SHOWN]))
 
 
 def _edges(report: EdgeReport) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.columns import finite_attributes, label_columns, powers, report_unseen
+from graphcaps.data.edge_columns import count_edge_labels, edge_label_columns, report_unseen_edges
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -28,8 +29,8 @@ _MAX_VALUES = 4096  # more values than this in one label column are identifiers,
 class FeatureRecipe:
     r"""Input columns of a graph's nodes, as the released HGCN program makes them.
 
-    With x the attributes and the one-hot node labels, or a column of ones where there is neither, the
-    columns are
+    With x the attributes, the one-hot node labels and, where asked for, the counts of the labels of incident
+    edges, or a column of ones where there is none of these, the columns are
 
     .. math::
         [\,x,\; \deg,\; \mathrm{onehot}(\min(\deg, \mathrm{cap})),\; Ax,\; A^2x,\; \dots,\; A^px\,],
@@ -48,9 +49,11 @@ class FeatureRecipe:
         degree_onehot (int, optional): Add the degree as cap + 1 columns, the last for all degrees from the
             cap on; ``None`` leaves them out. (default: 100)
         propagation (int): Largest power p of A. (default: 3)
+        edge_labels (bool): Add to x how many incident edges carry each edge label, where the graphs have edge
+            labels; the published model drops them. (default: ``False``)
         num_attributes (int, optional): Attribute columns, known from fitting.
-        label_values (tuple, optional): Values with a column, ascending, for each label column, known from
-            fitting.
+        label_values, edge_label_values (tuple, optional): Values with a column, ascending, for each label
+            column of nodes and of edges, known from fitting.
 
     Example:
         ``recipe = FeatureRecipe().fit(store); x = recipe.apply(store)``
@@ -63,9 +66,11 @@ class FeatureRecipe:
     propagation: int = 3
     num_attributes: int | None = None
     label_values: tuple[tuple[int, ...], ...] | None = None
+    edge_labels: bool = False
+    edge_label_values: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("attributes", "labels", "degree"):
+        for name in ("attributes", "labels", "degree", "edge_labels"):
             _expect(isinstance(getattr(self, name), bool), name, "be true or false", getattr(self, name))
         cap = self.degree_onehot
         _expect(cap is None or _count(cap), "degree_onehot", "be a whole number from 0 on, or none", cap)
@@ -76,15 +81,22 @@ class FeatureRecipe:
             "be given together with 'num_attributes'",
             "one of the two",
         )
+        _expect(
+            (self.edge_label_values is not None) == (self.edge_labels and self.num_attributes is not None),
+            "edge_label_values",
+            "be given where edge labels are used and the recipe is fitted, and nowhere else",
+            self.edge_label_values,
+        )
         if self.num_attributes is None or self.label_values is None:
             return
         _expect(
             _count(self.num_attributes), "num_attributes", "be a whole number from 0 on", self.num_attributes
         )
-        for values in self.label_values:
-            ascending = len(values) > 0 and all(type(value) is int for value in values)
-            ascending = ascending and all(a < b for a, b in pairwise(values))
-            _expect(ascending, "label_values", "hold ascending whole numbers for each column", values)
+        for name in ("label_values", "edge_label_values"):
+            for values in getattr(self, name) or ():
+                ascending = len(values) > 0 and all(type(value) is int for value in values)
+                ascending = ascending and all(a < b for a, b in pairwise(values))
+                _expect(ascending, name, "hold ascending whole numbers for each column", values)
 
     # ------------------------------------------------------------------ columns
     @property
@@ -93,9 +105,9 @@ class FeatureRecipe:
 
     @property
     def num_base_columns(self) -> int:
-        """Columns of x: attributes and one-hot labels, or 1 where there is neither."""
+        """Columns of x: attributes, one-hot labels and counts of edge labels, or 1 where there is none."""
         attributes, blocks = self._fitted("num_base_columns")
-        return max(attributes + sum(len(values) for values in blocks), 1)
+        return max(attributes + sum(len(values) for values in (*blocks, *(self.edge_label_values or ()))), 1)
 
     @property
     def num_columns(self) -> int:
@@ -108,6 +120,8 @@ class FeatureRecipe:
         attributes, blocks = self._fitted("column_names")
         base = [f"attribute[{column}]" for column in range(attributes)]
         base += [f"label[{block}]={value}" for block, values in enumerate(blocks) for value in values]
+        for block, values in enumerate(self.edge_label_values or ()):
+            base += [f"edges[{block}]={value}" for value in values]
         base = base or ["one"]
         names = list(base)
         if self.degree:
@@ -123,21 +137,10 @@ class FeatureRecipe:
         if not len(store):
             raise ArgumentError("FeatureRecipe.fit", "store", "hold at least one graph", "none")
         attributes = finite_attributes(store, "FeatureRecipe.fit", torch.float64) if self.attributes else None
-        blocks = []
-        for column, values in enumerate(label_columns(store) if self.labels else []):
-            seen = [int(value) for value in np.unique(values)]
-            if len(seen) > _MAX_VALUES:
-                raise ArgumentError(
-                    "FeatureRecipe.fit",
-                    "store",
-                    f"hold at most {_MAX_VALUES} different values in a node label column",
-                    f"{len(seen)} in label column {column} of {store.name}",
-                    "Leave such labels out with labels=False, or hand them over as attributes.",
-                )
-            span = seen[-1] - seen[0] + 1  # len(range) would refuse one above 2^63 - 1
-            blocks.append(tuple(range(seen[0], seen[-1] + 1) if span <= 2 * len(seen) else seen))
+        blocks = _label_values(label_columns(store) if self.labels else [], "node", store.name)
+        edges = _label_values(edge_label_columns(store), "edge", store.name) if self.edge_labels else None
         num_attributes = 0 if attributes is None else attributes.shape[1]
-        return replace(self, num_attributes=num_attributes, label_values=tuple(blocks))
+        return replace(self, num_attributes=num_attributes, label_values=blocks, edge_label_values=edges)
 
     def apply(
         self,
@@ -181,15 +184,18 @@ class FeatureRecipe:
         return out.to(store.device)
 
     def _base(self, store: GraphStore, unseen: Literal["refuse", "ignore"], dtype: torch.dtype) -> np.ndarray:
-        """Attributes and one-hot labels, or ones, in float64, ``[N, num_base_columns]``."""
+        """Attributes, one-hot labels and counts of edge labels, or ones, in float64, ``[N, num_base_columns]``."""
         owner = "FeatureRecipe.apply"
         num_attributes, blocks = self._fitted("apply")
         attributes = finite_attributes(store, owner, dtype) if self.attributes else None
         columns = label_columns(store) if self.labels else []
         found = {
-            "attribute": (num_attributes, 0 if attributes is None else attributes.shape[1]),
-            "label": (len(blocks), len(columns)),
+            "node attribute": (num_attributes, 0 if attributes is None else attributes.shape[1]),
+            "node label": (len(blocks), len(columns)),
         }
+        edges = self.edge_label_values or ()
+        if self.edge_labels and store.neighbours.numel():  # graphs without edges have no labels on them
+            found["edge label"] = (len(edges), len(edge_label_columns(store)))
         for kind, (expected, got) in found.items():
             if expected != got:
                 raise ArgumentError(
@@ -198,7 +204,7 @@ class FeatureRecipe:
                     f"have {_columns(expected, kind)}, as the graphs that the recipe was fitted on",
                     f"{_columns(got, kind)} in {store.name}",
                 )
-        if not num_attributes and not blocks:
+        if not num_attributes and not blocks and not edges:
             return np.ones((store.num_nodes, 1))
         x = np.zeros((store.num_nodes, self.num_base_columns))
         if attributes is not None:
@@ -213,6 +219,9 @@ class FeatureRecipe:
             rows = np.flatnonzero(hit)
             x[rows, place + index[rows]] = 1
             place += len(codes)
+        if edges:
+            report_unseen_edges(store, edges, unseen)
+            x[:, place:] = count_edge_labels(store, edges)
         return x
 
     def _fitted(self, asked: str) -> tuple[int, tuple[tuple[int, ...], ...]]:
@@ -226,8 +235,11 @@ class FeatureRecipe:
     def to_dict(self) -> dict[str, Any]:
         """The recipe in JSON's own types; :meth:`from_dict` reads it back."""
         values = asdict(self)
-        if self.label_values is not None:
-            values["label_values"] = [list(block) for block in self.label_values]
+        for name in ("label_values", "edge_label_values"):
+            if values[name] is not None:
+                values[name] = [list(block) for block in values[name]]
+        if not self.edge_labels:  # as it was written before there was this choice
+            del values["edge_labels"], values["edge_label_values"]
         return values
 
     @classmethod
@@ -240,18 +252,39 @@ class FeatureRecipe:
                     "FeatureRecipe.from_dict", name, f"be one of {', '.join(known)}", "a stranger"
                 )
         read = dict(values)
-        if read.get("label_values") is not None:
-            blocks = read["label_values"]
-            nested = isinstance(blocks, list | tuple) and all(
-                isinstance(block, list | tuple) for block in blocks
-            )
-            _expect(nested, "label_values", "be a list of lists", blocks)
-            read["label_values"] = tuple(tuple(block) for block in blocks)
+        for name in ("label_values", "edge_label_values"):
+            blocks = read.get(name)
+            if blocks is not None:
+                nested = isinstance(blocks, list | tuple)
+                nested = nested and all(isinstance(block, list | tuple) for block in blocks)
+                _expect(nested, name, "be a list of lists", blocks)
+                read[name] = tuple(tuple(block) for block in blocks)
         return cls(**read)
 
 
+def _label_values(columns: list[np.ndarray], kind: str, name: str) -> tuple[tuple[int, ...], ...]:
+    """The values with an input column, for each label column of nodes or edges."""
+    blocks = []
+    for column, values in enumerate(columns):
+        seen = [int(value) for value in np.unique(values)]
+        if len(seen) > _MAX_VALUES:
+            raise ArgumentError(
+                "FeatureRecipe.fit",
+                "store",
+                f"hold at most {_MAX_VALUES} different values in a {kind} label column",
+                f"{len(seen)} in label column {column} of {name}",
+                f"Leave such labels out with {'edge_' if kind == 'edge' else ''}labels=False, or hand them over "
+                "as attributes.",
+            )
+        if not seen:  # labels of edges, and no edge
+            continue
+        span = seen[-1] - seen[0] + 1  # len(range) would refuse one above 2^63 - 1
+        blocks.append(tuple(range(seen[0], seen[-1] + 1) if span <= 2 * len(seen) else seen))
+    return tuple(blocks)
+
+
 def _columns(count: int, kind: str) -> str:
-    return f"{count or 'no'} node {kind} column{'' if count == 1 else 's'}"
+    return f"{count or 'no'} {kind} column{'' if count == 1 else 's'}"
 
 
 def _count(value: object) -> bool:

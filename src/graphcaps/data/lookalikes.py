@@ -15,65 +15,93 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 
-__all__ = ["graph_colours", "look_alikes"]
+__all__ = ["count_colours", "edge_codes", "graph_colours", "look_alikes", "mix", "node_colours"]
 
 _ENTRIES = 1 << 20  # entries looked at together: bounds the memory for COLLAB's 25 million
 _ROUNDS = 64
 
 
-def look_alikes(store: GraphStore) -> tuple[NDArray[np.int64], ...]:
-    """Groups of two or more graphs that look alike, ascending indices each, by their first graph."""
-    colours = graph_colours(store)
+def look_alikes(store: GraphStore, *, edges: bool = False) -> tuple[NDArray[np.int64], ...]:
+    """Groups of two or more graphs that look alike, ascending indices each, by their first graph.
+
+    With ``edges``, what is known of edges must agree too.
+    """
+    colours = graph_colours(store, edges=edges)
     order = np.argsort(colours, kind="stable")
     cuts = np.flatnonzero(np.diff(colours[order])) + 1
     groups = [group.astype(np.int64) for group in np.split(order, cuts) if len(group) > 1]
     return tuple(sorted(groups, key=lambda group: int(group[0])))
 
 
-def graph_colours(store: GraphStore) -> NDArray[np.uint64]:
+def graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.uint64]:
     """One colour per graph, ``[G]``: of its structure, node labels and node attributes (exact values).
 
-    Edge labels, attributes and weights do not enter. Rounds go on until no colour of the store splits, so
-    colours compare within one store only.
+    Edge labels, attributes and weights enter with ``edges`` only: the published model does not see them. Rounds
+    go on until no colour of the store splits, so colours compare within one store only.
     """
     store = store.to("cpu")
     if not len(store):
         return np.zeros(0, np.uint64)
     ptr, first = store.edge_ptr.numpy(), store.node_ptr[:-1].repeat_interleave(store.sizes).numpy()
-    colours = _start(store)
-    kinds = len(np.unique(colours))
+    colours, codes = node_colours(store), edge_codes(store) if edges else None
+    kinds = count_colours(colours)
     for _ in range(_ROUNDS):
-        colours = _mix(colours + _mix(_neighbour_sums(store, ptr, first, _mix(colours))))
-        before, kinds = kinds, len(np.unique(colours))
+        colours = mix(colours + mix(_neighbour_sums(store, ptr, first, colours, codes)))
+        before, kinds = kinds, count_colours(colours)
         if kinds == before:
             break
-    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(colours), dtype=np.uint64)])
+    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(colours), dtype=np.uint64)])
     bounds = store.node_ptr.numpy()
     summed: NDArray[np.uint64] = ends[bounds[1:]] - ends[bounds[:-1]]
     return summed
 
 
-def _start(store: GraphStore) -> NDArray[np.uint64]:
+def node_colours(store: GraphStore) -> NDArray[np.uint64]:
     """A colour per node from its labels and attributes; one for all where it has neither."""
-    colours = np.zeros(store.num_nodes, np.uint64)
-    for columns in (store.node_labels, store.node_attributes):
+    return _colours(store.num_nodes, (store.node_labels, store.node_attributes))
+
+
+def edge_codes(store: GraphStore) -> NDArray[np.uint64] | None:
+    """A colour per edge entry from its labels, attributes and weight; ``None`` where edges have none of these."""
+    known = (store.edge_labels, store.edge_attributes, store.edge_weight)
+    if all(columns is None for columns in known):
+        return None
+    return _colours(store.neighbours.numel(), known)
+
+
+def _colours(rows: int, tables: tuple[Tensor | None, ...]) -> NDArray[np.uint64]:
+    """A colour per row from the exact values in all columns of the tables."""
+    colours = np.zeros(rows, np.uint64)
+    for columns in tables:
         if columns is None:
             continue
-        for column in columns.reshape(store.num_nodes, -1).unbind(1):
+        for column in columns.reshape(rows, -1 if rows else 1).unbind(1):
             # + 0.0 makes −0.0 a plain zero.
             values = column.double() + 0.0 if column.is_floating_point() else column.long()
             bits = values.contiguous().numpy().view(np.uint64)
-            colours = _mix(colours + _mix(bits))
+            colours = mix(colours + mix(bits))
     return colours
 
 
+def count_colours(colours: NDArray[np.uint64]) -> int:
+    """How many there are; numpy's ``unique`` takes ten times as long over such numbers."""
+    ordered = np.sort(colours)
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])) if len(ordered) else 0
+
+
 def _neighbour_sums(
-    store: GraphStore, ptr: NDArray[np.int64], first: NDArray[np.int64], mixed: NDArray[np.uint64]
+    store: GraphStore,
+    ptr: NDArray[np.int64],
+    first: NDArray[np.int64],
+    colours: NDArray[np.uint64],
+    codes: NDArray[np.uint64] | None,
 ) -> NDArray[np.uint64]:
     """Sum of the neighbours' mixed colours for each node, ``[N]``; differences of running sums, modulo 2⁶⁴."""
+    mixed = mix(colours)
     sums = np.zeros(store.num_nodes, np.uint64)
     neighbours = store.neighbours.numpy()
     start = 0
@@ -83,14 +111,15 @@ def _neighbour_sums(
         end = min(end, store.num_nodes)
         degree = np.diff(ptr[start : end + 1])
         nodes = neighbours[ptr[start] : ptr[end]] + np.repeat(first[start:end], degree)
-        running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed[nodes], dtype=np.uint64)])
+        terms = mixed[nodes] if codes is None else mix(mixed[nodes] + codes[ptr[start] : ptr[end]])
+        running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
         local = ptr[start : end + 1] - ptr[start]
         sums[start:end] = running[local[1:]] - running[local[:-1]]
         start = end
     return sums
 
 
-def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Spreads every bit over all bits: a one-to-one map of 64 bits (the finisher of splitmix64)."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from graphcaps.data.columns import finite_attributes, label_columns, report_unseen
+from graphcaps.data.edge_columns import report_unseen_edges, unseen_edges
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -25,11 +26,20 @@ def check_columns(store: GraphStore, recipe: FeatureRecipe, owner: str = "Fitted
     """
     labels, attributes = store.node_labels, store.node_attributes
     found = {
-        "label": (len(recipe.label_values or ()), 0 if labels is None else labels.size(1), recipe.labels),
-        "attribute": (
+        "node label": (
+            len(recipe.label_values or ()),
+            0 if labels is None else labels.size(1),
+            recipe.labels,
+        ),
+        "node attribute": (
             recipe.num_attributes or 0,
             0 if attributes is None else attributes.size(1),
             recipe.attributes,
+        ),
+        "edge label": (
+            len(recipe.edge_label_values or ()),
+            0 if store.edge_labels is None else store.edge_labels.size(1),
+            recipe.edge_labels and bool(store.neighbours.numel()),
         ),
     }
     for kind, (expected, got, used) in found.items():
@@ -79,6 +89,14 @@ def find_misfits(
             told = _listed(np.unique(values[own]))
             nodes = "1 node" if len(own) == 1 else f"{len(own)} nodes"
             reasons.setdefault(int(graph), []).append(f"{told}{where}, on {nodes}, not seen in training")
+    edges = unseen_edges(store, recipe.edge_label_values or ()) if unseen == "refuse" else []
+    for _, strange, values in edges:
+        owners = np.searchsorted(store.host_entry_ptr.numpy(), strange, side="right") - 1
+        graphs, starts = np.unique(owners, return_index=True)
+        for graph, own in zip(graphs, np.split(strange, starts[1:]), strict=True):
+            told = _listed(np.unique(values[own]), "edge")
+            count = "1 edge" if len(own) == 2 else f"{len(own) // 2} edges"
+            reasons.setdefault(int(graph), []).append(f"{told}, on {count}, not seen in training")
     return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}
 
 
@@ -104,6 +122,7 @@ def refuse_misfits(
         wrong = np.zeros(len(values), dtype=bool)
         wrong[rows] = True
         report_unseen(store, column, values, wrong, unseen)
+    report_unseen_edges(store, recipe.edge_label_values or (), unseen)
 
 
 def _unseen(store: GraphStore, recipe: FeatureRecipe) -> list[tuple[int, np.ndarray, np.ndarray]]:
@@ -117,10 +136,10 @@ def _unseen(store: GraphStore, recipe: FeatureRecipe) -> list[tuple[int, np.ndar
     return found
 
 
-def _listed(values: np.ndarray) -> str:
+def _listed(values: np.ndarray, kind: str = "node") -> str:
     shown = ", ".join(str(value) for value in values[:3]) + (", …" if len(values) > 3 else "")
-    return f"node label {shown}" if len(values) == 1 else f"node labels {shown}"
+    return f"{kind} label {shown}" if len(values) == 1 else f"{kind} labels {shown}"
 
 
 def _columns(count: int, kind: str) -> str:
-    return f"{count or 'no'} node {kind} column{'' if count == 1 else 's'}"
+    return f"{count or 'no'} {kind} column{'' if count == 1 else 's'}"

@@ -127,7 +127,12 @@ class Folds:
 
 
 def stratified_folds(
-    y: Tensor | None, num_folds: int = 10, seed: int = 12345, *, class_names: Sequence[str] = ()
+    y: Tensor | None,
+    num_folds: int = 10,
+    seed: int = 12345,
+    *,
+    class_names: Sequence[str] = (),
+    groups: Sequence[int | str] | np.ndarray | Tensor | None = None,
 ) -> Folds:
     """Folds with the classes in equal parts, shuffled by ``seed``.
 
@@ -140,8 +145,14 @@ def stratified_folds(
         num_folds (int): Number of folds, at least 2. (default: 10)
         seed (int): Seed of the shuffle, from 0 to 2³² − 1. (default: 12345)
         class_names (tuple): What the classes are called in messages. (default: their numbers)
+        groups (sequence, optional): Group of each graph; graphs of one group, such as copies, stay in one fold, see
+            :func:`graphcaps.data.group_folds.group_folds`.
     """
     owner = "stratified_folds"
+    if groups is not None:
+        from graphcaps.data.group_folds import group_folds  # which imports this file
+
+        return group_folds(y, groups, num_folds, seed, class_names=class_names)
     if y is None:
         raise ArgumentError(owner, "y", "give the class of each graph", "none", "Folds need labelled graphs.")
     if type(num_folds) is not int or num_folds < 2:

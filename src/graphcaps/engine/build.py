@@ -79,4 +79,5 @@ def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | None]:
         "degree": features.degree,
         "degree_onehot": features.degree_onehot,
         "propagation": features.propagation,
+        "edge_labels": features.edge_labels,
     }

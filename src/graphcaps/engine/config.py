@@ -28,6 +28,7 @@ class FeatureConfig:
     degree_onehot: int | None = 100
     propagation: int = 3
     max_nodes: int | None = None
+    edge_labels: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("degree_onehot", 0), ("propagation", 0), ("max_nodes", 1)):
@@ -111,6 +112,8 @@ class RunConfig:
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""
         plain = asdict(self)
+        if not self.features.edge_labels:  # as runs were written before there was this choice
+            del plain["features"]["edge_labels"]
         arguments = plain.pop("model_arguments")
         plain["model"] = {"name": self.model} | {
             name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()

@@ -1,0 +1,102 @@
+"""``graphcaps serve``: an address, and one sentence with exit code 2 where there can be none."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+from tests.small_models import small_model
+
+pytestmark = pytest.mark.usefixtures("own_folders")
+pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'graphcaps[serve]'")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'graphcaps[serve]'")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.safetensors"
+    small_model().save(path)
+    return path
+
+
+def refused(*words: str) -> str:
+    found = CliRunner().invoke(app, ["serve", *words])
+    assert found.exit_code == 2, found.output
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.startswith("graphcaps: ")
+    return last
+
+
+def test_a_missing_model(tmp_path: Path) -> None:
+    assert "expected a model file, found none" in refused(str(tmp_path / "none.safetensors"), "--port", "0")
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "text.safetensors"
+    path.write_text("no model")
+    command = [sys.executable, "-m", "graphcaps", "serve", str(path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[1:] == [
+        f"graphcaps: {path}: expected a file written by graphcaps, found text."
+    ]
+
+
+def test_a_taken_port_and_a_strange_address(model: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert f"'--port' must be free, got {port}." in refused(str(model), "--port", str(port))
+    assert "--host" in refused(str(model), "--host", "no such place", "--port", "0")
+    assert "--host" in refused(str(model), "--host", "192.0.2.1", "--port", "0")
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_a_missing_extra_names_its_install_line(
+    model: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert "pip install 'graphcaps[serve]'" in refused(str(model), "--port", "0")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_answers_and_ends_cleanly(model: Path, how: signal.Signals) -> None:
+    command = [sys.executable, "-m", "graphcaps", "serve", str(model), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.match(r"Serving at (http://127\.0\.0\.1:\d+) \(3 classes\)", line)
+    assert found is not None, line
+    with urllib.request.urlopen(f"{found[1]}/health", timeout=10) as answer:
+        assert json.load(answer)["status"] == "ok"
+    children = _children(process.pid)
+    assert len(children) == 1
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == (0 if how == signal.SIGINT else -signal.SIGTERM)
+    assert "Traceback" not in errors
+    for _ in range(50):  # the process that computes ends with it
+        if not any(Path(f"/proc/{child}").exists() for child in children):
+            break
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    if not listed.exists():
+        pytest.skip("this system does not say which processes a process has started")
+    return [int(child) for child in listed.read_text().split()]

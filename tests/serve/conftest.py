@@ -1,0 +1,1 @@
+from tests.browser.fixtures import browser  # noqa: F401  (a fixture of the tests beside)
