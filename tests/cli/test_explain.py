@@ -140,3 +140,47 @@ def test_a_file_in_the_way_and_a_model_without_capsules(model: Path, data: Path,
     shown = run(gin, data)
     assert shown.exit_code == 2
     assert "must be an HGCN or a fitted one, got GIN. Only HGCN routes nodes to capsules." in shown.stderr
+
+
+@pytest.mark.parametrize("kind", [None, "flow", "assignment", "rounds"])
+def test_a_picture_of_one_graph(model: Path, data: Path, tmp_path: Path, kind: str | None) -> None:
+    path = tmp_path / "picture.svg"
+    shown = run(model, data, "--graph", 2, "--draw", path, *(("--kind", kind) if kind else ()))
+    assert shown.exit_code == 0, shown.output
+    assert f"Written: {path}" in shown.stderr
+    assert "<svg" in path.read_text("utf-8")
+    assert json.loads(run(model, data, "--graph", 2, "--draw", path, "--json").stdout)["picture"] == str(path)
+
+
+def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit", reason="molecules need the extra chem")
+    table = tmp_path / "own.csv"
+    lines = [f"{'C' * n}{end},{kind}" for n in range(1, 9) for end, kind in (("O", "alcohol"), ("N", "amine"))]
+    table.write_text("\n".join(["smiles,kind", *lines]) + "\n", "utf-8")
+    trained = CliRunner().invoke(
+        app,
+        ["train", str(table), "--label", "kind", "--epochs", "2", "--device", "cpu"]
+        + ["--out", str(tmp_path / "m.safetensors")],
+    )
+    assert trained.exit_code == 0, trained.output
+    path = tmp_path / "molecule.svg"
+    shown = run(tmp_path / "m.safetensors", table, "--label", "kind", "--graph", 3, "--draw", path)
+    assert shown.exit_code == 0, shown.output
+    drawn = path.read_text("utf-8")
+    assert "<svg" in drawn
+    assert "OH" in drawn or ">O<" in drawn or "atom-" in drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--draw", "p.svg"), "--draw' must stand with --graph"),
+        (("--graph", "1", "--kind", "flow"), "stand with --draw"),
+        (("--graph", "1", "--draw", "p.svg", "--kind", "pie"), "be one of parts, flow"),
+        (("--graph", "1", "--draw", "p.gif"), "end in"),
+    ],
+)
+def test_pictures_that_cannot_be(model: Path, data: Path, words: tuple[str, ...], said: str) -> None:
+    shown = run(model, data, *words)
+    assert shown.exit_code == 2
+    assert said in shown.stderr

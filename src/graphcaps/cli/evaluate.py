@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
 from graphcaps.cli.output import columns, note, option, print_json, size, terminal
 from graphcaps.errors import ArgumentError
 
@@ -26,7 +27,10 @@ _MOST_SEEDS = 1000
 
 def evaluate(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Data sets, or paths to TU folders or zips.")
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Data sets, TU folders or zips, or own files (docs/inputs.md)."
+        ),
     ],
     root: Annotated[
         Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
@@ -60,6 +64,9 @@ def evaluate(
     resume: Annotated[
         bool, option("--resume", help="Keep finished records in DIR, go on with unfinished ones.")
     ] = False,
+    smiles: Smiles = None,
+    label: Label = None,
+    bad: Bad = None,
     as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Cross-validate a model: all folds and seeds are trained together.
@@ -72,7 +79,7 @@ def evaluate(
     from graphcaps.cli.configure import configure
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
-    loaded = _load(names, root)
+    loaded = _load(names, root, own_hints(smiles, label, bad=bad))
     results = None if out is None else ResultsStore(out)
     checked = []
     for one in loaded:  # all of them before the first is trained
@@ -111,10 +118,10 @@ def _check(out: Path | None, variant: str | None, seeds: int) -> None:
         check_folder(out)
 
 
-def _load(names: list[str], root: Path | None) -> list[LoadedDataset]:
+def _load(names: list[str], root: Path | None, hints: dict[str, Any]) -> list[LoadedDataset]:
     from graphcaps.data.datasets import open_dataset
 
-    loaded = [open_dataset(name, root) for name in names]
+    loaded = [open_dataset(name, root, **hints) for name in names]
     found = [one.store.name for one in loaded]
     for name in found:
         if found.count(name) > 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
 from graphcaps.cli.output import note, option, print_json
 from graphcaps.errors import ArgumentError, DataError
 
@@ -22,7 +24,10 @@ __all__ = ["explain"]
 def explain(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors) of an HGCN.")],
     source: Annotated[
-        str, typer.Argument(metavar="DATA", help="Graphs: a TU folder or zip, or the name of a data set.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="A data set, a TU folder or zip, or your own file (docs/inputs.md)."
+        ),
     ],
     graph: Annotated[
         int | None,
@@ -31,6 +36,14 @@ def explain(
     target: Annotated[
         str | None,
         option("--target", metavar="CLASS", help="Score nodes for this class, not for the predicted one."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        option("--draw", metavar="FILE", help="With --graph: a picture of it (.svg, .png or .pdf)."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        option("--kind", metavar="NAME", help="Of the picture: parts, flow, assignment, rounds or molecule."),
     ] = None,
     measure: Annotated[
         bool, option("--measure", help="Measure the explanations beside other methods.")
@@ -55,6 +68,9 @@ def explain(
     device: Annotated[
         str, option("--device", metavar="NAME", help="Where to compute: cpu, cuda or auto.")
     ] = "auto",
+    smiles: Smiles = None,
+    label: Label = None,
+    bad: Bad = None,
     as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Show which parts a model's decisions were made from.
@@ -69,15 +85,18 @@ def explain(
         raise ArgumentError("explain", "--graph", "stand without --measure and --out", "both")
     if out is not None and out.exists() and not out.is_dir():
         raise DataError(out, "a folder to write into", "a file")
+    from graphcaps.cli.explain_draw import check_drawing, draw
     from graphcaps.cli.explain_show import show_graph, show_measures, show_summary
     from graphcaps.data.datasets import open_dataset
     from graphcaps.engine.device import choose_device
     from graphcaps.explanation import explain_store
     from graphcaps.model_file import load
 
+    check_drawing(picture, kind, graph)
     where = choose_device(device, "explain")
     fitted = load(model).to(where)
-    store = open_dataset(source, root).store
+    loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
+    store = loaded.store
     if graph is not None and not 1 <= graph <= len(store):
         raise ArgumentError("explain", "--graph", f"be a number from 1 to {len(store)}", graph)
     began = time.perf_counter()
@@ -92,11 +111,16 @@ def explain(
         "seconds": round(seconds, 3),
     }
     if graph is not None:
-        one = found[0]
+        one = replace(found[0], graph=graph - 1)  # its place in the whole store
+        if picture is not None:
+            draw(picture, kind, one, loaded, graph - 1)
+            told["picture"] = str(picture)
         if as_json:
             print_json(told | {"explanation": one.as_dict() | {"graph": graph, "tree": one.tree}})
         else:
             show_graph(one, graph, picked)
+        if picture is not None:
+            note(f"Written: {picture}")
         return
     measures = _measure(fitted, store, chosen, sample, beside or [], as_json) if measure else None
     if measures is not None:

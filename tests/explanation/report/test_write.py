@@ -125,6 +125,18 @@ def test_words_say_whose_graphs_these_are(tmp_path: Path) -> None:
     assert meta["facts"][1][2].startswith(f"{int(right[:7].sum())} of 7 ")
 
 
+def test_words_say_what_the_probabilities_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_store(10)
+    model = MadeModel(store.class_names, {"dataset": "made"})
+    found, plain = make_explanations(store), model.info()
+    assert "they are not calibrated" in read(write_report(tmp_path, model, store, found))[0]["honest"]
+    known = plain | {"calibration": {"method": "temperature", "graphs": 50}}
+    monkeypatch.setattr(MadeModel, "info", lambda self: known)
+    meta = read(write_report(tmp_path, model, store, found))[0]
+    assert "calibrated (temperature) on 50 graphs held out" in meta["honest"]
+    assert "not calibrated" not in meta["honest"]
+
+
 def test_history_keeps_numbers_alone(tmp_path: Path) -> None:
     store = make_store(3)
     rows: list[dict[str, Any]] = [

@@ -47,7 +47,9 @@ def describe(
     meta: dict[str, Any] = {
         "classes": list(found.class_names),
         "lead": _lead(fitted, name, found),
-        "honest": _honest(training, name, trained),
+        "honest": _honest(
+            training, name, trained, None if fitted is None else fitted.info().get("calibration")
+        ),
         "history": [_row(row) for row in history] if history else None,
         "kept": kept if isinstance(kept, int) else None,
         "confusion": None,
@@ -112,12 +114,16 @@ def _whose(training: Mapping[str, Any], name: str) -> str:
     return f"graphs of {name}; the model was trained on {source}"
 
 
-def _honest(training: Mapping[str, Any], name: str, trained: np.ndarray | None) -> str:
+def _honest(
+    training: Mapping[str, Any], name: str, trained: np.ndarray | None, calibration: Mapping[str, Any] | None
+) -> str:
     source = training.get("dataset")
-    closing = (
-        " Probabilities are lengths of class capsules divided by their sum; they are not calibrated. "
-        "A picture shows how this model routed a graph, not what makes the class in nature."
-    )
+    made = "Probabilities are lengths of class capsules divided by their sum"
+    if calibration is None:
+        told = f"{made}; they are not calibrated."
+    else:
+        told = f"{made}, calibrated ({calibration['method']}) on {calibration['graphs']:,} graphs held out."
+    closing = f" {told} A picture shows how this model routed a graph, not what makes the class in nature."
     if not training:
         return closing.strip()
     if trained is not None:
