@@ -6,6 +6,7 @@ VENV ?= .venv
 # Options for pip's downloads, e.g. PIP_ARGS="--index-url …" for a CPU-only torch on Linux.
 PIP_ARGS ?=
 BIN := $(VENV)/bin
+CHECKED := src tests benchmarks examples docs/conf.py docs/_ext
 # The demo needs the package alone; tests need the extras and tools too.
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
@@ -33,13 +34,13 @@ docs: $(READY)
 	@echo "Open build/docs/index.html"
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/mypy
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
 
 unit: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
