@@ -155,12 +155,16 @@ def test_a_picture_of_one_graph(model: Path, data: Path, tmp_path: Path, kind: s
 def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
     pytest.importorskip("rdkit", reason="molecules need the extra chem")
     table = tmp_path / "own.csv"
-    lines = [f"{'C' * n}{end},{kind}" for n in range(1, 9) for end, kind in (("O", "alcohol"), ("N", "amine"))]
+    lines = [
+        f"{'C' * n}{end},{kind}" for n in range(1, 9) for end, kind in (("O", "alcohol"), ("N", "amine"))
+    ]
     table.write_text("\n".join(["smiles,kind", *lines]) + "\n", "utf-8")
     trained = CliRunner().invoke(
         app,
-        ["train", str(table), "--label", "kind", "--epochs", "2", "--device", "cpu"]
-        + ["--out", str(tmp_path / "m.safetensors")],
+        [
+            *("train", str(table), "--label", "kind", "--epochs", "2", "--device", "cpu"),
+            *("--out", str(tmp_path / "m.safetensors")),
+        ],
     )
     assert trained.exit_code == 0, trained.output
     path = tmp_path / "molecule.svg"
