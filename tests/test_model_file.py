@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +22,9 @@ from safetensors.torch import save_file
 import graphcaps
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.model_file import FORMAT, FORMAT_VERSION, load
+from graphcaps.probability import Calibration
 from graphcaps.sealed import read_sealed, seal
+from graphcaps.unlike import TrainingProfile
 from tests.small_models import HGCN_SMALL, labelled, labelled_model, planted, small_model, train_small
 
 VARIANTS = {
@@ -200,7 +203,7 @@ def test_a_newer_format_says_so(tmp_path):
     path = tmp_path / "m.safetensors"
     path.write_bytes(seal(FORMAT, 7, {"versions": {"graphcaps": "9.0"}}, {}))
     assert refused(path) == (
-        "expected format 1 of 'graphcaps model', found the newer format 7, written by graphcaps 9.0. "
+        "expected format 2 or older of 'graphcaps model', found the newer format 7, written by graphcaps 9.0. "
         "Update graphcaps to read it."
     )
     path.write_bytes(seal("graphcaps checkpoint", 1, {}, {}))
@@ -277,7 +280,10 @@ def test_any_cut_is_refused(tmp_path, share):
         ({"in_channels": "8"}, "expected a header with a whole number under 'in_channels', found '8'."),
         ({"in_channels": True}, "expected a header with a whole number under 'in_channels', found True."),
         ({"num_classes": 0}, "expected at least 1 under 'num_classes', found 0."),
-        ({"calibration": {"t": 2}}, "expected a header with nothing under 'calibration', found {'t': 2}."),
+        ({"calibration": 3}, "expected a header with a table or nothing under 'calibration', found 3."),
+        ({"calibration": {"t": 2}}, "'t' must be one of method, graphs, temperature, curves, figures"),
+        ({"profile": []}, "expected a header with a table or nothing under 'profile', found []."),
+        ({"profile": {"sizes": {}}}, "be what TrainingProfile.to_dict writes"),
         ({"extra": 1}, "found 'extra'."),
         ({"class_names": ["a", "b", 3]}, "expected class names that are text"),
         ({"class_names": ["a", "b"]}, "'class_names' must name the 3 classes"),
@@ -346,7 +352,7 @@ def test_the_file_is_plain_safetensors_with_a_json_header(tmp_path):
         content = json.loads(file.metadata()["graphcaps"])
         names = set(file.keys())
     assert names == set(labelled_model().model.state_dict())
-    assert (content["format"], content["version"]) == ("graphcaps model", 1)
+    assert (content["format"], content["version"]) == ("graphcaps model", 2)
     assert content["class_names"] == list(labelled().class_names)
     assert content["recipe"]["label_values"] == [[0, 1, 2, 3]]
 
@@ -359,3 +365,33 @@ def test_the_checksum_is_that_of_the_file_with_zeros_in_its_place(tmp_path):
     digest = read_sealed(path, FORMAT, FORMAT_VERSION).content["sha256"]
     plain = saved().replace(digest.encode(), b"0" * 64, 1)
     assert hashlib.sha256(io.BytesIO(plain).read()).hexdigest() == digest
+
+
+# ---------------------------------------------------------------------- calibration and profile
+def test_calibration_and_profile_are_kept(tmp_path):
+    model = replace(
+        labelled_model(),
+        calibration=Calibration("temperature", 40, 0.4, figures={"before": {"ece": 0.2}}),
+        profile=TrainingProfile.of(labelled()),
+    )
+    model.save(tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    assert again.calibration == model.calibration
+    assert again.profile == model.profile
+    np.testing.assert_array_equal(again.predict_proba(labelled()), model.predict_proba(labelled()))
+    assert not np.allclose(again.predict_proba(labelled()), labelled_model().predict_proba(labelled()))
+
+
+def test_a_file_of_version_1_still_loads(tmp_path):
+    """As graphcaps 0.1 wrote it: no profile, and nothing under 'calibration'."""
+    path = tmp_path / "m.safetensors"
+    labelled_model().save(path)
+    read = read_sealed(path, FORMAT, FORMAT_VERSION)
+    content = {name: value for name, value in read.content.items() if name != "profile"}
+    old = {name: value for name, value in content.items() if name not in ("format", "version", "sha256")}
+    path.write_bytes(seal(FORMAT, 1, old | {"calibration": None}, read.tensors))
+    model = load(path)
+    assert model.calibration is None
+    np.testing.assert_array_equal(model.predict_proba(labelled()), labelled_model().predict_proba(labelled()))
+    with pytest.raises(ArgumentError, match="Train the model again"):
+        model.unlike(labelled())

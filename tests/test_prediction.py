@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from graphcaps.errors import ArgumentError
+from graphcaps.evaluation.metrics import class_metrics
 from graphcaps.prediction import Predictions, predict_each
+from graphcaps.unlike import TrainingProfile
 from tests.small_models import labelled, labelled_model
 
 NAN = float("nan")
@@ -29,8 +33,11 @@ def test_a_failed_graph_has_no_class_and_does_not_count():
         "graphs": 3,
         "predicted": 2,
         "failed": 1,
+        "abstained": 0,
+        "unlike": None,
         "class_counts": {"a": 1, 'b,"': 1},
         "accuracy": 0.5,
+        "metrics": class_metrics(np.array([1]), FOUND.probabilities[:1]),  # the model knows no 'other'
     }
 
 
@@ -43,6 +50,8 @@ def test_rows_are_plain_json():
         "probability": None,
         "probabilities": None,
         "lengths": None,
+        "abstained": False,
+        "unlike": None,
         "true_class": "a",
         "error": "it is broken",
     }
@@ -54,17 +63,15 @@ def test_the_table_reads_back():
     assert table == [
         [
             *("graph", "class", "probability", "probability[a]", 'probability[b,"]'),
-            *("length[a]", 'length[b,"]', "true_class", "error"),
+            *("length[a]", 'length[b,"]', "abstained", "unlike", "true_class", "error"),
         ],
-        ["1", 'b,"', "0.75", "0.25", "0.75", "0.2", "0.6", 'b,"', ""],
-        ["2", "", "", "", "", "", "", "a", "it is broken"],
-        ["3", "a", "0.9", "0.9", "0.1", "0.9", "0.1", "other", ""],
+        ["1", 'b,"', "0.75", "0.25", "0.75", "0.2", "0.6", "", "", 'b,"', ""],
+        ["2", "", "", "", "", "", "", "", "", "a", "it is broken"],
+        ["3", "a", "0.9", "0.9", "0.1", "0.9", "0.1", "", "", "other", ""],
     ]
 
 
 def test_without_classes_there_is_no_accuracy_and_no_column():
-    from dataclasses import replace
-
     bare = predict_each(labelled_model(), replace(labelled(), y=None))
     assert bare.accuracy is None
     assert "true_class" not in bare.to_csv()
@@ -78,3 +85,25 @@ def test_probabilities_belong_to_their_graph():
     assert found.accuracy == pytest.approx(
         np.mean([a == b for a, b in zip(found.predicted, found.true_classes, strict=True)])
     )
+
+
+def test_abstaining_takes_the_class_away_and_counts():
+    quiet = replace(FOUND, abstain_below=0.8, ids=("x", "y", "z"))
+    assert quiet.predicted == [None, None, "a"]
+    assert quiet.abstained == [True, False, False]
+    assert quiet.summary()["abstained"] == 1
+    assert quiet.summary()["metrics"] == FOUND.summary()["metrics"]
+    first = next(iter(csv.DictReader(io.StringIO(quiet.to_csv()))))
+    assert (first["id"], first["class"], first["probability"], first["abstained"]) == ("x", "", "0.75", "yes")
+    with pytest.raises(ArgumentError, match="from 0 to 1, got 2"):
+        predict_each(labelled_model(), labelled(), abstain_below=2)
+
+
+def test_unlike_graphs_are_named():
+    model = replace(labelled_model(), profile=TrainingProfile.of(labelled()))
+    odd = replace(labelled(), node_attributes=labelled().node_attributes + 99)
+    found = predict_each(model, odd)
+    assert found.summary()["unlike"] == 30
+    assert "attribute" in next(found.rows())["unlike"]
+    assert predict_each(labelled_model(), odd).unlike is None
+    assert predict_each(model, labelled()).summary()["unlike"] <= 1

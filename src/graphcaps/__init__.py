@@ -12,25 +12,31 @@ __version__ = "0.1.0"
 
 _MODULES = ("data", "nn", "ops")
 _NAMES = {
+    "Explanation": "graphcaps.explanation",
     "FeatureRecipe": "graphcaps.data",
     "FittedModel": "graphcaps.fitted",
     "GraphStore": "graphcaps.data",
     "GraphcapsError": "graphcaps.errors",
+    "HGCNClassifier": "graphcaps.estimator",
     "Ledger": "graphcaps.evaluation",
     "cross_validate": "graphcaps.evaluation",
+    "explain": "graphcaps.explanation",
     "load": "graphcaps.model_file",
     "load_dataset": "graphcaps.data",
     "stratified_folds": "graphcaps.data",
 }
 
 __all__ = [
+    "Explanation",
     "FeatureRecipe",
     "FittedModel",
     "GraphStore",
     "GraphcapsError",
+    "HGCNClassifier",
     "Ledger",
     "cross_validate",
     "data",
+    "explain",
     "load",
     "load_dataset",
     "nn",
@@ -42,7 +48,9 @@ if TYPE_CHECKING:
     from graphcaps import data, nn, ops
     from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
     from graphcaps.errors import GraphcapsError
+    from graphcaps.estimator import HGCNClassifier
     from graphcaps.evaluation import Ledger, cross_validate
+    from graphcaps.explanation import Explanation, explain
     from graphcaps.fitted import FittedModel
     from graphcaps.model_file import load
 

@@ -19,6 +19,8 @@ from graphcaps.data.prepare import prepare
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError
+from graphcaps.probability import Calibration, abstain, probabilities
+from graphcaps.unlike import TrainingProfile
 from graphcaps.versions import library_versions
 
 __all__ = ["FittedModel", "probabilities", "training_summary"]
@@ -40,6 +42,8 @@ class FittedModel:
         training (dict): What it was trained on and how it went, in JSON's own types; see
             :func:`training_summary`.
         versions (dict): Libraries that trained it. (default: those of this process)
+        calibration (Calibration, optional): How its probabilities are made to agree with frequencies.
+        profile (TrainingProfile, optional): What its training graphs are like.
 
     Raises:
         ArgumentError: If the parts do not belong together.
@@ -55,6 +59,8 @@ class FittedModel:
     class_names: tuple[str, ...]
     training: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=library_versions)
+    calibration: Calibration | None = None
+    profile: TrainingProfile | None = None
 
     def __post_init__(self) -> None:
         model: Any = self.model
@@ -114,7 +120,8 @@ class FittedModel:
         return self._scores(store)
 
     def predict_proba(self, graphs: Any, *, unseen: Unseen = "refuse") -> np.ndarray:
-        """Probability of each class, float64 ``[G, O]``, see :func:`probabilities`; not calibrated."""
+        """Probability of each class, float64 ``[G, O]``: calibrated where the model has a calibration, and else
+        as :func:`probabilities` makes them."""
         scores = self.scores(graphs, unseen=unseen)
         broken = (~scores.isfinite().all(-1)).nonzero()
         if broken.numel():
@@ -125,18 +132,74 @@ class FittedModel:
                 f"none for graph {int(broken[0])}",
                 "Check its attributes for extreme values.",
             )
-        return probabilities(scores, self.scores_are)
+        return self.shares(scores)
 
-    def predict(self, graphs: Any, *, unseen: Unseen = "refuse") -> np.ndarray:
-        """Name of the class of each graph, ``[G]``."""
-        return np.array(self.class_names)[self.predict_proba(graphs, unseen=unseen).argmax(-1)]
+    def shares(self, scores: Tensor) -> np.ndarray:
+        """Probabilities, float64 ``[G, O]``, from what :meth:`scores` gave."""
+        plain = probabilities(scores, self.scores_are)
+        return plain if self.calibration is None else self.calibration.apply(plain)
+
+    def predict(
+        self, graphs: Any, *, unseen: Unseen = "refuse", abstain_below: float | None = None
+    ) -> np.ndarray:
+        """Name of the class of each graph, ``[G]``.
+
+        Args:
+            graphs, unseen: As in :meth:`scores`.
+            abstain_below (float, optional): A graph whose most probable class is less probable than this gets
+                ``None``; the result then holds objects. (default: every graph gets a class)
+        """
+        shares = self.predict_proba(graphs, unseen=unseen)
+        return abstain(np.array(self.class_names)[shares.argmax(-1)], shares, abstain_below)
+
+    def unlike(self, graphs: Any) -> tuple[str, ...]:
+        """How each graph is unlike the training graphs, in words, "" where it is not; see
+        :class:`graphcaps.unlike.TrainingProfile`.
+
+        Raises:
+            ArgumentError: If the model file is of an older version and knows nothing of its training graphs.
+        """
+        if self.profile is None:
+            fix = "Train the model again."
+            raise ArgumentError("FittedModel", "profile", "be known", "a model that has none", fix)
+        return self.profile.reasons(as_store(graphs, attributes=bool(self.recipe.num_attributes)))
+
+    def embed(self, graphs: Any, *, level: int = -1, unseen: Unseen = "refuse") -> Tensor:
+        """Each graph as one row: its capsules of a level one after another, on the CPU, ``[G, J · d]``.
+
+        Args:
+            graphs, unseen: As in :meth:`scores`.
+            level (int): 0 for the lowest wholes, −1 for the class capsules. (default: −1)
+
+        Raises:
+            ArgumentError: If the model has no capsules, or no such level.
+        """
+        store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
+        refuse_misfits(store, self.recipe, unseen=unseen, dtype=self.dtype)
+        count = len(getattr(self.model, "layers", ())) if self.scores_are == "lengths" else 0
+        if not -count <= level < count:
+            raise ArgumentError("FittedModel", "level", f"name one of {count} levels of capsules", level)
+        return torch.cat([out.levels[level].capsules.flatten(1).cpu() for out in self._outputs(store)])
+
+    def explain(
+        self, graph: Any, *, target: int | str | Tensor | None = None, unseen: Unseen = "refuse"
+    ) -> Any:
+        """Which parts the decision was made from, see :func:`graphcaps.explain`."""
+        from graphcaps.explanation import explain
+
+        return explain(self, graph, target=target, unseen=unseen)
 
     @torch.no_grad()
     def _scores(self, store: GraphStore) -> Tensor:
         """Scores of graphs that are known to fit (labels without a column are encoded as zeros)."""
+        found = [torch.empty(0, len(self.class_names), dtype=self.dtype)]
+        return torch.cat([*found, *(output.class_scores.cpu() for output in self._outputs(store))])
+
+    @torch.no_grad()
+    def _outputs(self, store: GraphStore) -> Iterator[Any]:
+        """What the model gives, batch by batch."""
         self.model.eval()
         scorer: Any = self.model
-        found = [torch.empty(0, scorer.num_classes, dtype=self.dtype)]
         for first, end in _spans(store):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # refuse_misfits has told it, once and for the whole store
@@ -148,9 +211,7 @@ class FittedModel:
                     dtype=self.dtype,
                 )
             on_device = part.store.to(self.device)
-            output = scorer.forward_batch(on_device.batch(part.x.to(self.device)))
-            found.append(output.class_scores.cpu())
-        return torch.cat(found)
+            yield scorer.forward_batch(on_device.batch(part.x.to(self.device)))
 
     # ------------------------------------------------------------------ describing and saving
     def info(self) -> dict[str, Any]:
@@ -176,7 +237,8 @@ class FittedModel:
                 "max_nodes": self.config.features.max_nodes,
                 "recipe": self.recipe.to_dict(),
             },
-            "calibration": None,
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "profile": None if self.profile is None else self.profile.to_dict(),
             "training": self.training,
             "config": plain,
             "versions": self.versions,
@@ -188,18 +250,11 @@ class FittedModel:
 
         save(self, path)
 
+    def export(self, path: str | Path) -> None:
+        """Writes the model for other programs, ``.pt2`` or ``.onnx``, see :func:`graphcaps.export.export`."""
+        from graphcaps.export import export
 
-def probabilities(scores: Tensor, scores_are: str) -> np.ndarray:
-    r"""Probabilities from scores, float64 ``[G, O]``, rows that sum to one; not calibrated.
-
-    Lengths of class capsules, which do not add up to anything, are divided by their
-    sum (equal shares where all are zero); logits go through softmax.
-    """
-    values = scores.detach().cpu().double()
-    if scores_are == "logits":
-        return values.softmax(-1).numpy()
-    total = values.sum(-1, keepdim=True)
-    return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1))).numpy()
+        export(self, path)
 
 
 def training_summary(store: GraphStore, **figures: Any) -> dict[str, Any]:

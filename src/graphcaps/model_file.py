@@ -21,13 +21,15 @@ from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.files import write_atomically
 from graphcaps.fitted import FittedModel
+from graphcaps.probability import Calibration
 from graphcaps.registry import MODELS
 from graphcaps.sealed import read_sealed, seal
+from graphcaps.unlike import TrainingProfile
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "load", "save"]
 
 FORMAT = "graphcaps model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _ENTRIES = {
     "in_channels": int,
@@ -35,10 +37,11 @@ _ENTRIES = {
     "class_names": list,
     "config": dict,
     "recipe": dict,
-    "calibration": type(None),
     "training": dict,
     "versions": dict,
 }
+# A table or nothing; version 1 has no calibration and no profile.
+_OPTIONAL = ("calibration", "profile")
 
 
 def save(fitted: FittedModel, path: str | Path) -> None:
@@ -60,7 +63,8 @@ def save(fitted: FittedModel, path: str | Path) -> None:
         "class_names": list(fitted.class_names),
         "config": config.as_dict(),
         "recipe": fitted.recipe.to_dict(),
-        "calibration": None,
+        "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
+        "profile": None if fitted.profile is None else fitted.profile.to_dict(),
         "training": fitted.training,
         "versions": fitted.versions,
     }
@@ -121,6 +125,8 @@ def _build(path: Path, content: dict[str, Any], tensors: dict[str, Tensor]) -> F
         tuple(content["class_names"]),
         content["training"],
         content["versions"],
+        None if content.get("calibration") is None else Calibration.from_dict(content["calibration"]),
+        None if content.get("profile") is None else TrainingProfile.from_dict(content["profile"]),
     )
 
 
@@ -130,8 +136,12 @@ def _check_entries(path: Path, content: dict[str, Any]) -> None:
             found = repr(content[name])[:60] if name in content else "none"
             raise DataError(path, f"a header with {_named(kind)} under '{name}'", found)
     for name in content:
-        if name not in _ENTRIES and name not in ("format", "version", "sha256"):
+        if name not in _ENTRIES and name not in ("format", "version", "sha256", *_OPTIONAL):
             raise DataError(path, f"a header with the entries {', '.join(_ENTRIES)}", f"'{name}'")
+    for name in _OPTIONAL:
+        if not isinstance(content.get(name), dict | None):
+            what = f"a header with a table or nothing under '{name}'"
+            raise DataError(path, what, repr(content[name])[:60])
     if not all(isinstance(name, str) for name in content["class_names"]):
         raise DataError(path, "class names that are text", content["class_names"])
     for name in ("in_channels", "num_classes"):

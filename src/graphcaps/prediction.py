@@ -13,7 +13,9 @@ import torch
 
 from graphcaps.data.misfits import Unseen, check_columns, find_misfits
 from graphcaps.data.store import GraphStore
-from graphcaps.fitted import FittedModel, probabilities
+from graphcaps.errors import ArgumentError
+from graphcaps.evaluation.metrics import class_metrics
+from graphcaps.fitted import FittedModel
 
 __all__ = ["Predictions", "predict_each"]
 
@@ -31,6 +33,10 @@ class Predictions:
         probabilities (ndarray): ``[G, O]``, NaN likewise.
         errors (tuple): Per graph the reason why it could not be predicted, or "".
         true_classes (tuple, optional): Name of each graph's own class, where the source has them.
+        abstain_below (float, optional): A graph whose most probable class is less probable gets no class.
+        unlike (tuple, optional): Per graph how it is unlike the training graphs, or ""; ``None`` where the
+            model knows nothing of these.
+        ids (tuple, optional): What the source calls each graph.
     """
 
     class_names: tuple[str, ...]
@@ -39,6 +45,9 @@ class Predictions:
     probabilities: np.ndarray
     errors: tuple[str, ...]
     true_classes: tuple[str, ...] | None = None
+    abstain_below: float | None = None
+    unlike: tuple[str, ...] | None = None
+    ids: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.errors)
@@ -50,39 +59,73 @@ class Predictions:
 
     @property
     def predicted(self) -> list[str | None]:
-        """Class of each graph; ``None`` where there is no prediction."""
+        """Class of each graph; ``None`` where there is no prediction, or the model abstains."""
         best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
-        pairs = zip(self.errors, best, strict=True)
-        return [None if error else self.class_names[index] for error, index in pairs]
+        silent = zip(self.errors, self.abstained, best, strict=True)
+        return [None if error or quiet else self.class_names[index] for error, quiet, index in silent]
+
+    @property
+    def abstained(self) -> list[bool]:
+        """Whether the model abstains, for each graph that it can read."""
+        if self.abstain_below is None:
+            return [False] * len(self)
+        sure = np.nan_to_num(self.probabilities, nan=2.0).max(-1)
+        return [bool(share < self.abstain_below) for share in sure]
 
     @property
     def accuracy(self) -> float | None:
-        """Share of the predicted graphs whose own class was found; ``None`` where none has one."""
-        if self.true_classes is None or self.num_failed == len(self):
+        """Share of the graphs that got a class whose own it is; ``None`` where none has one."""
+        given = [found is not None for found in self.predicted]
+        if self.true_classes is None or not any(given):
             return None
         pairs = zip(self.predicted, self.true_classes, strict=True)
-        return sum(found == true for found, true in pairs) / (len(self) - self.num_failed)
+        return sum(found == true for found, true in pairs) / sum(given)
+
+    @property
+    def metrics(self) -> dict[str, float | None] | None:
+        """Figures of all graphs that could be read, abstentions too; ``None`` where no class is known.
+
+        Graphs of a class that the model does not know are left out: it could not have named it.
+        """
+        if self.true_classes is None:
+            return None
+        index = {name: place for place, name in enumerate(self.class_names)}
+        told = zip(self.errors, self.true_classes, strict=True)
+        rows = [row for row, (error, true) in enumerate(told) if not error and true in index]
+        if not rows:
+            return None
+        y = np.array([index[self.true_classes[row]] for row in rows])
+        return class_metrics(y, self.probabilities[rows])
 
     def summary(self) -> dict[str, Any]:
-        """Counts in JSON's own types: graphs, failures, how often each class was predicted, accuracy."""
+        """Counts in JSON's own types: graphs, failures, how often each class was predicted, and figures."""
         predicted = self.predicted
         return {
             "graphs": len(self),
-            "predicted": len(self) - self.num_failed,
+            "predicted": sum(found is not None for found in predicted),
             "failed": self.num_failed,
+            "abstained": sum(self.abstained),
+            "unlike": None if self.unlike is None else sum(map(bool, self.unlike)),
             "class_counts": {name: predicted.count(name) for name in self.class_names},
             "accuracy": self.accuracy,
+            "metrics": self.metrics,
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per graph in JSON's own types; graphs are counted from 1, as in TU files."""
         kind = "lengths" if self.scores_are == "lengths" else "scores"
+        abstained = self.abstained
         for index, found in enumerate(self.predicted):
             shares, scores = self.probabilities[index].tolist(), self.scores[index].tolist()
-            row: dict[str, Any] = {"graph": index + 1, "class": found}
-            row["probability"] = None if found is None else max(shares)
+            row: dict[str, Any] = {"graph": index + 1}
+            row |= {} if self.ids is None else {"id": self.ids[index]}
+            row["class"] = found
+            failed = bool(self.errors[index])
+            row["probability"] = None if failed else max(shares)
             for name, values in (("probabilities", shares), (kind, scores)):
-                row[name] = None if found is None else dict(zip(self.class_names, values, strict=True))
+                row[name] = None if failed else dict(zip(self.class_names, values, strict=True))
+            row["abstained"] = abstained[index]
+            row["unlike"] = None if self.unlike is None else self.unlike[index] or None
             if self.true_classes is not None:
                 row["true_class"] = self.true_classes[index]
             row["error"] = self.errors[index] or None
@@ -91,33 +134,47 @@ class Predictions:
     def to_csv(self) -> str:
         """A table with a heading, in UTF-8 text; a graph without a prediction has empty cells."""
         kind = "length" if self.scores_are == "lengths" else "score"
-        heading = ["graph", "class", "probability"]
+        heading = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
         heading += [f"probability[{name}]" for name in self.class_names]
         heading += [f"{kind}[{name}]" for name in self.class_names]
+        heading += ["abstained", "unlike"]
         heading += [] if self.true_classes is None else ["true_class"]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*heading, "error"])
         for row in self.rows():
-            cells = [row["graph"], row["class"] or "", _number(row["probability"])]
+            cells = [row["graph"], *([] if self.ids is None else [row["id"]])]
+            cells += [row["class"] or "", _number(row["probability"])]
             for values in (row["probabilities"], row[f"{kind}s"]):
                 cells += [_number(value) for value in (values or dict.fromkeys(self.class_names)).values()]
+            cells += ["yes" if row["abstained"] else "", row["unlike"] or ""]
             cells += [] if self.true_classes is None else [row["true_class"]]
             writer.writerow([*cells, row["error"] or ""])
         return text.getvalue()
 
 
-def predict_each(fitted: FittedModel, store: GraphStore, *, unseen: Unseen = "refuse") -> Predictions:
+def predict_each(
+    fitted: FittedModel,
+    store: GraphStore,
+    *,
+    unseen: Unseen = "refuse",
+    abstain_below: float | None = None,
+    ids: tuple[str, ...] | None = None,
+) -> Predictions:
     """Predicts every graph that the model can read, and says why of each that it cannot.
 
     Args:
         fitted (FittedModel): A trained model.
         store (GraphStore): Graphs, with classes or without.
         unseen (str): As in :meth:`FittedModel.scores`.
+        abstain_below (float, optional): Graphs whose most probable class is less probable get none.
+        ids (tuple, optional): What the source calls each graph; a column of its own.
 
     Raises:
         ArgumentError: If the store as a whole lacks the columns that the model reads.
     """
+    if abstain_below is not None and not 0 <= abstain_below <= 1:
+        raise ArgumentError("predict", "abstain_below", "be from 0 to 1", abstain_below)
     check_columns(store, fitted.recipe, "predict")
     errors = find_misfits(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
     sound = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
@@ -127,8 +184,13 @@ def predict_each(fitted: FittedModel, store: GraphStore, *, unseen: Unseen = "re
     broken = ~scores.isfinite().all(-1)
     errors |= {graph: errors.get(graph, _NO_NUMBER) for graph in broken.nonzero().flatten().tolist()}
     scores[broken] = float("nan")
-    shares = probabilities(scores, fitted.scores_are)
-    shares[broken.numpy()] = np.nan
+    shares = np.full(tuple(scores.shape), np.nan)
+    if bool((~broken).any()):
+        shares[(~broken).numpy()] = fitted.shares(scores[~broken])
+    unlike = None
+    if fitted.profile is not None:  # what could not be read has a reason of its own
+        told = enumerate(fitted.profile.reasons(store))
+        unlike = tuple("" if graph in errors else reason for graph, reason in told)
     return Predictions(
         fitted.class_names,
         fitted.scores_are,
@@ -136,6 +198,9 @@ def predict_each(fitted: FittedModel, store: GraphStore, *, unseen: Unseen = "re
         shares,
         tuple(errors.get(graph, "") for graph in range(len(store))),
         None if store.y is None else tuple(store.class_names[index] for index in store.y.tolist()),
+        abstain_below,
+        unlike,
+        ids,
     )
 
 

@@ -59,12 +59,13 @@ def test_json_for_machines(tmp_path):
         "path": str(path),
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "format_version": 1,
+        "format_version": 2,
     }
     assert told["expects"]["node_labels"] == []
     assert told["training"]["graphs"] == 30
     assert set(told) == {
-        *("file", "model", "class_names", "expects", "calibration", "training", "config", "versions")
+        *("file", "model", "class_names", "expects", "calibration", "profile", "training", "config"),
+        "versions",
     }
 
 

@@ -84,7 +84,7 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
         *("graph", "class", "probability"),
         *(f"probability[{name}]" for name in names),
         *(f"length[{name}]" for name in names),
-        *("true_class", "error"),
+        *("abstained", "unlike", "true_class", "error"),
     ]
     from graphcaps import load_dataset
 
@@ -124,7 +124,10 @@ def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
     assert shown["predictions"] == written["predictions"]
     assert shown["summary"] == written["summary"]
     row = written["predictions"][0]
-    assert set(row) == {*("graph", "class", "probability", "probabilities", "lengths", "true_class", "error")}
+    assert set(row) == {
+        *("graph", "class", "probability", "probabilities", "lengths"),
+        *("abstained", "unlike", "true_class", "error"),
+    }
     assert row["error"] is None
     assert row["probability"] == row["probabilities"][row["class"]] == max(row["probabilities"].values())
     both = json.loads(run(model, source, "--json", "--out", out).stdout)
@@ -271,3 +274,50 @@ def test_wrong_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
 def test_help_has_an_example():
     told = " ".join(run("--help").stdout.split())
     assert "graphcaps predict mutag.safetensors new.zip --out new.csv" in told
+
+
+# ---------------------------------------------------------------------- abstaining, strangers, own files
+def test_abstaining_and_strangers(tmp_path):
+    from graphcaps.unlike import TrainingProfile
+
+    path, out = tmp_path / "m.safetensors", tmp_path / "p.csv"
+    replace(labelled_model(), profile=TrainingProfile.of(labelled())).save(path)
+    far = replace(labelled(), node_attributes=labelled().node_attributes + 99)
+    source = write_tu(far, tmp_path / "FAR")
+    result = CliRunner().invoke(
+        app, ["predict", str(path), str(source), "--out", str(out), "--abstain-below", "0.99"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "6 of 6 graphs are unlike the training graphs. Graph 1: attribute" in result.stderr
+    assert "6 graphs, less sure than 0.99" in result.stdout
+    rows = rows_of(out)
+    assert {row["class"] for row in rows} == {""}
+    assert {row["abstained"] for row in rows} == {"yes"}
+    assert all(row["unlike"].startswith("attribute") for row in rows)
+    told = json.loads((tmp_path / "p.csv.config.json").read_text())
+    assert told["abstain_below"] == 0.99
+    assert told["summary"]["abstained"] == told["summary"]["unlike"] == 6
+    wrong = CliRunner().invoke(app, ["predict", str(path), str(source), "--abstain-below", "7"])
+    assert wrong.exit_code != 0
+
+
+def test_a_table_of_molecules_keeps_its_names(tmp_path):
+    pytest.importorskip("rdkit")
+    table, path, out = tmp_path / "d.csv", tmp_path / "m.safetensors", tmp_path / "p.csv"
+    smiles = ["CCO", "c1ccccc1", "CCN", "c1ccccc1O", "CCC", "c1ccccc1N"] * 2
+    lines = [f"m{i},{text},{'yes' if 'c1' in text else 'no'}" for i, text in enumerate(smiles)]
+    table.write_text("name,smiles,active\n" + "\n".join(lines) + "\n")
+    trained = CliRunner().invoke(
+        app,
+        ["train", str(table), "--label", "active", "--out", str(path), "--epochs", "1", "--device", "cpu"],
+    )
+    assert trained.exit_code == 0, trained.output
+    assert "preset: default" in trained.stderr
+    assert "balanced accuracy" in trained.stdout
+    done = CliRunner().invoke(
+        app, ["predict", str(path), str(table), "--id", "name", "--label", "active", "--out", str(out)]
+    )
+    assert done.exit_code == 0, done.output
+    rows = rows_of(out)
+    assert [row["id"] for row in rows] == [f"m{i}" for i in range(12)]
+    assert {row["true_class"] for row in rows} == {"yes", "no"}

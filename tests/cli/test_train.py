@@ -284,7 +284,7 @@ def test_no_model_is_written_where_the_loss_is_no_number(
     inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "graphcaps.nn.hgcn.margin_loss", lambda scores, y: scores.sum((-1, -2)) * float("nan")
+        "graphcaps.nn.hgcn.margin_loss", lambda scores, y, **_: scores.sum((-1, -2)) * float("nan")
     )
     assert "loss is not a number" in refusal(*inputs, "--out", out)
     assert not out.exists()
@@ -297,3 +297,20 @@ def test_no_memory(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
         "The computer ran out of memory: lower the batch size (now 8), num_capsules (now 3), "
     )
     assert not out.exists()
+
+
+def test_patience_weights_and_calibration(inputs: list[str], out: Path) -> None:
+    done = invoke(
+        *inputs, "--out", out, "--validation", "0.3", "--class-weight", "balanced", "--calibrate", "isotonic"
+    )
+    assert done.exit_code == 0, done.output
+    model = graphcaps.load(out)
+    assert model.calibration is not None
+    assert model.calibration.method == "isotonic"
+    assert model.profile is not None
+    assert "Brier score" in done.stdout
+    bare = invoke(*inputs, "--out", out, "--overwrite", "--calibrate", "none", "--patience", "1")
+    assert bare.exit_code == 0, bare.output
+    assert graphcaps.load(out).calibration is None
+    for wrong in (["--calibrate", "platt"], ["--class-weight", "equal"]):
+        assert f"'{wrong[0]}' must be" in refusal(*inputs, "--out", out, "--overwrite", *wrong)

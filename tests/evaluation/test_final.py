@@ -18,10 +18,12 @@ from graphcaps.engine.fit import EpochEnd, TrainingError
 from graphcaps.engine.memory import OutOfMemoryError, explain_memory, is_out_of_memory
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import final
+from graphcaps.evaluation.calibration import calibrate
 from graphcaps.evaluation.choosing import BestWeights, trailing_loss, validation_split
 from graphcaps.evaluation.final import FinalResult, FinalTraining, train_final
 from graphcaps.evaluation.selection import WINDOW
 from graphcaps.fitted import FittedModel
+from graphcaps.nn import margin_loss
 
 CONFIG = RunConfig(
     model_arguments={"capsule_dim": 8, "num_capsules": (3,), "num_factors": 2, "dropout": 0.2},
@@ -308,3 +310,60 @@ def test_devices() -> None:
 )
 def test_the_rule_in_words(chooses: bool, epochs: int, rule: str) -> None:
     assert BestWeights(chooses, epochs).rule == rule
+
+
+# ---------------------------------------------------------------------- stopping early, weights, calibration
+def test_patience_stops_the_run_and_names_it_in_the_fingerprint():
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2},
+        training=TrainConfig(epochs=80, learning_rate=0.01),
+    )
+    store = planted_parts(num_graphs=30)
+    training = FinalTraining(store, config, validation=0.2, device="cpu", patience=4)
+    seen = [event.epoch for event in training.run()]
+    result = training.result()
+    assert training.ended
+    assert seen[-1] == result.epoch + 4 < 80
+    assert result.training["epochs_run"] == seen[-1]
+    assert training.fingerprint["patience"] == 4
+    whole = FinalTraining(store, config, validation=0.2, device="cpu")
+    assert "patience" not in whole.fingerprint
+    assert whole.run_digest != training.run_digest
+    with pytest.raises(ArgumentError, match="'patience' must be a whole number from 1 on, got 0"):
+        FinalTraining(store, config, device="cpu", patience=0)
+
+
+def test_the_model_is_calibrated_on_its_validation_graphs():
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2},
+        training=TrainConfig(epochs=2),
+    )
+    store = planted_parts(num_graphs=30)
+    found = train_final(store, config, validation=0.2, device="cpu")
+    bare = train_final(store, config, validation=0.2, device="cpu", calibrate=None)
+    held = validation_split(store.y, 0.2, 0).validation
+    again = calibrate(bare.model.scores(store[held]), store.y[held].numpy())
+    assert found.model.calibration.temperature == pytest.approx(again.temperature)
+    assert found.model.calibration.graphs == 6
+    assert bare.model.calibration is None
+    assert bare.training["validation_metrics"]["accuracy"] == bare.training["validation_accuracy"]
+    assert found.model.profile.graphs == 30
+    none = train_final(store, config, validation=0, device="cpu")
+    assert none.model.calibration is None
+    assert none.model.profile is not None
+
+
+def test_class_weights_of_one_change_nothing():
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2},
+        training=TrainConfig(epochs=2),
+    )
+    store = planted_parts(num_graphs=30)
+    plain = train_final(store, config, device="cpu")
+    ones = train_final(store, config, device="cpu", class_weight=torch.ones(3))
+    assert plain.history[-1].train_loss == pytest.approx(ones.history[-1].train_loss)
+    weight = torch.tensor([4.0, 1.0, 1.0])
+    heavy = train_final(store, config, device="cpu", class_weight=weight)
+    held = validation_split(store.y, 0.1, 0).validation
+    expected = margin_loss(heavy.model.scores(store[held]), store.y[held], class_weight=weight)
+    assert heavy.history[-1].validation_loss[0] == pytest.approx(float(expected), rel=1e-4)

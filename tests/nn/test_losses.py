@@ -39,3 +39,15 @@ def test_cross_entropy_is_torch_s() -> None:
 def test_message() -> None:
     with pytest.raises(ShapeError, match=r"loss: 'y' must have one class per graph, \[2\], got \[3\]\."):
         margin_loss(torch.zeros(2, 2), torch.zeros(3, dtype=torch.long))
+
+
+def test_class_weights_by_hand():
+    scores = torch.tensor([[0.5, 0.3], [0.2, 0.4], [0.9, 0.9]], dtype=torch.float64)
+    y = torch.tensor([0, 1, -1])
+    first, second = margin_loss(scores[:1], y[:1]), margin_loss(scores[1:2], y[1:2])
+    weight = torch.tensor([3.0, 0.5])
+    found = margin_loss(scores, y, class_weight=weight)
+    torch.testing.assert_close(found, (3 * first + 0.5 * second) / 2)
+    first, second = cross_entropy(scores[:1], y[:1]), cross_entropy(scores[1:2], y[1:2])
+    torch.testing.assert_close(cross_entropy(scores, y, weight), (3 * first + 0.5 * second) / 2)
+    assert torch.equal(margin_loss(scores, y, class_weight=torch.ones(2)), margin_loss(scores, y))

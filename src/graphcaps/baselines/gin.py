@@ -125,7 +125,7 @@ class GIN(nn.Module):
         pooled = self.inner(segment_sum(x, segments)).relu()
         return ClassOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
 
-    def loss(self, output: ClassOutput, y: Tensor) -> LossTerms:
+    def loss(self, output: ClassOutput, y: Tensor, *, class_weight: Tensor | None = None) -> LossTerms:
         """Cross-entropy."""
-        loss = cross_entropy(output.class_scores, y)
+        loss = cross_entropy(output.class_scores, y, class_weight)
         return LossTerms(loss, {"cross-entropy": loss})

@@ -61,9 +61,16 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
         ("model", f"{model['name']}{formulation}, {model['parameters']:,} weights ({model['dtype']})"),
         ("classes", f"{len(names)}: {_some(names)}"),
         ("scores", told.get(model["scores"], model["scores"])),
-        ("probabilities", "not calibrated" if described["calibration"] is None else "calibrated"),
+        ("probabilities", _calibrated(described["calibration"])),
         ("arguments", ", ".join(f"{key} {_value(value)}" for key, value in arguments.items()) or "defaults"),
     ]
+
+
+def _calibrated(told: dict[str, Any] | None) -> str:
+    if told is None:
+        return "not calibrated"
+    how = f"temperature {told['temperature']:.3g}" if "temperature" in told else told["method"]
+    return f"calibrated on {told['graphs']:,} graphs ({how})"
 
 
 def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:

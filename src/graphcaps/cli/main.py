@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from graphcaps import __version__
-from graphcaps.cli import bench, data, demo, evaluate, info, predict, train
+from graphcaps.cli import bench, data, demo, evaluate, explain, info, predict, reproduce, serve, train
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -77,10 +77,15 @@ app.command("demo", epilog="Example: graphcaps demo --out demo")(demo.demo)
 app.command(
     "evaluate", epilog="Example: graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results"
 )(evaluate.evaluate)
+app.command("explain", epilog="Example: graphcaps explain mutag.safetensors MUTAG --graph 3")(explain.explain)
 app.command("info", epilog="Example: graphcaps info mutag.safetensors")(info.info)
 app.command("predict", epilog="Example: graphcaps predict mutag.safetensors new.zip --out new.csv")(
     predict.predict
 )
+app.command("reproduce", epilog="Example: graphcaps reproduce table1 --datasets MUTAG,PTC_MR --seeds 1")(
+    reproduce.reproduce
+)
+app.command("serve", epilog="Example: graphcaps serve mutag.safetensors")(serve.serve)
 app.command("train", epilog="Example: graphcaps train MUTAG --out mutag.safetensors --epochs 100")(
     train.train
 )

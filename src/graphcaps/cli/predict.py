@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps.cli.data_options import Bad, Id, Label, Smiles, own_hints
+from graphcaps.cli.metrics import metric_rows
 from graphcaps.cli.output import columns, pairs, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
 
@@ -32,7 +34,8 @@ class Unseen(StrEnum):
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Graphs: a TU folder or zip, or the name of a data set.")
+        str,
+        typer.Argument(metavar="SOURCE", help="Graphs: your own file, a TU folder or zip, or a data set."),
     ],
     out: Annotated[
         Path | None,
@@ -48,6 +51,18 @@ def predict(
             help="Node labels that training never saw: report the graph as an error, or read them as zeros.",
         ),
     ] = Unseen.refuse,
+    smiles: Smiles = None,
+    label: Label = None,
+    id: Id = None,
+    bad: Bad = None,
+    abstain_below: Annotated[
+        float | None,
+        typer.Option(
+            "--abstain-below",
+            metavar="P",
+            help="Give no class to a graph whose most probable class is less probable than P.",
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, cuda or auto.")
     ] = "auto",
@@ -57,7 +72,8 @@ def predict(
 
     A graph that the model cannot read gets a row that says why; the others are predicted.
 
-    Probabilities are not calibrated.
+    Probabilities are calibrated where the model was trained with validation graphs. The column 'unlike' says
+    how a graph differs from all that the model learned from.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
@@ -75,10 +91,11 @@ def predict(
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict"))
-    loaded = open_dataset(source, root)
+    loaded = open_dataset(source, root, **own_hints(smiles, label, id=id, bad=bad))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
-        found = predict_each(fitted, loaded.store, unseen=unseen.value)
+        ids = None if loaded.rows is None else loaded.rows.ids
+        found = predict_each(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
     if found.num_failed == len(found):
         fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
         raise DataError(
@@ -90,8 +107,11 @@ def predict(
         strange = find_misfits(loaded.store, fitted.recipe, dtype=fitted.dtype)
         passed = {graph: reason for graph, reason in strange.items() if graph not in failed}
         _warn_of(passed, len(found), "had unknown node labels read as zeros")
+    strangers = {graph: reason for graph, reason in enumerate(found.unlike or ()) if reason}
+    _warn_of(strangers, len(found), "are unlike the training graphs")
     place = None if loaded.source is None else str(loaded.source)
     told = _context(model, fitted, {"name": loaded.store.name, "path": place}, unseen.value)
+    told |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
     told["summary"] = found.summary()
     if out is not None:
         _write(out, found, told)
@@ -158,8 +178,14 @@ def _show(found: Predictions, name: str, out: Path | None) -> None:
     counts = ", ".join(f"{key} ({count:,})" for key, count in summary["class_counts"].items() if count)
     rows = [("source", name), ("predicted", f"{summary['predicted']:,} of {summary['graphs']:,} graphs")]
     rows.append(("classes", counts))
+    if found.abstain_below is not None:
+        told = f"{summary['abstained']:,} graphs, less sure than {found.abstain_below:g}"
+        rows.append(("no class given", told))
     if summary["accuracy"] is not None:
         rows.append(("accuracy", f"{100 * summary['accuracy']:.2f} % of the graphs predicted"))
+        if summary["abstained"]:
+            rows.append(("of all, sure or not", f"{100 * summary['metrics']['accuracy']:.2f} %"))
+    rows += metric_rows(summary["metrics"])
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
+from graphcaps.cli.metrics import metric_rows
 from graphcaps.cli.output import note, option, print_json, print_pairs, terminal
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from graphcaps.cli.outputs import TrainFiles
+    from graphcaps.data.store import GraphStore
     from graphcaps.evaluation.final import FinalTraining
+    from graphcaps.probability import CalibrationMethod
 
 __all__ = ["train"]
+
+_PATIENCE = 50  # as HGCNClassifier has it
 
 
 def train(
     context: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A data set, or a path to a TU folder or zip.")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A data set, a TU folder or zip, or your own file (docs/inputs.md)."
+        ),
     ],
     out: Annotated[Path, option("--out", metavar="MODEL", help="Model file to write (.safetensors).")],
     root: Annotated[
@@ -42,6 +54,25 @@ def train(
     validation: Annotated[
         float, option("--validation", metavar="SHARE", help="Graphs that choose the epoch; 0: the last.")
     ] = 0.1,
+    smiles: Smiles = None,
+    label: Label = None,
+    bad: Bad = None,
+    patience: Annotated[
+        int | None,
+        option(
+            "--patience",
+            metavar="N",
+            min=0,
+            help="Stop N epochs after the best one; 0: never. Default: 50 with preset default, else 0.",
+        ),
+    ] = None,
+    class_weight: Annotated[
+        str | None, option("--class-weight", metavar="balanced", help="Give all classes the same say.")
+    ] = None,
+    calibrate: Annotated[
+        str,
+        option("--calibrate", metavar="NAME", help="Probabilities: temperature, isotonic or none."),
+    ] = "temperature",
     resume: Annotated[bool, option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
     overwrite: Annotated[bool, option("--overwrite", help="Start anew and replace the files.")] = False,
     checkpoint_every: Annotated[
@@ -67,13 +98,15 @@ def train(
     files = TrainFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
+    from graphcaps.data.catalogue import find_entry
     from graphcaps.data.datasets import open_dataset
     from graphcaps.evaluation.final import FinalTraining
 
-    loaded = open_dataset(source, root)
+    loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
+    own = preset is None and find_entry(loaded.store.name) is None  # graphs that no preset was made for
     config = configure(
         loaded.store.name,
-        preset=preset,
+        preset="default" if own else preset,
         model=model,
         epochs=epochs,
         batch_size=batch_size,
@@ -81,8 +114,18 @@ def train(
         learning_rate=learning_rate,
         precision=precision,
     )
+    config = replace(config, dataset=loaded.store.name) if own else config
     note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
-    training = FinalTraining(loaded.store, config, seed=seed, validation=validation, device=device)
+    training = FinalTraining(
+        loaded.store,
+        config,
+        seed=seed,
+        validation=validation,
+        device=device,
+        patience=(_PATIENCE if patience is None and config.source == "default" else patience) or None,
+        class_weight=_class_weight(class_weight, loaded.store),
+        calibrate=_method(calibrate),
+    )
     if overwrite:
         files.clear()
     if resume and _go_on(training, files):
@@ -100,6 +143,27 @@ def train(
         note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
         raise typer.Exit(130) from error
     _report(files, as_json)
+
+
+def _class_weight(given: str | None, store: GraphStore) -> Tensor | None:
+    from graphcaps.errors import ArgumentError
+    from graphcaps.evaluation.finishing import balanced_weights
+
+    if given is None:
+        return None
+    if given != "balanced":
+        raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{given}'")
+    return None if store.y is None else balanced_weights(store.y, store.num_classes)
+
+
+def _method(given: str) -> CalibrationMethod | None:
+    from graphcaps.errors import ArgumentError
+
+    if given == "none":
+        return None
+    if given not in ("temperature", "isotonic"):
+        raise ArgumentError("train", "--calibrate", "be temperature, isotonic or none", f"'{given}'")
+    return "temperature" if given == "temperature" else "isotonic"
 
 
 def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
@@ -146,13 +210,15 @@ def _report(files: TrainFiles, as_json: bool) -> None:
         )
         return
     info = known["training"]
-    rows = [("model", paths["model"]), ("kept", f"epoch {info['epoch']} of {info['epochs']}: {info['rule']}")]
+    ran = info.get("epochs_run", info["epochs"])
+    rows = [("model", paths["model"]), ("kept", f"epoch {info['epoch']} of {ran}: {info['rule']}")]
     rows.append(
         ("training accuracy", f"{100 * info['train_accuracy']:.1f} % of {info['train_graphs']:,} graphs")
     )
     if info["validation_accuracy"] is not None:
         share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
         rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
+        rows += metric_rows(info.get("validation_metrics"))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
 

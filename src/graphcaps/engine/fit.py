@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,7 @@ class Trainer:
         steps (str): ``"eager"`` runs one operation after another; ``"bucketed"`` gives steps few shapes;
             ``"captured"`` captures each shape on a GPU; ``"auto"`` captures where that is possible.
             (default: "auto")
+        class_weight (Tensor, optional): What a graph of each class counts in the losses, ``[O]``.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Trainer:
         config: TrainConfig,
         *,
         steps: Steps = "auto",
+        class_weight: Tensor | None = None,
     ) -> None:
         if store.y is None:
             raise ArgumentError(
@@ -98,6 +100,7 @@ class Trainer:
         self.x = features_of(x, store) if source is store and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
         self._device = device
+        self._class_weight = None if class_weight is None else class_weight.to(device)
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.epoch = 0
         if steps == "auto":
@@ -174,10 +177,14 @@ class Trainer:
         return self._recorder is not None
 
     @property
-    def _weights(self) -> dict[str, float]:
+    def _weights(self) -> dict[str, Any]:
         if getattr(self.model, "decoder", None) is None:
-            return {}
-        return {"reconstruction_weight": self.config.reconstruction_weight}
+            return self._by_class
+        return self._by_class | {"reconstruction_weight": self.config.reconstruction_weight}
+
+    @property
+    def _by_class(self) -> dict[str, Any]:
+        return {} if self._class_weight is None else {"class_weight": self._class_weight}
 
     def _scorer(self, part: str) -> PartScorer | None:
         """For one part, or ``None`` where no replica has it."""
@@ -189,7 +196,7 @@ class Trainer:
         if self._recorder is not None:  # as many as keep a GPU busy, whatever the batches of training are
             rows = sum(int(self._sizes[each].sum()) for each in parts)
             batch_size = max(1, SCORED_ROWS * graphs // (rows * len(parts)))
-        return PartScorer(self.model, self.store, self.x, parts, batch_size)
+        return PartScorer(self.model, self.store, self.x, parts, batch_size, self._by_class)
 
     def _launch(self, name: str, scorer: PartScorer) -> None:
         if self._recorder is not None and name not in self._score:

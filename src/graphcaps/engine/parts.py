@@ -35,6 +35,7 @@ class PartScorer:
         x (Tensor or FeatureTable): Features of all nodes.
         parts (list): Graphs of each replica's part.
         batch_size (int): Graphs of a replica that are scored at a time.
+        weights (dict, optional): Arguments of the model's loss.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class PartScorer:
         x: Tensor | FeatureTable,
         parts: list[Tensor],
         batch_size: int,
+        weights: dict[str, Any] | None = None,
     ) -> None:
+        self.weights = weights or {}
         self.model, self.store, self.x = model, store, x
         graphs = pad_rows(parts)
         device = next(model.parameters()).device
@@ -79,7 +82,7 @@ class PartScorer:
     def _add(self, scoring: Any, batch: GraphBatch) -> None:
         assert batch.y is not None
         output = scoring.forward_batch(batch)
-        loss = scoring.loss(output, batch.y).total.double() * (batch.y >= 0).sum(-1)
+        loss = scoring.loss(output, batch.y, **self.weights).total.double() * (batch.y >= 0).sum(-1)
         right = (output.class_scores.argmax(-1) == batch.y).sum(-1)
         self.sums.add_(torch.stack([loss, right.double()]))
 

@@ -29,10 +29,10 @@ class Update:
         model (Module): Leading axis F.
         adam (ReplicaAdam): Of its parameters.
         tally (Tally): Where losses and right answers are added up.
-        weights (dict): Arguments of the model's loss, such as the reconstruction's weight.
+        weights (dict): Arguments of the model's loss, such as the reconstruction's weight or class weights.
     """
 
-    def __init__(self, model: nn.Module, adam: ReplicaAdam, tally: Tally, weights: dict[str, float]) -> None:
+    def __init__(self, model: nn.Module, adam: ReplicaAdam, tally: Tally, weights: dict[str, Any]) -> None:
         self.model, self.adam, self.tally, self.weights = model, adam, tally, weights
 
     def __call__(self, batch: GraphBatch, active: Tensor | None) -> None:

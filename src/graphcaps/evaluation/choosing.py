@@ -77,6 +77,12 @@ class BestWeights:
         self.loss = math.inf
         self.weights: dict[str, Tensor] = {}
 
+    def stale(self, history: Sequence[EpochEnd], patience: int | None) -> bool:
+        """Whether ``patience`` epochs have passed since the one that counts; never without a validation part."""
+        if patience is None or not self.chooses or not self.epoch:
+            return False
+        return history[-1].epoch - self.epoch >= patience
+
     @property
     def rule(self) -> str:
         """Which epoch is kept, in words."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.prepare import prepare
@@ -27,8 +28,10 @@ from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.choosing import BestWeights, validation_split
+from graphcaps.evaluation.finishing import finish, start_from
 from graphcaps.evaluation.versions import describe_hardware
 from graphcaps.fitted import FittedModel, training_summary
+from graphcaps.probability import CalibrationMethod
 
 __all__ = ["FinalResult", "FinalTraining", "train_final"]
 
@@ -65,6 +68,13 @@ class FinalTraining:
         seed (int): Of the validation draw, the starting weights, the order of graphs and dropout. (default: 0)
         validation (float): Share of every class that chooses the epoch; 0 takes the last. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
+        patience (int, optional): Stop when so many epochs have passed since the best one; needs a validation
+            share. (default: never)
+        class_weight (Tensor, optional): What a graph of each class counts in the losses, ``[O]``.
+            (default: 1 each)
+        calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: how probabilities are fitted to the
+            validation graphs; ``None`` leaves them as they are. (default: "temperature")
+        start (FittedModel, optional): Go on from its weights and input columns; Adam starts anew.
 
     Raises:
         ArgumentError: If the graphs have no classes or one, or cannot be split.
@@ -78,23 +88,35 @@ class FinalTraining:
         seed: int = 0,
         validation: float = 0.1,
         device: str = "auto",
+        patience: int | None = None,
+        class_weight: Tensor | None = None,
+        calibrate: CalibrationMethod | None = "temperature",
+        start: FittedModel | None = None,
     ) -> None:
         y = _classes(store, seed)
+        if patience is not None and (type(patience) is not int or patience < 1):
+            raise ArgumentError("train", "patience", "be a whole number from 1 on", patience)
         self.source, self.config, self.seed, self.validation = store, config, seed, validation
+        self.patience, self.calibrate = patience, calibrate
         self.device = choose_device(device, "train")
         self.split = validation_split(y, validation, seed)
         assert self.split.validation is not None
         self.data_digest = data_digest(store)
         replica = Replica(self.split.train, self.split.validation, self.split.test, seed=seed)
         self.fingerprint = run_fingerprint(config, self.data_digest, [replica])
+        told = {"patience": patience, "class_weight": None if class_weight is None else class_weight.tolist()}
+        self.fingerprint |= {name: value for name, value in told.items() if value is not None}
         with explain_memory(config, self.device):
-            recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+            fresh = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+            recipe = fresh if start is None else start.recipe
             ready = prepare(store, recipe, max_nodes=config.features.max_nodes)
             self.recipe = ready.recipe
             self._make = model_maker(config, ready.x.size(-1), store.num_classes)
             model = stack_replicas(self._make, [replica]).to(self.device)
+            if start is not None:
+                start_from(model, start, store.class_names)
             graphs, x = place(ready.store, ready.x, self.device)
-            self.trainer = Trainer(model, graphs, x, [replica], config.training)
+            self.trainer = Trainer(model, graphs, x, [replica], config.training, class_weight=class_weight)
         self.best = BestWeights(self.split.validation.numel() > 0, config.training.epochs)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
@@ -104,6 +126,11 @@ class FinalTraining:
     def epoch(self) -> int:
         """Epochs done."""
         return self.trainer.epoch
+
+    @property
+    def ended(self) -> bool:
+        """Whether all epochs are done, or patience has run out."""
+        return self.epoch >= self.config.training.epochs or self.best.stale(self.history, self.patience)
 
     @property
     def run_digest(self) -> str:
@@ -118,7 +145,7 @@ class FinalTraining:
             every (int, optional): Epochs between two writings. (default: at the first epoch end after 20 s)
         """
         written = time.monotonic()
-        while self.epoch < self.config.training.epochs:
+        while not self.ended:
             with explain_memory(self.config, self.device):
                 event = self.trainer.run_epoch()
                 self.history.append(event)
@@ -180,9 +207,16 @@ class FinalTraining:
         if self.best.weights:
             self.trainer.model.load_state_dict(self.best.weights)
         model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
-        training = self.describe()
-        fitted = FittedModel(model, self.config, self.recipe, self.source.class_names, training)
-        return FinalResult(fitted, tuple(self.history), self.best.epoch, training)
+        bare = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
+        assert self.split.validation is not None
+        fitted = finish(bare, self.source, self.split.validation, self.calibrate)
+        return FinalResult(fitted, tuple(self.history), self.best.epoch, fitted.training)
+
+    @property
+    def _rule(self) -> str:
+        if self.epoch >= self.config.training.epochs:
+            return self.best.rule
+        return f"{self.best.rule}; stopped {self.patience} epochs after it"
 
     def describe(self) -> dict[str, Any]:
         """Where the weights come from, JSON-safe."""
@@ -198,8 +232,9 @@ class FinalTraining:
             validation_share=self.validation,
             seed=self.seed,
             epochs=self.config.training.epochs,
+            epochs_run=self.epoch,
             epoch=self.best.epoch,
-            rule=self.best.rule,
+            rule=self._rule,
             train_loss=kept.train_loss[0],
             train_accuracy=kept.train_accuracy[0],
             validation_loss=kept.validation_loss[0] if chooses else None,
@@ -218,13 +253,15 @@ def train_final(
     validation: float = 0.1,
     device: str = "auto",
     on_epoch: Callable[[EpochEnd], object] | None = None,
+    **options: Any,
 ) -> FinalResult:
     """Trains one model on all graphs but a validation share; arguments as in :class:`FinalTraining`.
 
     Args:
         on_epoch (callable, optional): Is handed every event, for a progress bar.
+        options: ``patience``, ``class_weight``, ``calibrate`` and ``start`` of :class:`FinalTraining`.
     """
-    training = FinalTraining(store, config, seed=seed, validation=validation, device=device)
+    training = FinalTraining(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():
         if on_epoch is not None:
             on_epoch(event)

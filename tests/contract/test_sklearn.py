@@ -1,0 +1,123 @@
+"""scikit-learn's own checks of an estimator.
+
+The classifier reads graphs, and the checks speak in rows of numbers. So they are run twice: on the class as it is,
+where each check that hands over rows is named below with the reason; and on the same class with one method
+replaced, which reads a row as a graph of one node, so that all that is not about reading is checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import validate_data
+
+from graphcaps import HGCNClassifier
+from graphcaps.data.store import GraphStore
+from graphcaps.estimator.inputs import GraphsRead
+
+SMALL: dict[str, Any] = {
+    "capsule_dim": 8,
+    "num_capsules": 3,
+    "num_factors": 2,
+    "epochs": 2,
+    "batch_size": 64,
+    "dropout": 0.0,
+    "device": "cpu",
+    "random_state": 0,
+}
+
+
+class AskedWithRows(HGCNClassifier):
+    """The class as it is, but for a tag that says it reads rows: else no check would be made."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        tags.input_tags.string = False
+        tags.classifier_tags.poor_score = True  # two epochs: checks of a contract, not of learning
+        return tags
+
+
+class RowsAsGraphs(AskedWithRows):
+    """Reads a row of numbers as a graph of one node with these attributes."""
+
+    def _read(self, X: Any, *, fitting: bool = False) -> GraphsRead:
+        X = validate_data(self, X, reset=fitting, dtype=np.float64)
+        ones = torch.arange(len(X) + 1)
+        empty = torch.empty(0, dtype=torch.int32)
+        store = GraphStore(
+            "rows", ones, torch.zeros(len(X) + 1, dtype=torch.long), empty,
+            node_attributes=torch.from_numpy(np.array(X)),
+        )  # fmt: skip
+        return GraphsRead(store, None, {}, True)
+
+
+NOT_ROWS = "it hands over rows of numbers, and graphs are none: fit refuses them in a sentence"
+EXPECTED = dict.fromkeys(
+    [
+        "check_fit_score_takes_y",
+        "check_estimators_overwrite_params",
+        "check_dont_overwrite_parameters",
+        "check_estimators_fit_returns_self",
+        "check_readonly_memmap_input",
+        "check_n_features_in_after_fitting",
+        "check_positive_only_tag_during_fit",
+        "check_estimators_dtypes",
+        "check_complex_data",
+        "check_dtype_object",
+        "check_estimators_empty_data_messages",
+        "check_pipeline_consistency",
+        "check_estimators_nan_inf",
+        "check_estimator_sparse_tag",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_classifier_data_not_an_array",
+        "check_classifiers_one_label",
+        "check_classifiers_classes",
+        "check_classifiers_train",
+        "check_classifiers_regression_target",
+        "check_supervised_y_2d",
+        "check_class_weight_classifiers",
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_dict_unchanged",
+        "check_fit_idempotent",
+        "check_fit_check_is_fitted",
+        "check_n_features_in",
+        "check_fit2d_predict1d",
+    ],
+    NOT_ROWS,
+) | {"check_requires_y_none": "the rows that it hands over are refused before y is looked at"}
+
+
+@parametrize_with_checks([AskedWithRows(**SMALL)], expected_failed_checks=lambda _: EXPECTED)
+def test_the_class_as_it_is(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks([RowsAsGraphs(**SMALL)])
+def test_all_but_the_reading(estimator, check):
+    check(estimator)
+
+
+def test_the_real_tags_say_that_rows_are_not_read():
+    tags = HGCNClassifier().__sklearn_tags__()
+    assert not tags.input_tags.two_d_array
+    assert tags.estimator_type == "classifier"
+    assert tags.target_tags.required
+
+
+@pytest.mark.parametrize("rows", [np.zeros((4, 3)), [[1.0, 2.0], [3.0, 4.0]], [1, 2, 3]])
+def test_an_array_is_refused_in_a_sentence(rows):
+    with pytest.raises(ValueError, match="'X' must be a GraphStore or a list of torch-geometric Data"):
+        HGCNClassifier(**SMALL).fit(rows, [0, 1, 0, 1][: len(rows)])

@@ -1,0 +1,349 @@
+"""The classifier reads graphs of all kinds, keeps scikit-learn's habits, and says what is wrong."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import graphcaps
+from graphcaps import HGCNClassifier
+from graphcaps.data import to_networkx, to_pyg
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.estimator.inputs import join_stores, read_graphs
+from graphcaps.estimator.parameters import default_config
+from tests.small_models import labelled, planted, train_small
+
+SMALL: dict[str, Any] = {
+    "capsule_dim": 8,
+    "num_capsules": 4,
+    "num_factors": 2,
+    "epochs": 3,
+    "device": "cpu",
+    "random_state": 0,
+}
+
+
+def small(**changes: Any) -> HGCNClassifier:
+    return HGCNClassifier(**SMALL | changes)
+
+
+@cache
+def fitted() -> HGCNClassifier:
+    """On thirty graphs; treat as read-only."""
+    return small().fit(labelled())
+
+
+def as_networkx(store: GraphStore) -> list[Any]:
+    return [to_networkx(store, graph) for graph in range(len(store))]
+
+
+# ---------------------------------------------------------------------- reading
+def test_one_data_set_in_three_forms_gives_the_same_model():
+    store = labelled()
+    forms = [store, to_pyg(store), as_networkx(store)]
+    names = np.array(store.class_names)[store.y]
+    found = [small().fit(graphs, names).predict_proba(graphs) for graphs in forms]
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
+def test_classes_come_from_y_or_from_the_graphs():
+    store = labelled()
+    assert fitted().classes_.tolist() == sorted(store.class_names)
+    data = to_pyg(store)
+    assert small().fit(data).classes_.tolist() == [0, 1, 2]
+    graphs = as_networkx(store)
+    assert small().fit(graphs).classes_.tolist() == sorted(store.class_names)
+    y = np.array([2.0, 7.0] * 15)
+    model = small().fit(store, y)
+    assert model.classes_.tolist() == [2.0, 7.0]
+    assert set(model.predict(store)) <= {2.0, 7.0}
+    assert model.model_.class_names == ("2.0", "7.0")
+    y = np.array(["yes", "no"] * 15, dtype=object)
+    assert small().fit(store, y).classes_.tolist() == ["no", "yes"]
+
+
+def test_text_labels_of_networkx_are_read_as_in_training():
+    graphs = as_networkx(labelled())
+    letters = "CNOF"
+    for graph in graphs:
+        for _, entry in graph.nodes(data=True):
+            entry["label"] = letters[entry["label"]]
+            del entry["attributes"]
+    model = small().fit(graphs)
+    alone = [graph for graph in graphs if all(e["label"] in "CN" for _, e in graph.nodes(data=True))]
+    probe = graphs[:3] + alone
+    np.testing.assert_allclose(model.predict_proba(probe)[:3], model.predict_proba(graphs)[:3], atol=1e-6)
+    assert model._label_codes == {"C": 0, "F": 1, "N": 2, "O": 3}
+
+
+def test_smiles():
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "c1ccccc1", "CC(=O)O", "c1ccncc1", "CCN", "c1ccccc1O"] * 3
+    ring = np.array(["c1" in text for text in smiles])
+    model = small(validation=0).fit(smiles, ring)
+    assert model.classes_.tolist() == [False, True]
+    assert model.predict(["CCCO", "c1ccccc1C"]).dtype == bool
+
+
+def test_stores_cut_up_and_joined_are_the_store():
+    store = labelled()
+    joined = join_stores([store[graph] for graph in range(len(store))])
+    for name in ("node_ptr", "edge_ptr", "neighbours", "y", "node_labels", "node_attributes"):
+        assert torch.equal(getattr(joined, name), getattr(store, name)), name
+    with pytest.raises(ArgumentError, match="all have 'node_labels', or none"):
+        join_stores([store, replace(store, node_labels=None)])
+
+
+# ---------------------------------------------------------------------- the habits of scikit-learn
+def test_defaults_are_those_of_the_preset():
+    config = default_config()
+    shown = {name: entry.default for name, entry in inspect.signature(HGCNClassifier).parameters.items()}
+    for name, value in config.model_arguments.items():
+        assert name == "formulation" or shown[name] == value
+    for name in ("epochs", "batch_size", "learning_rate", "weight_decay", "reconstruction_weight"):
+        assert shown[name] == getattr(config.training, name)
+    assert shown["max_nodes"] == config.features.max_nodes
+    model = HGCNClassifier(epochs=1, device="cpu", random_state=0).fit(planted()[:12])
+    assert model.model_.config.source == "default, changed by arguments"
+
+
+def test_cross_validation_search_and_pipeline():
+    store = labelled()
+    y = store.y.numpy()
+    data, folds = to_pyg(store), StratifiedKFold(2)
+    by_list = cross_val_score(small(), data, y, cv=folds)
+    by_store = cross_val_score(small(), store, y, cv=folds)
+    np.testing.assert_array_equal(by_list, by_store)
+    assert cross_val_score(small(epochs=1), data, cv=2).shape == (2,)  # classes from the graphs
+    search = GridSearchCV(small(epochs=1), {"num_capsules": [2, (3, 2)], "dropout": [0.0]}, cv=2)
+    search.fit(data, y)
+    assert search.best_params_["num_capsules"] in (2, (3, 2))
+    assert search.best_estimator_.predict(data).shape == (30,)
+    from sklearn.linear_model import LogisticRegression
+
+    pipe = make_pipeline(small(epochs=1), LogisticRegression(max_iter=500)).fit(data, y)
+    assert pipe.predict(data).shape == (30,)
+    assert list(pipe[:-1].get_feature_names_out()[:2]) == ["0[0]", "0[1]"]
+
+
+def test_clone_and_pickle():
+    model = fitted()
+    assert clone(model).get_params() == model.get_params()
+    assert not hasattr(clone(model), "model_")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(labelled()), model.predict_proba(labelled()))
+
+
+def test_the_same_state_gives_the_same_bits():
+    again = small().fit(labelled()).predict_proba(labelled())
+    np.testing.assert_array_equal(again, fitted().predict_proba(labelled()))
+    other = small(random_state=1).fit(labelled()).predict_proba(labelled())
+    assert not np.allclose(other, again)
+    drawn = small(random_state=np.random.RandomState(5)).fit(labelled())
+    twice = small(random_state=np.random.RandomState(5)).fit(labelled())
+    assert drawn.model_.training["seed"] == twice.model_.training["seed"]
+
+
+def test_transform_is_the_class_capsules():
+    rows = fitted().transform(labelled())
+    assert rows.shape == (30, 3 * 8)
+    assert len(fitted().get_feature_names_out()) == 24
+    lengths = np.linalg.norm(rows.reshape(30, 3, 8), axis=-1)
+    np.testing.assert_allclose(lengths, fitted().model_.scores(labelled()).numpy(), atol=1e-6)
+    assert fitted().model_.embed(labelled(), level=0).shape == (30, 4 * 8)
+    with pytest.raises(ArgumentError, match="one of 2 levels"):
+        fitted().model_.embed(labelled(), level=2)
+
+
+# ---------------------------------------------------------------------- training
+def test_early_stopping_keeps_the_best_epoch():
+    model = small(epochs=60, patience=5, learning_rate=0.01).fit(labelled())
+    kept = model.model_.training["epoch"]
+    assert model.n_iter_ == len(model.history_) < 60
+    assert kept == model.n_iter_ - 5 >= 21
+    assert "stopped 5 epochs after it" in model.model_.training["rule"]
+    assert small(epochs=25, patience=None).fit(labelled()).n_iter_ == 25
+
+
+def test_without_a_hold_out_all_graphs_are_learned_and_nothing_is_calibrated():
+    model = small(validation=0, patience=1).fit(labelled())
+    assert model.n_iter_ == 3
+    assert model.model_.training["train_graphs"] == 30
+    assert model.model_.calibration is None
+    assert "validation_loss" not in model.history_[0]
+
+
+def test_class_weights_move_the_decision():
+    store = labelled()
+    y = np.array(["rare"] * 6 + ["often"] * 24)
+    model = small(epochs=6, validation=0)
+    plain = model.fit(store, y).predict_proba(store)
+    ones = model.set_params(class_weight={"rare": 1.0}).fit(store, y).predict_proba(store)
+    balanced = model.set_params(class_weight="balanced").fit(store, y).predict_proba(store)
+    by_hand = model.set_params(class_weight={"rare": 2.5, "often": 0.625}).fit(store, y)
+    np.testing.assert_allclose(ones, plain, atol=1e-6)
+    assert (balanced[:, 1] > plain[:, 1]).all()
+    np.testing.assert_allclose(by_hand.predict_proba(store), balanced, atol=1e-6)
+
+
+def test_warm_start_goes_on():
+    model = small(warm_start=True, validation=0).fit(labelled())
+    first = {name: value.clone() for name, value in model.model_.model.state_dict().items()}
+    model.set_params(epochs=1, learning_rate=1e-9, weight_decay=0.0, dropout=0.0).fit(labelled())
+    second = model.model_.model.state_dict()
+    for name in ("primary.weight", "layers.0.weight"):
+        torch.testing.assert_close(second[name], first[name], atol=1e-5, rtol=0)
+    with pytest.raises(ArgumentError, match="be a model of the same sizes"):
+        model.set_params(capsule_dim=16).fit(labelled())
+    with pytest.raises(ArgumentError, match="have the classes of the graphs"):
+        model.set_params(capsule_dim=8).fit(labelled(), np.arange(30) % 2)
+
+
+def test_progress(capsys: pytest.CaptureFixture[str]):
+    seen: list[int] = []
+    small(epochs=4, verbose=2, on_epoch=lambda event: seen.append(event.epoch)).fit(labelled())
+    told = capsys.readouterr()
+    assert seen == [1, 2, 3, 4]
+    assert told.out == ""
+    assert [line.partition(":")[0] for line in told.err.splitlines()] == ["epoch 2 of 4", "epoch 4 of 4"]
+
+
+@pytest.mark.parametrize(("given", "method"), [(True, "temperature"), ("isotonic", "isotonic")])
+def test_probabilities_are_calibrated(given, method):
+    model = small(calibrate=given).fit(labelled())
+    assert model.model_.calibration.method == method
+    assert model.model_.calibration.graphs == 3  # a tenth of each class
+    plain = small(calibrate=False).fit(labelled())
+    assert plain.model_.calibration is None
+    assert not np.allclose(plain.predict_proba(labelled()), model.predict_proba(labelled()))
+    again = model.model_.calibration.apply(plain.predict_proba(labelled()))
+    np.testing.assert_allclose(again, model.predict_proba(labelled()))
+
+
+# ---------------------------------------------------------------------- acting on predictions
+def test_abstaining_and_unlike_graphs():
+    model, store = fitted(), labelled()
+    shares = model.predict_proba(store).max(1)
+    bar = float(np.median(shares))
+    found = model.predict(store, abstain_below=bar)
+    assert [name is None for name in found] == (shares < bar).tolist()
+    assert sum(map(bool, model.unlike(store))) <= 1
+    big = replace(store, node_attributes=store.node_attributes * 1000)
+    assert all("attribute" in reason for reason in model.unlike(big))
+
+
+def test_explain_names_a_class_of_its_own():
+    found = fitted().explain(labelled()[0], target=fitted().classes_[1])
+    assert type(found).__name__ == "Explanation"
+    with pytest.raises(ArgumentError, match="be a class among"):
+        fitted().explain(labelled()[0], target="no such class")
+
+
+def test_labels_that_were_never_seen():
+    store = labelled()
+    strange = replace(store, node_labels=store.node_labels + 1)
+    with pytest.warns(UserWarning, match="encoded as zeros: 4 on 216 nodes"):
+        fitted().predict(strange)
+    refusing = small(unseen="refuse").fit(store)
+    with pytest.raises(ArgumentError, match="label"):
+        refusing.predict(strange)
+
+
+# ---------------------------------------------------------------------- files
+@pytest.mark.parametrize("y", [np.arange(30) % 3, np.array(["a", "b"] * 15), np.array([True, False] * 15)])
+def test_a_file_gives_the_classifier_back(tmp_path, y):
+    model = small(num_capsules=(4, 2), class_weight="balanced").fit(labelled(), y)
+    model.save(tmp_path / "model.safetensors")
+    again = HGCNClassifier.load(tmp_path / "model.safetensors")
+    assert again.get_params() == model.get_params()
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.history_ == model.history_
+    assert again.n_iter_ == model.n_iter_
+    np.testing.assert_array_equal(again.predict(labelled()), model.predict(labelled()))
+    np.testing.assert_array_equal(again.predict_proba(labelled()), model.predict_proba(labelled()))
+    by_name = graphcaps.load(tmp_path / "model.safetensors").predict(labelled())
+    assert by_name.tolist() == [str(name) for name in model.predict(labelled()).tolist()]
+
+
+def test_a_file_of_graphcaps_train_is_read_too(tmp_path):
+    train_small(planted()).save(tmp_path / "m.safetensors")
+    model = HGCNClassifier.load(tmp_path / "m.safetensors")
+    assert model.capsule_dim == 8
+    assert model.classes_.tolist() == list(planted().class_names)
+    assert model.predict(planted()).shape == (30,)
+    train_small(planted(), "gin").save(tmp_path / "g.safetensors")
+    with pytest.raises(DataError, match="expected a model 'hgcn', found a model 'gin'"):
+        HGCNClassifier.load(tmp_path / "g.safetensors")
+
+
+# ---------------------------------------------------------------------- what is wrong is said
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epochs": 0}, "'epochs' must be a whole number from 1 on, got 0"),
+        ({"epochs": 2.5}, "'epochs' must be a whole number"),
+        ({"epochs": True}, "'epochs' must be a whole number"),
+        ({"patience": 0}, "'patience' must be a whole number from 1 on, or None"),
+        ({"dropout": 1.0}, "'dropout' must be at least 0 and below 1"),
+        ({"learning_rate": 0}, "'learning_rate' must be above 0 and finite"),
+        ({"learning_rate": "fast"}, "'learning_rate' must be above 0"),
+        ({"validation": -0.1}, "'validation' must be at least 0 and below 1"),
+        ({"num_capsules": ()}, "'num_capsules' must be a whole number from 1 on, or several"),
+        ({"num_factors": 3}, "'num_factors' must divide 'capsule_dim', 8"),
+        ({"class_weight": "equal"}, "'class_weight' must be None, 'balanced' or a dictionary"),
+        ({"class_weight": {"nobody": 1.0}}, "'class_weight' must name classes among"),
+        ({"class_weight": {"ring-star": -1.0}}, "'class_weight' must hold numbers above 0"),
+        ({"calibrate": "platt"}, "'calibrate' must be one of True, False, 'temperature', 'isotonic'"),
+        ({"unseen": "hide"}, "'unseen' must be one of"),
+        ({"on_epoch": 3}, "'on_epoch' must be a function or None"),
+        ({"device": 0}, "'device' must be a text"),
+    ],
+)
+def test_arguments_are_checked_by_fit(change, words):
+    model = small(**change)  # the constructor only stores
+    with pytest.raises(ArgumentError, match=words.replace("(", r"\(")):
+        model.fit(labelled())
+
+
+def test_graphs_and_classes_are_checked():
+    store = labelled()
+    with pytest.raises(ArgumentError, match="at least one graph"):
+        small().fit([])
+    with pytest.raises(ArgumentError, match="one class per graph, 30, got 3"):
+        small().fit(store, [0, 1, 0])
+    with pytest.raises(ArgumentError, match="at least two classes"):
+        small().fit(store, np.zeros(30))
+    with pytest.raises(ArgumentError, match="requires y to be passed"):
+        small().fit(replace(store, y=None))
+    with pytest.raises(ArgumentError, match="Put it into a list"):
+        small().fit("CCO", [1])
+    with pytest.raises(NotFittedError):
+        small().predict(store)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        small().fit(store, np.linspace(0, 1, 30))
+    assert read_graphs(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
+
+
+@pytest.mark.slow
+def test_mutag_with_defaults_takes_less_than_half_a_minute(shared_data):
+    import time
+
+    mutag = graphcaps.load_dataset("MUTAG", shared_data)
+    began = time.perf_counter()
+    model = HGCNClassifier(random_state=0, device="cpu").fit(mutag)
+    seconds = time.perf_counter() - began
+    assert model.score(mutag) > 0.8
+    assert seconds < 30, f"{seconds:.1f} s"
