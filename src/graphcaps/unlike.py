@@ -25,12 +25,12 @@ _EDGES = (0.05, 0.5, 0.95)
 _FLOOR = 0.05  # of a spread, where all training graphs are alike: a twentieth more or less is no news
 _KEPT = ("sizes", "labels", "attributes", "ranges", "threshold", "graphs")
 _WORDS = {
-    "nodes": "{value:,.0f} nodes (training graphs: {low:,.0f} to {high:,.0f})",
-    "degree": "{value:.3g} neighbours a node (training graphs: {low:.3g} to {high:.3g})",
-    "density": "{value:.3g} of all pairs joined (training graphs: {low:.3g} to {high:.3g})",
-    "hub": "a node with {value:,.0f} neighbours (training graphs: up to {high:,.0f})",
-    "labels": "{value:.0%} of its node labels elsewhere than usual (training graphs: up to {high:.0%})",
-    "attributes": "attribute {column} is {value:.3g} on average (training graphs: {low:.3g} to {high:.3g})",
+    "nodes": "{value:,.0f} nodes (nine of ten training graphs: {low:,.0f} to {high:,.0f})",
+    "degree": "{value:.3g} neighbours a node (nine of ten training graphs: {low:.3g} to {high:.3g})",
+    "density": "{value:.3g} of all pairs joined (nine of ten training graphs: {low:.3g} to {high:.3g})",
+    "hub": "a node with {value:,.0f} neighbours (nine of ten training graphs: up to {high:,.0f})",
+    "labels": "{value:.0%} of its node labels elsewhere than usual (nine of ten training graphs: up to {high:.0%})",
+    "attributes": "attribute {column} is {value:.3g} on average (nine of ten training graphs: {low:.3g} to {high:.3g})",
 }
 
 
@@ -52,7 +52,7 @@ class TrainingProfile:
         sizes (dict): Quantiles of each measure by name.
         labels (tuple): For each label column, values and their frequencies.
         attributes (tuple): Quantiles of the mean of each attribute column.
-        ranges (dict): Smallest and largest value of each measure, for sentences.
+        ranges (dict): The 5 and 95 % quantile of each measure as people read it, for sentences.
         threshold (float): Scores above it are unlike.
         graphs (int): Training graphs.
     """
@@ -229,7 +229,9 @@ def _quantiles(values: np.ndarray) -> tuple[float, ...]:
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
+    """What nine of ten graphs lie between: a graph beyond them may be no further out than the very last."""
+    low, _, high = _quantiles(values)
+    return low, high
 
 
 def _distance(values: np.ndarray, edges: tuple[float, ...], *, rising: bool = False) -> np.ndarray:

@@ -130,7 +130,7 @@ def test_which_preset_is_taken() -> None:
     assert configure("planted-parts-hard").source == "planted-parts"
     own = configure("my graphs", epochs=7, learning_rate=0.5)
     assert (own.source, own.dataset, own.training.epochs, own.training.learning_rate) == (
-        "defaults",
+        "default",
         "my graphs",
         7,
         0.5,

@@ -25,7 +25,7 @@ def configure(
     """The configuration of a run; its ``source`` says which preset it is.
 
     Without a preset it is that of the data set: "paper" for the eleven of the paper, "planted-parts" for the
-    embedded ones, and else the defaults. Another model than the preset's starts from its own defaults, but
+    embedded ones, and else "default". Another model than the preset's starts from its own defaults, but
     for GIN's width, which is the length of the preset's capsules.
 
     Args:
@@ -37,7 +37,6 @@ def configure(
         precision (str, optional): Of products on a GPU.
     """
     from graphcaps.data.catalogue import find_entry
-    from graphcaps.engine.config import RunConfig
     from graphcaps.errors import ArgumentError
     from graphcaps.paper.presets import list_presets, load_preset
     from graphcaps.registry import MODELS
@@ -51,7 +50,7 @@ def configure(
         elif entry is not None and f"paper/{entry.name}" in list_presets():
             config = load_preset("paper", entry.name)
         else:
-            config = RunConfig(dataset=dataset)
+            config = replace(load_preset("default"), dataset=dataset)  # graphs that no preset was made for
     if model is not None and model != config.model:
         import graphcaps.baselines
         import graphcaps.nn  # noqa: F401  (both enter their models into the registry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,15 +97,13 @@ def train(
     files = TrainFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
-    from graphcaps.data.catalogue import find_entry
     from graphcaps.data.datasets import open_dataset
     from graphcaps.evaluation.final import FinalTraining
 
     loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
-    own = preset is None and find_entry(loaded.store.name) is None  # graphs that no preset was made for
     config = configure(
         loaded.store.name,
-        preset="default" if own else preset,
+        preset=preset,
         model=model,
         epochs=epochs,
         batch_size=batch_size,
@@ -114,7 +111,6 @@ def train(
         learning_rate=learning_rate,
         precision=precision,
     )
-    config = replace(config, dataset=loaded.store.name) if own else config
     note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
     training = FinalTraining(
         loaded.store,
