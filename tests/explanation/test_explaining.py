@@ -225,3 +225,23 @@ def test_a_picture_and_a_page(tmp_path: Path) -> None:
     page = found.to_html(tmp_path / "one.html")
     assert "</html>" in page
     assert (tmp_path / "one.html").read_text("utf-8") == page
+
+
+def test_the_class_is_the_one_that_predict_gives() -> None:
+    """Also where a calibration changes which is the largest."""
+    from dataclasses import replace
+
+    from graphcaps.probability import Calibration
+    from tests.small_models import planted, small_model
+
+    store, plain = planted(), small_model()
+    ends = ((0.0, 0.01), (0.9, 0.95), (0.1, 0.2))  # whatever the lengths say, the second is the likeliest
+    model = replace(
+        plain, calibration=Calibration("isotonic", 9, curves=tuple(((0.0, 1.0), e) for e in ends))
+    )
+    assert set(explain_store(plain, store).predicted.tolist()) != {1}
+    found = explain_store(model, store)
+    names = [found.class_names[index] for index in found.predicted.tolist()]
+    assert names == list(model.predict(store))
+    assert found.target.tolist() == found.predicted.tolist()
+    assert found[0].predicted == int(found.predicted[0])

@@ -91,3 +91,17 @@ def test_stability_is_one_with_oneself_and_less_with_another() -> None:
     cut = train_small(store, max_nodes=20)
     with pytest.raises(ArgumentError, match="read the same nodes"):
         stability([fitted, cut], store)
+
+
+def test_graphs_with_weights_have_no_fidelity() -> None:
+    """torch-geometric's call has no place for them, and figures of another model's graphs are worse than none."""
+    from dataclasses import replace
+
+    from tests.small_models import planted, small_model
+
+    store = planted()
+    weighted = replace(store, edge_weight=torch.full((store.neighbours.numel(),), 0.5))
+    found = measure(small_model(), weighted, methods=("capsules", "gradient"))
+    assert found["sample"] is None
+    assert found["methods"]["gradient"]["fidelity_plus"] is None
+    assert found["methods"]["capsules"]["entropy"] is not None

@@ -46,3 +46,20 @@ def test_ten_folds_are_told_apart_with_the_option() -> None:
     assert ledger.held_out is not None
     page = (ROOT / "docs" / "parts.md").read_text("utf-8")
     assert f"the preset with the option reaches {ledger.held_out.mean:.1f} %" in page
+
+
+def test_chance_is_what_the_pages_say() -> None:
+    import torch
+
+    from graphcaps.data import load_dataset
+    from graphcaps.explanation.agreement import agreement
+
+    store = load_dataset("planted-parts")
+    for count, told in ((5, 0.18), (8, 0.27)):
+        drawn = torch.randint(0, count, (store.num_nodes,), generator=torch.Generator().manual_seed(0))
+        found = agreement(drawn, store.truth["kind"], store.node_ptr)
+        assert found["nmi"] == pytest.approx(told, abs=0.01)
+        assert abs(found["nmi_all"]) < 0.01
+        assert abs(found["ari"]) < 0.02
+        for page in ("parts.md", "explaining.md"):
+            assert f"{told:.2f}" in (ROOT / "docs" / page).read_text("utf-8")

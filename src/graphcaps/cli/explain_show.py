@@ -48,7 +48,7 @@ def _branches(tree: Any, parts: list[dict[str, Any]]) -> None:
     nodes = [part for part in parts if "node" in part]
     if nodes:
         nodes.sort(key=lambda part: -part["score"])
-        shown = "  ".join(f"{part['node']} ({part['score']:+.3f})" for part in nodes[:_NODES])
+        shown = "  ".join(f"{part['node'] + 1} ({part['score']:+.3f})" for part in nodes[:_NODES])
         more = f"  … {len(nodes) - _NODES} more" if len(nodes) > _NODES else ""
         tree.add(Text(f"nodes {shown}{more}"))
     for part in parts:
@@ -108,8 +108,9 @@ def show_summary(found: StoreExplanation, store: GraphStore, seconds: float) -> 
     use = capsule_use(found.assignments[0], found.node_ptr)
     J = found.assignments[0].size(1)
     rows = [("data", store.name), ("explained", f"{len(found):,} graphs in {seconds:.1f} s")]
-    if found.true_class is not None:
-        right = float((found.predicted == found.true_class).double().mean())
+    true = found.true_class
+    if true is not None and bool((true >= 0).any()):  # classes that the model does not know are left out
+        right = float((found.predicted == true)[true >= 0].double().mean())
         rows.append(("classes", f"{100 * right:.1f} % right"))
     rows.append(
         ("capsules", f"{J - use['dead_capsules']} of {J} in use, {use['used_per_graph']:.1f} in a graph")

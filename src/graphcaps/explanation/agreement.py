@@ -28,8 +28,9 @@ def agreement(
     Returns:
         dict: ``nmi``, the normalised mutual information inside a graph, mean over graphs; ``nmi_all``, over all
         nodes together, where a part must be found under the same name in every graph; ``ari``, the adjusted
-        Rand index inside a graph, mean over graphs. All are 1 where both agree, ``nmi`` and ``ari`` about 0
-        where one tells nothing about the other.
+        Rand index inside a graph, mean over graphs. All are 1 where both agree. Where one tells nothing about
+        the other, ``ari`` and ``nmi_all`` are about 0, but not ``nmi``: a graph has few nodes, and the more parts
+        they are put into, the more agree by chance (docs/explaining.md).
     """
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 

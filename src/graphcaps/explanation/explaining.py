@@ -89,7 +89,8 @@ def _explain_span(
     with torch.enable_grad():
         levels = walk(network, primary, batch.edges, batch.segments)
         scores = levels[-1].lengths
-        target = scores.argmax(-1) if chosen is None else chosen[first:end].to(device)
+        likely = _probabilities(scores.detach().cpu(), encoded).argmax(-1)
+        target = (likely if chosen is None else chosen[first:end]).to(device)
         evidence = node_evidence(network, primary, scores, target)
     source, other, count = _edges_once(store)
     there = edge_probability(network, primary, levels[-1].capsules, batch, source, other)
@@ -146,7 +147,7 @@ def _joined(parts: list[dict[str, Any]], encoded: Encoded) -> StoreExplanation:
     return StoreExplanation(
         class_names=encoded.class_names,
         class_scores=scores,
-        probabilities=_shares(scores) if encoded.shares is None else torch.from_numpy(encoded.shares(scores)),
+        probabilities=_probabilities(scores, encoded),
         target=together("target"),
         true_class=None if encoded.true_class is None else encoded.true_class.cpu(),
         node_ptr=store.host_node_ptr,
@@ -162,6 +163,11 @@ def _joined(parts: list[dict[str, Any]], encoded: Encoded) -> StoreExplanation:
         reconstruction_error=together("reconstruction_error") if decoded else None,
         nodes=None if encoded.nodes is None else encoded.nodes.cpu(),
     )
+
+
+def _probabilities(scores: Tensor, encoded: Encoded) -> Tensor:
+    """The model's own, calibrated where it is, or lengths over their sum."""
+    return _shares(scores) if encoded.shares is None else torch.from_numpy(encoded.shares(scores))
 
 
 def _shares(scores: Tensor) -> Tensor:

@@ -130,9 +130,11 @@ def stability(models: Sequence[Any], graphs: Any) -> dict[str, Any]:
     }
 
 
-def _right(found: StoreExplanation) -> float:
+def _right(found: StoreExplanation) -> float | None:
+    """Share of the graphs of a known class that are told right; ``None`` where the model knows none of them."""
     assert found.true_class is not None
-    return float((found.predicted == found.true_class).double().mean())
+    known = found.true_class >= 0
+    return float((found.predicted == found.true_class)[known].double().mean()) if bool(known.any()) else None
 
 
 def _measure_parts(
@@ -187,16 +189,17 @@ def _measure_scores(
     from graphcaps.explanation.rivals import SCORERS, score_nodes
 
     scoring = [name for name in rows if name in SCORERS]
-    if not scoring:
-        return None
+    if not scoring or encoded.store.edge_weight is not None:
+        return None  # torch-geometric's call has no place for weights: it would mask another model's graphs
     module = GraphProbabilities(model, centred=True)
+    longest = found.class_scores.argmax(-1)  # the class that this module gives, calibrated or not
     draw = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(encoded.store), generator=draw)[:sample].sort().values
-    few, few_target = some_of(encoded, chosen), found.predicted[chosen]
+    few, few_target = some_of(encoded, chosen), longest[chosen]
     result: dict[str, Any] = {"graphs": chosen.tolist(), "fidelity_plus": {}, "fidelity_minus": {}}
     for name in scoring:
         tell(name)
-        for part, target in ((encoded, found.predicted), (few, few_target)):
+        for part, target in ((encoded, longest), (few, few_target)):
             whole = part is encoded
             if whole and name in SLOW:
                 continue

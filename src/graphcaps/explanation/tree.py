@@ -25,10 +25,11 @@ def tree_of(found: Explanation) -> dict[str, Any]:
     """
     names = found.class_names
     lowest, *above = found.levels
+    nodes = range(found.num_nodes) if found.nodes is None else found.nodes.tolist()
     below: list[dict[str, Any]] = [
         {"node": node, "weight": _short(weight), "score": _short(score)}
-        for node, (weight, score) in enumerate(
-            zip(lowest.assignment.amax(-1).tolist(), found.node_scores.tolist(), strict=True)
+        for node, weight, score in zip(
+            nodes, lowest.assignment.amax(-1).tolist(), found.node_scores.tolist(), strict=True
         )
     ]
     owner = lowest.capsule.tolist()

@@ -171,8 +171,8 @@ class StoreExplanation(ShapeRepr):
 
     @property
     def predicted(self) -> Tensor:
-        """Class with the highest score, ``[G]``."""
-        return self.class_scores.argmax(-1)
+        """Class with the highest probability, as :meth:`FittedModel.predict` has it, ``[G]``."""
+        return self.probabilities.argmax(-1)
 
     @property
     def capsule(self) -> Tensor:
@@ -205,7 +205,7 @@ class StoreExplanation(ShapeRepr):
             class_names=self.class_names,
             class_scores=self.class_scores[graph],
             probabilities=self.probabilities[graph],
-            predicted=int(self.class_scores[graph].argmax()),
+            predicted=int(self.probabilities[graph].argmax()),
             target=int(self.target[graph]),
             true_class=None if known < 0 else known,
             edges=self.edges[:, e],

@@ -44,6 +44,6 @@ def test_what_measure_returns() -> None:
 def test_other_shapes() -> None:
     (by_method,) = measure_tables({"a": {"b": {"c": 1.5}}, "d": {"x": float("nan")}})
     assert by_method["head"] == ["method", "b c"]
-    assert by_method["rows"] == [["a", 1.5], ["d", None]]
+    assert by_method["rows"] == [["a", 1.5]]  # a row without any number is left out
     (plain,) = measure_tables({"nmi": 0.5, "odd_name": 3})
     assert plain["rows"] == [["NMI", 0.5], ["odd name", 3]]

@@ -232,3 +232,19 @@ def test_hierarchies_of_more_levels(visit: Any, tmp_path: Path) -> None:
     for number in range(3):
         page.hover(f'#chips [data-capsule="{number}"]')
         assert lit_nodes(page) == set(np.flatnonzero(high[low] == number).tolist())
+
+
+def test_one_round_of_routing_and_losses_below_zero(visit: Any, tmp_path: Path) -> None:
+    """All capsules are alike then; and a loss of parts is negative."""
+    store = make_store(6)
+    found = make_explanations(store, capsules=(4,), rounds=1)
+    history = [{"epoch": e, "train_loss": -0.1 * e, "validation_loss": 1 / e} for e in (1, 2, 3)]
+    model = MadeModel(store.class_names, {"dataset": "made"})
+    page = visit(write_report(tmp_path, model, store, found, history=history, title="One round"))
+    assert "went to all 4 capsules alike" in page.text_content("#summary").replace("\u00a0", " ")
+    assert page.locator("svg.graph .node").count() == found[0].num_nodes
+    inside = page.evaluate(
+        """() => [...document.querySelectorAll("svg")].every((svg) => [...svg.querySelectorAll("polyline, path.train")]
+        .every((line) => line.getBBox().y + line.getBBox().height <= svg.viewBox.baseVal.height))"""
+    )
+    assert inside

@@ -89,7 +89,11 @@ def _by_method(caption: str, methods: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "caption": caption,
         "head": ["method", *(_heading(name) for name in names)],
-        "rows": [[method, *(row.get(name) for name in names)] for method, row in flat.items()],
+        "rows": [
+            [method, *(row.get(name) for name in names)]
+            for method, row in flat.items()
+            if any(value is not None for value in row.values())
+        ],
         "words": [list(_KNOWN[name]) for name in names if name in _KNOWN],
     }
 

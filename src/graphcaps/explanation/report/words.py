@@ -47,9 +47,7 @@ def describe(
     meta: dict[str, Any] = {
         "classes": list(found.class_names),
         "lead": _lead(fitted, name, found),
-        "honest": _honest(
-            training, name, trained, None if fitted is None else fitted.info().get("calibration")
-        ),
+        "honest": _honest(training, name, trained, _probabilities(fitted)),
         "history": [_row(row) for row in history] if history else None,
         "kept": kept if isinstance(kept, int) else None,
         "confusion": None,
@@ -114,23 +112,27 @@ def _whose(training: Mapping[str, Any], name: str) -> str:
     return f"graphs of {name}; the model was trained on {source}"
 
 
-def _honest(
-    training: Mapping[str, Any], name: str, trained: np.ndarray | None, calibration: Mapping[str, Any] | None
-) -> str:
-    source = training.get("dataset")
+def _probabilities(fitted: ReportModel | None) -> str:
+    """How probabilities came about; nothing where only the explanation is known."""
+    if fitted is None:
+        return ""
     made = "Probabilities are lengths of class capsules divided by their sum"
+    calibration = fitted.info().get("calibration")
     if calibration is None:
-        told = f"{made}; they are not calibrated."
-    else:
-        told = f"{made}, calibrated ({calibration['method']}) on {calibration['graphs']:,} graphs held out."
-    closing = f" {told} A picture shows how this model routed a graph, not what makes the class in nature."
+        return f" {made}; they are not calibrated."
+    return f" {made}, calibrated ({calibration['method']}) on {calibration['graphs']:,} graphs held out."
+
+
+def _honest(training: Mapping[str, Any], name: str, trained: np.ndarray | None, told: str) -> str:
+    source = training.get("dataset")
+    closing = f"{told} A picture shows how this model routed a graph, not what makes the class in nature."
     if not training:
         return closing.strip()
     if trained is not None:
         seen = int(trained.sum())
         start = (
-            f"Of these graphs {seen:,} trained the model and {len(trained) - seen:,} did not; those chose the epoch, "
-            "so that their accuracy is not that of new graphs either. Cross-validation gives that figure."
+            f"Of these graphs {seen:,} trained the model and {len(trained) - seen:,} did not. Where those chose the "
+            "epoch, their accuracy is not that of new graphs either: cross-validation gives that figure."
         )
     elif source is None or source == name:
         start = (
@@ -149,9 +151,7 @@ def _accuracies(right: np.ndarray, trained: np.ndarray | None, whose: str) -> li
 
     if trained is None or trained.all():
         return [fact("Accuracy", right, whose)]
-    facts = [
-        fact("Accuracy, not trained on", right[~trained], "graphs that did not train it, but chose the epoch")
-    ]
+    facts = [fact("Accuracy, not trained on", right[~trained], "graphs that did not train it")]
     if trained.any():
         facts.append(fact("Accuracy, trained on", right[trained], "graphs that trained it"))
     return facts

@@ -47,10 +47,12 @@ class Explorer {
     const right = graphs.isRight(graph);
     const verdict = right === null ? "Its own class is not known." : right ? "That is right." : `Its own is ${graphs.className(known)}.`;
     const tops = graphs.tops(graph, 0, graphs.rounds - 1);
-    const used = new Set(tops).size;
-    const sure = this.meanWeight();
+    const sure = this.meanWeight(), all = plural(graphs.levels[0].capsules, "capsule");
+    const went = tops
+      ? `Its nodes went to ${new Set(tops).size} of ${all}${sure === null ? "" : `; one gives its own ${percent(sure)} of its weight on average`}.`
+      : `With one round of routing its nodes went to all ${all} alike.`;
     const cut = graphs.columns.node_number ? " Only the nodes that the model reads are shown." : "";
-    return `${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Taken for ${predicted} with probability ${percent(columns.confidence[graph])}. ${verdict} Its nodes went to ${used} of ${plural(graphs.levels[0].capsules, "capsule")}${sure === null ? "" : `; one gives its own ${percent(sure)} of its weight on average`}.${cut}`;
+    return `${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Taken for ${predicted} with probability ${percent(columns.confidence[graph])}. ${verdict} ${went}${cut}`;
   }
 
   // What a node gives the capsule that it belongs to most, on average.

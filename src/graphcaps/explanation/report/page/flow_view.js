@@ -115,6 +115,7 @@ function classBars(graphs, state, onCapsule) {
 function scoreBars(graphs, state, onCapsule) {
   const { graph, level } = state;
   const tops = graphs.path(graph, level, graphs.rounds - 1), scores = graphs.nodes(graph, "score");
+  if (!tops) return make("p", { class: "hint" }, "With one round of routing all capsules are alike: none speaks for itself.");
   const sums = new Array(graphs.levels[level].capsules).fill(0);
   tops.forEach((capsule, node) => { sums[capsule] += (graphs.columns.score_scale[graph] * scores[node]) / 127; });
   const most = Math.max(...sums.map(Math.abs)) || 1;

@@ -43,14 +43,15 @@ function capsuleTable(graphs, state) {
     const above = graphs.levels[level + 1].capsules;
     for (let j = 0; j < capsules; j += 1) {
       const weights = graphs.weights(graph, level + 1, j, round);
-      const most = weights.indexOf(Math.max(...weights));
+      const tops = graphs.tops(graph, level + 1, round);
+      const most = tops ? tops[j] : 0;
       const isClass = level + 1 === graphs.classLevel;
       const next = round === 0 ? `all ${above} alike` : `${isClass ? graphs.className(most) : `capsule ${most + 1}`}, ${percent(weights[most])}`;
       const first = graphs.levels.length > 2 ? `level ${level + 1}, ${j + 1}` : String(j + 1);
       rows.push([first, round === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next]);
     }
   });
-  return table(`Capsules, round ${round + 1}`, ["capsule", "nodes", "share", "length", "goes mostly to"], rows, { numeric: [1, 2, 3] });
+  return table(`Capsules, round ${round + 1}`, ["capsule", "nodes", "share", "length at the end", "goes mostly to"], rows, { numeric: [1, 2, 3] });
 }
 
 function edgeTable(graphs, state) {

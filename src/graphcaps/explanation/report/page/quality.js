@@ -7,7 +7,7 @@ function curveCard(history, kept, quantity, title, words, asText) {
   if (!series.length) return null;
   const values = series.flatMap(([, , points]) => points.map(([, value]) => value));
   const epochs = series.flatMap(([, , points]) => points.map(([epoch]) => epoch));
-  const range = quantity === "accuracy" ? [Math.min(...values, 0.5), 1] : [0, Math.max(...values)];
+  const range = quantity === "accuracy" ? [Math.min(...values, 0.5), 1] : [Math.min(0, ...values), Math.max(...values)];
   const axes = new Axes([Math.min(...epochs), Math.max(...epochs)], range, { xName: "epoch", yName: quantity, yText: asText });
   if (kept) axes.add(draw("line", { x1: axes.across(kept), x2: axes.across(kept), y1: CHART.top, y2: CHART.height - CHART.bottom, class: "kept" }));
   for (const [name, , points] of series) axes.line(points, name);
