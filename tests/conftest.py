@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+# Here and nowhere below: a second copy of the fixture would start a second browser beside the first.
+from tests.browser.fixtures import browser, visit  # noqa: F401
+
 # Two test processes share two cores.
 torch.set_num_threads(1)
 # Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.

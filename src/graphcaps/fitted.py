@@ -16,6 +16,7 @@ from graphcaps.data.accept import as_store
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.misfits import Unseen, refuse_misfits
 from graphcaps.data.prepare import prepare
+from graphcaps.data.spans import spans
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError
@@ -278,12 +279,4 @@ def training_summary(store: GraphStore, **figures: Any) -> dict[str, Any]:
 
 def _spans(store: GraphStore) -> Iterator[tuple[int, int]]:
     """Consecutive graphs of bounded size together, at least one: first graph and end."""
-    nodes = store.node_ptr.cpu()
-    entries = store.edge_ptr.cpu()[nodes]
-    first = 0
-    while first < len(store):
-        by_nodes = int(torch.searchsorted(nodes, nodes[first] + _BATCH_NODES, right=True)) - 1
-        by_entries = int(torch.searchsorted(entries, entries[first] + _BATCH_ENTRIES, right=True)) - 1
-        end = max(min(by_nodes, by_entries), first + 1)
-        yield first, end
-        first = end
+    return spans(store, _BATCH_NODES, _BATCH_ENTRIES)

@@ -21,7 +21,7 @@ from graphcaps.errors import DataError
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["NETWORKS", "parse_networks", "read_network_file"]
+__all__ = ["NETWORKS", "parse_networks", "read_json", "read_network_file"]
 
 _GRAPH_ENTRIES = ("directed", "multigraph", "nodes", "links", "edges", "graph")
 
@@ -85,15 +85,22 @@ def _xml(content: bytes, where: str, what: str, read: Callable[[], list[Graph]])
         raise DataError(where, f"a {what} file", f"one that cannot be read ({error})") from error
 
 
-def _json(content: bytes, where: str) -> list[Graph]:
+def read_json(content: bytes, where: str) -> Any:
+    """What JSON says, or a sentence on why it is none."""
     try:
-        values = json.loads(content.decode("utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(where, "text in UTF-8", "other bytes") from error
     except json.JSONDecodeError as error:
         raise DataError(where, "JSON", f"'{error.msg}'", line=error.lineno) from error
     except RecursionError as error:
         raise DataError(where, "JSON", "brackets nested too deep") from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise DataError(where, "JSON with numbers of ordinary size", "a longer one") from error
+
+
+def _json(content: bytes, where: str) -> list[Graph]:
+    values = read_json(content, where)
     if isinstance(values, dict) and isinstance(values.get("graphs"), list):
         values = values["graphs"]
     listed = values if isinstance(values, list) else [values]

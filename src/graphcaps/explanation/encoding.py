@@ -14,6 +14,7 @@ from torch import Tensor
 from graphcaps.data.accept import as_store
 from graphcaps.data.cap import cap_nodes
 from graphcaps.data.misfits import refuse_misfits
+from graphcaps.data.spans import spans as data_spans
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.hgcn import HGCN
@@ -100,18 +101,8 @@ def some_of(encoded: Encoded, chosen: Tensor) -> Encoded:
 
 
 def spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17) -> Iterator[tuple[int, int]]:
-    """Consecutive graphs together, up to so many nodes and edge entries but at least one: first graph and end.
-
-    At the default, what is computed of them takes a hundred megabytes at most.
-    """
-    node, entry = store.host_node_ptr, store.host_entry_ptr
-    first = 0
-    while first < len(store):
-        by_nodes = int(torch.searchsorted(node, node[first] + nodes, right=True)) - 1
-        by_entries = int(torch.searchsorted(entry, entry[first] + entries, right=True)) - 1
-        end = max(min(by_nodes, by_entries), first + 1)
-        yield first, end
-        first = end
+    """Graphs to explain together; at the default, what is computed of them takes a hundred megabytes at most."""
+    return data_spans(store, nodes, entries)
 
 
 def _true_class(store: GraphStore, names: tuple[str, ...]) -> Tensor | None:

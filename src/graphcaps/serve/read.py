@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps.data.features import FeatureRecipe
+from graphcaps.data.network_files import read_json
 from graphcaps.errors import DataError
 from graphcaps.serve.items import Item, check_counts, items_of_networks, items_of_smiles, items_of_store
 from graphcaps.serve.kinds import CONTENT_TYPES, ENDINGS
@@ -83,16 +84,7 @@ def _networks(file: Upload, ending: str, recipe: FeatureRecipe, limits: Limits) 
 
 def _json(content: bytes, where: str, recipe: FeatureRecipe, limits: Limits) -> list[Item]:
     """``{"graphs": […]}``, ``{"smiles": […]}``, one graph, or a list of graphs."""
-    try:
-        values = json.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DataError(where, "text in UTF-8", "other bytes") from error
-    except json.JSONDecodeError as error:
-        raise DataError(where, "JSON", f"'{error.msg}'", line=error.lineno) from error
-    except RecursionError as error:
-        raise DataError(where, "JSON", "brackets nested too deep") from error
-    except ValueError as error:  # a whole number of thousands of digits
-        raise DataError(where, "JSON with numbers of ordinary size", "a longer one") from error
+    values = read_json(content, where)
     if isinstance(values, Mapping) and not isinstance(values.get("nodes"), list):
         given = [key for key in ("graphs", "smiles") if key in values]
         if len(given) != 1:
