@@ -102,7 +102,9 @@ def page(results: Results, folder: Path = RESULTS) -> str:
         "stuck": stuck_trainings(results),
         "a1_imdb": f"{a1}",
         "missing": what_lacks,
-        "missing_count": f"{lack} of {asked} cells that were asked for are" if lack else "No cell is",
+        "missing_count": f"{lack} of {asked} cells that were asked for are not measured yet"
+        if lack
+        else f"All {asked} cells that were asked for are measured",
         "above": above_the_curve(results),
         "folds_seed": listed(sorted({f"{record.folds_seed}" for record in records}), "–"),
         "precision_name": listed(sorted({r.config.training.precision.upper() for r in records}), "–"),

@@ -52,6 +52,10 @@ HGCN under seeds 0 to 4, ten folds, both protocols, products in TF32. ± the sta
 Seeds of C and C\\* were taken with `{command}`, commit {newer}; the rest with what is now
 `graphcaps reproduce all --device cuda`, commit {newest}.
 
+## Candidates for the defaults (`results/choosing`)
+Trainings that `python benchmarks/choose_defaults.py` compared by their validation losses, one seed each;
+`summary.json` holds what it read, and [docs/estimator.md](../docs/estimator.md) what was chosen.
+
 ## Speed (`results/performance.json`)
 One entry per figure, each with its command, hardware and versions. Whole trainings stand here, all of it in
 [docs/performance.md](../docs/performance.md).

@@ -35,7 +35,7 @@ def test_the_readme_s_python_runs(
 
 def test_the_readme_s_verbs_and_options_exist() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    (block,) = re.findall(r"```\n(graphcaps .*?)```", text, re.S)
+    block = "".join(re.findall(r"```\n(graphcaps .*?)```", text, re.S))
     lines = re.findall(r"^graphcaps (?!VERB)(.*?)(?:\s+#.*)?$", block, re.M)
     assert len(lines) >= 9
     for line in lines:

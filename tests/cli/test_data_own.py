@@ -50,6 +50,7 @@ def test_a_table_becomes_a_tu_folder(molecules, tmp_path):
         "convert", molecules, tmp_path / "OUT.zip", "--smiles", "mol", "--label", "active", "--bad", "skip"
     )
     assert result.exit_code == 0, result.output
+    assert "1 row is no molecule and was left out: line 3." in result.stderr
     again = json.loads(run("info", tmp_path / "OUT.zip", "--json").stdout)
     assert (again["graphs"], again["class_names"]) == (3, ["no", "yes"])
     assert again["edge_labels"]["distinct"] == [2]

@@ -135,6 +135,12 @@ def test_which_preset_is_taken() -> None:
         7,
         0.5,
     )
+    assert configure("my graphs", batch_size=8).by_data == ("residual_nodes",)
+    assert configure("my graphs", model="gin").by_data == ("batch_size",)
+    assert configure("my graphs", parts="blocks").model_arguments["parts"] == "blocks"
+    for wrong in ({"parts": "bricks"}, {"parts": "blocks", "model": "gin"}):
+        with pytest.raises(ArgumentError, match="'--parts' must be 'blocks', with the model hgcn"):
+            configure("my graphs", **wrong)
     gin = configure("MUTAG", model="gin")
     assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # as wide as the capsules are long
     assert configure("MUTAG", model="hgcn").model_arguments == configure("MUTAG").model_arguments

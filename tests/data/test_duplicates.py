@@ -178,9 +178,12 @@ def test_folds_keep_groups_together_and_classes_in_parts():
     assert fold_leakage(folds, ids) == (0.0,) * 10
     sizes = torch.bincount(folds.assignment, minlength=10)
     assert (int(sizes.min()), int(sizes.max())) == (36, 36)
-    assert folds.notes[-1].startswith("360 graphs of 120 groups stay together: folds have 36 to 36")
-    again = group_folds(store.y, [f"g{i}" for i in ids])
-    assert fold_leakage(again, ids) == (0.0,) * 10
+    assert folds.notes[-1] == (
+        "Folds keep groups together: 120 groups, 120 of them with several graphs (360 in all); "
+        "folds have 36 to 36 graphs."
+    )
+    again = group_folds(store.y, [f"g{1000 - i}" for i in ids])
+    assert torch.equal(again.assignment, folds.assignment)  # whatever the groups are called
     assert torch.equal(stratified_folds(store.y, groups=ids).assignment, folds.assignment)
     other = stratified_folds(store.y, groups=ids, seed=1)
     assert not torch.equal(other.assignment, folds.assignment)
@@ -215,6 +218,9 @@ def test_a_file_of_groups(tmp_path):
         read_groups(path, 8)
     path.write_text("graph,group\n1,0\n0,0\n")
     with pytest.raises(DataError, match=r"groups.csv, line 2: expected graph 0, found '1'"):
+        read_groups(path, 2)
+    path.write_text("graph,size\n0,1\n1,1\n")
+    with pytest.raises(DataError, match=r"groups.csv, line 1: expected a column 'group', found the columns"):
         read_groups(path, 2)
 
 

@@ -80,6 +80,11 @@ def test_edges_graphs_and_nodes(folder):
             "graphs.csv, line 4: expected nodes or edges of graph 'g3'",
         ),
         (
+            "graphs.csv",
+            "graph,label\ng1,1\ng2,nan\n",
+            "graphs.csv, line 3: expected a class in column 'label', found 'nan'.",
+        ),
+        (
             "nodes.csv",
             "graph,node\ng1,a\ng2,x\ng2,y\n",
             "edges.csv, line 2: expected a node of graph 'g1' in the table",

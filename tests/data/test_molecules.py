@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcaps.data.convert_networkx import to_networkx
-from graphcaps.data.molecules import BOND_LABELS, from_smiles, read_smiles
+from graphcaps.data.molecules import BOND_LABELS, LONGEST_SMILES, from_smiles, read_smiles
 from graphcaps.data.scaffolds import scaffold_split, scaffolds
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
@@ -81,6 +81,8 @@ def test_canonical_text_has_the_atoms_in_the_order_of_nodes():
         ("*C", "an atom in it is written *, which names no element"),
         ("C C", "there is a blank in it"),
         ("C" * 100 + "(", "C…': it does not"),
+        ("C" * 60_000, "C…': it has 60,000 characters, and 5,000 is the most"),
+        ("C(" * 30_000 + "C" + ")" * 30_000, "it has 90,001 characters, and 5,000 is the most"),
     ],
 )
 def test_what_is_no_molecule_is_told_with_its_line(text, reason, capfd):
@@ -90,6 +92,21 @@ def test_what_is_no_molecule_is_told_with_its_line(text, reason, capfd):
     assert reason in str(told.value)
     assert "--bad skip" in str(told.value)
     assert capfd.readouterr().err == ""  # RDKit does not speak beside
+
+
+def test_a_long_smiles_is_read_up_to_the_bound_and_skipped_beyond():
+    read = read_smiles(["CO", "C" * (LONGEST_SMILES + 1), "C(O)" * (LONGEST_SMILES // 4)], bad="skip")
+    assert read.kept == (0, 2)
+    assert read.store.num_nodes == 2 + LONGEST_SMILES // 2
+    assert [(row.line, row.reason) for row in read.skipped] == [
+        (2, "it has 5,001 characters, and 5,000 is the most")
+    ]
+
+
+def test_atoms_know_their_element_beside_the_labels():
+    store = from_smiles(["CCO", "C[NH3+]"], atoms="full")
+    assert store.truth["element"].tolist() == [6, 6, 8, 6, 7]
+    assert store[1].truth["element"].tolist() == [6, 7]
 
 
 def test_what_is_no_molecule_may_be_left_out():
@@ -141,6 +158,8 @@ def test_scaffolds_by_hand():
     assert scaffolds(["c1ccccc1CC", "CCO", "C1CCCCC1OC"]) == ("c1ccccc1", "", "C1CCCCC1")
     with pytest.raises(ArgumentError, match="'C\\('"):
         scaffolds(["C("])
+    with pytest.raises(ArgumentError, match="'C{60}…' at 1"):  # RDKit itself would end the process
+        scaffolds(["CC", "C" * 50_000])
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])

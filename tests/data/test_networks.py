@@ -12,7 +12,7 @@ from graphcaps.data.convert_networkx import to_networkx
 from graphcaps.data.datasets import load_dataset, open_dataset
 from graphcaps.data.label_codes import text_code
 from graphcaps.data.networks import read_networks
-from graphcaps.errors import DataError
+from graphcaps.errors import ArgumentError, DataError
 
 
 def triangle(y: object = None, colour: str = "red") -> nx.Graph:
@@ -178,14 +178,26 @@ def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
         (
             "n.graphml",
             "<graphml>\n<graph>\n</graphml>",
-            "n.graphml, line 3: expected a GraphML file, found 'mismatched",
+            "n.graphml, line 3: expected XML, found 'mismatched",
         ),
         (
             "n.graphml",
             '<!DOCTYPE x [<!ENTITY a "b">]><graphml/>',
-            "n.graphml: expected GraphML without a document type",
+            "n.graphml, line 1: expected plain GraphML or GEXF, found a document type.",
         ),
-        ("n.gexf", "<gexf/>", "n.gexf: expected a GEXF file, found one that cannot be read"),
+        (
+            "n.gexf",
+            "<gexf/>",
+            "n.gexf: expected GEXF of the versions 1.1draft, 1.2draft, 1.3, found the namespace ''",
+        ),
+        (
+            "n.gexf",
+            '<gexf xmlns="http://gexf.net/1.3"/>',
+            "n.gexf: expected a GEXF file, found one that cannot be read",
+        ),
+        ("n.gexf", "<graphml/>", "n.gexf: expected a GEXF file, found one that should end in .graphml."),
+        ("n.graphml", "<graphml/>", "n.graphml: expected GraphML in the namespace http"),
+        ("n.graphml", "<html/>", "n.graphml: expected GraphML or GEXF, found an element 'html'."),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(tmp_path, name, text, message):
@@ -194,6 +206,33 @@ def test_what_is_wrong_is_told_in_a_sentence(tmp_path, name, text, message):
     with pytest.raises(DataError) as told:
         read_networks(path)
     assert str(told.value).startswith(message)
+
+
+def test_odd_entries_and_numbers(tmp_path):
+    """Names of entries that networkx has for its own arguments, and a number that no float holds."""
+    path = tmp_path / "n.json"
+    path.write_text('{"nodes": [{"id": 1, "self": 3, "node_for_adding": 2}], "links": []}')
+    assert load_dataset(path).node_attributes.tolist() == [[2.0, 3.0]]
+    path.write_text('{"nodes": [{"id": 1, "size": %s}], "links": []}' % ("9" * 400))
+    with pytest.raises(ArgumentError, match=r"'size' must be a number, got 9{80} at node 1 of graph 0"):
+        load_dataset(path)
+    path.write_text('[{"nodes": [{"id": 1}], "y": NaN}, {"nodes": [{"id": 1}], "y": 1}]')
+    with pytest.raises(DataError, match=r"its class in the graph's entry 'y', found nan"):
+        load_dataset(path)
+
+
+def test_parallel_edges_loops_and_single_nodes(tmp_path):
+    graph = nx.MultiGraph(
+        [("a", "b", {"weight": 1.0}), ("a", "b", {"weight": 2.0}), ("a", "a", {"weight": 5.0})]
+    )
+    store = load_dataset(write(tmp_path / "multi.graphml", graph))
+    assert (store.num_nodes, store.num_edges, store.edge_weight.tolist()) == (2, 1, [1.5, 1.5])
+    assert (store.report.self_loops, store.report.repeated) == (1, 2)
+    lone = nx.Graph()
+    lone.add_node("a")
+    for name in ("one.graphml", "one.gexf", "one.json"):
+        store = load_dataset(write(tmp_path / name, lone))
+        assert (store.num_nodes, store.num_edges) == (1, 0)
 
 
 def test_classes_for_some_graphs_only_are_refused(tmp_path):

@@ -46,6 +46,12 @@ def test_columns_are_found_without_regard_to_case(write):
     assert read_table(write("smiles\nCC\n")).store.y is None
 
 
+def test_a_column_of_names_is_taken_where_it_names_every_row(write):
+    assert read_table(write("ID,smiles\nM1,CC\nM2,CO\n")).rows.ids == ("M1", "M2")
+    assert read_table(write("id,smiles\nM1,CC\n,CO\n")).rows.ids == ("2", "3")
+    assert read_table(write("id,smiles,other\nM1,CC,x\n"), id="other").rows.ids == ("x",)
+
+
 def test_quoted_entries_and_empty_lines_keep_their_lines(write):
     path = write('smiles,note,y\nCC,"two\nlines, with ""quotes""",a\n\nC(,,b\n')
     assert open_table(path).lines == (2, 5)
@@ -126,3 +132,13 @@ def test_a_given_split():
         given_split(["train", "x"])
     with pytest.raises(ArgumentError, match="at least one graph for test"):
         given_split(["train", "val"])
+
+
+@pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>"])
+def test_a_missing_class_is_no_class(tmp_path, missing):
+    path = tmp_path / "m.csv"
+    path.write_text(f"smiles,y\nCCO,1\nCCN,{missing}\n")
+    with pytest.raises(DataError, match=rf"m.csv, line 3: expected a class in column 'y', found '{missing}'"):
+        read_table(path, label="y")
+    path.write_text("smiles,y\nCCO,Nan Goldin\nCCN,süß 1\n")
+    assert read_table(path, label="y").store.class_names == ("Nan Goldin", "süß 1")

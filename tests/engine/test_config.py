@@ -87,7 +87,8 @@ def test_false_stands_for_none():
     [
         (
             "datset = 'x'",
-            "own: expected one of dataset, model, features, training, source, found 'datset'. Did you mean 'dataset'?",
+            "own: expected one of dataset, by_data, model, features, training, source, found 'datset'. "
+            "Did you mean 'dataset'?",
         ),
         ("[train]\nepochs = 1", "found 'train'."),
         ("[training]\nepoch = 1", "expected [training] one of epochs, "),

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from graphcaps import HGCNClassifier
 from graphcaps.data.datasets import load_dataset
+from graphcaps.data.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, MissingExtraError, ShapeError
 from graphcaps.explanation.molecule import draw_molecule, molecule_from_smiles, molecule_from_store
-from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS, label_names
+from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS, SYMBOLS, atom_names, label_names
 
 
 @pytest.fixture
@@ -57,6 +59,48 @@ def test_labels_without_elements_stay_numbers(chem: Any, tmp_path: Path) -> None
     # The sentence that says so is drawn under it, letter by letter.
     count = [(tmp_path / name).read_text("utf-8").count("<path") for name in ("m.svg", "p.svg")]
     assert count[0] > count[1] + 20
+
+
+def sorted_bonds(molecule: Any) -> list[tuple[int, int, str]]:
+    return sorted((min(a, b), max(a, b), kind) for a, b, kind in bonds_of(molecule))
+
+
+@pytest.mark.parametrize("atoms", ["elements", "full"])
+def test_a_store_from_smiles_is_drawn_with_its_elements_and_bonds(
+    chem: Any, tmp_path: Path, atoms: Any
+) -> None:
+    texts = ["CC(=O)Oc1ccccc1C(=O)O", "C[NH3+].[Cl-]", "N#CC=C", "Brc1cc2[nH]ccc2s1"]
+    # The name of a data set with other labels does not mislead.
+    read = read_smiles(texts, atoms=atoms, name="MUTAG")
+    for graph, text in enumerate(read.smiles):
+        made, right = molecule_from_store(read.store, graph), chem.MolFromSmiles(text)
+        assert [atom.GetSymbol() for atom in made.GetAtoms()] == [
+            atom.GetSymbol() for atom in right.GetAtoms()
+        ]
+        assert sorted_bonds(made) == sorted_bonds(right)
+        assert not any(atom.HasProp("atomLabel") for atom in made.GetAtoms())
+        if atoms == "full":
+            for one, other in zip(made.GetAtoms(), right.GetAtoms(), strict=True):
+                assert one.GetFormalCharge() == other.GetFormalCharge()
+                assert one.GetNumExplicitHs() == other.GetTotalNumHs()
+        draw_molecule(tmp_path / "m.svg", made, [0] * made.GetNumAtoms())
+    assert bonds_of(molecule_from_store(from_smiles(["[NH3]->[Fe]"]), 0))[0][2] == "UNSPECIFIED"
+
+
+def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> None:
+    texts = ["CCO", "CCN", "CCCO", "c1ccccc1", "c1ccccc1O", "Cc1ccccc1N"] * 2
+    model = HGCNClassifier(
+        capsule_dim=8, num_capsules=3, num_factors=2, epochs=2, device="cpu", random_state=0
+    )
+    model.fit(texts, ["yes" if "c" in text else "no" for text in texts])
+    read = read_smiles(["OC(=O)c1ccccc1"])
+    found = model.explain(read.store)
+    assert found.node_labels.flatten().tolist() == read.store.truth["element"].tolist()
+    molecule = molecule_from_store(read.store, 0)
+    edges = {tuple(edge) for edge in found.edges.T.tolist()}
+    assert edges == {bond[:2] for bond in sorted_bonds(molecule)}
+    draw_molecule(tmp_path / "m.svg", molecule, found.levels[0].capsule)
+    assert model.explain(["OC(=O)c1ccccc1"]).levels[0].capsule.tolist() == found.levels[0].capsule.tolist()
 
 
 @pytest.mark.parametrize("ending", [".svg", ".png"])
@@ -104,6 +148,19 @@ def test_documented_labels_are_those_of_the_readme(shared_data: Path) -> None:
         assert [entry[1] for entry in listed] == list(BONDS[name])
 
 
+def test_atoms_are_named_by_element_and_charge(chem: Any) -> None:
+    table = chem.GetPeriodicTable()
+    numbers = list(range(len(SYMBOLS)))
+    assert atom_names([(number,) for number in numbers]) == [table.GetElementSymbol(n) for n in numbers]
+    assert atom_names([(7, 1, 0, 2), (8, -1, 0, 0), (26, 3), (6, 0), (999, 0)]) == [
+        "N+",
+        "O−",
+        "Fe3+",
+        "C",
+        "999",
+    ]
+
+
 def test_names_of_labels() -> None:
     assert label_names("MUTAG", [(0,), (6,), (7,)]) == ["C", "Br", "7"]
     assert label_names("NCI1", [(0,), (3,)]) == ["0", "3"]
@@ -115,6 +172,8 @@ def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:
         ArgumentError, match=r"molecule_from_smiles: 'smiles' must be a molecule in SMILES, got 'C1CC'"
     ):
         molecule_from_smiles("C1CC")
+    with pytest.raises(ArgumentError, match=r"'smiles' must have at most 5,000 characters, got 60,000\."):
+        molecule_from_smiles("C" * 60_000)
     molecule = molecule_from_smiles("CCO")
     with pytest.raises(ShapeError, match=r"'capsule' must be one per atom, 3, got 2\."):
         draw_molecule(tmp_path / "m.svg", molecule, [0, 1])

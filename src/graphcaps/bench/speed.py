@@ -157,7 +157,7 @@ def measure_speed(
     if config.model != "hgcn":
         raise ArgumentError("bench", "model", "be hgcn", repr(config.model))
     validation = CrossValidation(store, config, folds=folds, protocol="paper", device=device)
-    place = validation.device
+    config, place = validation.config, validation.device
     gpu = place.type == "cuda"
     warm_up = (10 if gpu else 1) if warm_up is None else warm_up
     epochs = (20 if gpu else 3) if epochs is None else epochs

@@ -21,6 +21,7 @@ def configure(
     learning_rate: float | None = None,
     max_nodes: int | None = None,
     precision: str | None = None,
+    parts: str | None = None,
 ) -> RunConfig:
     """The configuration of a run; its ``source`` says which preset it is.
 
@@ -35,6 +36,7 @@ def configure(
         epochs, batch_size, learning_rate (optional): In place of the preset's.
         max_nodes (int, optional): In place of the preset's; 0 keeps all nodes.
         precision (str, optional): Of products on a GPU.
+        parts (str, optional): HGCN's option of that name, ``"blocks"``.
     """
     from graphcaps.data.catalogue import find_entry
     from graphcaps.errors import ArgumentError
@@ -58,7 +60,14 @@ def configure(
         MODELS[model]  # an unknown name is refused here
         # GIN is as wide as the capsules are long: the nearest thing to an equal size.
         width = config.model_arguments.get("capsule_dim") if model == "gin" else None
-        config = replace(config, model=model, model_arguments={"hidden": width} if width else {})
+        by_data = tuple(name for name in config.by_data if name != "residual_nodes")  # HGCN's alone
+        arguments = {"hidden": width} if width else {}
+        config = replace(config, model=model, model_arguments=arguments, by_data=by_data)
+    if parts is not None:
+        if parts != "blocks" or config.model != "hgcn":
+            got = repr(parts) if config.model == "hgcn" else f"the model '{config.model}'"
+            raise ArgumentError("options", "--parts", "be 'blocks', with the model hgcn", got)
+        config = replace(config, model_arguments=config.model_arguments | {"parts": parts})
     if max_nodes is not None:
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)

@@ -90,11 +90,12 @@ def check(
 def _forecast(store: GraphStore) -> dict[str, Any] | None:
     """What one training and ten folds will take here; ``None`` where the set cannot be trained on."""
     from graphcaps.cli.configure import configure
+    from graphcaps.engine.by_data import fit_to_data
     from graphcaps.errors import GraphcapsError
     from graphcaps.evaluation import CrossValidation
     from graphcaps.evaluation.final import FinalTraining
 
-    config = configure(store.name)
+    config = fit_to_data(configure(store.name), store)
     epochs, batch = config.training.epochs, config.training.batch_size
     try:
         validation = CrossValidation(store, config, folds=10, seeds=1, protocol="held-out", device="cpu")

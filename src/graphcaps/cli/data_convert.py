@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Json, Label, Root, Smiles, Source, own_hints
+from graphcaps.cli.data_options import Bad, Json, Label, Root, Smiles, Source, open_own, own_hints
 from graphcaps.cli.output import print_json, size, terminal
 
 __all__ = ["convert"]
@@ -35,10 +35,9 @@ def convert(
 
     The files are named after TARGET, which appears whole or not at all.
     """
-    from graphcaps.data.datasets import open_dataset
     from graphcaps.data.tu_write import write_tu
 
-    loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
+    loaded = open_own(source, root, own_hints(smiles, label, bad=bad))
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()
     written = [target] if target.is_file() else sorted(target.iterdir())

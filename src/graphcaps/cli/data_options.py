@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-__all__ = ["Bad", "BadRows", "Id", "Json", "Label", "Root", "Smiles", "Source", "Split", "own_hints"]
+from graphcaps.cli.output import note
+
+if TYPE_CHECKING:
+    from graphcaps.data.datasets import LoadedDataset
+
+__all__ = [
+    "Bad",
+    "BadRows",
+    "Id",
+    "Json",
+    "Label",
+    "Root",
+    "Smiles",
+    "Source",
+    "Split",
+    "open_own",
+    "own_hints",
+]
 
 
 class BadRows(StrEnum):
@@ -43,7 +60,10 @@ Split = Annotated[
 Id = Annotated[
     str | None,
     typer.Option(
-        "--id", metavar="COLUMN", help="Name of each row. Default: its line.", rich_help_panel=_COLUMN
+        "--id",
+        metavar="COLUMN",
+        help="Name of each row. Default: id, else its line.",
+        rich_help_panel=_COLUMN,
     ),
 ]
 Bad = Annotated[
@@ -68,3 +88,13 @@ def own_hints(
         "bad": None if bad is None else bad.value,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def open_own(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
+    """Reads a data set or a user's own file, and tells which rows were left out."""
+    from graphcaps.data.datasets import open_dataset
+
+    loaded = open_dataset(source, root, **hints)
+    for told in () if loaded.rows is None else loaded.rows.notes:
+        note(told)
+    return loaded

@@ -11,18 +11,22 @@ import typer
 
 from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
 from graphcaps.cli.output import columns, note, option, print_json, size, terminal
+from graphcaps.cli.split_option import SplitBy, open_with_split
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from graphcaps.data.datasets import LoadedDataset
+    from graphcaps.data.grouping import Grouping
+    from graphcaps.data.splits import Split
     from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
 
 __all__ = ["evaluate"]
 
 _LONGEST_NAME = 100
 _MOST_SEEDS = 1000
+_FOLDS = 10
 
 
 def evaluate(
@@ -46,7 +50,16 @@ def evaluate(
         str | None, option("--variant", metavar="NAME", help="Name in the results; else the model's.")
     ] = None,
     seeds: Annotated[int, option("--seeds", metavar="N", help="How many; they are 0, 1, 2, …")] = 1,
-    folds: Annotated[int, option("--folds", metavar="N")] = 10,
+    folds: Annotated[int, option("--folds", metavar="N")] = _FOLDS,
+    groups: Annotated[
+        str | None,
+        option(
+            "--groups",
+            metavar="FILE",
+            help="Keep groups in one fold: a FILE of 'data check --groups', or copies, or scaffolds.",
+        ),
+    ] = None,
+    split: SplitBy = None,
     epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
     batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
     learning_rate: Annotated[float | None, option("--learning-rate", metavar="RATE")] = None,
@@ -74,15 +87,18 @@ def evaluate(
     held-out trains on eight of ten folds, chooses the epoch on the ninth and tests on the tenth: the honest
     figure. paper trains on nine and chooses the epoch on the test folds, as the published figures do (C, C*):
     upper bounds. both does the two.
+
+    --groups keeps copies, or other groups, in one fold; --split trains one given split instead of folds.
     """
     _check(out, variant, seeds)
+    _check_folds(names, folds, groups, split)
     from graphcaps.cli.configure import configure
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
-    loaded = _load(names, root, own_hints(smiles, label, bad=bad))
+    loaded = _load(names, root, own_hints(smiles, label, bad=bad), split)
     results = None if out is None else ResultsStore(out)
     checked = []
-    for one in loaded:  # all of them before the first is trained
+    for one, parts in loaded:  # all of them before the first is trained
         config = configure(
             one.store.name, preset=preset, model=model,
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
@@ -90,8 +106,12 @@ def evaluate(
         )  # fmt: skip
         validation = CrossValidation(
             one.store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-            variant=variant, results=results, resume=resume,
+            variant=variant, results=results, resume=resume, groups=_groups(groups, one), split=parts,
         )  # fmt: skip
+        if groups is not None and validation.partition is None:
+            note(
+                f"{one.store.name}: no two graphs share a group ({groups}), so that these are the plain folds."
+            )
         checked.append((one, validation))
     ledgers = []
     for one, validation in checked:
@@ -118,22 +138,49 @@ def _check(out: Path | None, variant: str | None, seeds: int) -> None:
         check_folder(out)
 
 
-def _load(names: list[str], root: Path | None, hints: dict[str, Any]) -> list[LoadedDataset]:
-    from graphcaps.data.datasets import open_dataset
+def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None) -> None:
+    """Refuses options for folds that contradict each other."""
+    from graphcaps.data.grouping import COPIES, SCAFFOLDS, is_table
 
-    loaded = [open_dataset(name, root, **hints) for name in names]
-    found = [one.store.name for one in loaded]
+    if split is not None and groups is not None:
+        raise ArgumentError("evaluate", "--groups", "be left out beside --split", "both")
+    if split is not None and folds != _FOLDS:
+        raise ArgumentError("evaluate", "--folds", "be left out beside --split, which is one training", folds)
+    files = {
+        "--groups": groups not in (None, COPIES, *SCAFFOLDS),
+        "--split": split is not None and is_table(split),
+    }
+    for name, is_file in files.items():
+        if is_file and len(names) > 1:
+            raise ArgumentError(
+                "evaluate", name, "name a file for one data set at a time", f"{len(names)} sets"
+            )
+
+
+def _load(
+    names: list[str], root: Path | None, hints: dict[str, Any], split: str | None
+) -> list[tuple[LoadedDataset, Split | None]]:
+    loaded = [open_with_split(name, root, hints, split) for name in names]
+    found = [one.store.name for one, _ in loaded]
     for name in found:
         if found.count(name) > 1:
             raise ArgumentError("evaluate", "NAME", "be given once each", f"'{name}' twice")
     return loaded
 
 
+def _groups(what: str | None, loaded: LoadedDataset) -> Grouping | None:
+    from graphcaps.data.grouping import find_groups
+
+    smiles = None if loaded.rows is None else loaded.rows.smiles
+    return None if what is None else find_groups(what, loaded.store, smiles)
+
+
 def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:
     """Trains one data set under a bar, and says how to go on where Ctrl-C ends it."""
     config = validation.config
     seeds = len(validation.seeds)
-    what = f"{validation.folds.num_folds} folds × {seeds} seed{'' if seeds == 1 else 's'}"
+    count = validation.folds.num_folds
+    what = f"{'one split' if count == 1 else f'{count} folds'} × {seeds} seed{'' if seeds == 1 else 's'}"
     note(f"{validation.store.name}: {what}, {config.model}, preset: {config.source}.")
     if validation.finished:
         wanted = len(validation.protocols) * seeds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
+from graphcaps.cli.data_options import Bad, Label, Smiles, open_own, own_hints
 from graphcaps.cli.output import note, option, print_json
 from graphcaps.errors import ArgumentError, DataError
 
@@ -87,7 +87,6 @@ def explain(
         raise DataError(out, "a folder to write into", "a file")
     from graphcaps.cli.explain_draw import check_drawing, draw
     from graphcaps.cli.explain_show import show_graph, show_measures, show_summary
-    from graphcaps.data.datasets import open_dataset
     from graphcaps.engine.device import choose_device
     from graphcaps.explanation import explain_store
     from graphcaps.model_file import load
@@ -95,7 +94,7 @@ def explain(
     check_drawing(picture, kind, graph)
     where = choose_device(device, "explain")
     fitted = load(model).to(where)
-    loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
+    loaded = open_own(source, root, own_hints(smiles, label, bad=bad))
     store = loaded.store
     if graph is not None and not 1 <= graph <= len(store):
         raise ArgumentError("explain", "--graph", f"be a number from 1 to {len(store)}", graph)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Id, Label, Smiles, own_hints
+from graphcaps.cli.data_options import Bad, Id, Label, Smiles, open_own, own_hints
 from graphcaps.cli.metrics import metric_rows
 from graphcaps.cli.output import columns, pairs, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
@@ -83,7 +83,6 @@ def predict(
         )
     if out is not None and out.exists() and not out.is_file():
         raise DataError(out, "a name for a file to write", "a folder or a device")
-    from graphcaps.data.datasets import open_dataset
     from graphcaps.data.misfits import find_misfits
     from graphcaps.engine.device import choose_device
     from graphcaps.model_file import load
@@ -91,7 +90,7 @@ def predict(
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict"))
-    loaded = open_dataset(source, root, **own_hints(smiles, label, id=id, bad=bad))
+    loaded = open_own(source, root, own_hints(smiles, label, id=id, bad=bad))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
         ids = None if loaded.rows is None else loaded.rows.ids

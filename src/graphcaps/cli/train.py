@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
 from graphcaps.cli.metrics import metric_rows
 from graphcaps.cli.output import note, option, print_json, print_pairs, terminal
+from graphcaps.cli.split_option import SplitBy, open_with_split
+from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from graphcaps.cli.outputs import TrainFiles
+    from graphcaps.data.splits import Split
     from graphcaps.data.store import GraphStore
     from graphcaps.evaluation.final import FinalTraining
     from graphcaps.probability import CalibrationMethod
@@ -41,6 +44,10 @@ def train(
         str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")
     ] = None,
     model: Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")] = None,
+    capsules: Annotated[
+        str | None,
+        option("--parts", metavar="blocks", help="Ask capsules to be parts of the graph (docs/parts.md)."),
+    ] = None,
     epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
     batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
     max_nodes: Annotated[
@@ -56,13 +63,14 @@ def train(
     smiles: Smiles = None,
     label: Label = None,
     bad: Bad = None,
+    split: SplitBy = None,
     patience: Annotated[
         int | None,
         option(
             "--patience",
             metavar="N",
             min=0,
-            help="Stop N epochs after the best one; 0: never. Default: 50 with preset default, else 0.",
+            help="Stop after N epochs without progress; 0: never. Default: 50 with preset default, else 0.",
         ),
     ] = None,
     class_weight: Annotated[
@@ -88,6 +96,8 @@ def train(
 
     A share of the graphs chooses the epoch that is kept (docs/training.md).
 
+    With --split, graphs to test on are set aside first and asked at the end.
+
     Stop with Ctrl-C, or by accident, and go on with --resume.
     """
     from graphcaps.cli.configure import configure
@@ -97,10 +107,10 @@ def train(
     files = TrainFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
-    from graphcaps.data.datasets import open_dataset
     from graphcaps.evaluation.final import FinalTraining
 
-    loaded = open_dataset(source, root, **own_hints(smiles, label, bad=bad))
+    loaded, parts = open_with_split(source, root, own_hints(smiles, label, bad=bad), split)
+    _check_share(context, parts)
     config = configure(
         loaded.store.name,
         preset=preset,
@@ -110,8 +120,11 @@ def train(
         max_nodes=max_nodes,
         learning_rate=learning_rate,
         precision=precision,
+        parts=capsules,
     )
     note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
+    if parts is not None:
+        note(_told(parts))
     training = FinalTraining(
         loaded.store,
         config,
@@ -119,8 +132,11 @@ def train(
         validation=validation,
         device=device,
         patience=(_PATIENCE if patience is None and config.source == "default" else patience) or None,
-        class_weight=_class_weight(class_weight, loaded.store),
+        class_weight=_class_weight(
+            class_weight, loaded.store if parts is None else loaded.store[parts.train]
+        ),
         calibrate=_method(calibrate),
+        split=parts,
     )
     if overwrite:
         files.clear()
@@ -141,8 +157,24 @@ def train(
     _report(files, as_json)
 
 
+def _check_share(context: typer.Context, parts: Split | None) -> None:
+    """Refuses a share to draw where the graphs to choose by are given."""
+    given = context.get_parameter_source("validation")
+    asked = given is not None and given.name == "COMMANDLINE"
+    if asked and parts is not None and parts.validation is not None:
+        expected = "be left out where the split has validation graphs"
+        raise ArgumentError("train", "--validation", expected, f"{parts.validation.numel()} ({parts.name})")
+
+
+def _told(parts: Split) -> str:
+    """The parts in words."""
+    known = parts.validation
+    chosen = " and to choose the epoch by" if known is None else f", {known.numel():,} to choose the epoch by"
+    learned = f"{parts.train.numel():,} graphs to learn from{chosen}"
+    return f"Split ({parts.name}): {learned}, {parts.test.numel():,} to test on."
+
+
 def _class_weight(given: str | None, store: GraphStore) -> Tensor | None:
-    from graphcaps.errors import ArgumentError
     from graphcaps.evaluation.finishing import balanced_weights
 
     if given is None:
@@ -153,8 +185,6 @@ def _class_weight(given: str | None, store: GraphStore) -> Tensor | None:
 
 
 def _method(given: str) -> CalibrationMethod | None:
-    from graphcaps.errors import ArgumentError
-
     if given == "none":
         return None
     if given not in ("temperature", "isotonic"):
@@ -174,8 +204,6 @@ def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
         note("This training has already ended; nothing is done.")
         return True
     if files.model.exists():
-        from graphcaps.errors import DataError
-
         raise DataError(
             files.model,
             "no file yet, or the model of this run",
@@ -195,8 +223,6 @@ def _report(files: TrainFiles, as_json: bool) -> None:
         known = {name: known[name] for name in ("config", "data", "training", "versions")}
         known["training"]["rule"]
     except (ValueError, KeyError, TypeError) as error:
-        from graphcaps.errors import DataError
-
         what = "the configuration of the model beside it"
         raise DataError(files.config, what, "something else", fix="Train again with --overwrite.") from error
     paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
@@ -214,9 +240,24 @@ def _report(files: TrainFiles, as_json: bool) -> None:
     if info["validation_accuracy"] is not None:
         share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
         rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
-        rows += metric_rows(info.get("validation_metrics"))
+        rows += metric_rows(info.get("validation_metrics")) if "split" not in info else []
+    rows += _tested(info)
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
+
+
+def _tested(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """Figures on graphs that had no part in the training, where a split gave some."""
+    if info.get("test_accuracy") is None:
+        return []
+    share = f"{100 * info['test_accuracy']:.1f} % of {info['test_graphs']:,} graphs"
+    rows = [("test accuracy", f"{share}, which had no part in the training ({info['split']})")]
+    rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
+    if new := info.get("test_graphs_with_new_labels"):
+        rows.append(
+            ("unknown labels", f"{new:,} test graphs have labels that no training graph has, read as zeros")
+        )
+    return rows
 
 
 def _command(context: typer.Context) -> str:

@@ -182,17 +182,13 @@ def _categories(index: int, rows: _Rows, key: str | None, codes: Mapping[str, in
     for where, entry in rows:
         line = []
         for value in _sequence(_get(index, where, entry, key)):
+            found = f"{value!r} at {where} of graph {index}"
+            if codes and not (isinstance(value, str) or _whole(value)):
+                raise ArgumentError(_OWNER, key, "be text or a whole number", found)
             if codes and value not in codes:
-                raise ArgumentError(
-                    _OWNER,
-                    key,
-                    "be one of the texts that have a code",
-                    f"{value!r} at {where} of graph {index}",
-                )
+                raise ArgumentError(_OWNER, key, "be one of the texts that have a code", found)
             if not codes and not _whole(value):
-                raise ArgumentError(
-                    _OWNER, key, "be a whole number", f"{value!r} at {where} of graph {index}"
-                )
+                raise ArgumentError(_OWNER, key, "be a whole number", found)
             line.append(codes[value] if codes else int(value))
         table.append(line)
     return torch.tensor(_even(index, rows, key, table), dtype=torch.long)
@@ -238,8 +234,10 @@ def _even(index: int, rows: _Rows, key: str, table: list[list[Any]]) -> list[lis
 def _number(index: int, where: str, key: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(_OWNER, key, "be a number", f"{value!r} at {where} of graph {index}") from error
+    except (TypeError, ValueError, OverflowError) as error:  # the last at a whole number of 400 digits
+        raise ArgumentError(
+            _OWNER, key, "be a number", f"{repr(value)[:80]} at {where} of graph {index}"
+        ) from error
 
 
 def _floats(values: list[Any]) -> Tensor:

@@ -138,7 +138,7 @@ def _graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
         return read
     names = table.column("graph", filled=True)
     chosen = label or ("label" if table.find("label") is not None else None)
-    classes = None if chosen is None else table.column(chosen, filled=True)
+    classes = None if chosen is None else table.classes(chosen)
     for row, (name, line) in enumerate(zip(names, table.lines, strict=True)):
         if name in read:
             raise DataError(table.where, "every graph once", f"'{name}' again", line=line)

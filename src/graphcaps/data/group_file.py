@@ -1,4 +1,4 @@
-"""Groups of graphs as a CSV file: written by ``graphcaps data check --groups``, read back for folds."""
+"""Groups and parts of graphs in a table: written by ``graphcaps data check --groups``, read back for folds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphcaps.data.tables import open_table
 from graphcaps.errors import DataError
 from graphcaps.files import write_atomically
 
-__all__ = ["read_groups", "write_groups"]
+__all__ = ["read_groups", "read_parts", "write_groups"]
 
 _COLUMNS = ("graph", "id", "class", "group", "size", "confirmed")
 
@@ -53,12 +53,29 @@ def read_groups(path: str | Path, graphs: int) -> NDArray[np.int64]:
     Raises:
         DataError: If the file is of another number of graphs, or of another order.
     """
-    table = open_table(path)
-    if len(table.rows) != graphs:
-        raise DataError(table.where, f"a row for each of {graphs:,} graphs", f"{len(table.rows):,}")
-    for place, (name, line) in enumerate(zip(table.column("graph"), table.lines, strict=True)):
-        if name != str(place):
-            raise DataError(table.where, f"graph {place}", f"'{name}'", line=line)
-    names = np.array(table.column("group", filled=True))
+    names = np.array(_column(path, graphs, "group"))
     ids: NDArray[np.int64] = np.unique(names, return_inverse=True)[1].reshape(-1)
     return ids
+
+
+def read_parts(path: str | Path, graphs: int) -> tuple[str, ...]:
+    """The part of each graph as written, for ``given_split``, from the columns ``graph`` (from 0, in order) and
+    ``split``.
+
+    Raises:
+        DataError: If the file is of another number of graphs, or of another order.
+    """
+    return _column(path, graphs, "split")
+
+
+def _column(path: str | Path, graphs: int, name: str) -> tuple[str, ...]:
+    """An entry for each graph of a table that numbers them in order."""
+    table = open_table(path)
+    found = table.column(name, filled=True)  # a file of another kind is told by its columns first
+    numbers = table.column("graph")
+    if len(numbers) != graphs:
+        raise DataError(table.where, f"a row for each of {graphs:,} graphs", f"{len(numbers):,}")
+    for place, (number, line) in enumerate(zip(numbers, table.lines, strict=True)):
+        if number != str(place):
+            raise DataError(table.where, f"graph {place}", f"'{number}'", line=line)
+    return found

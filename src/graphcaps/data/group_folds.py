@@ -45,7 +45,10 @@ def group_folds(
     names = groups.tolist() if isinstance(groups, Tensor | np.ndarray) else list(groups)
     if len(names) != len(plain):
         raise ArgumentError(owner, "groups", f"give one group per graph, {len(plain)}", len(names))
-    ids = np.unique(np.array([str(name) for name in names]), return_inverse=True)[1].reshape(-1)
+    # Known by their first graph: folds do not depend on what the groups are called.
+    first: dict[str, int] = {}
+    numbers = [str(first.setdefault(str(name), len(first))) for name in names]
+    ids = np.unique(np.array(numbers), return_inverse=True)[1].reshape(-1)
     counts = np.bincount(ids)
     if counts.max() == 1:
         return plain
@@ -59,10 +62,10 @@ def group_folds(
     if sizes.min() == 0:
         found = f"{len(counts)} groups, the largest with {counts.max()} of {len(plain)} graphs"
         raise ArgumentError(owner, "groups", f"be small enough to fill {num_folds} folds", found)
-    shared = int((counts > 1).sum())
+    shared, members = int((counts > 1).sum()), int(counts[counts > 1].sum())
     note = (
-        f"{int(counts[counts > 1].sum()):,} graphs of {shared:,} group{'' if shared == 1 else 's'} stay together: "
-        f"folds have {sizes.min():,} to {sizes.max():,} graphs."
+        f"Folds keep groups together: {len(counts):,} groups, {shared:,} of them with several graphs "
+        f"({members:,} in all); folds have {sizes.min():,} to {sizes.max():,} graphs."
     )
     return Folds(
         torch.from_numpy(assignment),

@@ -12,6 +12,8 @@ way.
 * Node labels: the atomic number (6 is carbon). With ``atoms="full"`` three more columns: formal charge,
   1 in an aromatic ring and else 0, hydrogens.
 * Edge labels: 1 single, 2 double, 3 triple, 4 aromatic, 5 any other bond.
+* ``store.truth["element"]``: the atomic number once more. It tells whoever draws that labels are elements; no
+  model reads it.
 """
 
 from __future__ import annotations
@@ -28,12 +30,15 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.imports import require
 
-__all__ = ["ATOM_COLUMNS", "BOND_LABELS", "MoleculeSet", "from_smiles", "read_smiles"]
+__all__ = ["ATOM_COLUMNS", "BOND_LABELS", "LONGEST_SMILES", "MoleculeSet", "from_smiles", "read_smiles"]
 
 ATOM_COLUMNS = {"elements": ("element",), "full": ("element", "charge", "aromatic", "hydrogens")}
 """What each column of the node labels is, by the choice of ``atoms``."""
 BOND_LABELS = {1: "single", 2: "double", 3: "triple", 4: "aromatic", 5: "other"}
 """What an edge label stands for."""
+LONGEST_SMILES = 5_000
+"""Characters of a SMILES that is tried. RDKit walks along bonds by recursion and ends the whole process where the
+stack is full: with the usual 8 MiB at a chain of between 16,000 and 20,000 atoms."""
 
 _PURPOSE = "Reading SMILES"
 _LONGEST = 80  # characters of a SMILES that a message shows
@@ -145,6 +150,8 @@ def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str]:
         raise _NoMolecule("nothing is written there")
     if len(text.split()) > 1:
         raise _NoMolecule("there is a blank in it")
+    if len(text.strip()) > LONGEST_SMILES:
+        raise _NoMolecule(f"it has {len(text.strip()):,} characters, and {LONGEST_SMILES:,} is the most")
     raw = chem.MolFromSmiles(text.strip(), sanitize=False)
     if raw is None:
         raise _NoMolecule("it does not follow the rules of SMILES")
@@ -184,6 +191,7 @@ def _arrays(molecule: Any, atoms: str, y: int | str | None) -> GraphArrays:
         y,
         node_labels=torch.tensor(rows, dtype=torch.long),
         edge_labels=torch.tensor(labels, dtype=torch.long).reshape(-1, 1),
+        truth={"element": torch.tensor([row[0] for row in rows], dtype=torch.long)},
     )
 
 

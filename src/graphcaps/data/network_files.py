@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphcaps.data.xml_check import xml_format
 from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["NETWORKS", "parse_networks", "read_json", "read_network_file"]
 
 _GRAPH_ENTRIES = ("directed", "multigraph", "nodes", "links", "edges", "graph")
+_GRAPHML_SPACE = "http://graphml.graphdrawing.org/xmlns"
+_GEXF_VERSIONS = ("1.1draft", "1.2draft", "1.3")  # that networkx reads
 
 
 def read_network_file(path: str | Path) -> list[Graph]:
@@ -54,33 +56,41 @@ def parse_networks(content: bytes, ending: str, where: str) -> list[Graph]:
 def _graphml(content: bytes, where: str) -> list[Graph]:
     from networkx.readwrite.graphml import GraphMLReader
 
-    return _xml(content, where, "GraphML", lambda: list(GraphMLReader()(path=io.BytesIO(content))))
+    space = _namespace(content, where, ".graphml", "GraphML")
+    if space != _GRAPHML_SPACE:  # networkx would find nothing in it
+        raise DataError(where, f"GraphML in the namespace {_GRAPHML_SPACE}", f"'{space[:80]}'")
+    return _xml(where, "GraphML", lambda: list(GraphMLReader()(path=io.BytesIO(content))))
 
 
 def _gexf(content: bytes, where: str) -> list[Graph]:
     import networkx as nx
 
-    version = "1.1draft" if re.search(rb"gexf\.net/1\.1draft", content[:4096]) else "1.2draft"
-    graph = _xml(content, where, "GEXF", lambda: [nx.read_gexf(io.BytesIO(content), version=version)])
+    space = _namespace(content, where, ".gexf", "GEXF")
+    version = next((name for name in _GEXF_VERSIONS if space.rstrip("/").endswith(f"gexf.net/{name}")), None)
+    if version is None:
+        listed = ", ".join(_GEXF_VERSIONS)
+        raise DataError(where, f"GEXF of the versions {listed}", f"the namespace '{space[:80]}'")
+    graph = _xml(where, "GEXF", lambda: [nx.read_gexf(io.BytesIO(content), version=version)])
     for _, entry in graph[0].nodes(data=True):
         # A name for people, which every GEXF node has: no category unless it is asked for as "name".
         entry["name"] = entry.pop("label", None)
     return graph
 
 
-def _xml(content: bytes, where: str, what: str, read: Callable[[], list[Graph]]) -> list[Graph]:
-    """Runs a reader of networkx; whatever it trips over is told as a fault of the file."""
-    from xml.etree.ElementTree import ParseError
+def _namespace(content: bytes, where: str, ending: str, what: str) -> str:
+    """The namespace of a file that is what its ending says; one that is not, or not harmless, is refused."""
+    found, space = xml_format(content, where)
+    if found != ending:
+        raise DataError(where, f"a {what} file", f"one that should end in {found}")
+    return space
 
-    # No such file needs one, and entities can be nested until memory ends.
-    if re.search(rb"<!(DOCTYPE|ENTITY)", content, re.IGNORECASE):
-        raise DataError(where, f"{what} without a document type", "one")
+
+def _xml(where: str, what: str, read: Callable[[], list[Graph]]) -> list[Graph]:
+    """Runs a reader of networkx; whatever it trips over is told as a fault of the file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about keys without a type, which are read as text
             return read()
-    except ParseError as error:
-        raise DataError(where, f"a {what} file", f"'{error}'", line=error.position[0]) from error
     except Exception as error:  # networkx raises all kinds of them at a file that is not what it expects
         raise DataError(where, f"a {what} file", f"one that cannot be read ({error})") from error
 
@@ -127,7 +137,8 @@ def _node_link(value: Any, where: str) -> Graph:
             raise DataError(where, f"an 'id' (text or number) at node {place}", _kind(node))
         if node["id"] in made:
             raise DataError(where, "every node once", f"{node['id']!r} again, at node {place}")
-        made.add_node(node["id"], **{str(key): entry for key, entry in node.items() if key != "id"})
+        # As a dictionary: an entry may be called as an argument of networkx is.
+        made.add_nodes_from([(node["id"], {str(key): entry for key, entry in node.items() if key != "id"})])
     for place, link in enumerate(links):
         ends = (link.get("source"), link.get("target")) if isinstance(link, dict) else (None, None)
         for end in ends:

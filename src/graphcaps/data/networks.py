@@ -8,6 +8,7 @@ attribute, in the order of the names. Text becomes numbers that are the same in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,7 +234,7 @@ def _folder(folder: Path, label: str | None, split: str | None) -> list[_Listed]
 def _label_table(path: Path, label: str, split: str | None) -> dict[str, tuple[str, str | None]]:
     """Class and part of each file, by what the table calls it."""
     table = open_table(path)
-    files, classes = table.column("file", filled=True), table.column(label, filled=True)
+    files, classes = table.column("file", filled=True), table.classes(label)
     parts: Sequence[str | None] = [None] * len(files) if split is None else table.column(split, filled=True)
     known: dict[str, tuple[str, str | None]] = {}
     for file, one, part, line in zip(files, classes, parts, table.lines, strict=True):
@@ -247,6 +248,8 @@ def _entry(one: _Listed, label: str | None) -> str | None:
     """The class that a graph carries itself."""
     for key in (label,) if label else _CLASS_ENTRIES:
         value = one.graph.graph.get(key)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise DataError(f"graph '{one.name}'", f"its class in the graph's entry '{key}'", repr(value))
         if isinstance(value, str | int | float) and str(value).strip():
             whole = isinstance(value, float) and value.is_integer()
             return str(int(value)) if whole or isinstance(value, bool) else str(value).strip()

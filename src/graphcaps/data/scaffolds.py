@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphcaps.data.molecules import LONGEST_SMILES
 from graphcaps.data.rows import given_split
 from graphcaps.data.splits import Split
 from graphcaps.errors import ArgumentError
@@ -34,9 +35,11 @@ def scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
     found = []
     with log.BlockLogs():
         for place, text in enumerate(smiles):
-            molecule = chem.MolFromSmiles(text)
+            # Longer texts can end the whole process inside RDKit, see data/molecules.py.
+            molecule = chem.MolFromSmiles(text) if len(text) <= LONGEST_SMILES else None
             if molecule is None:
-                raise ArgumentError("scaffolds", "smiles", "be molecules in SMILES", f"{text!r} at {place}")
+                got = f"{text if len(text) <= 60 else text[:60] + '…'!r} at {place}"
+                raise ArgumentError("scaffolds", "smiles", "be molecules in SMILES", got)
             found.append(murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False))
     return tuple(found)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["Folds", "Split", "stratified_folds"]
+__all__ = ["Folds", "Split", "class_checksum", "stratified_folds"]
 
 _FORMAT = "graphcaps folds 1"
 
@@ -30,11 +30,13 @@ class Split:
         train (Tensor): Graphs to learn from.
         validation (Tensor, optional): Graphs to choose the epoch by; ``None`` in the paper's protocol.
         test (Tensor): Graphs to test on.
+        name (str): Where the parts come from, in words. (default: "given")
     """
 
     train: Tensor
     validation: Tensor | None
     test: Tensor
+    name: str = "given"
 
     def __repr__(self) -> str:
         validation = "none" if self.validation is None else self.validation.numel()
@@ -121,7 +123,7 @@ class Folds:
         if y is not None:
             if y.numel() != len(folds):
                 raise DataError(path.name, f"folds of {y.numel()} graphs", f"folds of {len(folds)}")
-            if _checksum(_classes(y)) != folds.checksum:
+            if class_checksum(y) != folds.checksum:
                 raise DataError(path.name, "folds of these graphs", "folds of graphs with other classes")
         return folds
 
@@ -215,6 +217,11 @@ def _where(mask: Tensor) -> Tensor:
 
 def _classes(y: Tensor) -> np.ndarray:
     return torch.as_tensor(y).detach().cpu().long().reshape(-1).numpy()
+
+
+def class_checksum(y: Tensor) -> str:
+    """SHA-256 of the class of each graph, in order."""
+    return _checksum(_classes(y))
 
 
 def _checksum(classes: np.ndarray) -> str:

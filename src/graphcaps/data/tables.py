@@ -21,6 +21,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 """Endings of files that are read as tables."""
 
 _DELIMITERS = (",", ";", "\t")
+_NO_CLASS = ("nan", "NaN", "NAN", "<NA>")  # as pandas and others write a missing entry
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class Table:
                 raise DataError(self.where, f"an entry in column '{name}'", "an empty one", line=line)
         return values
 
+    def classes(self, name: str) -> tuple[str, ...]:
+        """Entries of a column of classes: none is empty, and none is how programs write that there is no entry."""
+        values = self.column(name, filled=True)
+        for line, value in zip(self.lines, values, strict=True):
+            if value in _NO_CLASS:
+                raise DataError(self.where, f"a class in column '{name}'", f"'{value}'", line=line)
+        return values
+
     def numbers(self, name: str) -> list[float]:
         """A column of finite numbers."""
         values = []
@@ -110,7 +119,8 @@ def read_table(
         label (str, optional): Column with the class, text or numbers; without one there are no classes.
         split (str, optional): Column that names the part of each row, see
             :func:`graphcaps.data.rows.given_split`.
-        id (str, optional): Column with a name for each row. (default: the line of the row)
+        id (str, optional): Column with a name for each row. (default: the column ``id`` where there is one and
+            none of its entries is empty, else the line of the row)
         atoms, fragments, bad, class_names: As in :func:`graphcaps.data.molecules.read_smiles`.
 
     Raises:
@@ -118,9 +128,9 @@ def read_table(
     """
     table = path if isinstance(path, Table) else open_table(path)
     texts = table.column(smiles)
-    y = None if label is None else table.column(label, filled=True)
+    y = None if label is None else table.classes(label)
     parts = None if split is None else table.column(split, filled=True)
-    names = None if id is None else table.column(id, filled=True)
+    names = _own_names(table) if id is None else table.column(id, filled=True)
     read = read_smiles(
         texts,
         y,
@@ -148,6 +158,12 @@ def read_table(
             notes=notes,
         ),
     )
+
+
+def _own_names(table: Table) -> tuple[str, ...] | None:
+    """The column ``id``, if it names every row."""
+    names = table.column("id") if table.find("id") is not None else ()
+    return names if names and all(names) else None
 
 
 def open_table(path: str | Path) -> Table:

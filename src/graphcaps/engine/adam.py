@@ -73,17 +73,22 @@ class ReplicaAdam:
     def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
         """torch's fused update in one pass: of all replicas at once where they have taken as many steps, and
         else of every moving replica's own rows."""
-        rows: tuple[list[Tensor], ...] = ([], [], [], [], [])
         even = active is None and bool((self.steps == self.steps[0]).all())
-        moving = [] if even else range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
-        for place in present:
-            p = self.parameters[place]
-            assert p.grad is not None
-            tensors = (p.detach(), p.grad, self.first[place], self.second[place])
-            for f in (slice(None),) if even else moving:
-                for column, tensor in zip(rows, tensors, strict=False):
-                    column.append(tensor[f])
-                rows[4].append(self.steps[0 if even else f].float())
+        grads = [self.parameters[place].grad for place in present]
+        whole = (
+            [self.parameters[place].detach() for place in present],
+            [grad for grad in grads if grad is not None],
+            [self.first[place] for place in present],
+            [self.second[place] for place in present],
+        )
+        rows: tuple[list[Tensor], ...]
+        if even:  # few operations: they are what a small model's step is made of
+            steps = self.steps[:1].float().repeat(len(present))
+            rows = (*whole, list(steps.unbind()))
+        else:
+            moving = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
+            own = [[tensor[f] for tensor in column for f in moving] for column in whole]
+            rows = (*own, [self.steps[f].float() for _ in present for f in moving])
         beta1, beta2 = self.betas
         torch_adam(
             rows[0], rows[1], rows[2], rows[3], [], rows[4],

@@ -16,6 +16,7 @@ __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
 _MOST = 10**9  # far above any sensible count, far below what overflows
 _MOST_RATE = 10**6
+_BY_DATA = ("batch_size", "residual_nodes")
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class RunConfig:
         features (FeatureConfig): Input columns.
         training (TrainConfig): How it is trained.
         source (str): Where the configuration comes from, for results.
+        by_data (tuple): Values that the graphs decide, among ``"batch_size"`` and ``"residual_nodes"``;
+            :func:`graphcaps.engine.by_data.fit_to_data` puts numbers in their place.
     """
 
     dataset: str = ""
@@ -103,17 +106,22 @@ class RunConfig:
     features: FeatureConfig = field(default_factory=FeatureConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     source: str = "defaults"
+    by_data: tuple[str, ...] = ()
 
     def with_training(self, **changes: Any) -> RunConfig:
         """The same run with other training values; ``None`` leaves a value as it is."""
         given = {name: value for name, value in changes.items() if value is not None}
-        return replace(self, training=replace(self.training, **given))
+        left = tuple(name for name in self.by_data if name not in given)
+        return replace(self, training=replace(self.training, **given), by_data=left)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""
         plain = asdict(self)
         if not self.features.edge_labels:  # as runs were written before there was this choice
             del plain["features"]["edge_labels"]
+        del plain["by_data"]
+        if self.by_data:
+            plain["by_data"] = list(self.by_data)
         arguments = plain.pop("model_arguments")
         plain["model"] = {"name": self.model} | {
             name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()
@@ -123,7 +131,10 @@ class RunConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "configuration") -> RunConfig:
         """Reads what TOML or JSON gave; an unknown key is refused by name."""
-        _refuse_unknown(source, values, ("dataset", "model", "features", "training", "source"), "")
+        _refuse_unknown(source, values, ("dataset", "by_data", "model", "features", "training", "source"), "")
+        by_data = values.get("by_data", [])
+        if not isinstance(by_data, list) or not all(name in _BY_DATA for name in by_data):
+            raise DataError(f"{source}, by_data", f"a list of {' and '.join(_BY_DATA)}", _shown(by_data))
         for name in ("model", "features", "training"):
             if not isinstance(values.get(name, {}), Mapping):
                 raise DataError(source, f"a table [{name}]", _shown(values[name]))
@@ -148,6 +159,7 @@ class RunConfig:
             features=_section(FeatureConfig, values.get("features", {}), source, "features"),
             training=_section(TrainConfig, values.get("training", {}), source, "training"),
             source=values.get("source", source),
+            by_data=tuple(by_data),
         )
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from graphcaps.data.accept import as_store
 from graphcaps.data.convert_networkx import from_networkx, node_label_codes
+from graphcaps.data.label_codes import label_code, text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -120,8 +122,11 @@ def _from_smiles(texts: list[str]) -> GraphsRead:
 
 
 def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: bool | None) -> GraphsRead:
+    read_with: dict[Any, int]
     if codes is None:
-        codes = node_label_codes(graphs)
+        codes = read_with = node_label_codes(graphs)
+    else:
+        read_with = _codes_for(graphs, codes)
     if attributes is None:
         entries = [entry for graph in graphs for _, entry in graph.nodes(data=True)]
         attributes = any("attributes" in entry for entry in entries)
@@ -129,10 +134,37 @@ def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: 
         graphs,
         [None] * len(graphs),  # type: ignore[list-item]
         node_attributes="attributes" if attributes else None,
-        codes=codes,
+        codes=read_with,
     )
     y = [graph.graph.get("y") for graph in graphs]
     return GraphsRead(store, None if None in y else np.array(y), codes, attributes)
+
+
+def _codes_for(graphs: list[Any], codes: dict[str, int]) -> dict[Any, int]:
+    """Numbers for the node labels of graphs to classify, by the ``codes`` of the graphs that were learned from.
+
+    A label that training never saw gets a number that no training label has, so that it is treated as any other
+    such label. Without codes, labels were numbers, or read from a file, or there were none: text is then numbered
+    as in files. The result is empty where labels can be read as they are.
+    """
+    entries = [entry["label"] for graph in graphs for _, entry in graph.nodes(data=True) if "label" in entry]
+    values = {
+        value
+        for entry in entries
+        for value in (entry if isinstance(entry, list | tuple) else [entry])
+        if isinstance(value, str | int | np.integer)
+    }
+    if not codes:
+        if not any(isinstance(value, str) for value in values):
+            return {}
+        known = {value: label_code(value, {}) for value in values}
+        return {value: code for value, code in known.items() if code is not None}
+    strangers = {value: text_code(str(value)) for value in values if value not in codes}
+    if strangers:
+        shown = ", ".join(f"{value!r} (as {code})" for value, code in sorted(strangers.items(), key=str)[:3])
+        more = ", …" if len(strangers) > 3 else ""
+        warnings.warn(f"{_OWNER}: node labels that training never saw: {shown}{more}.", stacklevel=5)
+    return codes | strangers
 
 
 def _data_classes(graphs: Any) -> np.ndarray | None:

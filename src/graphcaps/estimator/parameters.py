@@ -28,7 +28,7 @@ _WHOLE: dict[str, tuple[int, bool]] = {  # least, and whether None is allowed
     "num_factors": (1, False),
     "routing_iterations": (1, False),
     "epochs": (1, False),
-    "batch_size": (1, False),
+    "batch_size": (1, True),
     "patience": (1, True),
     "max_nodes": (1, True),
     "verbose": (0, False),
@@ -41,6 +41,7 @@ _REAL: dict[str, tuple[float, float, str]] = {  # least, most, in words
     "validation": (0, 1, "be at least 0 and below 1"),
 }
 _CHOICES: dict[str, tuple[Any, ...]] = {
+    "parts": (None, "blocks"),
     "calibrate": (True, False, "temperature", "isotonic"),
     "unseen": ("ignore", "refuse"),
     "warm_start": (True, False),
@@ -106,9 +107,10 @@ def run_config(given: Mapping[str, Any], name: str) -> RunConfig:
     listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
     arguments = base.model_arguments | {key: _plain(given[key]) for key in _MODEL}
     arguments["num_capsules"] = tuple(int(count) for count in listed)
-    training = replace(base.training, **{key: _plain(given[key]) for key in _TRAINING})
+    arguments |= {} if given["parts"] is None else {"parts": given["parts"]}
     features = replace(base.features, max_nodes=_plain(given["max_nodes"]))
-    changed = replace(base, dataset=name, model_arguments=arguments, features=features, training=training)
+    changed = replace(base, dataset=name, model_arguments=arguments, features=features)
+    changed = changed.with_training(**{key: _plain(given[key]) for key in _TRAINING})
     same = replace(changed, dataset=base.dataset) == base
     return changed if same else replace(changed, source="default, changed by arguments")
 

@@ -13,7 +13,10 @@ from graphcaps.engine.fit import EpochEnd
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.selection import WINDOW
 
-__all__ = ["BestWeights", "trailing_loss", "validation_split"]
+__all__ = ["WORTH", "BestWeights", "trailing_loss", "validation_split"]
+
+WORTH = 0.0005
+"""By how much the loss must fall for patience to begin anew: without it, a task that is solved never ends."""
 
 
 def validation_split(y: Tensor, share: float, seed: int) -> Split:
@@ -78,10 +81,18 @@ class BestWeights:
         self.weights: dict[str, Tensor] = {}
 
     def stale(self, history: Sequence[EpochEnd], patience: int | None) -> bool:
-        """Whether ``patience`` epochs have passed since the one that counts; never without a validation part."""
+        """Whether ``patience`` epochs have brought no loss that is lower by :data:`WORTH`; never without a
+        validation part."""
         if patience is None or not self.chooses or not self.epoch:
             return False
-        return history[-1].epoch - self.epoch >= patience
+        losses = [event.validation_loss[0] for event in history]  # of all epochs, also after a resume
+        lowest, since = math.inf, 0
+        for last in range(self.first, len(losses) + 1):
+            window = losses[max(last - WINDOW, 0) : last]
+            loss = sum(window) / len(window)
+            if loss < lowest - WORTH:
+                lowest, since = loss, last
+        return len(losses) - since >= patience
 
     @property
     def rule(self) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.prepare import Prepared, prepare
-from graphcaps.data.splits import Folds, stratified_folds
+from graphcaps.data.splits import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker, recipe_arguments
+from graphcaps.engine.by_data import fit_to_data
 from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import choose_device
 from graphcaps.engine.fingerprint import data_digest
@@ -21,6 +22,7 @@ from graphcaps.engine.forecast import MemoryForecast, forecast_memory
 from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.checks import FOLDS_SEED, Groups, check_siblings, folds_of
 from graphcaps.evaluation.collecting import Collector, WholeSeed
 from graphcaps.evaluation.groups import GroupTraining, ReplicaGroup, plan_groups
 from graphcaps.evaluation.ledger import Ledger
@@ -30,8 +32,6 @@ from graphcaps.evaluation.unfinished import UnfinishedRuns
 from graphcaps.evaluation.versions import describe_hardware, versions
 
 __all__ = ["FOLDS_SEED", "CrossValidation", "GroupEpoch", "cross_validate"]
-
-FOLDS_SEED = 12345  # of the published figures
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ def cross_validate(
     variant: str | None = None,
     results: ResultsStore | str | Path | None = None,
     resume: bool = False,
+    groups: Groups | None = None,
+    split: Split | None = None,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -89,6 +91,9 @@ def cross_validate(
         results (ResultsStore or path, optional): Folder to write records to, as soon as a seed is finished,
             and checkpoints, under ``unfinished``.
         resume (bool): Keep finished records of ``results`` and go on from its checkpoints.
+        groups (sequence or str, optional): Group of each graph; no group stands in two folds. ``"copies"`` finds
+            the copies among the graphs, another text is a file that ``graphcaps data check --groups`` wrote.
+        split (Split, optional): One given split in place of folds; ``paper`` learns from its validation part too.
 
     Raises:
         GraphcapsError: If the graphs cannot be split or a number is out of range, before training starts.
@@ -96,7 +101,7 @@ def cross_validate(
     place = results if isinstance(results, ResultsStore) or results is None else ResultsStore(results)
     validation = CrossValidation(
         store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-        variant=variant, results=place, resume=resume,
+        variant=variant, results=place, resume=resume, groups=groups, split=split,
     )  # fmt: skip
     return validation.run(on_event)
 
@@ -126,6 +131,8 @@ class CrossValidation:
         results: ResultsStore | None = None,
         resume: bool = False,
         siblings: Mapping[str, RunConfig] | None = None,
+        groups: Groups | None = None,
+        split: Split | None = None,
     ) -> None:
         for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
             if type(value) is not int or value < 1:
@@ -135,11 +142,12 @@ class CrossValidation:
             raise ArgumentError("cross_validate", "protocol", known, repr(protocol))
         if resume and results is None:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
-        self.store, self.config = store, config or RunConfig()
+        self.store, self.config = store, fit_to_data(config or RunConfig(), store)
         self.variant = variant or self.config.model
-        self.variants = {self.variant: self.config, **(siblings or {})}
-        _check_siblings(self.config, self.variant, siblings or {})
-        self.folds = _folds(store, folds)
+        siblings = {name: fit_to_data(sibling, store) for name, sibling in (siblings or {}).items()}
+        self.variants = {self.variant: self.config, **siblings}
+        check_siblings(self.config, self.variant, siblings)
+        self.folds, self.partition = folds_of(store, folds, groups, split)
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         if "held-out" in self.protocols:
             self.folds.held_out(0)  # refuses fewer than three folds
@@ -172,7 +180,7 @@ class CrossValidation:
                     fix = "Add --resume to keep it, or name another folder."
                     raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
                 config = self.variants[key.variant]
-                wanted = settings(config, self.folds.num_folds, self.folds.seed, self.data)
+                wanted = settings(config, self.folds.num_folds, self.folds.seed, self.data, self.partition)
                 check_settings(record.settings, wanted, key, self.results.path(key))
                 found[key] = record
         return found
@@ -270,30 +278,5 @@ class CrossValidation:
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, whole.curves, whole.seconds, now,
             versions(), describe_hardware(self.device), (*self.folds.notes, *whole.notes),
+            self.partition,
         )  # fmt: skip
-
-
-def _check_siblings(config: RunConfig, name: str, siblings: Mapping[str, RunConfig]) -> None:
-    """Refuses variants that compute something else: they would be trained as ``config``."""
-    if siblings and config.model_arguments.get("factor_squash", "joined") != "joined":
-        raise ArgumentError("cross_validate", "siblings", "come with joined factors", "separate ones")
-    own = {**config.model_arguments, "num_factors": None}
-    for sibling, other in siblings.items():
-        arguments = {**other.model_arguments, "num_factors": None}
-        same = replace(other, model_arguments=config.model_arguments) == config and arguments == own
-        if sibling == name or not same:
-            expected = f"differ from '{name}' in its name and in 'num_factors' alone"
-            raise ArgumentError("cross_validate", "siblings", expected, f"'{sibling}'")
-
-
-def _folds(store: GraphStore, folds: int) -> Folds:
-    """The folds of a store, or a sentence that names it."""
-    if store.y is None:
-        got = f"'{store.name}' without"
-        raise ArgumentError("cross_validate", "store", "have a class for every graph", got, "Add labels.")
-    try:
-        return stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
-    except ArgumentError as error:
-        name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
-        where = f"{error.got} in '{store.name}'"
-        raise ArgumentError("cross_validate", name, error.expected, where, error.fix) from error

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.prepare import prepare
+from graphcaps.data.splits import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker, recipe_arguments
+from graphcaps.engine.by_data import fit_to_data
 from graphcaps.engine.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
 from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import choose_device
@@ -27,8 +29,9 @@ from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.choosing import BestWeights, validation_split
+from graphcaps.evaluation.choosing import BestWeights
 from graphcaps.evaluation.finishing import finish, start_from
+from graphcaps.evaluation.given import figures_on, known_graphs
 from graphcaps.evaluation.versions import describe_hardware
 from graphcaps.fitted import FittedModel, training_summary
 from graphcaps.probability import CalibrationMethod
@@ -68,13 +71,16 @@ class FinalTraining:
         seed (int): Of the validation draw, the starting weights, the order of graphs and dropout. (default: 0)
         validation (float): Share of every class that chooses the epoch; 0 takes the last. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
-        patience (int, optional): Stop when so many epochs have passed since the best one; needs a validation
-            share. (default: never)
+        patience (int, optional): Stop when so many epochs have brought no loss lower by 0.0005; needs a
+            validation part. (default: never)
         class_weight (Tensor, optional): What a graph of each class counts in the losses, ``[O]``.
             (default: 1 each)
         calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: how probabilities are fitted to the
             validation graphs; ``None`` leaves them as they are. (default: "temperature")
         start (FittedModel, optional): Go on from its weights and input columns; Adam starts anew.
+        split (Split, optional): Graphs to learn from, to choose by and to test on. The training knows nothing of
+            the last; the model's figures on them stand in ``training``. Without a validation part a share of the
+            others is drawn. (default: no graph tests)
 
     Raises:
         ArgumentError: If the graphs have no classes or one, or cannot be split.
@@ -92,19 +98,25 @@ class FinalTraining:
         class_weight: Tensor | None = None,
         calibrate: CalibrationMethod | None = "temperature",
         start: FittedModel | None = None,
+        split: Split | None = None,
     ) -> None:
-        y = _classes(store, seed)
+        self.known = known_graphs(store, _classes(store, seed), split, validation, seed)
+        store = self.known.store
+        config = fit_to_data(config, store, None if start is None else start.config)
         if patience is not None and (type(patience) is not int or patience < 1):
             raise ArgumentError("train", "patience", "be a whole number from 1 on", patience)
-        self.source, self.config, self.seed, self.validation = store, config, seed, validation
+        self.source, self.config, self.seed = store, config, seed
         self.patience, self.calibrate = patience, calibrate
         self.device = choose_device(device, "train")
-        self.split = validation_split(y, validation, seed)
-        assert self.split.validation is not None
         self.data_digest = data_digest(store)
-        replica = Replica(self.split.train, self.split.validation, self.split.test, seed=seed)
+        self.split = Split(self.known.train, self.known.validation, torch.empty(0, dtype=torch.long))
+        replica = Replica(self.known.train, self.known.validation, self.split.test, seed=seed)
         self.fingerprint = run_fingerprint(config, self.data_digest, [replica])
-        told = {"patience": patience, "class_weight": None if class_weight is None else class_weight.tolist()}
+        told = {
+            "patience": patience,
+            "class_weight": None if class_weight is None else class_weight.tolist(),
+            "test_graphs": None if self.known.tested is None else data_digest(self.known.tested)[:16],
+        }
         self.fingerprint |= {name: value for name, value in told.items() if value is not None}
         with explain_memory(config, self.device):
             fresh = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
@@ -117,7 +129,7 @@ class FinalTraining:
                 start_from(model, start, store.class_names)
             graphs, x = place(ready.store, ready.x, self.device)
             self.trainer = Trainer(model, graphs, x, [replica], config.training, class_weight=class_weight)
-        self.best = BestWeights(self.split.validation.numel() > 0, config.training.epochs)
+        self.best = BestWeights(self.known.validation.numel() > 0, config.training.epochs)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
         self._between = self._take()
@@ -208,28 +220,26 @@ class FinalTraining:
             self.trainer.model.load_state_dict(self.best.weights)
         model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
         bare = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
-        assert self.split.validation is not None
-        fitted = finish(bare, self.source, self.split.validation, self.calibrate)
+        fitted = finish(bare, self.source, self.known.validation, self.calibrate)
+        if self.known.tested is not None:
+            fitted = figures_on(fitted, self.known.tested)
         return FinalResult(fitted, tuple(self.history), self.best.epoch, fitted.training)
 
     @property
     def _rule(self) -> str:
         if self.epoch >= self.config.training.epochs:
             return self.best.rule
-        return f"{self.best.rule}; stopped {self.patience} epochs after it"
+        return f"{self.best.rule}; stopped when {self.patience} epochs had brought no progress"
 
     def describe(self) -> dict[str, Any]:
         """Where the weights come from, JSON-safe."""
-        assert self.split.validation is not None
         kept = self.history[self.best.epoch - 1]
         chooses = self.best.chooses
         return training_summary(
             self.source,
             digest=self.data_digest,
             run=self.run_digest,
-            train_graphs=self.split.train.numel(),
-            validation_graphs=self.split.validation.numel(),
-            validation_share=self.validation,
+            **self.known.describe(),
             seed=self.seed,
             epochs=self.config.training.epochs,
             epochs_run=self.epoch,
@@ -259,7 +269,7 @@ def train_final(
 
     Args:
         on_epoch (callable, optional): Is handed every event, for a progress bar.
-        options: ``patience``, ``class_weight``, ``calibrate`` and ``start`` of :class:`FinalTraining`.
+        options: ``patience``, ``class_weight``, ``calibrate``, ``start`` and ``split`` of :class:`FinalTraining`.
     """
     training = FinalTraining(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():

@@ -13,6 +13,7 @@ import numpy as np
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.partition import Partition
 from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
 from graphcaps.evaluation.selection import (
     UPPER_BOUND,
@@ -94,6 +95,11 @@ class Ledger:
         return self.records[0].folds_seed
 
     @property
+    def partition(self) -> Partition | None:
+        """How the folds differ from the plain ones, where they do."""
+        return self.records[0].partition
+
+    @property
     def protocols(self) -> tuple[Protocol, ...]:
         found = {record.key.protocol for record in self.records}
         return tuple(protocol for protocol in PROTOCOLS if protocol in found)
@@ -171,7 +177,10 @@ class Ledger:
         return f"{self.records[0].key.dataset}, {self.records[0].key.variant}"
 
     def __repr__(self) -> str:
-        lines = [f"Ledger: {self._title}, {self.num_folds} folds, {self.seconds:.1f} s"]
+        folds = "one split" if self.num_folds == 1 else f"{self.num_folds} folds"
+        lines = [f"Ledger: {self._title}, {folds}, {self.seconds:.1f} s"]
+        if self.partition is not None:
+            lines.append(f"  {self.partition.sentence}")
         for name, figure in self.figures.items():
             several = "" if figure.std_seeds is None else f", ± {figure.std_seeds:.2f} over seeds"
             seeds = f"{len(figure.seeds)} seed{'' if len(figure.seeds) == 1 else 's'}"
@@ -199,6 +208,7 @@ class Ledger:
             "protocols": list(self.protocols),
             "folds": self.num_folds,
             "folds_seed": self.folds_seed,
+            **({} if self.partition is None else {"partition": vars(self.partition)}),
             "figures": figures,
             "per_seed": self.per_seed(),
             "seconds": round(self.seconds, 3),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import DataError, GraphcapsError
 from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.partition import Partition
 
 __all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "settings"]
 
@@ -65,6 +66,8 @@ class SeedRecord:
         versions (dict): Versions and commit.
         hardware (str): The device, in words.
         notes (tuple): What a reader should know, one sentence each.
+        partition (Partition, optional): The mark of folds that keep groups together, or of a given split; not
+            written where the folds are the plain ones.
     """
 
     key: RecordKey
@@ -77,6 +80,7 @@ class SeedRecord:
     versions: dict[str, str] = field(default_factory=dict)
     hardware: str = ""
     notes: tuple[str, ...] = ()
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         # As it is written, so that a record read back is the record.
@@ -88,7 +92,7 @@ class SeedRecord:
     @property
     def settings(self) -> dict[str, Any]:
         """All that decides the figures besides the key: what two records must share to stand together."""
-        return settings(self.config, self.curves.num_folds, self.folds_seed, self.data)
+        return settings(self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition)
 
     # ------------------------------------------------------------------ saving
     def as_dict(self) -> dict[str, Any]:
@@ -103,6 +107,7 @@ class SeedRecord:
             "notes": list(self.notes),
             "data": vars(self.data),
             "folds_seed": self.folds_seed,
+            **({} if self.partition is None else {"partition": vars(self.partition)}),
             "config": self.config.as_dict(),
             "curves": self.curves.as_dict(),
         }
@@ -150,18 +155,23 @@ class SeedRecord:
             {str(name): str(value) for name, value in values["versions"].items()},
             values["hardware"],
             tuple(str(note) for note in values["notes"]),
+            Partition.from_dict(values["partition"], where) if "partition" in values else None,
         )
 
 
-def settings(config: RunConfig, folds: int, folds_seed: int, data: DataMark) -> dict[str, Any]:
+def settings(
+    config: RunConfig, folds: int, folds_seed: int, data: DataMark, partition: Partition | None = None
+) -> dict[str, Any]:
     """Names and values that decide the figures of a run, in one flat table.
 
-    Where a configuration was read from is left out: the same values are the same run.
+    Where a configuration was read from is left out: the same values are the same run. Plain folds have no entry
+    ``partition``.
     """
     flat: dict[str, Any] = {}
     for section in ("model", "features", "training"):
         flat |= {f"{section}.{name}": value for name, value in config.as_dict()[section].items()}
     flat |= {"folds": folds, "folds_seed": folds_seed}
+    flat |= {} if partition is None else {"partition": partition.mark}
     return flat | {f"data.{name}": value for name, value in vars(data).items()}
 
 

@@ -162,7 +162,9 @@ def check_settings(here: dict[str, Any], coming: dict[str, Any], key: RecordKey,
     """Refuses a run whose settings are not those of the record of the same key."""
     names = [name for name in dict.fromkeys((*here, *coming)) if here.get(name) != coming.get(name)]
     if names:
-        told = [f"{name} {here.get(name)} and {coming.get(name)}" for name in names[:3]]
+        # Folds of another kind come first: they make figures that do not compare.
+        names.sort(key=lambda name: name != "partition")
+        told = [f"{name} {_said(name, here)} and {_said(name, coming)}" for name in names[:3]]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise DataError(
             where,
@@ -170,6 +172,10 @@ def check_settings(here: dict[str, Any], coming: dict[str, Any], key: RecordKey,
             f"two that differ ({', '.join(told)}{more})",
             fix="Give one of them another variant name, or another folder.",
         )
+
+
+def _said(name: str, values: dict[str, Any]) -> str:
+    return str(values.get(name, "none (plain folds)" if name == "partition" else None))
 
 
 def _checksum(record: SeedRecord) -> str:

@@ -19,12 +19,14 @@ from graphcaps.data.prepare import prepare
 from graphcaps.data.splits import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.build import model_maker, recipe_arguments
+from graphcaps.engine.by_data import fit_to_data
 from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import choose_device
 from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.engine.replicas import TRUNK, Replica, pick_replica, stack_replicas
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError
+from graphcaps.evaluation.choosing import WORTH
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.evaluation.selection import WINDOW
 from graphcaps.fitted import FittedModel
@@ -62,7 +64,7 @@ class BestReplicas:
     Args:
         model (Module): Leading axis F; without a trunk.
         epochs (int): Length of the training.
-        patience (int, optional): Epochs after its best one at which a replica is done.
+        patience (int, optional): Epochs without progress after which a replica is done.
     """
 
     def __init__(self, model: nn.Module, epochs: int, patience: int | None = None) -> None:
@@ -74,6 +76,7 @@ class BestReplicas:
         self.loss = np.full(num_replicas, np.inf)
         self.epochs = np.zeros(num_replicas, dtype=np.int64)
         self._recent: list[list[float]] = []
+        self._lowest, self._since = self.loss.copy(), self.epochs.copy()  # of what was worth going on for
         self._done = np.zeros(num_replicas, dtype=bool)
 
     def see(self, model: nn.Module, event: EpochEnd) -> None:
@@ -92,8 +95,13 @@ class BestReplicas:
                 np.where(better, loss, self.loss),
                 np.where(better, event.epoch, self.epochs),
             )
+        worth = loss < self._lowest - WORTH
+        self._lowest, self._since = (
+            np.where(worth, loss, self._lowest),
+            np.where(worth, event.epoch, self._since),
+        )
         if self.patience is not None:
-            self._done |= event.epoch - self.epochs >= self.patience
+            self._done |= event.epoch - self._since >= self.patience
 
     @property
     def done(self) -> bool:
@@ -127,6 +135,7 @@ def held_out_scores(
     """
     if store.y is None:
         raise ArgumentError("held_out_scores", "store", "have a class for every graph", "none")
+    config = fit_to_data(config, store)
     where = choose_device(device, "held_out_scores")
     split = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
     parts = [split.held_out(fold) for fold in range(folds)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from graphcaps.data.molecules import ATOM_COLUMNS, BOND_LABELS, LONGEST_SMILES
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.drawings_base import check_ending, colour_of
@@ -28,11 +29,14 @@ def molecule_from_smiles(smiles: str) -> Any:
     """An RDKit molecule with places, its atoms in the order of the text; hydrogens stay implied.
 
     Raises:
-        ArgumentError: If RDKit cannot read the text.
+        ArgumentError: If RDKit cannot read the text, or it is longer than a SMILES may be.
         MissingExtraError: Without RDKit.
     """
     chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
     log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
+    if len(smiles) > LONGEST_SMILES:
+        expected = f"have at most {LONGEST_SMILES:,} characters"
+        raise ArgumentError("molecule_from_smiles", "smiles", expected, f"{len(smiles):,}")
     with log.BlockLogs():  # the reason is said once, below
         molecule = chem.MolFromSmiles(smiles)
     if molecule is None or not molecule.GetNumAtoms():
@@ -44,34 +48,50 @@ def molecule_from_smiles(smiles: str) -> Any:
 def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = None) -> Any:
     """A graph of a store as an RDKit molecule with places, atoms in the order of its nodes.
 
-    Elements and bonds come from the labels where the data set's README says what they stand for (MUTAG, PTC_MR).
-    Elsewhere (NCI1, NCI109) an atom is written as the number of its label, and every bond is single. Hydrogens are
-    not in these data sets and are not added; nothing is checked for valence, since charges are not there either.
+    Elements and bonds are known where the graphs were read from SMILES (``store.truth["element"]``), and where the
+    data set's README says what its labels stand for (MUTAG, PTC_MR). Elsewhere (NCI1, NCI109) an atom is written as
+    the number of its label, and every bond is single. Charges and hydrogens are drawn where the labels have them
+    (``atoms="full"``) and are not added elsewhere, so that nothing is checked for valence.
 
     Args:
-        store (GraphStore): Graphs with one node label per node.
+        store (GraphStore): Graphs read from SMILES, or with one node label per node.
         graph (int): Number of the graph, from 0.
-        dataset (str, optional): Whose labels they are. (default: the name of the store)
+        dataset (str, optional): Whose labels they are. (default: those of SMILES where the store was read from
+            them, else of the data set with the name of the store)
 
     Raises:
         ArgumentError: If nodes have no label, or not one each.
     """
     chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
     own = store[graph]
-    if own.node_labels is None or own.node_labels.size(-1) != 1:
-        got = "none" if own.node_labels is None else f"{own.node_labels.size(-1)} columns"
-        raise ArgumentError("molecule_from_store", "store", "have one label per node", got)
-    name = store.name if dataset is None else dataset
-    elements = ELEMENTS.get(name, ())
+    labels = own.node_labels
+    numbers = own.truth.get("element") if dataset is None else None
     molecule = chem.RWMol()
-    for label in own.node_labels[:, 0].tolist():
-        known = 0 <= label < len(elements)
-        atom = chem.Atom(elements[label] if known else 0)
-        atom.SetNoImplicit(True)
-        if not known:
-            atom.SetProp("atomLabel", str(label))
-        molecule.AddAtom(atom)
-    _add_bonds(chem, molecule, own, BONDS.get(name, ()))
+    if numbers is not None:
+        full = labels is not None and labels.size(-1) == len(ATOM_COLUMNS["full"])
+        for row, number in enumerate(numbers.tolist()):
+            atom = chem.Atom(number)
+            if full and labels is not None:
+                _, charge, _, hydrogens = labels[row].tolist()
+                atom.SetFormalCharge(charge)
+                atom.SetNumExplicitHs(hydrogens)
+            atom.SetNoImplicit(True)
+            molecule.AddAtom(atom)
+        _add_bonds(chem, molecule, own, ("single", *BOND_LABELS.values()))
+    else:
+        if labels is None or labels.size(-1) != 1:
+            got = "none" if labels is None else f"{labels.size(-1)} columns"
+            raise ArgumentError("molecule_from_store", "store", "have one label per node", got)
+        name = store.name if dataset is None else dataset
+        elements = ELEMENTS.get(name, ())
+        for label in labels[:, 0].tolist():
+            known = 0 <= label < len(elements)
+            atom = chem.Atom(elements[label] if known else 0)
+            atom.SetNoImplicit(True)
+            if not known:
+                atom.SetProp("atomLabel", str(label))
+            molecule.AddAtom(atom)
+        _add_bonds(chem, molecule, own, BONDS.get(name, ()))
     whole = molecule.GetMol()
     chem.FastFindRings(whole)
     require("rdkit.Chem.rdDepictor", extra="chem", purpose=_PURPOSE).Compute2DCoords(whole)
@@ -84,6 +104,7 @@ def _add_bonds(chem: Any, molecule: Any, own: GraphStore, names: Sequence[str]) 
         "double": chem.BondType.DOUBLE,
         "triple": chem.BondType.TRIPLE,
         "aromatic": chem.BondType.AROMATIC,
+        "other": chem.BondType.UNSPECIFIED,
     }
     ends = own.edge_ptr.tolist()
     for node in range(own.num_nodes):

@@ -5,7 +5,7 @@ NCI1 and NCI109 come without such a list: their labels stay numbers here, and pi
 
 from __future__ import annotations
 
-__all__ = ["BONDS", "ELEMENTS", "MOLECULES", "label_names"]
+__all__ = ["BONDS", "ELEMENTS", "MOLECULES", "SYMBOLS", "atom_names", "label_names"]
 
 MOLECULES = ("MUTAG", "PTC_MR", "NCI1", "NCI109")
 """Data sets whose graphs are molecules."""
@@ -23,6 +23,27 @@ BONDS: dict[str, tuple[str, ...]] = {
     "PTC_MR": ("triple", "double", "single", "aromatic"),
 }
 """Kind of bond of each edge label."""
+
+
+_TABLE = (
+    "* H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y "
+    "Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os "
+    "Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh "
+    "Fl Mc Lv Ts Og"
+)
+SYMBOLS = tuple(_TABLE.split())
+"""Symbol of each atomic number; 0 is an atom of any element."""
+
+
+def atom_names(labels: list[tuple[int, ...]]) -> list[str]:
+    """How labels of stores read from SMILES are written: the element, and its charge where that is a label too."""
+    names = []
+    for number, *others in labels:
+        charge = others[0] if others else 0
+        sign = "" if not charge else "+" if charge > 0 else "−"
+        symbol = SYMBOLS[number] if 0 <= number < len(SYMBOLS) else str(number)
+        names.append(f"{symbol}{abs(charge) if abs(charge) > 1 else ''}{sign}")
+    return names
 
 
 def label_names(dataset: str, labels: list[tuple[int, ...]]) -> list[str]:

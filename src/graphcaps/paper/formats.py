@@ -135,7 +135,7 @@ def _ours(each: Comparison | None, apart: bool) -> str:
 
 
 def _difference(each: Comparison | None) -> str:
-    return "–" if each is None or each.difference is None else f"{each.difference:+.2f}"
+    return "–" if each is None or each.difference is None else f"{round(each.difference, 2) + 0.0:+.2f}"
 
 
 def _escaped(text: str) -> str:

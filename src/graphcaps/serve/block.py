@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphcaps.explanation.molecule_labels import atom_names
 from graphcaps.explanation.report.block import pack_block
 from graphcaps.explanation.report.columns import Columns, explanation_columns, smallest_type
 from graphcaps.explanation.types import StoreExplanation
-from graphcaps.imports import require
 from graphcaps.serve.items import Item
 
 __all__ = ["page_block"]
@@ -49,20 +49,9 @@ def _labels(found: StoreExplanation, items: Sequence[Item]) -> tuple[list[str], 
     different, place = np.unique(found.node_labels.numpy(), axis=0, return_inverse=True)
     texts = {code: text for item in items for code, text in item.texts.items()}
     molecules = all(item.smiles for item in items)
+    kinds = [tuple(row) for row in different.tolist()]
     if molecules:
-        chem = require("rdkit.Chem", extra="chem", purpose="Reading SMILES")
-        symbols = chem.GetPeriodicTable()
-        texts = {int(row[0]): str(symbols.GetElementSymbol(int(row[0]))) for row in different}
-    names = []
-    for row in different.tolist():
-        first = texts.get(row[0], str(row[0]))
-        # An atom's charge, aromaticity and hydrogens would not fit on it.
-        names.append(_atom(first, row) if molecules else "/".join([first, *map(str, row[1:])]))
+        names = atom_names(kinds)
+    else:
+        names = ["/".join([texts.get(first, str(first)), *map(str, rest)]) for first, *rest in kinds]
     return names, {"label": place.reshape(-1).astype(smallest_type(len(different)))}
-
-
-def _atom(symbol: str, row: list[int]) -> str:
-    """An element with its charge, where that is known: N+, O−."""
-    charge = row[1] if len(row) > 1 else 0
-    sign = "" if not charge else "+" if charge > 0 else "−"
-    return f"{symbol}{abs(charge) if abs(charge) > 1 else ''}{sign}"

@@ -17,10 +17,8 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError, MissingExtraError
 from graphcaps.serve.limits import Limits, Refused
 
-__all__ = ["LONGEST_SMILES", "Item", "check_counts", "items_of_networks", "items_of_smiles", "items_of_store"]
+__all__ = ["Item", "check_counts", "items_of_networks", "items_of_smiles", "items_of_store"]
 
-LONGEST_SMILES = 5_000
-"""Characters of a SMILES that is tried: RDKit breaks the process at chains of tens of thousands of atoms."""
 _LONGEST_REASON = 240
 
 
@@ -67,7 +65,7 @@ def items_of_smiles(
     full = len(recipe.label_values or ()) == len(ATOM_COLUMNS["full"])
     # The last is a molecule for certain: where no other is one, there is still a store.
     read = read_smiles(
-        [*(text if isinstance(text, str) and len(text) <= LONGEST_SMILES else "" for text in texts), "C"],
+        [*(text if isinstance(text, str) else "" for text in texts), "C"],
         atoms="full" if full else "elements",
         bad="skip",
     )
@@ -77,8 +75,6 @@ def items_of_smiles(
     for number, (text, name) in enumerate(zip(texts, names, strict=True)):
         if number in place:
             items.append(_sound(Item(name, read.store[place[number]], smiles=True), recipe, limits))
-        elif isinstance(text, str) and len(text) > LONGEST_SMILES:
-            items.append(Item(name, error=f"its SMILES is longer than {LONGEST_SMILES:,} characters"))
         else:
             found = repr(text)[:60] if not isinstance(text, str) else reasons[number]
             items.append(Item(name, error=_short(f"it is no molecule in SMILES: {found}")))

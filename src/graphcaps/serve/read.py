@@ -11,12 +11,12 @@ from typing import Any
 
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.network_files import read_json
+from graphcaps.data.xml_check import xml_ending
 from graphcaps.errors import DataError
 from graphcaps.serve.items import Item, check_counts, items_of_networks, items_of_smiles, items_of_store
 from graphcaps.serve.kinds import CONTENT_TYPES, ENDINGS
 from graphcaps.serve.limits import Limits, Refused
 from graphcaps.serve.multipart import Upload, split_upload
-from graphcaps.serve.xml_check import xml_ending
 
 __all__ = ["read_request"]
 

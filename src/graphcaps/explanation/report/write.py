@@ -13,7 +13,7 @@ from torch import Tensor
 from graphcaps.data.parts import PART_KINDS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
-from graphcaps.explanation.molecule_labels import label_names
+from graphcaps.explanation.molecule_labels import atom_names, label_names
 from graphcaps.explanation.report.assemble import assemble_page
 from graphcaps.explanation.report.block import pack_block
 from graphcaps.explanation.report.columns import (
@@ -158,8 +158,10 @@ def _node_columns(
     if found.node_labels is not None and found.node_labels.size(-1):
         different, place = np.unique(found.node_labels.numpy(), axis=0, return_inverse=True)
         columns["label"] = place.reshape(-1)[rows.numpy()].astype(smallest_type(len(different)))
+        kinds = [tuple(row) for row in different.tolist()]
+        molecules = store is not None and "element" in store.truth
         dataset = "" if store is None else store.name
-        names["labels"] = {"names": label_names(dataset, [tuple(row) for row in different.tolist()])}
+        names["labels"] = {"names": atom_names(kinds) if molecules else label_names(dataset, kinds)}
     if store is not None and "kind" in store.truth:
         where = rows
         if found.nodes is not None:  # graphs were cut: the store counts its nodes otherwise

@@ -1,7 +1,8 @@
-"""A first look at XML that strangers send: no document type, no deep nesting, and which format it is.
+"""A first look at XML that others wrote: no document type, no deep nesting, and which format it is.
 
 Entities can only be declared in a document type, so that without one nothing can be expanded and nothing outside
-be named. The parser itself looks, because bytes can be read in more than one encoding.
+be named. The parser itself looks, because bytes can be read in more than one encoding: a search for ``<!DOCTYPE``
+finds nothing in UTF-16.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from xml.parsers import expat
 
 from graphcaps.errors import DataError
 
-__all__ = ["xml_ending"]
+__all__ = ["xml_ending", "xml_format"]
 
 _DEEPEST = 64
 _ROOTS = {"graphml": ".graphml", "gexf": ".gexf"}
@@ -21,7 +22,12 @@ class _Found(Exception):
 
 
 def xml_ending(content: bytes, where: str) -> str:
-    """``".graphml"`` or ``".gexf"``, by the outermost element.
+    """``".graphml"`` or ``".gexf"``, by the outermost element; raises as :func:`xml_format`."""
+    return xml_format(content, where)[0]
+
+
+def xml_format(content: bytes, where: str) -> tuple[str, str]:
+    """The ending that fits the outermost element, ``".graphml"`` or ``".gexf"``, and that element's namespace.
 
     Raises:
         DataError: If it is not well-formed, has a document type, is nested too deep, or is something else.
@@ -31,7 +37,7 @@ def xml_ending(content: bytes, where: str) -> str:
     def start(name: str, _: object) -> None:
         nonlocal depth, root
         depth += 1
-        root = root or name.rpartition(":")[2].lower()
+        root = root or name
         if depth > _DEEPEST:
             raise _Found("elements nested too deep")
 
@@ -42,7 +48,7 @@ def xml_ending(content: bytes, where: str) -> str:
     def refuse(*_: object) -> None:
         raise _Found("a document type")
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
@@ -53,6 +59,7 @@ def xml_ending(content: bytes, where: str) -> str:
         raise DataError(where, "plain GraphML or GEXF", f"{error}", line=parser.CurrentLineNumber) from error
     except (ValueError, LookupError) as error:  # an encoding that cannot be read
         raise DataError(where, "XML in UTF-8", "another encoding") from error
-    if root not in _ROOTS:
-        raise DataError(where, "GraphML or GEXF", f"an element '{root[:40]}'")
-    return _ROOTS[root]
+    space, _, name = root.rpartition(" ")
+    if name.lower() not in _ROOTS:
+        raise DataError(where, "GraphML or GEXF", f"an element '{name[:40]}'")
+    return _ROOTS[name.lower()], space

@@ -1,0 +1,113 @@
+"""What a user calls a grouping or a split, as groups of graphs and parts of a data set.
+
+A word (``copies``, ``scaffolds``, ``scaffold``), a table beside the data, or for a split a column of the data itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphcaps.data.duplicates import find_duplicates
+from graphcaps.data.group_file import read_groups, read_parts
+from graphcaps.data.rows import Rows, given_split
+from graphcaps.data.scaffolds import scaffold_split, scaffolds
+from graphcaps.data.splits import Split
+from graphcaps.data.store import GraphStore
+from graphcaps.data.tables import TABLES
+from graphcaps.errors import ArgumentError
+
+__all__ = [
+    "COPIES",
+    "SCAFFOLDS",
+    "Grouping",
+    "find_groups",
+    "find_split",
+    "is_table",
+    "split_column",
+]
+
+COPIES = "copies"
+SCAFFOLDS = ("scaffolds", "scaffold")  # for groups and for a split; either word does for both
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """The group of each graph, ``ids`` ``[G]``, and where they come from, in words."""
+
+    ids: NDArray[np.int64]
+    by: str
+
+
+def find_groups(what: str | Path, store: GraphStore, smiles: Sequence[str] | None = None) -> Grouping:
+    """The group of each graph, for folds that keep groups together.
+
+    Args:
+        what (str or Path): ``"copies"``: graphs that are the same up to the order of nodes, and those of which that
+            could not be decided; ``"scaffolds"``: molecules of one ring system; else a file with the columns
+            ``graph`` and ``group``, as ``graphcaps data check --groups`` writes it.
+        store (GraphStore): The graphs.
+        smiles (sequence, optional): SMILES of each graph, which scaffolds need.
+
+    Raises:
+        ArgumentError: If scaffolds are asked of graphs without SMILES.
+        DataError: If the file is of other graphs.
+    """
+    if what == COPIES:
+        return Grouping(find_duplicates(store).group_ids(), COPIES)
+    if what not in SCAFFOLDS:
+        if not Path(what).is_file():
+            expected = "be 'copies', 'scaffolds' or a file that exists"
+            raise ArgumentError(store.name, "groups", expected, f"'{what}'")
+        return Grouping(read_groups(what, len(store)), f"file {Path(what).name}")
+    known = _molecules("groups", "be 'copies' or a file", store, smiles)
+    # Without rings there is no scaffold to share: such molecules stand alone, beside their copies.
+    names = [scaffold or f"alone {text}" for scaffold, text in zip(scaffolds(known), known, strict=True)]
+    return Grouping(np.unique(np.array(names), return_inverse=True)[1].reshape(-1), SCAFFOLDS[0])
+
+
+def split_column(what: str | None) -> str | None:
+    """The column that a split is read from with the data, or ``None`` where it is none of its columns."""
+    return None if what is None or what in SCAFFOLDS or is_table(what) else what
+
+
+def is_table(what: str | Path) -> bool:
+    """Whether a text names a table rather than a column."""
+    return Path(what).suffix.lower() in TABLES
+
+
+def find_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
+    """The graphs to learn from, to choose by and to test on, as a user names them.
+
+    Args:
+        what (str): ``"scaffold"`` (80, 10 and 10 % of the molecules, no ring system in two parts), a table with the
+            columns ``graph`` and ``split``, or the column that ``rows.split`` was read from.
+        store (GraphStore): The graphs.
+        rows (Rows, optional): What their source says about each.
+
+    Raises:
+        ArgumentError: If a part has another name, or there is nothing to learn from or to test on.
+        DataError: If the file is of other graphs.
+    """
+    if what in SCAFFOLDS:
+        known = _molecules("split", "be a column or a file", store, None if rows is None else rows.smiles)
+        return replace(scaffold_split(known), name="by scaffold")
+    if is_table(what):
+        names, name = read_parts(what, len(store)), f"file {Path(what).name}"
+    else:
+        names, name = (() if rows is None else rows.split or ()), f"column '{what}'"
+    try:
+        return replace(given_split(names), name=name)
+    except ArgumentError as error:
+        raise ArgumentError(store.name, "split", error.expected, f"{error.got} in {name}") from error
+
+
+def _molecules(name: str, expected: str, store: GraphStore, smiles: Sequence[str] | None) -> Sequence[str]:
+    if smiles is None:
+        where = f"{expected} for graphs that are not read from SMILES"
+        raise ArgumentError(store.name, name, where, "scaffolds")
+    return smiles

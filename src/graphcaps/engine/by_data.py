@@ -1,0 +1,41 @@
+"""Values of a configuration that are read off the graphs: the batch size and the divisor of the residual."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from graphcaps.data.store import GraphStore
+from graphcaps.engine.config import RunConfig
+
+__all__ = ["batch_by_size", "fit_to_data"]
+
+_LEAST, _MOST = 16, 128
+_STEPS = 40  # per pass over all graphs; about thirty over the eight folds of ten that are learned from
+
+
+def batch_by_size(num_graphs: int) -> int:
+    """The power of two nearest to a fortieth of the graphs, from 16 to 128.
+
+    Small sets need the steps, and large ones learn as well from fewer, larger ones (docs/estimator.md).
+    """
+    nearest = 2 ** round(math.log2(max(num_graphs, 1) / _STEPS))
+    return int(min(max(nearest, _LEAST), _MOST))
+
+
+def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
+    """The same configuration with a number for everything that ``by_data`` names.
+
+    Args:
+        config (RunConfig): Any; one without ``by_data`` is given back as it is.
+        store (GraphStore): All graphs of the run, training and test.
+        like (RunConfig, optional): Of a model whose training goes on: its divisor stays.
+    """
+    training, arguments = config.training, dict(config.model_arguments)
+    if "batch_size" in config.by_data:
+        training = replace(training, batch_size=batch_by_size(len(store)))
+    if "residual_nodes" in config.by_data:
+        largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
+        own = max(min(largest, config.features.max_nodes or largest), 1)
+        arguments["residual_nodes"] = own if like is None else like.model_arguments.get("residual_nodes")
+    return replace(config, training=training, model_arguments=arguments, by_data=())

@@ -1,0 +1,140 @@
+"""Folds that are not the plain ones: how a record knows them again, and one given split in place of folds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcaps.data.splits import Folds, Split, class_checksum
+from graphcaps.errors import ArgumentError, DataError
+
+__all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split", "part_numbers"]
+
+KINDS = ("groups", "split")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """By what folds other than the plain ones are known again.
+
+    Args:
+        kind (str): ``"groups"``: no group of graphs stands in two folds; ``"split"``: one given split, no folds.
+        count (int): Number of groups, or of parts.
+        sha256 (str): Of the group, or the part, of each graph; what groups are called does not count.
+        by (str): Where they come from, in words.
+    """
+
+    kind: str
+    count: int
+    sha256: str
+    by: str = "given"
+
+    @property
+    def sentence(self) -> str:
+        if self.kind == "split":
+            return f"One split ({self.by}) in place of folds."
+        return f"Folds keep groups together: {self.count:,} groups ({self.by})."
+
+    @property
+    def mark(self) -> str:
+        """What two records must share to stand together; where it comes from does not count."""
+        return f"{self.count:,} {'parts' if self.kind == 'split' else 'groups'} {self.sha256[:16]}"
+
+    @classmethod
+    def from_dict(cls, values: Any, where: str) -> Partition:
+        """Reads ``vars()`` of a partition."""
+        found = values if isinstance(values, Mapping) else {}
+        texts = [found.get(name) for name in ("kind", "sha256", "by")]
+        count = found.get("count")
+        right = all(isinstance(text, str) for text in texts) and type(count) is int and texts[0] in KINDS
+        if not right:
+            raise DataError(where, "kind, count, sha256 and by under 'partition'", repr(values)[:60])
+        return cls(found["kind"], found["count"], found["sha256"], found["by"])
+
+
+def mark_groups(groups: np.ndarray, by: str) -> Partition | None:
+    """The mark of folds by these groups; ``None`` where each graph stands alone, which gives the plain folds."""
+    _, first, ids = np.unique(groups.astype(str), return_index=True, return_inverse=True)
+    if len(first) == len(groups):
+        return None
+    order = np.argsort(np.argsort(first))  # numbered by their first graph, whatever they are called
+    return Partition("groups", len(first), _digest(order[ids.reshape(-1)]), by)
+
+
+def mark_split(parts: Tensor, by: str) -> Partition:
+    """The mark of a split by the part of each graph."""
+    return Partition("split", int((parts.unique() >= 0).sum()), _digest(parts.numpy()), by)
+
+
+def _digest(numbers: np.ndarray) -> str:
+    return hashlib.sha256(numbers.astype("<i8").tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class OneSplit(Folds):
+    """One split where folds are expected; ``assignment`` is 0 for the graphs that test and −1 for the others."""
+
+    split: Split | None = None
+
+    def paper(self, fold: int) -> Split:
+        """Learns from all graphs that do not test."""
+        split = self._split(fold)
+        if split.validation is None:
+            return split
+        return Split(torch.cat((split.train, split.validation)).sort().values, None, split.test, split.name)
+
+    def held_out(self, fold: int) -> Split:
+        """The split as given.
+
+        Raises:
+            ArgumentError: If it has no validation part.
+        """
+        split = self._split(fold)
+        if split.validation is None:
+            fix = "Add graphs to choose the epoch by, or choose the protocol 'paper'."
+            raise ArgumentError(
+                "cross_validate", "split", "have a validation part", f"none ({split.name})", fix
+            )
+        return split
+
+    def _split(self, fold: int) -> Split:
+        self._check_fold("OneSplit", fold)
+        assert self.split is not None
+        return self.split
+
+
+def one_split(split: Split, y: Tensor, seed: int) -> tuple[OneSplit, Partition]:
+    """A split as folds, one of them, and its mark.
+
+    Raises:
+        ArgumentError: If a graph stands in two parts or does not exist, or a part is empty.
+    """
+    parts = part_numbers(split, y.numel())
+    counts = [int((parts == number).sum()) for number in range(3)]
+    note = f"One split ({split.name}): {counts[0]:,} graphs to learn from, {counts[1]:,} to choose by, "
+    note += f"{counts[2]:,} to test on."
+    tests = torch.where(parts == 2, 0, -1)
+    sizes = tuple(torch.bincount(y.cpu().long()).tolist())
+    return OneSplit(tests, seed, 1, sizes, class_checksum(y), (note,), split), mark_split(parts, split.name)
+
+
+def part_numbers(split: Split, graphs: int) -> Tensor:
+    """0, 1 or 2 for a graph to learn from, to choose by or to test on, −1 for one in no part, ``[G]``."""
+    numbers = torch.full((graphs,), -1)
+    for number, part in enumerate((split.train, split.validation, split.test)):
+        if part is None:
+            continue
+        if number != 1 and not part.numel():
+            raise ArgumentError("split", "split", "have graphs to learn from and to test on", repr(split))
+        if part.numel() and not 0 <= int(part.min()) <= int(part.max()) < graphs:
+            raise ArgumentError("split", "split", f"name graphs from 0 to {graphs - 1}", int(part.max()))
+        if (numbers[part] >= 0).any() or part.unique().numel() < part.numel():
+            raise ArgumentError("split", "split", "name every graph once", "one twice")
+        numbers[part] = number
+    return numbers

@@ -1,0 +1,198 @@
+"""``--split`` of train and evaluate, and ``--groups`` of evaluate: what is done, told and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphcaps
+from graphcaps.data.group_file import read_groups
+from graphcaps.data.planted import planted_parts
+from graphcaps.data.tu_write import write_tu
+from tests.cli.training import PRESET, invoke
+
+PARTS = ["Train", "TRAIN", "training", "train", "Val", "test"]
+ALKYL = ["C", "CC", "CCC", "CCCC", "CC(C)C", "CCCCC"]
+MOLECULES = [f"{chain}{end}" for end in ("O", "N") for chain in ALKYL] + [
+    f"{chain}{ring}" for ring in ("c1ccccc1", "C1CCCC1") for chain in ALKYL
+]
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> list[str]:
+    """The options of a small model."""
+    (tmp_path / "small.toml").write_text(PRESET.format(epochs=2))
+    return ["--preset", str(tmp_path / "small.toml"), "--device", "cpu"]
+
+
+@pytest.fixture
+def molecules(tmp_path: Path) -> str:
+    pytest.importorskip("rdkit")
+    rows = [f"{text},{'ab'[n // 6 % 2 ^ n % 2]},{PARTS[n % 6]}\n" for n, text in enumerate(MOLECULES)]
+    (tmp_path / "mols.csv").write_text("smiles,kind,part\n" + "".join(rows))
+    return "mols.csv"
+
+
+@pytest.fixture
+def networks(tmp_path: Path) -> str:
+    """24 graphs, of which every second is a copy of the one before; a file of parts beside them."""
+    write_tu(planted_parts(num_graphs=12)[[n // 2 for n in range(24)]], tmp_path / "NETS")
+    rows = "".join(f"{n},{PARTS[n % 6]}\n" for n in range(24))
+    (tmp_path / "parts.csv").write_text("graph,split\n" + rows)
+    return str(tmp_path / "NETS")
+
+
+def refusal(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert "Traceback" not in result.stderr
+    return str(result.stderr.splitlines()[-1].removeprefix("graphcaps: "))
+
+
+def shown(*arguments: object) -> Any:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# ---------------------------------------------------------------------- train
+def test_train_learns_chooses_and_tests_by_the_column(small: list[str], molecules: str) -> None:
+    arguments = ["train", molecules, "--label", "kind", "--split", "Part", *small]
+    result = invoke(*arguments, "--out", "m.safetensors")
+    assert result.exit_code == 0, result.stderr
+    told = "Split (column 'Part'): 16 graphs to learn from, 4 to choose the epoch by, 4 to test on."
+    assert told in result.stderr
+    text = " ".join(result.stdout.split())
+    assert "of 4 graphs, which had no part in the training (column 'Part')" in text
+    for name in ("balanced accuracy", "ROC-AUC", "PR-AUC", "Matthews' correlation", "Brier score"):
+        assert f"test {name} " in text
+    assert text.count("Brier score") == 1  # that of the validation graphs would be taken for it
+    kept = graphcaps.load("m.safetensors").training
+    assert (kept["train_graphs"], kept["validation_graphs"], kept["test_graphs"]) == (16, 4, 4)
+    beside = json.loads(Path("m.safetensors.config.json").read_bytes())
+    assert beside["training"]["test_metrics"] == kept["test_metrics"]
+    again = invoke(*arguments, "--out", "m.safetensors", "--resume")
+    assert "already ended" in again.stderr
+    other = refusal("train", molecules, "--label", "kind", *small, "--out", "m.safetensors", "--resume")
+    assert other.endswith("Replace it with --overwrite.")
+
+
+def test_train_by_scaffold_and_by_a_file(small: list[str], molecules: str, networks: str) -> None:
+    first, again = (
+        shown(
+            "train", molecules, "--label", "kind", "--split", "scaffold", *small, "--out", f"{n}.safetensors"
+        )
+        for n in range(2)
+    )
+    assert first["training"]["split"] == "by scaffold"
+    assert first["training"]["run"] == again["training"]["run"]  # nothing is left to chance
+    assert first["training"]["test_graphs"] == 24 - first["training"]["graphs"]
+    by_file = shown("train", networks, "--split", "parts.csv", *small, "--out", "f.safetensors")
+    assert by_file["training"]["split"] == "file parts.csv"
+    assert by_file["training"]["test_metrics"]["accuracy"] == by_file["training"]["test_accuracy"]
+
+
+def test_train_refuses_what_is_no_split(small: list[str], molecules: str, networks: str) -> None:
+    out = ["--out", "x.safetensors", *small]
+    own = ["train", molecules, "--label", "kind", *out]
+    assert (
+        "'split' must say train, valid or test for each graph, got 'a' for graph 0 in column 'kind'"
+        in refusal(*own, "--split", "kind")
+    )
+    assert "expected a column 'prat', found the columns" in refusal(*own, "--split", "prat")
+    share = refusal(*own, "--split", "part", "--validation", "0.2")
+    assert share.startswith("train: '--validation' must be left out where the split has validation graphs")
+    assert "row for each of 24 graphs, found 1" in refusal(
+        *own, "--split", write("e.csv", "graph,split\n0,train\n")
+    )
+    assert "not read from SMILES" in refusal("train", networks, "--split", "scaffold", *out)
+    assert "no file of one's own" in refusal("train", networks, "--split", "part", *out)
+    assert not Path("x.safetensors").exists()
+
+
+def write(name: str, text: str) -> str:
+    Path(name).write_text(text)
+    return name
+
+
+# ---------------------------------------------------------------------- evaluate
+def test_evaluate_keeps_the_groups_of_the_doctor_s_file(small: list[str], networks: str) -> None:
+    assert invoke("data", "check", networks, "--groups", "groups.csv", "--no-forecast").exit_code == 0
+    assert len(set(read_groups("groups.csv", 24).tolist())) == 12
+    folds = ["evaluate", networks, "--folds", "3", *small, "--out", "r"]
+    result = invoke(*folds, "--groups", "groups.csv")
+    assert result.exit_code == 0, result.stderr
+    line = (
+        "Folds keep groups together: 12 groups, 12 of them with several graphs (24 in all); folds have 8 to 8"
+    )
+    assert sum(line in told for told in result.stdout.splitlines()) == 1
+    (found,) = shown(*folds, "--groups", "copies", "--resume")  # the same groups: the same record
+    assert (found["partition"]["count"], found["partition"]["by"]) == (12, "file groups.csv")
+    told = refusal(*folds, "--resume")
+    assert "two that differ (partition 12 groups" in told
+    assert "and none (plain folds))" in told
+    (plain,) = shown("evaluate", networks, "--folds", "3", *small)
+    assert "partition" not in plain
+
+
+def test_evaluate_by_scaffolds(small: list[str], molecules: str) -> None:
+    folds = ["evaluate", molecules, "--label", "kind", "--folds", "3", *small]
+    (found,) = shown(*folds, "--groups", "scaffolds")
+    assert (found["partition"]["count"], found["partition"]["by"]) == (14, "scaffolds")
+
+
+def test_groups_of_one_are_told_to_be_the_plain_folds(small: list[str], molecules: str) -> None:
+    result = invoke("evaluate", molecules, "--label", "kind", "--folds", "3", *small, "--groups", "copies")
+    assert "mols: no two graphs share a group (copies), so that these are the plain folds." in result.stderr
+
+
+def test_evaluate_trains_one_split(small: list[str], molecules: str) -> None:
+    whole = ["evaluate", molecules, "--label", "kind", *small, "--split", "part"]
+    (found,) = shown(*whole, "--seeds", "2")
+    assert (found["folds"], found["partition"]["kind"], found["partition"]["by"]) == (
+        1,
+        "split",
+        "column 'part'",
+    )
+    result = invoke(*whole)
+    assert "mols: one split × 1 seed" in result.stderr
+    assert (
+        "One split (column 'part'): 16 graphs to learn from, 4 to choose by, 4 to test on." in result.stdout
+    )
+
+
+def test_evaluate_refuses_before_it_trains(small: list[str], molecules: str, networks: str) -> None:
+    write("few.csv", "graph,group\n0,0\n")
+    write("other.csv", "graph,size\n0,0\n")
+    nets = ["evaluate", networks, *small]
+    assert refusal(*nets, "--groups", "few.csv") == (
+        "few.csv: expected a row for each of 24 graphs, found 1."
+    )
+    assert "expected a column 'group', found the columns 'graph', 'size'" in refusal(
+        *nets, "--groups", "other.csv"
+    )
+    assert "be 'copies', 'scaffolds' or a file that exists, got 'no.csv'" in refusal(
+        *nets, "--groups", "no.csv"
+    )
+    assert "not read from SMILES" in refusal(*nets, "--groups", "scaffolds")
+    assert "'--groups' must be left out beside --split" in refusal(
+        *nets, "--groups", "copies", "--split", "parts.csv"
+    )
+    assert "'--folds' must be left out beside --split" in refusal(
+        *nets, "--folds", "5", "--split", "parts.csv"
+    )
+    two = ["evaluate", networks, molecules, *small]
+    assert "a file for one data set at a time" in refusal(*two, "--groups", "few.csv")
+    assert "a file for one data set at a time" in refusal(*two, "--split", "parts.csv")
+    write("two.csv", "graph,split\n" + "".join(f"{n},{'test' if n % 3 else 'train'}\n" for n in range(24)))
+    assert "have a validation part, got none (file two.csv)" in refusal(*nets, "--split", "two.csv")

@@ -1,0 +1,79 @@
+"""Values that the graphs decide: batches by the number of graphs, the residual's divisor by the largest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import graphcaps
+from graphcaps import HGCNClassifier
+from graphcaps.engine.by_data import batch_by_size, fit_to_data
+from graphcaps.engine.config import RunConfig
+from graphcaps.errors import DataError
+from graphcaps.evaluation import cross_validate
+from graphcaps.evaluation.final import train_final
+from graphcaps.paper.presets import load_preset
+
+
+@pytest.fixture(scope="module")
+def store():
+    return graphcaps.load_dataset("planted-parts")[:60]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "batch"),
+    [(1, 16), (188, 16), (600, 16), (1000, 32), (1500, 32), (2000, 64), (4110, 128), (10**6, 128)],
+)
+def test_batches_grow_with_the_set(graphs, batch):
+    assert batch_by_size(graphs) == batch
+
+
+def test_numbers_stand_where_the_graphs_decide(store):
+    config = load_preset("default")
+    assert config.by_data == ("batch_size", "residual_nodes")
+    fitted = fit_to_data(config, store)
+    assert fitted.by_data == ()
+    assert fitted.training.batch_size == 16
+    assert fitted.model_arguments["residual_nodes"] == int(store.host_node_ptr.diff().max())
+    assert fit_to_data(fitted, store[:3]) == fitted
+    assert "by_data" not in fitted.as_dict()
+    assert RunConfig.from_dict(config.as_dict()) == config
+
+
+def test_the_cap_on_nodes_bounds_the_divisor(store):
+    config = load_preset("default")
+    config = replace(config, features=replace(config.features, max_nodes=5))
+    assert fit_to_data(config, store).model_arguments["residual_nodes"] == 5
+
+
+def test_a_given_value_stays(store):
+    config = load_preset("default").with_training(batch_size=7)
+    assert config.by_data == ("residual_nodes",)
+    assert fit_to_data(config, store).training.batch_size == 7
+    paper = load_preset("paper", "MUTAG")
+    assert fit_to_data(paper, store) == paper
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(DataError, match="own, by_data: expected a list of batch_size and residual_nodes"):
+        RunConfig.from_toml('by_data = ["epochs"]', "own")
+
+
+def test_models_and_records_hold_the_numbers(store):
+    config = load_preset("default").with_training(epochs=1)
+    kept = train_final(store, config, device="cpu").model.config
+    records = cross_validate(store, config, folds=3).records
+    for found in (kept, *(record.config for record in records)):
+        assert found.by_data == ()
+        assert found.training.batch_size == 16
+        assert found.model_arguments["residual_nodes"] == int(store.host_node_ptr.diff().max())
+
+
+def test_going_on_keeps_the_divisor(store):
+    sizes = store.host_node_ptr.diff()
+    small = store[(sizes <= sizes.median()).nonzero().squeeze(-1)]
+    model = HGCNClassifier(epochs=1, random_state=0, warm_start=True).fit(store)
+    before = model.model_.config.model_arguments["residual_nodes"]
+    model.fit(small)
+    assert model.model_.config.model_arguments["residual_nodes"] == before > int(sizes.median())

@@ -1,0 +1,172 @@
+"""Folds that keep groups together, and one split in place of folds: what is trained, and what records know of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.data.splits import Split, stratified_folds
+from graphcaps.engine import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore, SeedRecord, cross_validate
+from graphcaps.evaluation.partition import Partition, mark_groups, part_numbers
+from tests.evaluation.records import record
+from tests.graphs import random_graphs
+
+GIN = RunConfig(
+    model="gin",
+    model_arguments={"hidden": 8},
+    features=FeatureConfig(degree_onehot=4, propagation=1),
+    training=TrainConfig(epochs=2, batch_size=8),
+)
+STORE = random_graphs([3, 4, 5] * 8, classes=2, seed=3).as_store()
+GROUPS = np.arange(24) // 2
+SPLIT = Split(torch.arange(0, 12), torch.arange(12, 16), torch.arange(16, 24))
+MARK = Partition("groups", 12, "ab" * 32, "copies")
+
+
+# ---------------------------------------------------------------------- marks
+def test_a_mark_knows_the_groups_whatever_they_are_called() -> None:
+    one = mark_groups(np.array(["b", "a", "b", "c"]), "x")
+    assert one is not None
+    assert (one.kind, one.count, one.by) == ("groups", 3, "x")
+    other, third = mark_groups(np.array([0, 5, 0, 3]), "y"), mark_groups(np.array([5, 0, 9, 9]), "y")
+    assert other is not None
+    assert third is not None
+    assert one.mark == other.mark != third.mark
+    assert mark_groups(np.arange(4), "x") is None  # each graph alone: the plain folds
+
+
+def test_plain_records_are_written_as_ever_and_grouped_ones_with_their_mark() -> None:
+    plain, grouped = record(), record(partition=MARK)
+    assert "partition" not in plain.as_dict()
+    assert "partition" not in plain.settings
+    assert grouped.settings == plain.settings | {"partition": "12 groups abababababababab"}
+    assert record(partition=replace(MARK, by="elsewhere")).settings == grouped.settings
+    again = SeedRecord.from_json(grouped.to_json())
+    assert (again, again.partition) == (grouped, MARK)
+    assert SeedRecord.from_json(plain.to_json()).partition is None
+
+
+@pytest.mark.parametrize(
+    "values", [None, 3, {}, {**vars(MARK), "kind": "x"}, {**vars(MARK), "count": "2"}, {"kind": "groups"}]
+)
+def test_a_mark_that_is_none(values: Any) -> None:
+    text = json.dumps({**record().as_dict(), "partition": values})
+    with pytest.raises(DataError, match="kind, count, sha256 and by under 'partition'"):
+        SeedRecord.from_json(text, "r.json")
+
+
+def test_grouped_and_plain_records_never_stand_together(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="share the settings"):
+        Ledger((record(), record(seed=1, partition=MARK)))
+    store = ResultsStore(tmp_path / "a")
+    store.add(record())
+    with pytest.raises(DataError, match=r"\(partition none \(plain folds\) and 12 groups abababababababab\)"):
+        store.add(record(partition=MARK))
+    other = ResultsStore(tmp_path / "b")
+    other.add(record(partition=MARK))
+    with pytest.raises(DataError, match="two that differ"):
+        store.merge(tmp_path / "b")
+
+
+# ---------------------------------------------------------------------- groups
+def test_no_group_stands_in_two_folds() -> None:
+    validation = CrossValidation(STORE, GIN, folds=3, groups=GROUPS)
+    for group in range(12):
+        assert len(set(validation.folds.assignment[group == GROUPS].tolist())) == 1
+    wanted = stratified_folds(STORE.y, 3, groups=GROUPS)
+    assert torch.equal(validation.folds.assignment, wanted.assignment)
+    named = CrossValidation(STORE, GIN, folds=3, groups=[f"z{9 - group}" for group in GROUPS])
+    assert torch.equal(named.folds.assignment, wanted.assignment)
+    ledger = validation.run()
+    assert ledger.partition is not None
+    assert (ledger.partition.count, ledger.partition.by) == (12, "given")
+    assert "Folds keep groups together: 12 groups (given)." in repr(ledger)
+    assert ledger.notes[0].startswith("Folds keep groups together: 12 groups, 12 of them with several graphs")
+    assert ledger.summary()["partition"]["count"] == 12
+    assert Ledger.from_json(ledger.to_json()).partition == ledger.partition
+    sizes = torch.bincount(wanted.assignment).tolist()
+    assert ledger.records[0].curves.test_graphs.tolist() == sizes
+
+
+def test_going_on_keeps_grouped_and_plain_apart(tmp_path: Path) -> None:
+    cross_validate(STORE, GIN, folds=3, results=tmp_path, groups=GROUPS)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.json")}
+    for groups in (None, np.arange(24) // 3):
+        with pytest.raises(DataError, match="partition 12 groups"):
+            cross_validate(STORE, GIN, folds=3, results=tmp_path, resume=True, groups=groups)
+    again = CrossValidation(
+        STORE, GIN, folds=3, results=ResultsStore(tmp_path), resume=True, groups=GROUPS.tolist()
+    )
+    assert len(again.finished) == 1
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.json")} == before
+
+
+def test_copies_are_found(tmp_path: Path) -> None:
+    doubled = STORE[torch.arange(12).repeat(2)]
+    validation = CrossValidation(doubled, GIN, folds=3, groups="copies")
+    assert torch.equal(validation.folds.assignment[:12], validation.folds.assignment[12:])
+    assert validation.partition is not None
+    assert validation.partition.by == "copies"
+
+
+def test_graphs_that_stand_alone_give_the_plain_folds() -> None:
+    validation = CrossValidation(STORE, GIN, folds=3, groups=range(24))
+    assert validation.partition is None
+    assert torch.equal(validation.folds.assignment, stratified_folds(STORE.y, 3).assignment)
+
+
+def test_groups_that_do_not_fit() -> None:
+    with pytest.raises(ArgumentError, match="'groups' must give one group per graph, 24, got 3 in 'test'"):
+        CrossValidation(STORE, GIN, folds=3, groups=[1, 2, 3])
+    with pytest.raises(ArgumentError, match="'groups' must be at least 3, one per fold, got 2 in 'test'"):
+        CrossValidation(STORE, GIN, folds=3, groups=[0, 1] * 12)
+
+
+# ---------------------------------------------------------------------- one split
+def test_one_split_is_trained_as_given() -> None:
+    ledger = cross_validate(STORE, GIN, protocol="both", seeds=2, split=SPLIT)
+    held, paper = ledger.of("held-out")[0].curves, ledger.of("paper")[0].curves
+    sizes = [curves.as_dict() for curves in (held, paper)]
+    assert [size["folds"] for size in sizes] == [1, 1]
+    assert (held.train_graphs.tolist(), held.test_graphs.tolist()) == ([12], [8])
+    assert held.validation_graphs.tolist() == [4]
+    assert (paper.train_graphs.tolist(), paper.test_graphs.tolist()) == ([16], [8])
+    assert ledger.held_out is not None
+    assert ledger.held_out.std_folds is None
+    assert ledger.held_out.std_seeds is not None
+    assert repr(ledger).startswith("Ledger: test, gin, one split")
+    assert ledger.notes == ("One split (given): 12 graphs to learn from, 4 to choose by, 8 to test on.",)
+    assert ledger.partition is not None
+    assert (ledger.partition.kind, ledger.partition.count) == ("split", 3)
+
+
+def test_another_split_is_another_run(tmp_path: Path) -> None:
+    cross_validate(STORE, GIN, results=tmp_path, split=SPLIT)
+    other = Split(SPLIT.train, torch.arange(12, 15), torch.arange(15, 24))
+    with pytest.raises(DataError, match="partition 3 parts"):
+        CrossValidation(STORE, GIN, results=ResultsStore(tmp_path), resume=True, split=other)
+
+
+def test_splits_that_cannot_be_trained() -> None:
+    two = replace(SPLIT, validation=None, name="column 'part'")
+    with pytest.raises(ArgumentError, match=r"have a validation part, got none \(column 'part'\)"):
+        CrossValidation(STORE, GIN, split=two)
+    assert CrossValidation(STORE, GIN, protocol="paper", split=two).folds.num_folds == 1
+    with pytest.raises(ArgumentError, match="'groups' must be left out beside a split"):
+        CrossValidation(STORE, GIN, split=SPLIT, groups=GROUPS)
+    nothing = torch.empty(0, dtype=torch.long)
+    for wrong, told in (
+        (replace(SPLIT, test=torch.arange(15, 24)), "name every graph once"),
+        (replace(SPLIT, test=torch.tensor([24])), "name graphs from 0 to 23"),
+        (replace(SPLIT, test=nothing), "graphs to learn from and to test on"),
+    ):
+        with pytest.raises(ArgumentError, match=told):
+            part_numbers(wrong, 24)
