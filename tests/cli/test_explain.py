@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
     shown = run(model, data, "--graph", 2)
     assert shown.exit_code == 0, shown.output
     assert "graph   2 of SMALL" in shown.stdout
-    for word in ("capsule 1 of level 1", "weight 0.", "nodes ", "length 0."):
+    for word in ("capsule", " of level 1: length", "nothing is routed there most", "weight 0.", "nodes "):
         assert word in shown.stdout
     found = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
     expected = small_model().explain(planted()[1])
@@ -170,6 +171,7 @@ def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
     path = tmp_path / "molecule.svg"
     shown = run(tmp_path / "m.safetensors", table, "--label", "kind", "--graph", 3, "--draw", path)
     assert shown.exit_code == 0, shown.output
+    assert re.search(r"atoms .*\bO3 \(", shown.stdout)  # the third atom of CCO
     drawn = path.read_text("utf-8")
     assert "<svg" in drawn
     assert "OH" in drawn or ">O<" in drawn or "atom-" in drawn

@@ -35,30 +35,42 @@ def show_graph(found: Explanation, number: int, store: GraphStore) -> None:
         rows.append(("", f"the model reads the {found.num_nodes} nodes of highest degree"))
     print_pairs(console, rows)
     console.print()
+    elements = _elements(store)
     for row in found.tree["classes"]:
         head = f"{row['class']}  length {row['length']:.3f}, {100 * row['probability']:.1f} %"
         tree = Tree(Text(head, style="bold"), guide_style="dim")
-        _branches(tree, row["parts"])
+        _branches(tree, row["parts"], elements)
         console.print(tree)
 
 
-def _branches(tree: Any, parts: list[dict[str, Any]]) -> None:
+def _elements(store: GraphStore) -> list[str]:
+    """The element of each node of a graph that was read from SMILES; else nothing."""
+    from graphcaps.explanation.molecule_labels import atom_names
+
+    numbers = store.truth.get("element")
+    return [] if numbers is None else atom_names([(number,) for number in numbers.tolist()])
+
+
+def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> None:
     from rich.text import Text
 
     nodes = [part for part in parts if "node" in part]
     if nodes:
         nodes.sort(key=lambda part: -part["score"])
-        shown = "  ".join(f"{part['node'] + 1} ({part['score']:+.3f})" for part in nodes[:_NODES])
+        shown = "  ".join(
+            f"{elements[part['node']] if elements else ''}{part['node'] + 1} ({part['score']:+.3f})"
+            for part in nodes[:_NODES]
+        )
         more = f"  … {len(nodes) - _NODES} more" if len(nodes) > _NODES else ""
-        tree.add(Text(f"nodes {shown}{more}"))
-    for part in parts:
-        if "capsule" in part:
-            head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
-            branch = tree.add(Text(f"{head}, weight {part['weight']:.2f}"))
-            if part["parts"]:
-                _branches(branch, part["parts"])
-            else:
-                branch.add(Text("nothing is routed here most", style="dim"))
+        tree.add(Text(f"{'atoms' if elements else 'nodes'} {shown}{more}"))
+    capsules = [part for part in parts if "capsule" in part]
+    for part in (part for part in capsules if part["parts"]):
+        head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
+        _branches(tree.add(Text(f"{head}, weight {part['weight']:.2f}")), part["parts"], elements)
+    empty = sorted(part["capsule"] + 1 for part in capsules if not part["parts"])
+    if empty:
+        named = f"capsule{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
+        tree.add(Text(f"{named} of level {capsules[0]['level']}: nothing is routed there most", style="dim"))
 
 
 def show_measures(measures: dict[str, Any]) -> None:
