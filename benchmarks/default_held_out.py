@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -25,7 +26,9 @@ import numpy as np
 import torch
 
 import graphcaps
+from graphcaps.data.store import GraphStore
 from graphcaps.engine.by_data import fit_to_data
+from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import choose_device
 from graphcaps.estimator.classifier import HGCNClassifier
 from graphcaps.evaluation.calibration import calibrate_shares, report_calibration
@@ -55,12 +58,17 @@ def own_hold_out(found: HeldOutScores, shares: np.ndarray) -> dict[str, Any]:
     return class_metrics(found.y, after)
 
 
+def configured(name: str, arguments: argparse.Namespace, store: GraphStore) -> RunConfig:
+    """What is trained on a data set."""
+    preset = load_preset(arguments.preset, name)
+    config = preset.with_training(epochs=arguments.epochs, precision=arguments.precision)
+    return replace(fit_to_data(config, store), dataset=name)
+
+
 def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """One data set under one seed."""
     store = graphcaps.load_dataset(name)
-    config = load_preset(arguments.preset, name).with_training(
-        epochs=arguments.epochs, precision=arguments.precision
-    )
+    config = configured(name, arguments, store)
     began = time.perf_counter()
     found = held_out_scores(store, config, seed=seed, patience=PATIENCE, device=arguments.device)
     shares = probabilities(torch.from_numpy(found.scores), found.scores_are)
@@ -87,7 +95,7 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
             for way, values in told.items()
         },
         "patience": PATIENCE,
-        "config": fit_to_data(config, store).as_dict(),
+        "config": config.as_dict(),
         "versions": versions(),
         "hardware": describe_hardware(choose_device(arguments.device, "default_held_out")),
     }
@@ -144,7 +152,6 @@ def main() -> None:
     rows: list[dict[str, Any]] = (
         json.loads(arguments.out.read_text("utf-8"))["rows"] if arguments.out.exists() else []
     )
-    done = {(row["dataset"], row["seed"]) for row in rows}
     began, lock = time.perf_counter(), Lock()
 
     def take(name: str, seed: int) -> None:
@@ -157,12 +164,15 @@ def main() -> None:
             write_atomically(arguments.out, json.dumps({"rows": rows}, indent=1) + "\n")
         print(name, seed, row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
-    tasks = [
-        partial(take, name, seed)
-        for seed in range(arguments.seeds)
-        for name in arguments.datasets
-        if (name, seed) not in done
-    ]
+    done = [(row["dataset"], row["seed"], row["config"], row["patience"]) for row in rows]
+    tasks = []
+    for name in arguments.datasets:
+        wanted = configured(name, arguments, graphcaps.load_dataset(name)).as_dict()
+        if any(key[0] == name and key[2:] != (wanted, PATIENCE) for key in done):
+            raise SystemExit(f"{arguments.out} holds {name} under another configuration: name another file")
+        known = {key[1] for key in done if key[0] == name}
+        tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in known]
+    tasks = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
     list(side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "default_held_out")))
     print(report(rows, arguments.paper))
 

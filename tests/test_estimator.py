@@ -122,6 +122,16 @@ def test_defaults_are_those_of_the_preset():
     assert model.model_.config.source == "default, changed by arguments"
 
 
+def test_a_pickle_without_later_arguments_still_works():
+    model = small(epochs=1).fit(labelled())
+    state = dict(model.__getstate__())
+    del state["parts"]
+    old = HGCNClassifier.__new__(HGCNClassifier)
+    old.__setstate__(state)
+    assert old.get_params() == model.get_params()
+    np.testing.assert_array_equal(old.predict_proba(labelled()), model.predict_proba(labelled()))
+
+
 def test_capsules_can_be_asked_to_be_parts():
     model = small(parts="blocks", epochs=1).fit(labelled())
     assert model.model_.config.model_arguments["parts"] == "blocks"

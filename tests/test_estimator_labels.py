@@ -76,6 +76,11 @@ def test_a_number_is_not_mistaken_for_the_code_of_a_text() -> None:
         assert min(read_graphs(graphs((0, 1)), codes={"a": 0, "b": 1}).store.node_labels.flatten()) > 1 << 32
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    read = read_graphs(graphs(("red", np.int64(2), np.int8(3))), codes={})
+    assert read.store.node_labels[:3].flatten().tolist() == [text_code("red"), 2, 3]
+
+
 def test_text_is_numbered_as_in_files_for_a_model_that_knows_numbers() -> None:
     read = read_graphs(graphs(("red", "2", 3)), codes={})
     assert read.store.node_labels[:3].flatten().tolist() == [text_code("red"), 2, 3]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphcaps.data.convert import GraphArrays, store_from_graphs
 from graphcaps.data.convert_pyg import from_pyg, to_pyg
+from graphcaps.data.planted import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -70,6 +71,15 @@ def test_there_and_back(store: GraphStore, as_batch: bool) -> None:
     report = again.report
     assert (report.rows, report.edges) == (2 * store.num_edges, store.num_edges)
     assert (report.self_loops, report.repeated, report.one_way, report.conflicting_labels) == (0, 0, 0, 0)
+
+
+def test_entries_of_ours_that_not_all_graphs_have_are_left_out() -> None:
+    store = planted_parts(num_graphs=3)
+    first, *others = to_pyg(store)
+    for key in [key for key in first.to_dict() if key.startswith("truth_")]:
+        del first[key]
+    assert from_pyg([first, *others]).truth == {}
+    assert from_pyg(others).truth.keys() == store.truth.keys() != set()
 
 
 def test_named_graphs_in_their_order() -> None:

@@ -35,10 +35,26 @@ def test_copies_and_the_file_that_lists_them_are_the_same_groups(store: GraphSto
 @pytest.mark.parametrize("word", ["scaffolds", "scaffold"])
 def test_molecules_of_one_ring_system_stay_together(store: GraphStore, word: str) -> None:
     pytest.importorskip("rdkit")
-    ids = find_groups(word, store, SMILES).ids
+    from graphcaps.data.molecules import from_smiles
+
+    ids = find_groups(word, from_smiles(list(SMILES)), SMILES).ids
     assert ids[0] == ids[2]
     assert ids[1] == ids[4]  # without rings it stands alone, but for its copies
     assert len(set(ids.tolist())) == 4
+    # Copies as graphs, though SMILES tell them apart by charge, isotope or arrangement; with rings and without.
+    twins = (
+        "CC(=O)O",
+        "CC(=O)[O-]",
+        "C[13CH3]",
+        "CC",
+        "C1CCNC1",
+        "C1CC[NH2+]C1",
+        "F[C@H](Cl)Br",
+        "F[C@@H](Cl)Br",
+    )
+    paired = find_groups(word, from_smiles(list(twins)), twins).ids
+    assert paired[::2].tolist() == paired[1::2].tolist()
+    assert len(set(paired.tolist())) == 4
     with pytest.raises(
         ArgumentError, match="'groups' must be 'copies' or a file for graphs that are not read"
     ):

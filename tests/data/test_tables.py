@@ -49,6 +49,7 @@ def test_columns_are_found_without_regard_to_case(write):
 def test_a_column_of_names_is_taken_where_it_names_every_row(write):
     assert read_table(write("ID,smiles\nM1,CC\nM2,CO\n")).rows.ids == ("M1", "M2")
     assert read_table(write("id,smiles\nM1,CC\n,CO\n")).rows.ids == ("2", "3")
+    assert read_table(write("id,smiles\nM1,CC\nM1,CO\n")).rows.ids == ("2", "3")
     assert read_table(write("id,smiles,other\nM1,CC,x\n"), id="other").rows.ids == ("x",)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import networkx as nx
@@ -60,6 +61,21 @@ def test_versions_of_gexf(version: str, encoding: str) -> None:
     content = encoded(body(".gexf", version), encoding)
     assert xml_format(content, "n")[1].endswith(version)
     assert parse_networks(content, ".gexf", "n")[0].number_of_edges() == 2
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        "http://www.gexf.net/1.3",
+        "https://gexf.net/1.3",
+        "http://gexf.net/1.2draft",
+        "http://www.gexf.net/1.2draft/",
+    ],
+)
+def test_ways_to_write_the_namespace_of_gexf(space: str) -> None:
+    text = body(".gexf", "1.3" if "1.3" in space else "1.2draft")
+    text = re.sub(r'xmlns="[^"]*"', f'xmlns="{space}"', text, count=1)
+    assert parse_networks(encoded(text, "utf-8"), ".gexf", "n")[0].number_of_edges() == 2
 
 
 @pytest.mark.parametrize(

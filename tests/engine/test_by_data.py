@@ -8,6 +8,7 @@ import pytest
 
 import graphcaps
 from graphcaps import HGCNClassifier
+from graphcaps.data.splits import Split
 from graphcaps.engine.by_data import batch_by_size, fit_to_data
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import DataError
@@ -53,6 +54,28 @@ def test_a_given_value_stays(store):
     assert fit_to_data(config, store).training.batch_size == 7
     paper = load_preset("paper", "MUTAG")
     assert fit_to_data(paper, store) == paper
+
+
+def test_test_graphs_of_a_split_decide_nothing(store):
+    sizes = store.host_node_ptr.diff()
+    order = sizes.argsort()
+    split = Split(order[:30].sort().values, order[30:40].sort().values, order[40:].sort().values, "by size")
+    config = load_preset("default").with_training(epochs=1)
+    (record,) = cross_validate(store, config, split=split).records
+    trained = train_final(store, config, device="cpu", split=split).model.config
+    for found in (record.config, trained):
+        assert found.model_arguments["residual_nodes"] == int(sizes[order[39]]) < int(sizes.max())
+
+
+def test_other_models_have_no_residual(store):
+    config = replace(load_preset("default"), model="gin", model_arguments={})
+    assert "residual_nodes" not in fit_to_data(config, store).model_arguments
+
+
+@pytest.mark.parametrize("given", ["[training]\nbatch_size = 8", "[model]\nresidual_nodes = 8"])
+def test_a_number_beside_by_data_is_refused(given):
+    with pytest.raises(DataError, match="expected no number where by_data names it"):
+        RunConfig.from_toml(f'by_data = ["batch_size", "residual_nodes"]\n{given}', "own")
 
 
 def test_an_unknown_name_is_refused():

@@ -159,6 +159,8 @@ def test_splits_that_cannot_be_trained() -> None:
     two = replace(SPLIT, validation=None, name="column 'part'")
     with pytest.raises(ArgumentError, match=r"have a validation part, got none \(column 'part'\)"):
         CrossValidation(STORE, GIN, split=two)
+    with pytest.raises(ArgumentError, match=r"have a validation part, got none"):
+        CrossValidation(STORE, GIN, split=replace(SPLIT, validation=torch.empty(0, dtype=torch.long)))
     assert CrossValidation(STORE, GIN, protocol="paper", split=two).folds.num_folds == 1
     with pytest.raises(ArgumentError, match="'groups' must be left out beside a split"):
         CrossValidation(STORE, GIN, split=SPLIT, groups=GROUPS)

@@ -121,6 +121,18 @@ def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
     assert {each.as_dict()["seeds"] for each in two} == {2}
 
 
+def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
+    path = RESULTS / "MUTAG--hgcn--paper--seed0.record.json"
+    record = json.loads(path.read_text("utf-8"))
+    record["partition"] = {"kind": "groups", "count": 180, "sha256": "0" * 64, "by": "copies"}
+    (tmp_path / path.name).write_text(json.dumps(record), "utf-8")
+    (each,) = compare(
+        choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
+        Library(ResultsStore(tmp_path)),
+    )
+    assert each.ours is None
+
+
 def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
     for seed in (0, 2):
         shutil.copy(RESULTS / f"MUTAG--hgcn--paper--seed{seed}.record.json", tmp_path)

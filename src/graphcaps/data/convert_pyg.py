@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,6 +70,9 @@ def from_pyg(
                 "from_pyg", "data", "hold torch-geometric Data", f"{type(graph).__name__} at graph {index}"
             )
     arrays = [_read(index, graph) for index, graph in enumerate(graphs)]
+    # Our own entries, which some graphs of a list may lack: graphs from SMILES beside others.
+    shared = set.intersection(*(set(each.truth or {}) for each in arrays)) if arrays else set()
+    arrays = [replace(each, truth={key: (each.truth or {})[key] for key in shared}) for each in arrays]
     return store_from_graphs(arrays, name, class_names=class_names, owner="from_pyg")
 
 

@@ -65,9 +65,25 @@ def find_groups(what: str | Path, store: GraphStore, smiles: Sequence[str] | Non
             raise ArgumentError(store.name, "groups", expected, f"'{what}'")
         return Grouping(read_groups(what, len(store)), f"file {Path(what).name}")
     known = _molecules("groups", "be 'copies' or a file", store, smiles)
-    # Without rings there is no scaffold to share: such molecules stand alone, beside their copies.
-    names = [scaffold or f"alone {text}" for scaffold, text in zip(scaffolds(known), known, strict=True)]
-    return Grouping(np.unique(np.array(names), return_inverse=True)[1].reshape(-1), SCAFFOLDS[0])
+    # Without rings there is no scaffold to share. And copies stay together whatever their SMILES say of charge,
+    # isotope or arrangement in space, which graphs need not show.
+    copies = find_duplicates(store).group_ids()
+    shared = [scaffold or f"alone {place}" for place, scaffold in enumerate(scaffolds(known))]
+    return Grouping(_joined(copies, np.unique(np.array(shared), return_inverse=True)[1]), SCAFFOLDS[0])
+
+
+def _joined(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups of graphs that a chain of shared groups, of one kind or the other, leads between."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    G, one, two = len(first), first.reshape(-1), second.reshape(-1)
+    ends = np.concatenate([G + one, G + one.max(initial=-1) + 1 + two])
+    size = int(ends.max(initial=G - 1)) + 1
+    graphs = np.tile(np.arange(G), 2)
+    joins = coo_matrix((np.ones(2 * G, dtype=np.int8), (graphs, ends)), shape=(size, size))
+    found: NDArray[np.int64] = connected_components(joins, directed=False)[1][:G].astype(np.int64)
+    return np.unique(found, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def split_column(what: str | None) -> str | None:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 __all__ = ["label_code", "text_code", "text_codes"]
 
 _FIRST = 1 << 32
@@ -33,6 +35,8 @@ def text_codes(texts: Iterable[str]) -> dict[str, int]:
 
 def label_code(value: Any, names: dict[int, str]) -> int | None:
     """A whole number as it is, a text as its number, entered into ``names``; ``None`` for anything else."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, str):
         text = value.strip()
         if not text:

@@ -25,7 +25,11 @@ __all__ = ["NETWORKS", "parse_networks", "read_json", "read_network_file"]
 
 _GRAPH_ENTRIES = ("directed", "multigraph", "nodes", "links", "edges", "graph")
 _GRAPHML_SPACE = "http://graphml.graphdrawing.org/xmlns"
-_GEXF_VERSIONS = ("1.1draft", "1.2draft", "1.3")  # that networkx reads
+_GEXF_SPACES = {  # where networkx looks for each version
+    "1.1draft": "http://www.gexf.net/1.1draft",
+    "1.2draft": "http://www.gexf.net/1.2draft",
+    "1.3": "http://gexf.net/1.3",
+}
 
 
 def read_network_file(path: str | Path) -> list[Graph]:
@@ -66,10 +70,13 @@ def _gexf(content: bytes, where: str) -> list[Graph]:
     import networkx as nx
 
     space = _namespace(content, where, ".gexf", "GEXF")
-    version = next((name for name in _GEXF_VERSIONS if space.rstrip("/").endswith(f"gexf.net/{name}")), None)
+    version = next((name for name in _GEXF_SPACES if space.rstrip("/").endswith(f"gexf.net/{name}")), None)
     if version is None:
-        listed = ", ".join(_GEXF_VERSIONS)
+        listed = ", ".join(_GEXF_SPACES)
         raise DataError(where, f"GEXF of the versions {listed}", f"the namespace '{space[:80]}'")
+    if space != _GEXF_SPACES[version]:  # programs write it with and without www
+        content = content.replace(f'"{space}"'.encode(), f'"{_GEXF_SPACES[version]}"'.encode())
+        content = content.replace(f"'{space}'".encode(), f"'{_GEXF_SPACES[version]}'".encode())
     graph = _xml(where, "GEXF", lambda: [nx.read_gexf(io.BytesIO(content), version=version)])
     for _, entry in graph[0].nodes(data=True):
         # A name for people, which every GEXF node has: no category unless it is asked for as "name".

@@ -119,8 +119,8 @@ def read_table(
         label (str, optional): Column with the class, text or numbers; without one there are no classes.
         split (str, optional): Column that names the part of each row, see
             :func:`graphcaps.data.rows.given_split`.
-        id (str, optional): Column with a name for each row. (default: the column ``id`` where there is one and
-            none of its entries is empty, else the line of the row)
+        id (str, optional): Column with a name for each row. (default: the column ``id`` where its
+            entries are all there and all different, else the line of the row)
         atoms, fragments, bad, class_names: As in :func:`graphcaps.data.molecules.read_smiles`.
 
     Raises:
@@ -161,9 +161,9 @@ def read_table(
 
 
 def _own_names(table: Table) -> tuple[str, ...] | None:
-    """The column ``id``, if it names every row."""
+    """The column ``id``, if it names every row, and no two alike."""
     names = table.column("id") if table.find("id") is not None else ()
-    return names if names and all(names) else None
+    return names if all(names) and len(set(names)) == len(table.rows) else None
 
 
 def open_table(path: str | Path) -> Table:

@@ -34,7 +34,7 @@ def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = N
     training, arguments = config.training, dict(config.model_arguments)
     if "batch_size" in config.by_data:
         training = replace(training, batch_size=batch_by_size(len(store)))
-    if "residual_nodes" in config.by_data:
+    if "residual_nodes" in config.by_data and config.model == "hgcn":
         largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
         own = max(min(largest, config.features.max_nodes or largest), 1)
         arguments["residual_nodes"] = own if like is None else like.model_arguments.get("residual_nodes")

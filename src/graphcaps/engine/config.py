@@ -135,6 +135,10 @@ class RunConfig:
         by_data = values.get("by_data", [])
         if not isinstance(by_data, list) or not all(name in _BY_DATA for name in by_data):
             raise DataError(f"{source}, by_data", f"a list of {' and '.join(_BY_DATA)}", _shown(by_data))
+        for name, section in (("batch_size", "training"), ("residual_nodes", "model")):
+            # What as_dict wrote names its source, and holds a number that is not meant.
+            if name in by_data and name in values.get(section, {}) and "source" not in values:
+                raise DataError(f"{source}, [{section}] {name}", "no number where by_data names it", "one")
         for name in ("model", "features", "training"):
             if not isinstance(values.get(name, {}), Mapping):
                 raise DataError(source, f"a table [{name}]", _shown(values[name]))

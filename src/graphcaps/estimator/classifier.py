@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.fit import EpochEnd
 from graphcaps.errors import ArgumentError
+from graphcaps.estimator.classes import with_classes
 from graphcaps.estimator.files import load_estimator, save_estimator
 from graphcaps.estimator.inputs import GraphsRead, read_graphs
 from graphcaps.estimator.parameters import check_parameters, class_weights, default_config, run_config
@@ -135,6 +132,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.on_epoch = on_epoch
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle of an earlier version lacks arguments that have come since.
+        super().__setstate__(type(self)().get_params(deep=False) | state)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False  # graphs, not rows of numbers
@@ -158,7 +159,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_parameters(given)
         goes_on = self.warm_start and hasattr(self, "model_")
         read = self._read(X, fitting=not goes_on)
-        self.classes_, store = self._with_classes(read, y)
+        self.classes_, store = with_classes(read, y)
         attributes, labels = store.node_attributes, store.node_labels
         self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))
         self._label_codes, self._asks_attributes = read.codes, read.attributes
@@ -181,28 +182,6 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.n_iter_ = len(result.history)
         self.history_ = [_row(event) for event in result.history]
         return self
-
-    def _with_classes(self, read: GraphsRead, y: Any) -> tuple[np.ndarray, GraphStore]:
-        """The classes, ascending, and the store with the index of each graph's class."""
-        if y is None:
-            y = read.y
-        if y is None:
-            fix = (
-                "Fitting requires y to be passed, but the target y is None, and the graphs carry no classes."
-            )
-            raise ArgumentError(_OWNER, "y", "hold the class of each graph", "none", fix)
-        y = column_or_1d(y, warn=True)
-        if len(y) != len(read.store):
-            raise ArgumentError(_OWNER, "y", f"have one class per graph, {len(read.store)}", len(y))
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        classes, index = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            found = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
-            raise ArgumentError(_OWNER, "y", "hold at least two classes", found)
-        names = tuple(str(name) for name in classes.tolist())
-        codes = torch.from_numpy(index.astype(np.int64))
-        return classes, replace(read.store, y=codes, class_names=names)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):

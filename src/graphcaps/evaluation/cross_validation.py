@@ -142,12 +142,15 @@ class CrossValidation:
             raise ArgumentError("cross_validate", "protocol", known, repr(protocol))
         if resume and results is None:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
-        self.store, self.config = store, fit_to_data(config or RunConfig(), store)
+        self.store = store
+        self.folds, self.partition = folds_of(store, folds, groups, split)
+        # Folds test every graph in turn; of one split, the test graphs decide nothing.
+        seen = store if split is None else store[self.folds.paper(0).train]
+        self.config = fit_to_data(config or RunConfig(), seen)
         self.variant = variant or self.config.model
-        siblings = {name: fit_to_data(sibling, store) for name, sibling in (siblings or {}).items()}
+        siblings = {name: fit_to_data(sibling, seen) for name, sibling in (siblings or {}).items()}
         self.variants = {self.variant: self.config, **siblings}
         check_siblings(self.config, self.variant, siblings)
-        self.folds, self.partition = folds_of(store, folds, groups, split)
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         if "held-out" in self.protocols:
             self.folds.held_out(0)  # refuses fewer than three folds

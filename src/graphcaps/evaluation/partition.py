@@ -96,7 +96,7 @@ class OneSplit(Folds):
             ArgumentError: If it has no validation part.
         """
         split = self._split(fold)
-        if split.validation is None:
+        if split.validation is None or not split.validation.numel():
             fix = "Add graphs to choose the epoch by, or choose the protocol 'paper'."
             raise ArgumentError(
                 "cross_validate", "split", "have a validation part", f"none ({split.name})", fix

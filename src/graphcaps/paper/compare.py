@@ -82,7 +82,7 @@ class Library:
             records: list[SeedRecord] = []
             while self.seeds is None or len(records) < self.seeds:
                 record = self.results.get(RecordKey(*key, len(records)))
-                if record is None:
+                if record is None or record.partition is not None:  # other folds than the paper's
                     break
                 records.append(record)
             self._ledgers[key] = Ledger(tuple(records)) if records else None
