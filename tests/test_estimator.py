@@ -194,7 +194,7 @@ def test_early_stopping_keeps_the_best_epoch():
     kept = model.model_.training["epoch"]
     assert model.n_iter_ == len(model.history_) < 60
     assert kept == model.n_iter_ - 5 >= 21
-    assert "stopped when 5 epochs had brought no progress" in model.model_.training["rule"]
+    assert "stopped: no progress above 0.0005 in 5 epochs" in model.model_.training["rule"]
     assert small(epochs=25, patience=None).fit(labelled()).n_iter_ == 25
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import torch
 
 from graphcaps.data.misfits import Unseen, check_columns, find_misfits
+from graphcaps.data.rows import Rows
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.metrics import class_metrics
 from graphcaps.fitted import FittedModel
 
-__all__ = ["Predictions", "predict_each"]
+__all__ = ["Predictions", "predict_each", "with_bad_rows"]
 
 _NO_NUMBER = "the model gives no number for it; check its attributes for extreme values"
 
@@ -32,7 +34,8 @@ class Predictions:
         scores (ndarray): ``[G, O]``, NaN for a graph that could not be predicted.
         probabilities (ndarray): ``[G, O]``, NaN likewise.
         errors (tuple): Per graph the reason why it could not be predicted, or "".
-        true_classes (tuple, optional): Name of each graph's own class, where the source has them.
+        true_classes (tuple, optional): Name of each graph's own class, where the source has them; "" where one
+            is not known.
         abstain_below (float, optional): A graph whose most probable class is less probable gets no class.
         unlike (tuple, optional): Per graph how it is unlike the training graphs, or ""; ``None`` where the
             model knows nothing of these.
@@ -127,7 +130,7 @@ class Predictions:
             row["abstained"] = abstained[index]
             row["unlike"] = None if self.unlike is None else self.unlike[index] or None
             if self.true_classes is not None:
-                row["true_class"] = self.true_classes[index]
+                row["true_class"] = self.true_classes[index] or None
             row["error"] = self.errors[index] or None
             yield row
 
@@ -148,7 +151,7 @@ class Predictions:
             for values in (row["probabilities"], row[f"{kind}s"]):
                 cells += [_number(value) for value in (values or dict.fromkeys(self.class_names)).values()]
             cells += ["yes" if row["abstained"] else "", row["unlike"] or ""]
-            cells += [] if self.true_classes is None else [row["true_class"]]
+            cells += [] if self.true_classes is None else [row["true_class"] or ""]
             writer.writerow([*cells, row["error"] or ""])
         return text.getvalue()
 
@@ -201,6 +204,42 @@ def predict_each(
         abstain_below,
         unlike,
         ids,
+    )
+
+
+def with_bad_rows(found: Predictions, rows: Rows) -> Predictions:
+    """The same with a row for each that is no graph, in its place, so that rows are those of the table.
+
+    Args:
+        found (Predictions): Of the graphs that were read, with ``ids``.
+        rows (Rows): What the table says about them, and about those that were left out.
+    """
+    if rows.places is None:
+        return found
+    total = len(rows.places) + len(rows.skipped)
+    there = np.zeros(total, dtype=bool)
+    there[list(rows.places)] = True
+
+    def numbers(known: np.ndarray) -> np.ndarray:
+        wide = np.full((total, known.shape[1]), np.nan, dtype=known.dtype)
+        wide[there] = known
+        return wide
+
+    def texts(known: tuple[str, ...], others: Iterable[str]) -> tuple[str, ...]:
+        left, right = iter(known), iter(others)
+        return tuple(next(left) if own else next(right) for own in there.tolist())
+
+    def optional(known: tuple[str, ...] | None, others: Iterable[str]) -> tuple[str, ...] | None:
+        return None if known is None else texts(known, others)
+
+    return replace(
+        found,
+        scores=numbers(found.scores),
+        probabilities=numbers(found.probabilities),
+        errors=texts(found.errors, (f"it is no molecule in SMILES: {row.reason}" for row in rows.skipped)),
+        true_classes=optional(found.true_classes, repeat("")),
+        unlike=optional(found.unlike, repeat("")),
+        ids=optional(found.ids, rows.skipped_ids),
     )
 
 

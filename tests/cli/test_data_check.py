@@ -48,6 +48,23 @@ def test_people_read_sentences(own):
     assert lines.index(next(line for line in lines if line.startswith("note"))) == 5
 
 
+def test_the_option_that_names_the_classes_is_told(tmp_path):
+    pytest.importorskip("rdkit")
+    (tmp_path / "mine.csv").write_text("smiles,active\nCCO,1\nCCN,0\n")
+    lines = [" ".join(line.split()) for line in check(tmp_path / "mine.csv").stdout.splitlines()]
+    told = "No classes: the graphs can be predicted, not trained on (name the column with --label)."
+    assert f"note {told}" in lines
+
+
+def test_the_command_that_keeps_copies_together_is_told(tmp_path):
+    from graphcaps.data.planted import planted_parts
+    from graphcaps.data.tu_write import write_tu
+
+    write_tu(planted_parts(num_graphs=30)[[n // 2 for n in range(60)]], tmp_path / "TWICE")
+    text = " ".join(check(tmp_path / "TWICE", "--no-forecast").stdout.split())
+    assert "in a fold): graphcaps evaluate … --groups copies keeps them together." in text
+
+
 def test_machines_read_json(own):
     shown = json.loads(check(own, "--json").stdout)
     assert (shown["name"], shown["source"], shown["graphs"]) == ("OWN", str(own), 2)

@@ -109,6 +109,24 @@ def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
     assert "± seeds" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("epochs", "told"),
+    [
+        (3, "held-out: the first epoch, since 3 epochs are too few to choose one; honest."),
+        (12, "(mean over the epochs around it, at most 10 on a side); honest."),
+        (21, "(mean over 21 epochs); honest."),
+    ],
+)
+def test_the_rule_is_that_of_short_trainings(root: Path, epochs: int, told: str) -> None:
+    result = run(root, "OWN", *FAST, "--model", "gin", "--epochs", epochs)
+    assert told in result.stdout
+    assert ("over 21 epochs" in result.stdout) == (epochs == 21)
+    assert (
+        "optimism: C, the best of one epoch for all folds by mean test accuracy, minus held-out"
+        in result.stdout
+    )
+
+
 def test_gin_takes_features_training_and_width_of_the_preset(root: Path) -> None:
     (own,) = read(run(root, "OWN", *FAST, "--model", "gin", "--json"))
     assert own["variant"] == "gin"
@@ -180,10 +198,15 @@ def test_an_embedded_set_needs_no_preset() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("NONE",), "'store' must have a class for every graph"),
+        (("NONE",), "'source' must have a class for every graph, got 'NONE' without. Add graph labels."),
         (("ALONE",), "hold at least two classes, got class '2' alone in 'ALONE'"),
-        (("OWN", "--folds", 25), "hold at least 25 graphs for as many folds, got 24 in 'OWN'"),
-        (("OWN", "--folds", 1), "'folds' must be a whole number from 2 on"),
+        (("OWN", "--folds", 25), "25 graphs for as many folds, got 24 in 'OWN'. Add graphs, or lower"),
+        (
+            ("OWN", "--folds", 2),
+            "'--folds' must be at least 3: one fold tests and one chooses the epoch, got 2.",
+        ),
+        (("OWN", "--folds", 1), "'--folds' must be at least 3"),
+        (("OWN", "--folds", 1, "--protocol", "paper"), "'folds' must be a whole number from 2 on"),
         (("OWN", "MUTAGG"), "Near names: MUTAG."),
         (("OWN", "OWN"), "'NAME' must be given once each, got 'OWN' twice."),
         (("OWN", "--model", "gni"), "'model' must be one of"),

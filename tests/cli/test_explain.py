@@ -95,11 +95,18 @@ def test_the_report_gets_what_was_found(model: Path, data: Path, tmp_path: Path,
 
     monkeypatch.setattr("graphcaps.explanation.report.write_report", write)
     history = tmp_path / "m.safetensors.history.json"
-    history.write_text('[{"epoch": 1, "train_loss": 0.5}]')
-    shown = run(model, data, "--out", tmp_path / "page")
-    assert shown.exit_code == 0, shown.output
-    assert "page" in shown.stderr
-    assert given["history"] == [{"epoch": 1, "train_loss": 0.5}]
+    trained = small_model().training
+    rows = [{"epoch": e, "train_loss": trained["train_loss"]} for e in range(1, trained["epochs"] + 1)]
+    for written, taken in (
+        (rows, rows),
+        (rows[1:], None),
+        ([row | {"train_loss": 9.0} for row in rows], None),
+    ):
+        history.write_text(json.dumps(written))  # the others are of a training whose model was written over
+        shown = run(model, data, "--out", tmp_path / "page")
+        assert shown.exit_code == 0, shown.output
+        assert "page" in shown.stderr
+        assert given["history"] == taken
     assert set(given["measures"]["methods"]) == set(QUICK)
     assert len(given["explanations"]) == len(given["store"]) == 6
     assert given["title"] == "m on SMALL"

@@ -194,5 +194,33 @@ def test_evaluate_refuses_before_it_trains(small: list[str], molecules: str, net
     two = ["evaluate", networks, molecules, *small]
     assert "a file for one data set at a time" in refusal(*two, "--groups", "few.csv")
     assert "a file for one data set at a time" in refusal(*two, "--split", "parts.csv")
+
+
+def test_evaluate_draws_the_graphs_to_choose_by(small: list[str], networks: str) -> None:
+    nets = ["evaluate", networks, *small]
     write("two.csv", "graph,split\n" + "".join(f"{n},{'test' if n % 3 else 'train'}\n" for n in range(24)))
-    assert "have a validation part, got none (file two.csv)" in refusal(*nets, "--split", "two.csv")
+    told = invoke(*nets, "--split", "two.csv")
+    assert told.exit_code == 0, told.stderr
+    assert "One split (file two.csv): 5 graphs to learn from, 3 to choose by (a tenth" in told.stdout
+    (found,) = shown(*nets, "--split", "two.csv")
+    assert (found["partition"]["count"], found["partition"]["drawn"]) == (2, 3)
+
+
+def test_the_example_is_split_by_scaffold(small: list[str]) -> None:
+    pytest.importorskip("rdkit")
+    source = Path(__file__).parents[2] / "examples" / "molecules.csv"
+    result = invoke(
+        "train",
+        source,
+        "--label",
+        "kind",
+        "--split",
+        "scaffold",
+        *small,
+        "--epochs",
+        1,
+        "--out",
+        "m.safetensors",
+    )
+    told = "Split (by scaffold): 400 graphs to learn from, 50 to choose the epoch by, 50 to test on."
+    assert told in result.stderr

@@ -83,8 +83,16 @@ def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) 
     again = find_split(str(path), store, None)
     assert (again.train.tolist(), again.test.tolist(), again.name) == ([0, 3], [2, 5], "file parts.csv")
     pytest.importorskip("rdkit")
+    from graphcaps.data.molecules import from_smiles
+
     by_rings = find_split("scaffold", store, rows)
-    assert by_rings.name == "by scaffold"
+    assert by_rings.name == "by scaffold: 67, 0 and 33 % of the molecules, as the ring systems allow"
+    rings = [f"{'C' * n}C1{'C' * size}1" for size, count in ((4, 29), (5, 7), (6, 4)) for n in range(count)]
+    far = find_split("scaffold", from_smiles(rings), Rows(tuple(rings), smiles=tuple(rings)))
+    assert far.name == "by scaffold: 72, 10 and 18 % of the molecules, as the ring systems allow"
+    many = [f"{'C' * n}O" for n in range(1, 21)]  # no rings: each stands alone
+    usual = find_split("scaffold", from_smiles(many), Rows(tuple(many), smiles=tuple(many)))
+    assert (usual.name, repr(usual)) == ("by scaffold", "Split(train=16, validation=2, test=2)")
     known = find_groups("scaffolds", store, SMILES).ids
     assert not set(known[by_rings.train.numpy()]) & set(known[by_rings.test.numpy()])
 

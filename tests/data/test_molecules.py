@@ -165,7 +165,7 @@ def test_scaffolds_by_hand():
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_no_scaffold_is_in_two_parts_and_large_ones_train(seed):
     split = scaffold_split(MOLECULES, (0.5, 0.2, 0.3), seed)
-    known = np.array(scaffolds(MOLECULES))
+    known = np.array([found or text for found, text in zip(scaffolds(MOLECULES), MOLECULES, strict=True)])
     parts = [set(known[part.numpy()]) for part in (split.train, split.validation, split.test)]
     assert len(parts[0] | parts[1] | parts[2]) == sum(map(len, parts))
     assert sum(part.numel() for part in (split.train, split.validation, split.test)) == len(MOLECULES)
@@ -187,7 +187,14 @@ def test_wrong_shares_are_refused(shares):
 
 def test_one_scaffold_cannot_be_split():
     with pytest.raises(ArgumentError, match="to train, got 3 of 3 molecules share a scaffold"):
-        scaffold_split(["CC", "CO", "CN"])
+        scaffold_split(["C1CC1", "CC1CC1", "C1CC1O"])
+
+
+def test_a_molecule_without_rings_is_a_scaffold_of_its_own():
+    split = scaffold_split(["CC", "CO", "CN", "OC", "CS"], (0.6, 0.2, 0.2))
+    assert (split.train.tolist(), split.validation.tolist(), split.test.tolist()) == ([0, 1, 3], [2], [4])
+    with pytest.raises(ArgumentError, match="'groups' must be one per molecule, 2, got 1"):
+        scaffold_split(["CC", "CO"], groups=[0])
 
 
 def test_whoever_takes_graphs_takes_smiles():

@@ -55,7 +55,16 @@ def test_plain_records_are_written_as_ever_and_grouped_ones_with_their_mark() ->
 
 
 @pytest.mark.parametrize(
-    "values", [None, 3, {}, {**vars(MARK), "kind": "x"}, {**vars(MARK), "count": "2"}, {"kind": "groups"}]
+    "values",
+    [
+        None,
+        3,
+        {},
+        {**vars(MARK), "kind": "x"},
+        {**vars(MARK), "count": "2"},
+        {**vars(MARK), "drawn": "2"},
+        {"kind": "groups"},
+    ],
 )
 def test_a_mark_that_is_none(values: Any) -> None:
     text = json.dumps({**record().as_dict(), "partition": values})
@@ -148,6 +157,45 @@ def test_one_split_is_trained_as_given() -> None:
     assert (ledger.partition.kind, ledger.partition.count) == ("split", 3)
 
 
+@pytest.mark.parametrize("missing", [None, torch.empty(0, dtype=torch.long)])
+def test_without_a_validation_part_a_tenth_of_every_class_is_drawn(
+    missing: torch.Tensor | None, tmp_path: Path
+) -> None:
+    two = Split(torch.arange(0, 16), missing, torch.arange(16, 24), "column 'part'")
+    ledger = cross_validate(STORE, GIN, protocol="both", split=two, results=tmp_path)
+    held, paper = ledger.of("held-out")[0].curves, ledger.of("paper")[0].curves
+    drawn = int(held.validation_graphs[0])
+    assert (held.train_graphs.tolist(), held.test_graphs.tolist()) == ([16 - drawn], [8])
+    assert (paper.train_graphs.tolist(), paper.test_graphs.tolist()) == ([16], [8])
+    assert ledger.partition is not None
+    assert (ledger.partition.count, ledger.partition.drawn, drawn) == (2, 2, 2)
+    assert f"One split (column 'part', {drawn} training graphs drawn to choose by)" in repr(ledger)
+    assert (
+        f"{drawn} to choose by (a tenth, at least one graph, of every class of the training part"
+        in ledger.notes[0]
+    )
+    assert Ledger.from_json(ledger.to_json()).partition == ledger.partition
+    one, again = (CrossValidation(STORE, GIN, split=two).folds.held_out(0) for _ in range(2))
+    assert one.validation is not None
+    assert again.validation is not None
+    assert torch.equal(one.validation, again.validation)
+    assert STORE.y is not None
+    assert set(STORE.y[one.validation].tolist()) == {0, 1}
+    assert torch.equal(torch.cat((one.train, one.validation)).sort().values, two.train)
+    # A run of paper alone draws nothing, and its record stands beside the others.
+    alone = CrossValidation(
+        STORE, GIN, protocol="paper", split=two, results=ResultsStore(tmp_path), resume=True
+    )
+    assert len(alone.finished) == 1
+    assert alone.partition is not None
+    assert alone.partition.drawn == 0
+
+
+def test_records_of_before_have_drawn_nothing() -> None:
+    old = {name: value for name, value in vars(MARK).items() if name != "drawn"}
+    assert Partition.from_dict(old, "r.json") == MARK
+
+
 def test_another_split_is_another_run(tmp_path: Path) -> None:
     cross_validate(STORE, GIN, results=tmp_path, split=SPLIT)
     other = Split(SPLIT.train, torch.arange(12, 15), torch.arange(15, 24))
@@ -157,11 +205,15 @@ def test_another_split_is_another_run(tmp_path: Path) -> None:
 
 def test_splits_that_cannot_be_trained() -> None:
     two = replace(SPLIT, validation=None, name="column 'part'")
-    with pytest.raises(ArgumentError, match=r"have a validation part, got none \(column 'part'\)"):
-        CrossValidation(STORE, GIN, split=two)
-    with pytest.raises(ArgumentError, match=r"have a validation part, got none"):
-        CrossValidation(STORE, GIN, split=replace(SPLIT, validation=torch.empty(0, dtype=torch.long)))
-    assert CrossValidation(STORE, GIN, protocol="paper", split=two).folds.num_folds == 1
+    assert STORE.y is not None
+    y = STORE.y.clone()
+    y[two.train] = 0
+    y[two.train[3]] = 1
+    few = replace(STORE, y=y)
+    told = r"'split' must leave .* got 1 graph of class '1' in all \(column 'part'\)\. Add graphs to choose"
+    with pytest.raises(ArgumentError, match=told):
+        CrossValidation(few, GIN, split=two)
+    assert CrossValidation(few, GIN, protocol="paper", split=two).folds.num_folds == 1
     with pytest.raises(ArgumentError, match="'groups' must be left out beside a split"):
         CrossValidation(STORE, GIN, split=SPLIT, groups=GROUPS)
     nothing = torch.empty(0, dtype=torch.long)

@@ -90,7 +90,7 @@ def test_ink_stands_out() -> None:
 
 def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:
     with pytest.raises(
-        ArgumentError, match="'kind' must be one of parts, flow, assignment, rounds, got 'pie'"
+        ArgumentError, match="'kind' must be one of parts, flow, assignment, rounds, molecule, got 'pie'"
     ):
         draw_explanation(one, tmp_path / "x.png", kind="pie")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"'path' must end in \.png, \.svg or \.pdf"):

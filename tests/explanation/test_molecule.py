@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,16 @@ from graphcaps.data.datasets import load_dataset
 from graphcaps.data.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, MissingExtraError, ShapeError
-from graphcaps.explanation.molecule import draw_molecule, molecule_from_smiles, molecule_from_store
+from graphcaps.explanation import explain_store
+from graphcaps.explanation.molecule import (
+    can_draw_molecule,
+    draw_explained_molecule,
+    draw_molecule,
+    molecule_from_smiles,
+    molecule_from_store,
+)
 from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS, SYMBOLS, atom_names, label_names
+from tests.explanation.made import make_explanations, make_store
 
 
 @pytest.fixture
@@ -101,6 +110,69 @@ def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> 
     assert edges == {bond[:2] for bond in sorted_bonds(molecule)}
     draw_molecule(tmp_path / "m.svg", molecule, found.levels[0].capsule)
     assert model.explain(["OC(=O)c1ccccc1"]).levels[0].capsule.tolist() == found.levels[0].capsule.tolist()
+    # The explanation itself knows that it is of a molecule.
+    for ending in (".svg", ".png"):
+        found.draw(tmp_path / f"own{ending}")
+        draw_explained_molecule(found, tmp_path / f"same{ending}", molecule)
+        assert (tmp_path / f"own{ending}").read_bytes() == (tmp_path / f"same{ending}").read_bytes()
+    found.draw(tmp_path / "parts.svg", kind="parts")
+    assert "matplotlib" in (tmp_path / "parts.svg").read_text("utf-8").lower()
+    found.draw(tmp_path / "own.pdf")  # RDKit draws none
+    both = explain_store(model.model_, from_smiles(["CCO", "OC(=O)c1ccccc1"]))
+    both[1].draw(tmp_path / "second.svg", kind="molecule")
+    for name in ("own.svg", "second.svg"):
+        assert "class='atom-8'" in (tmp_path / name).read_text("utf-8")
+    assert both.bonds is not None
+    assert both.elements is not None
+    assert both.bonds[2:].tolist() == found.bonds.tolist()
+    assert both.elements[:3].tolist() == [6, 6, 8]
+
+
+def test_without_rdkit_or_elements_the_parts_are_drawn(
+    chem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(2, name="MUTAG")
+    plain = make_explanations(store)[0]
+    assert not can_draw_molecule(plain, "m.svg")
+    with pytest.raises(ArgumentError, match="be another for a graph that was not read from SMILES"):
+        plain.draw(tmp_path / "m.svg", kind="molecule")
+    known = replace(plain, elements=torch.full((plain.num_nodes,), 6))
+    assert can_draw_molecule(known, "m.svg")
+    assert not can_draw_molecule(known, "m.pdf")
+    known.draw(tmp_path / "m.svg", kind="molecule")  # bonds are single where none is known
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not can_draw_molecule(known, "m.svg")
+
+
+def test_atoms_are_numbered_as_in_the_text(
+    chem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    seen: list[str] = []
+
+    drawer: Any = rdMolDraw2D.MolDraw2DSVG
+
+    class Spy(drawer):
+        def DrawMolecule(self, molecule: Any, **settings: Any) -> None:
+            seen.extend(atom.GetProp("atomNote") for atom in molecule.GetAtoms())
+            super().DrawMolecule(molecule, **settings)
+
+        def DrawString(self, text: str, *settings: Any) -> None:
+            seen.append(text)
+            super().DrawString(text, *settings)
+
+    monkeypatch.setattr(rdMolDraw2D, "MolDraw2DSVG", Spy)
+    draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CCO"), [3, 3, 0])
+    assert seen == ["C1", "C2", "O3", "capsule 1 (1 atom)", "capsule 4 (2 atoms)"]
+    seen.clear()
+    draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [-1, 0], numbers=[4, 9])
+    assert seen == ["C4", "O9", "capsule 1 (1 atom)"]
+    seen.clear()
+    draw_molecule(tmp_path / "m.svg", molecule_from_store(nitrogen_chain("NCI1"), 0), [0, 0, 0])
+    assert seen[:3] == ["1", "2", "3"]
+    with pytest.raises(ShapeError, match="'numbers' must be one per atom, 2, got 1"):
+        draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], numbers=[1])
 
 
 @pytest.mark.parametrize("ending", [".svg", ".png"])

@@ -12,11 +12,13 @@ from graphcaps.cli.data_options import Bad, Id, Json, Label, Root, Smiles, Sourc
 from graphcaps.cli.output import pairs, print_json, size, terminal
 
 if TYPE_CHECKING:
+    from graphcaps.data.doctor import Finding
     from graphcaps.data.store import GraphStore
 
 __all__ = ["check"]
 
 _SECONDS = 120  # for confirming copies
+_FUNCTION = "stratified_folds(y, groups=…) keeps copies together."
 _SAMPLE = 128  # graphs that are trained on for a moment, to know how long an epoch takes
 
 
@@ -76,7 +78,7 @@ def check(
         return
     console = terminal()
     lines = [("read", sentence) for sentence in notes]
-    lines += [(finding.severity, finding.sentence) for finding in findings]
+    lines += [(finding.severity, _sentence(finding, own=rows is not None)) for finding in findings]
     if forecast is not None:
         lines.append(("forecast", str(forecast["sentence"])))
     if lines:
@@ -85,6 +87,17 @@ def check(
         console.print(f"Groups of copies: {groups}", soft_wrap=True)
     counted = f"{_number(warnings, 'warning')}, {_number(len(findings) - warnings, 'note')}"
     console.print(f"{store.name} can be read: {len(store):,} graphs; {counted}.", soft_wrap=True)
+
+
+def _sentence(finding: Finding, *, own: bool) -> str:
+    """What was found, with the option that mends it; that of classes is for a file of the user's own."""
+    if own and finding.kind == "no-classes":
+        return f"{finding.sentence.removesuffix('.')} (name the column with --label)."
+    if finding.kind == "leakage":  # the library names its function
+        return finding.sentence.replace(
+            _FUNCTION, "graphcaps evaluate … --groups copies keeps them together."
+        )
+    return finding.sentence
 
 
 def _forecast(store: GraphStore) -> dict[str, Any] | None:

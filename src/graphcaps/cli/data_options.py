@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,12 @@ from graphcaps.cli.output import note
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets import LoadedDataset
+    from graphcaps.data.rows import Rows
 
 __all__ = [
     "Bad",
     "BadRows",
+    "BadTold",
     "Id",
     "Json",
     "Label",
@@ -23,8 +26,11 @@ __all__ = [
     "Smiles",
     "Source",
     "Split",
+    "called",
+    "open_each",
     "open_own",
     "own_hints",
+    "own_names",
 ]
 
 
@@ -71,6 +77,15 @@ Bad = Annotated[
     typer.Option("--bad", help="Rows that are no molecule. Default: refuse.", rich_help_panel=_COLUMN),
 ]
 
+BadTold = Annotated[
+    BadRows | None,
+    typer.Option(
+        "--bad",
+        help="Rows that are no molecule. Default: they keep their place, and the reason is told.",
+        rich_help_panel=_COLUMN,
+    ),
+]
+
 
 def own_hints(
     smiles: str | None = None,
@@ -98,3 +113,33 @@ def open_own(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDat
     for told in () if loaded.rows is None else loaded.rows.notes:
         note(told)
     return loaded
+
+
+def open_each(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
+    """The same, where rows that are no molecule keep their place: it is told with the others what became of them.
+
+    An option ``--bad`` that was given stands as it is.
+    """
+    from graphcaps.data.datasets import open_dataset
+    from graphcaps.errors import ArgumentError
+
+    if "bad" in hints:
+        return open_own(source, root, hints)
+    try:
+        return open_dataset(source, root, **hints, bad="skip")
+    except ArgumentError as error:
+        if error.name != "bad":
+            raise
+    return open_own(source, root, hints)  # no table of molecules: there are no such rows
+
+
+def own_names(rows: Rows | None, ids: Sequence[str] | None) -> Sequence[str] | None:
+    """Names of graphs where they tell more than a number does."""
+    if rows is None or ids is None or not rows.named:
+        return None
+    return None if all(name == str(number) for number, name in enumerate(ids, start=1)) else ids
+
+
+def called(graph: int, names: Sequence[str] | None) -> str:
+    """How a graph, counted from 0, is named to people: its number from 1, and its name where it has one."""
+    return f"{graph + 1:,}" if names is None else f"{graph + 1:,} ({names[graph]})"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
-from graphcaps.cli.output import columns, note, option, print_json, size, terminal
+from graphcaps.cli.evaluate_table import show_ledgers
+from graphcaps.cli.output import note, option, print_json, size
 from graphcaps.cli.split_option import SplitBy, open_with_split
 from graphcaps.errors import ArgumentError
 
@@ -91,7 +92,7 @@ def evaluate(
     --groups keeps copies, or other groups, in one fold; --split trains one given split instead of folds.
     """
     _check(out, variant, seeds)
-    _check_folds(names, folds, groups, split)
+    _check_folds(names, folds, groups, split, protocol)
     from graphcaps.cli.configure import configure
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
@@ -122,7 +123,7 @@ def evaluate(
     if as_json:
         print_json([ledger.summary() for ledger in ledgers])
     else:
-        _show(ledgers, out)
+        show_ledgers(ledgers, out)
 
 
 def _check(out: Path | None, variant: str | None, seeds: int) -> None:
@@ -138,9 +139,13 @@ def _check(out: Path | None, variant: str | None, seeds: int) -> None:
         check_folder(out)
 
 
-def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None) -> None:
+def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None, protocol: str) -> None:
     """Refuses options for folds that contradict each other."""
     from graphcaps.data.grouping import COPIES, SCAFFOLDS, is_table
+
+    if folds < 3 and protocol in ("held-out", "both"):
+        expected = "be at least 3: one fold tests and one chooses the epoch"
+        raise ArgumentError("evaluate", "--folds", expected, folds, "Or choose --protocol paper.")
 
     if split is not None and groups is not None:
         raise ArgumentError("evaluate", "--groups", "be left out beside --split", "both")
@@ -160,7 +165,7 @@ def _check_folds(names: list[str], folds: int, groups: str | None, split: str | 
 def _load(
     names: list[str], root: Path | None, hints: dict[str, Any], split: str | None
 ) -> list[tuple[LoadedDataset, Split | None]]:
-    loaded = [open_with_split(name, root, hints, split) for name in names]
+    loaded = [open_with_split(name, root, hints, split, "evaluate") for name in names]
     found = [one.store.name for one, _ in loaded]
     for name in found:
         if found.count(name) > 1:
@@ -233,31 +238,3 @@ def _write(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
     source = {"source": None if loaded.source is None else str(loaded.source)}
     path = out / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
     write_json(path, ledger.summary() | source)
-
-
-def _show(ledgers: list[Ledger], out: Path | None) -> None:
-    """A line per figure, and under them what each is."""
-    from graphcaps.evaluation import RULES
-    from graphcaps.evaluation.ledger import UPPER_BOUNDS
-
-    several = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.figures.values())
-    numbers = ("mean", "± folds", *(("± seeds",) if several else ()), "seconds")
-    table = columns("data set", "model", "figure", *numbers, "", right=numbers)
-    for ledger in ledgers:
-        head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")
-        for name, figure in ledger.figures.items():
-            spreads = (figure.std_folds, figure.std_seeds)[: len(numbers) - 2]
-            shown = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
-            bound = "upper bound" if name in UPPER_BOUNDS else ""
-            table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *shown, head[2], bound)
-            head = ("", "", "")
-    console = terminal()
-    console.print(table)
-    console.print("\nAccuracy in percent; ± is a standard deviation.", style="dim")
-    for name in RULES:
-        if any(name in ledger.figures for ledger in ledgers):
-            console.print(f"{name}: {RULES[name]}.", style="dim", markup=False, soft_wrap=True)
-    for told in dict.fromkeys(told for ledger in ledgers for told in ledger.notes):
-        console.print(told, markup=False, soft_wrap=True)
-    if out is not None:
-        console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)

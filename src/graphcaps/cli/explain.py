@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, open_own, own_hints
+from graphcaps.cli.data_options import Bad, Id, Label, Smiles, open_each, open_own, own_hints
 from graphcaps.cli.output import note, option, print_json
 from graphcaps.errors import ArgumentError, DataError
 
@@ -30,8 +30,12 @@ def explain(
         ),
     ],
     graph: Annotated[
-        int | None,
-        option("--graph", metavar="N", help="Explain graph N, counted from 1, and print its parts."),
+        str | None,
+        option(
+            "--graph",
+            metavar="N",
+            help="Explain graph N, counted from 1, or the one with the id N, and print its parts.",
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -70,6 +74,7 @@ def explain(
     ] = "auto",
     smiles: Smiles = None,
     label: Label = None,
+    id: Id = None,
     bad: Bad = None,
     as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -86,6 +91,7 @@ def explain(
     if out is not None and out.exists() and not out.is_dir():
         raise DataError(out, "a folder to write into", "a file")
     from graphcaps.cli.explain_draw import check_drawing, draw
+    from graphcaps.cli.explain_pick import pick
     from graphcaps.cli.explain_show import show_graph, show_measures, show_summary
     from graphcaps.engine.device import choose_device
     from graphcaps.explanation import explain_store
@@ -94,12 +100,15 @@ def explain(
     check_drawing(picture, kind, graph)
     where = choose_device(device, "explain")
     fitted = load(model).to(where)
-    loaded = open_own(source, root, own_hints(smiles, label, bad=bad))
+    # Of one graph: rows that are no molecule keep their place, as predict counts them.
+    opened = open_own if graph is None else open_each
+    loaded = opened(source, root, own_hints(smiles, label, id=id, bad=bad))
     store = loaded.store
-    if graph is not None and not 1 <= graph <= len(store):
-        raise ArgumentError("explain", "--graph", f"be a number from 1 to {len(store)}", graph)
+    chosen_one = None if graph is None else pick(graph, loaded, in_place=bad is None)
+    picked = store if chosen_one is None else store[chosen_one.index]
+    if chosen_one is not None:
+        _check_one(source, fitted, picked, chosen_one.called)
     began = time.perf_counter()
-    picked = store if graph is None else store[graph - 1]
     found = explain_store(fitted, picked, target=target)
     seconds = time.perf_counter() - began
     told: dict[str, Any] = {
@@ -109,15 +118,17 @@ def explain(
         "graphs": len(found),
         "seconds": round(seconds, 3),
     }
-    if graph is not None:
-        one = replace(found[0], graph=graph - 1)  # its place in the whole store
+    if chosen_one is not None:
+        one = replace(found[0], graph=chosen_one.number - 1)  # its place in the whole source
         if picture is not None:
-            draw(picture, kind, one, loaded, graph - 1)
+            draw(picture, kind, one, loaded, chosen_one.index)
             told["picture"] = str(picture)
         if as_json:
-            print_json(told | {"explanation": one.as_dict() | {"graph": graph, "tree": one.tree}})
+            named = {} if chosen_one.name is None else {"id": chosen_one.name}
+            place = {"graph": chosen_one.number, **named, "tree": one.tree}
+            print_json(told | {"explanation": one.as_dict() | place})
         else:
-            show_graph(one, graph, picked)
+            show_graph(one, chosen_one.called, picked)
         if picture is not None:
             note(f"Written: {picture}")
         return
@@ -134,6 +145,15 @@ def explain(
         show_summary(found, store, seconds)
     if out is not None:
         note(f"Written: {told['report']}")
+
+
+def _check_one(source: str, fitted: FittedModel, picked: GraphStore, called: str) -> None:
+    """Says of a graph that the model cannot read why, as predict does."""
+    from graphcaps.data.misfits import check_columns, find_misfits
+
+    check_columns(picked, fitted.recipe, "explain")
+    for reason in find_misfits(picked, fitted.recipe, dtype=fitted.dtype).values():
+        raise DataError(source, "a graph that the model can read", f"graph {called}: {reason}")
 
 
 def _methods(names: str | None) -> tuple[str, ...]:
@@ -183,13 +203,10 @@ def _report(
     found: StoreExplanation,
     measures: dict[str, Any],
 ) -> Path:
-    import json
-
     from graphcaps.cli.outputs import TrainFiles
     from graphcaps.explanation.report import write_report
 
-    history = TrainFiles(path).history
-    rows = json.loads(history.read_text("utf-8")) if history.is_file() else None
+    rows = TrainFiles(path).history_of(fitted.training)
     page: Path = write_report(
         out, fitted, store, found, measures=measures, history=rows, title=f"{path.stem} on {store.name}"
     )

@@ -16,12 +16,12 @@ __all__ = ["check_drawing", "draw"]
 MOLECULE = "molecule"
 
 
-def check_drawing(path: Path | None, kind: str | None, graph: int | None) -> None:
+def check_drawing(path: Path | None, kind: str | None, graph: str | None) -> None:
     """Refuses, before anything is computed, a picture that could not be drawn."""
     from graphcaps.explanation.drawings_base import check_ending
     from graphcaps.explanation.drawings_explanation import DrawingKind
 
-    kinds = (*get_args(DrawingKind), MOLECULE)
+    kinds = get_args(DrawingKind)
     if kind is not None and (path is None or kind not in kinds):
         expected = f"be one of {', '.join(kinds)}" if path is not None else "stand with --draw"
         raise ArgumentError("explain", "--kind", expected, f"'{kind}'")
@@ -33,18 +33,25 @@ def check_drawing(path: Path | None, kind: str | None, graph: int | None) -> Non
 
 def draw(path: Path, kind: str | None, one: Explanation, loaded: LoadedDataset, graph: int) -> None:
     """Draws a molecule as one where its SMILES are known, and any graph otherwise."""
+    from graphcaps.explanation.molecule import (
+        can_draw_molecule,
+        draw_explained_molecule,
+        molecule_from_smiles,
+        molecule_from_store,
+    )
+
     if kind is None:
-        kind = MOLECULE if _smiles(loaded, graph) is not None else "parts"
+        kind = MOLECULE if can_draw_molecule(one, path) else "parts"
     if kind != MOLECULE:
         one.draw(path, kind=kind)  # type: ignore[arg-type]
         return
-    from graphcaps.explanation.molecule import draw_molecule, molecule_from_smiles, molecule_from_store
-
     smiles = _smiles(loaded, graph)
-    # Atom i of the SMILES that a table was read to is node i.
-    molecule = molecule_from_store(loaded.store, graph) if smiles is None else molecule_from_smiles(smiles)
-    name, share = one.class_names[one.predicted], float(one.probabilities[one.predicted])
-    draw_molecule(path, molecule, one.levels[0].capsule, title=f"{name}, {share:.0%}")
+    if one.nodes is not None and one.elements is not None:
+        draw_explained_molecule(one, path)  # the atoms that the model read
+    elif smiles is not None:  # atom i of the SMILES that a table was read to is node i
+        draw_explained_molecule(one, path, molecule_from_smiles(smiles))
+    else:
+        draw_explained_molecule(one, path, molecule_from_store(loaded.store, graph))
 
 
 def _smiles(loaded: LoadedDataset, graph: int) -> str | None:

@@ -18,8 +18,8 @@ _TIME = {"seconds_per_graph": "s per graph"}
 _NODES = 12  # shown of a capsule
 
 
-def show_graph(found: Explanation, number: int, store: GraphStore) -> None:
-    """One decision as a tree: class, capsules, nodes."""
+def show_graph(found: Explanation, called: str, store: GraphStore) -> None:
+    """One decision as a tree: class, capsules, nodes; ``called`` is what the graph is called."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -29,7 +29,7 @@ def show_graph(found: Explanation, number: int, store: GraphStore) -> None:
     said = (
         f"taken for {names[found.predicted]}, {100 * float(found.probabilities[found.predicted]):.1f} %{true}"
     )
-    rows = [("graph", f"{number} of {store.name}: {found.num_nodes} nodes, {found.edges.size(1)} edges")]
+    rows = [("graph", f"{called} of {store.name}: {found.num_nodes} nodes, {found.edges.size(1)} edges")]
     rows += [("", said), ("scores", f"for {names[found.target]}: above 0 speaks for it")]
     if found.nodes is not None:
         rows.append(("", f"the model reads the {found.num_nodes} nodes of highest degree"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["info"]
 
-_KNOWN_FIGURES = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts")
+_KNOWN_FIGURES = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "estimator")
 
 
 def info(
@@ -106,6 +106,8 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     for name, value in training.items():
         if name not in _KNOWN_FIGURES and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))
+    if "estimator" in training:  # all it was given, and every epoch, are for the classifier (and --json)
+        rows.append(("made by", "HGCNClassifier, which reads it back with all its arguments"))
     rate, size_ = planned["learning_rate"], planned["batch_size"]
     rows.append(("set-up", f"batches of {size_}, learning rate {rate:g} ({described['config']['source']})"))
     return rows

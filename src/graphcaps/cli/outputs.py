@@ -51,6 +51,24 @@ class TrainFiles:
     def checkpoint(self) -> Path:
         return self._beside("checkpoint")
 
+    def history_of(self, training: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """The epochs of the training that made the model; ``None`` where they are not known.
+
+        The file beside the model may be of another training, whose model was written over: its number of epochs
+        and the loss of the kept one tell. A classifier keeps its epochs in the model file.
+        """
+        own = training.get("estimator")
+        if isinstance(own, dict) and own.get("history"):
+            return list(own["history"])
+        try:
+            rows = json.loads(self.history.read_text("utf-8"))
+            run = training.get("epochs_run", training["epochs"])
+            kept = rows[training.get("epoch", run) - 1]
+            same = len(rows) == run and math.isclose(kept["train_loss"], training["train_loss"], rel_tol=1e-6)
+        except (OSError, ValueError, KeyError, IndexError, TypeError):
+            return None
+        return rows if same else None
+
     def _beside(self, ending: str) -> Path:
         return self.model.with_name(f"{self.model.name}.{ending}")
 

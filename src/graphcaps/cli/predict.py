@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Id, Label, Smiles, open_own, own_hints
+from graphcaps.cli.data_options import (
+    BadTold,
+    Id,
+    Label,
+    Smiles,
+    called,
+    open_each,
+    own_hints,
+    own_names,
+)
 from graphcaps.cli.metrics import metric_rows
 from graphcaps.cli.output import columns, pairs, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from graphcaps.fitted import FittedModel
     from graphcaps.prediction import Predictions
 
@@ -54,7 +65,7 @@ def predict(
     smiles: Smiles = None,
     label: Label = None,
     id: Id = None,
-    bad: Bad = None,
+    bad: BadTold = None,
     abstain_below: Annotated[
         float | None,
         typer.Option(
@@ -70,7 +81,8 @@ def predict(
 ) -> None:
     """Predict the class of each graph, with probabilities and capsule lengths.
 
-    A graph that the model cannot read gets a row that says why; the others are predicted.
+    A graph that the model cannot read, or a row that is no molecule, gets a row that says why; the others are
+    predicted.
 
     Probabilities are calibrated where the model was trained with validation graphs. The column 'unlike' says
     how a graph differs from all that the model learned from.
@@ -86,28 +98,36 @@ def predict(
     from graphcaps.data.misfits import find_misfits
     from graphcaps.engine.device import choose_device
     from graphcaps.model_file import load
-    from graphcaps.prediction import predict_each
+    from graphcaps.prediction import predict_each, with_bad_rows
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict"))
-    loaded = open_own(source, root, own_hints(smiles, label, id=id, bad=bad))
+    loaded = open_each(source, root, own_hints(smiles, label, id=id, bad=bad))
+    rows, places = loaded.rows, tuple(range(len(loaded.store)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
-        ids = None if loaded.rows is None else loaded.rows.ids
+        ids = None if rows is None else rows.ids
         found = predict_each(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
+    if rows is not None and rows.places is not None and bad is None:
+        found, places = with_bad_rows(found, rows), rows.places
+    names = own_names(rows, found.ids)
     if found.num_failed == len(found):
         fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
         raise DataError(
-            source, "graphs that the model can read", f"none (graph 1: {found.errors[0]})", fix=fix
+            source,
+            "graphs that the model can read",
+            f"none (graph {called(0, names)}: {found.errors[0]})",
+            fix=fix,
         )
     failed = {graph: error for graph, error in enumerate(found.errors) if error}
-    _warn_of(failed, len(found), "could not be predicted")
+    _warn_of(failed, len(found), "could not be predicted", names)
     if unseen is Unseen.ignore:
         strange = find_misfits(loaded.store, fitted.recipe, dtype=fitted.dtype)
-        passed = {graph: reason for graph, reason in strange.items() if graph not in failed}
-        _warn_of(passed, len(found), "had unknown node labels read as zeros")
+        passed = {places[graph]: reason for graph, reason in strange.items() if places[graph] not in failed}
+        _warn_of(passed, len(found), "had unknown node labels read as zeros", names)
     strangers = {graph: reason for graph, reason in enumerate(found.unlike or ()) if reason}
-    _warn_of(strangers, len(found), "are unlike the training graphs")
+    verb = "is" if len(strangers) == 1 else "are"
+    _warn_of(strangers, len(found), f"{verb} unlike the training graphs", names)
     place = None if loaded.source is None else str(loaded.source)
     told = _context(model, fitted, {"name": loaded.store.name, "path": place}, unseen.value)
     told |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
@@ -115,10 +135,10 @@ def predict(
     if out is not None:
         _write(out, found, told)
     if as_json:
-        rows = {"predictions": list(found.rows())} if out is None else {"out": str(out)}
-        print_json(told | rows)
+        listed = {"predictions": list(found.rows())} if out is None else {"out": str(out)}
+        print_json(told | listed)
     else:
-        _show(found, loaded.store.name, out)
+        _show(found, loaded.store.name, out, names)
 
 
 def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:
@@ -153,19 +173,19 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _show(found: Predictions, name: str, out: Path | None) -> None:
+def _show(found: Predictions, name: str, out: Path | None, names: Sequence[str] | None) -> None:
     """What people read: the first rows where nothing was written, and a summary."""
     console = terminal()
     if out is None:
         known = found.true_classes is not None
-        headings = ["graph", "class", "probability", *(["true class"] if known else []), "error"]
-        if not found.num_failed:
-            headings.remove("error")
+        headings = ["graph", *([] if names is None else ["id"]), "class", "probability"]
+        headings += [*(["true class"] if known else []), *(["error"] if found.num_failed else [])]
         table = columns(*headings, right=("graph", "probability"))
         for row, _ in zip(found.rows(), range(_SHOWN), strict=False):
             share = row["probability"]
-            cells = [f"{row['graph']:,}", row["class"] or "–", "–" if share is None else f"{share:.3f}"]
-            cells += [row["true_class"]] if known else []
+            cells = [f"{row['graph']:,}", *([] if names is None else [row["id"]])]
+            cells += [row["class"] or "–", "–" if share is None else f"{share:.3f}"]
+            cells += [row["true_class"] or "–"] if known else []
             cells += [row["error"] or ""] if found.num_failed else []
             table.add_row(*(" ".join(cell.split()) for cell in cells))
         console.print(table)
@@ -190,9 +210,10 @@ def _show(found: Predictions, name: str, out: Path | None) -> None:
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))
 
 
-def _warn_of(reasons: dict[int, str], graphs: int, what: str) -> None:
+def _warn_of(reasons: dict[int, str], graphs: int, what: str, names: Sequence[str] | None) -> None:
     """One sentence on the error stream about graphs, with the reason of the first."""
     if reasons:
         first = min(reasons)
-        sentence = f"{len(reasons):,} of {graphs:,} graphs {what}. Graph {first + 1}: {reasons[first]}."
+        told = f"{len(reasons):,} of {graphs:,} graphs {what}"
+        sentence = f"{told}. Graph {called(first, names)}: {reasons[first]}."
         typer.echo(f"graphcaps: warning: {' '.join(sentence.split())}", err=True)

@@ -21,15 +21,17 @@ SplitBy = Annotated[
 
 
 def open_with_split(
-    source: str, root: Path | None, hints: dict[str, Any], split: str | None
+    source: str, root: Path | None, hints: dict[str, Any], split: str | None, owner: str = "train"
 ) -> tuple[LoadedDataset, Split | None]:
-    """Reads a data set, and the parts that ``--split`` names.
+    """Reads a data set with classes, and the parts that ``--split`` names.
 
     Raises:
-        GraphcapsError: If there are no such parts, or no graph to learn from or to test on.
+        GraphcapsError: If there are no classes or no such parts, or no graph to learn from or to test on.
     """
+    from graphcaps.cli.need_classes import need_classes
     from graphcaps.data.grouping import find_split, split_column
 
     column = split_column(split)
     loaded = open_own(source, root, hints if column is None else hints | {"split": column})
+    need_classes(owner, loaded)
     return loaded, None if split is None else find_split(split, loaded.store, loaded.rows)

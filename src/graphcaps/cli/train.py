@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
-from graphcaps.cli.metrics import metric_rows
-from graphcaps.cli.output import note, option, print_json, print_pairs, terminal
+from graphcaps.cli.output import note, option
 from graphcaps.cli.split_option import SplitBy, open_with_split
+from graphcaps.cli.train_report import report_training
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def train(
     if overwrite:
         files.clear()
     if resume and _go_on(training, files):
-        _report(files, as_json)
+        report_training(files, training, as_json)
         return
     total = config.training.epochs
     try:
@@ -154,7 +154,7 @@ def train(
         done = training.save(files.checkpoint)
         note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
         raise typer.Exit(130) from error
-    _report(files, as_json)
+    report_training(files, training, as_json)
 
 
 def _check_share(context: typer.Context, parts: Split | None) -> None:
@@ -212,52 +212,6 @@ def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
         )
     note("There is no checkpoint: starting from the beginning.")
     return False
-
-
-def _report(files: TrainFiles, as_json: bool) -> None:
-    """What was made, from the files themselves."""
-    import json
-
-    try:
-        known = json.loads(files.config.read_bytes())
-        known = {name: known[name] for name in ("config", "data", "training", "versions")}
-        known["training"]["rule"]
-    except (ValueError, KeyError, TypeError) as error:
-        what = "the configuration of the model beside it"
-        raise DataError(files.config, what, "something else", fix="Train again with --overwrite.") from error
-    paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
-    if as_json:
-        print_json(
-            paths | {"resolved": known["config"]} | {n: known[n] for n in ("data", "training", "versions")}
-        )
-        return
-    info = known["training"]
-    ran = info.get("epochs_run", info["epochs"])
-    rows = [("model", paths["model"]), ("kept", f"epoch {info['epoch']} of {ran}: {info['rule']}")]
-    rows.append(
-        ("training accuracy", f"{100 * info['train_accuracy']:.1f} % of {info['train_graphs']:,} graphs")
-    )
-    if info["validation_accuracy"] is not None:
-        share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
-        rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
-        rows += metric_rows(info.get("validation_metrics")) if "split" not in info else []
-    rows += _tested(info)
-    rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
-    print_pairs(terminal(), rows)
-
-
-def _tested(info: dict[str, Any]) -> list[tuple[str, str]]:
-    """Figures on graphs that had no part in the training, where a split gave some."""
-    if info.get("test_accuracy") is None:
-        return []
-    share = f"{100 * info['test_accuracy']:.1f} % of {info['test_graphs']:,} graphs"
-    rows = [("test accuracy", f"{share}, which had no part in the training ({info['split']})")]
-    rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
-    if new := info.get("test_graphs_with_new_labels"):
-        rows.append(
-            ("unknown labels", f"{new:,} test graphs have labels that no training graph has, read as zeros")
-        )
-    return rows
 
 
 def _command(context: typer.Context) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from graphcaps.data.elements import label_words
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -71,10 +72,12 @@ def report_unseen(
 ) -> None:
     """Raises, or warns, about labels that have no input column: which, on how many nodes, and where first."""
     strangers = np.unique(values[wrong])
+    molecules = "element" in store.truth  # their labels have names
     named = ", ".join(str(value) for value in strangers[:3]) + (", …" if len(strangers) > 3 else "")
-    count = int(wrong.sum())
+    named = label_words(store, column, strangers) if molecules else named
+    unit, count = "atom" if molecules else "node", int(wrong.sum())
     first = _node(store, int(np.flatnonzero(wrong)[0]))
-    found = f"{named} on {count} {'node' if count == 1 else 'nodes'}, first on {first} of {store.name}"
+    found = f"{named} on {count} {unit}{'' if count == 1 else 's'}, first on {first} of {store.name}"
     if unseen == "ignore":
         warnings.warn(
             f"FeatureRecipe.apply: labels that have no input column are encoded as zeros: {found}.",
@@ -84,9 +87,13 @@ def report_unseen(
     raise ArgumentError(
         "FeatureRecipe.apply",
         "store",
-        f"hold only node labels that have an input column, in label column {column}",
+        "hold only atoms as seen in training"
+        if molecules
+        else f"hold only node labels that have an input column, in label column {column}",
         found,
-        "Fit the recipe on graphs with these labels, or pass unseen='ignore'.",
+        "Train on molecules that have them, or pass unseen='ignore'."
+        if molecules
+        else "Fit the recipe on graphs with these labels, or pass unseen='ignore'.",
     )
 
 

@@ -33,6 +33,8 @@ __all__ = [
 
 COPIES = "copies"
 SCAFFOLDS = ("scaffolds", "scaffold")  # for groups and for a split; either word does for both
+_SHARES = (0.8, 0.1, 0.1)
+_FAR = 0.05  # a share that is off by more is told
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +102,10 @@ def find_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
     """The graphs to learn from, to choose by and to test on, as a user names them.
 
     Args:
-        what (str): ``"scaffold"`` (80, 10 and 10 % of the molecules, no ring system in two parts), a table with the
-            columns ``graph`` and ``split``, or the column that ``rows.split`` was read from.
+        what (str): ``"scaffold"`` (80, 10 and 10 % of the molecules, no ring system in two parts; a molecule without
+            rings stands alone but for its copies), a table with the columns ``graph`` and ``split``, or the column
+            that ``rows.split`` was read from. Where ring systems are too large for these shares, the name of the
+            split says the real ones.
         store (GraphStore): The graphs.
         rows (Rows, optional): What their source says about each.
 
@@ -111,7 +115,8 @@ def find_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
     """
     if what in SCAFFOLDS:
         known = _molecules("split", "be a column or a file", store, None if rows is None else rows.smiles)
-        return replace(scaffold_split(known), name="by scaffold")
+        split = scaffold_split(known, _SHARES, groups=find_groups(what, store, known).ids)
+        return replace(split, name=f"by scaffold{_real_shares(split)}")
     if is_table(what):
         names, name = read_parts(what, len(store)), f"file {Path(what).name}"
     else:
@@ -120,6 +125,17 @@ def find_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
         return replace(given_split(names), name=name)
     except ArgumentError as error:
         raise ArgumentError(store.name, "split", error.expected, f"{error.got} in {name}") from error
+
+
+def _real_shares(split: Split) -> str:
+    """The shares of the parts where they are not the usual ones, else ""."""
+    parts = (split.train, split.validation, split.test)
+    counts = np.array([0 if part is None else part.numel() for part in parts])
+    shares = counts / counts.sum()
+    if counts.all() and np.abs(shares - _SHARES).max() <= _FAR:
+        return ""
+    train, valid, test = (f"{100 * share:.0f}" for share in shares)
+    return f": {train}, {valid} and {test} % of the molecules, as the ring systems allow"
 
 
 def _molecules(name: str, expected: str, store: GraphStore, smiles: Sequence[str] | None) -> Sequence[str]:

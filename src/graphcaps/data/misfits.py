@@ -9,6 +9,7 @@ import torch
 
 from graphcaps.data.columns import finite_attributes, label_columns, report_unseen
 from graphcaps.data.edge_columns import report_unseen_edges, unseen_edges
+from graphcaps.data.elements import label_words
 from graphcaps.data.features import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -70,6 +71,8 @@ def find_misfits(
     reasons: dict[int, list[str]] = {}
     graph_of = store.node_graph.cpu().numpy()
     first = store.node_ptr.cpu().numpy()
+    molecules = "element" in store.truth
+    unit, link = ("atom", "bond") if molecules else ("node", "edge")
     if recipe.attributes and store.node_attributes is not None:
         numbers = store.node_attributes.cpu()
         rows, columns = (~torch.isfinite(numbers.to(dtype))).numpy().nonzero()
@@ -83,19 +86,20 @@ def find_misfits(
                 told = f"attribute {column} of node {node} is {number}, too large to compute with"
             reasons.setdefault(graph, []).append(told)
     for column, strange, values in _unseen(store, recipe) if unseen == "refuse" else []:
-        where = f" in label column {column}" if len(recipe.label_values or ()) > 1 else ""
+        several = len(recipe.label_values or ()) > 1 and not molecules  # theirs have names
+        where = f" in label column {column}" if several else ""
         graphs, starts = np.unique(graph_of[strange], return_index=True)  # rows lie in order of graphs
         for graph, own in zip(graphs, np.split(strange, starts[1:]), strict=True):
-            told = _listed(np.unique(values[own]))
-            nodes = "1 node" if len(own) == 1 else f"{len(own)} nodes"
+            told = label_words(store, column, np.unique(values[own]))
+            nodes = f"1 {unit}" if len(own) == 1 else f"{len(own)} {unit}s"
             reasons.setdefault(int(graph), []).append(f"{told}{where}, on {nodes}, not seen in training")
     edges = unseen_edges(store, recipe.edge_label_values or ()) if unseen == "refuse" else []
-    for _, strange, values in edges:
+    for column, strange, values in edges:
         owners = np.searchsorted(store.host_entry_ptr.numpy(), strange, side="right") - 1
         graphs, starts = np.unique(owners, return_index=True)
         for graph, own in zip(graphs, np.split(strange, starts[1:]), strict=True):
-            told = _listed(np.unique(values[own]), "edge")
-            count = "1 edge" if len(own) == 2 else f"{len(own) // 2} edges"
+            told = label_words(store, column, np.unique(values[own]), kind="edge")
+            count = f"1 {link}" if len(own) == 2 else f"{len(own) // 2} {link}s"
             reasons.setdefault(int(graph), []).append(f"{told}, on {count}, not seen in training")
     return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}
 
@@ -134,11 +138,6 @@ def _unseen(store: GraphStore, recipe: FeatureRecipe) -> list[tuple[int, np.ndar
         if len(rows):
             found.append((column, rows, values))
     return found
-
-
-def _listed(values: np.ndarray, kind: str = "node") -> str:
-    shown = ", ".join(str(value) for value in values[:3]) + (", …" if len(values) > 3 else "")
-    return f"{kind} label {shown}" if len(values) == 1 else f"{kind} labels {shown}"
 
 
 def _columns(count: int, kind: str) -> str:

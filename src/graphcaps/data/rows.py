@@ -41,6 +41,9 @@ class Rows:
         label_names (dict): Text that a number among the node or edge labels stands for.
         columns (dict): Names of the label and attribute columns of nodes and edges.
         notes (tuple): What a reader should know, one sentence each.
+        named (bool): Whether ``ids`` are names, and not just the lines of the rows.
+        places (tuple, optional): Place of each graph among all rows, from 0, where rows were left out.
+        skipped_ids (tuple): What the source calls each of ``skipped``.
     """
 
     ids: tuple[str, ...]
@@ -50,6 +53,9 @@ class Rows:
     label_names: dict[int, str] = field(default_factory=dict)
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    named: bool = True
+    places: tuple[int, ...] | None = None
+    skipped_ids: tuple[str, ...] = ()
 
 
 def given_split(names: Sequence[str]) -> Split:

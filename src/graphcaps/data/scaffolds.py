@@ -45,13 +45,17 @@ def scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
 
 
 def scaffold_split(
-    smiles: Sequence[str], shares: Sequence[float] = (0.8, 0.1, 0.1), seed: int | None = None
+    smiles: Sequence[str],
+    shares: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int | None = None,
+    *,
+    groups: Sequence[int] | np.ndarray | None = None,
 ) -> Split:
     """Molecules to learn from, to choose by and to test on; no scaffold is in two of the parts.
 
     Scaffolds are dealt out from the one with the most molecules to those with the fewest: each goes to the training
     part where that has room left, else to the validation part, else to the test part. So common scaffolds train
-    and rare ones test. Molecules without rings share the scaffold "" and stay together.
+    and rare ones test. A molecule without rings is a scaffold of its own, together with those of the same SMILES.
 
     Args:
         smiles (sequence): One text per molecule, in the order of the graphs.
@@ -59,6 +63,8 @@ def scaffold_split(
             (default: 0.8, 0.1, 0.1)
         seed (int, optional): Shuffles scaffolds of equal number among each other. (default: in the order of their
             first molecule)
+        groups (sequence, optional): Molecules to keep together, in place of those of one scaffold; see
+            :func:`graphcaps.data.grouping.find_groups`.
 
     Raises:
         ArgumentError: If the shares are no shares, or the training or test part would be empty.
@@ -70,24 +76,43 @@ def scaffold_split(
         raise ArgumentError(owner, "shares", expected, tuple(shares))
     if seed is not None and (type(seed) is not int or seed < 0):
         raise ArgumentError(owner, "seed", "be a whole number from 0 on, or none", repr(seed))
-    members: dict[str, list[int]] = {}
-    for place, scaffold in enumerate(scaffolds(smiles)):
-        members.setdefault(scaffold, []).append(place)
-    groups = list(members.values())
+    if groups is not None and len(groups) != len(smiles):
+        raise ArgumentError(owner, "groups", f"be one per molecule, {len(smiles)}", len(groups))
+    members: dict[object, list[int]] = {}
+    for place, group in enumerate(_own_scaffolds(smiles) if groups is None else groups):
+        members.setdefault(group, []).append(place)
+    names = _deal(list(members.values()), len(smiles), shares, seed)
+    for part in ("train", "test"):
+        if part not in names:
+            largest = (
+                f"{max(map(len, members.values()), default=0)} of {len(smiles)} molecules share a scaffold"
+            )
+            raise ArgumentError(owner, "smiles", f"have scaffolds enough to fill the part to {part}", largest)
+    return given_split(names)
+
+
+def _deal(groups: list[list[int]], molecules: int, shares: Sequence[float], seed: int | None) -> list[str]:
+    """The part of each molecule."""
     if seed is not None:
         order = np.random.default_rng(seed).permutation(len(groups))
         groups = [groups[place] for place in order]
-    groups.sort(key=len, reverse=True)  # stable: equal ones keep their order
-    room = {part: share * len(smiles) for part, share in zip(_PARTS, shares, strict=True)}
-    names = [""] * len(smiles)
+    groups = sorted(groups, key=len, reverse=True)  # stable: equal ones keep their order
+    room = {part: share * molecules for part, share in zip(_PARTS, shares, strict=True)}
+    names = [""] * molecules
     for group in groups:
         fits = (part for part in _PARTS[:2] if len(group) <= room[part] + 1e-9)
         part = next(fits, "test")
         room[part] -= len(group)
         for place in group:
             names[place] = part
-    for part in ("train", "test"):
-        if part not in names:
-            largest = f"{len(groups[0])} of {len(smiles)} molecules share a scaffold"
-            raise ArgumentError(owner, "smiles", f"have scaffolds enough to fill the part to {part}", largest)
-    return given_split(names)
+    return names
+
+
+def _own_scaffolds(smiles: Sequence[str]) -> list[str]:
+    """The scaffold of each molecule; where it has no rings, the molecule, as it is in the plane."""
+    known = scaffolds(smiles)
+    chem = require("rdkit.Chem", extra="chem", purpose="Splitting by scaffold")
+    return [
+        scaffold or f"alone {chem.MolToSmiles(chem.MolFromSmiles(text), isomericSmiles=False)}"
+        for text, scaffold in zip(smiles, known, strict=True)
+    ]

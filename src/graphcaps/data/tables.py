@@ -130,7 +130,8 @@ def read_table(
     texts = table.column(smiles)
     y = None if label is None else table.classes(label)
     parts = None if split is None else table.column(split, filled=True)
-    names = _own_names(table) if id is None else table.column(id, filled=True)
+    own = _own_names(table) if id is None else table.column(id, filled=True)
+    names = tuple(map(str, table.lines)) if own is None else own
     read = read_smiles(
         texts,
         y,
@@ -151,11 +152,14 @@ def read_table(
     return TableData(
         read.store,
         Rows(
-            ids=tuple(names[g] if names else str(table.lines[g]) for g in read.kept),
+            ids=tuple(names[g] for g in read.kept),
             split=None if parts is None else tuple(parts[g] for g in read.kept),
             smiles=read.smiles,
             skipped=read.skipped,
             notes=notes,
+            named=own is not None,
+            places=read.kept if read.skipped else None,
+            skipped_ids=tuple(names[g] for g in sorted(set(range(len(names))) - set(read.kept))),
         ),
     )
 

@@ -23,6 +23,7 @@ from graphcaps.engine.replicas import Replica
 from graphcaps.engine.step import EagerSteps, TrainingError, Update
 from graphcaps.engine.stream import open_store
 from graphcaps.engine.tally import Tally
+from graphcaps.engine.threads import threads_for
 from graphcaps.errors import ArgumentError
 from graphcaps.types import FeatureTable
 
@@ -135,7 +136,8 @@ class Trainer:
         self._tally.clear()
         self.adam.set_rate(self.config.rate(self.epoch))
         plan = self._plan if self._plan.epoch == self.epoch else self._draw(self.epoch)
-        with multiply_in(self.config.precision, self._device):
+        rows = len(self.replicas) * max(plan.slots)
+        with multiply_in(self.config.precision, self._device), threads_for(rows, self._device):
             self._steps.run(plan)
             for name, scorer in self._scorers.items():
                 if scorer is not None:

@@ -247,7 +247,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def explain(self, X: Any, *, target: Any = None) -> Any:
         """Which parts the decisions were made from, see :func:`graphcaps.explain`; ``target`` is a class."""
-        store = self._store(X)
+        store = self._store([X] if isinstance(X, str) else X)
         if target is not None:
             (place,) = np.flatnonzero(self.classes_ == target)[:1].tolist() or [None]
             if place is None:

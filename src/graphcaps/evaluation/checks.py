@@ -14,6 +14,7 @@ from graphcaps.data.splits import Folds, Split, stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import ArgumentError
+from graphcaps.evaluation.choosing import label_doubt
 from graphcaps.evaluation.partition import Partition, mark_groups, one_split
 
 __all__ = ["FOLDS_SEED", "Groups", "check_siblings", "folds_of"]
@@ -36,7 +37,12 @@ def check_siblings(config: RunConfig, name: str, siblings: Mapping[str, RunConfi
 
 
 def folds_of(
-    store: GraphStore, folds: int, groups: Groups | None = None, split: Split | None = None
+    store: GraphStore,
+    folds: int,
+    groups: Groups | None = None,
+    split: Split | None = None,
+    *,
+    chooses: bool = True,
 ) -> tuple[Folds, Partition | None]:
     """The folds of a store and the mark of those that are not plain, or a sentence that names the store.
 
@@ -46,6 +52,7 @@ def folds_of(
         groups (sequence, Grouping or str, optional): Group of each graph, or what
             :func:`graphcaps.data.grouping.find_groups` finds by that name.
         split (Split, optional): In place of folds.
+        chooses (bool): Whether graphs choose the epoch, as in the protocol held-out. (default: ``True``)
     """
     if store.y is None:
         got = f"'{store.name}' without"
@@ -53,7 +60,10 @@ def folds_of(
     if split is not None:
         if groups is not None:
             raise ArgumentError("cross_validate", "groups", "be left out beside a split", "both")
-        return one_split(split, store.y, FOLDS_SEED)
+        return one_split(split, store.y, FOLDS_SEED, chooses=chooses, class_names=store.class_names)
+    if chooses and type(folds) is int and folds < 3:
+        expected = "be at least 3, since one fold tests and one chooses the epoch"
+        raise ArgumentError("cross_validate", "folds", expected, folds)
     found = None if groups is None else _groups(store, groups)
     ids = None if found is None else found.ids
     try:
@@ -61,7 +71,13 @@ def folds_of(
     except ArgumentError as error:
         name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
         where = f"{error.got} in '{store.name}'"
-        raise ArgumentError("cross_validate", name, error.expected, where, error.fix) from error
+        few = (
+            "Add graphs, or lower the number of folds (--folds)."
+            if "for as many folds" in error.expected
+            else ""
+        )
+        fix = " ".join(part for part in (label_doubt(store.y), few or error.fix) if part)
+        raise ArgumentError("cross_validate", name, error.expected, where, fix) from error
     return plain, None if found is None else mark_groups(found.ids, found.by)
 
 

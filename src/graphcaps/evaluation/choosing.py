@@ -13,13 +13,13 @@ from graphcaps.engine.fit import EpochEnd
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.selection import WINDOW
 
-__all__ = ["WORTH", "BestWeights", "trailing_loss", "validation_split"]
+__all__ = ["WORTH", "BestWeights", "label_doubt", "trailing_loss", "validation_split"]
 
 WORTH = 0.0005
 """By how much the loss must fall for patience to begin anew: without it, a task that is solved never ends."""
 
 
-def validation_split(y: Tensor, share: float, seed: int) -> Split:
+def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[str] = ()) -> Split:
     """All graphs in two parts: a share of every class to choose the epoch by, the rest to learn from.
 
     Of a class with n graphs, ``share · n`` are drawn, rounded, but at least one, and at least one is left.
@@ -28,6 +28,7 @@ def validation_split(y: Tensor, share: float, seed: int) -> Split:
         y (Tensor): Class of each graph, ``[G]``.
         share (float): From 0 (no validation part) to below 1.
         seed (int): Seed of the draw.
+        class_names (sequence): What the classes are called in messages. (default: their numbers)
 
     Raises:
         ArgumentError: If the share is out of range, or a class has a single graph and there is a share.
@@ -42,17 +43,27 @@ def validation_split(y: Tensor, share: float, seed: int) -> Split:
         graphs = (y == label).nonzero().squeeze(-1)
         n = graphs.numel()
         if n < 2:
+            name, doubt = f"'{class_names[label]}'" if class_names else label, label_doubt(y)
             raise ArgumentError(
                 owner,
                 "validation",
                 "leave a graph of every class to learn from and one to choose by",
-                f"1 graph of class {label} in all",
-                "Add graphs of that class, or train with a validation share of 0.",
+                f"1 graph of class {name} in all",
+                f"{f'{doubt} Else add' if doubt else 'Add'} graphs of that class, "
+                "or train with a validation share of 0.",
             )
         count = min(max(math.floor(share * n + 0.5), 1), n - 1)
         drawn[graphs[torch.randperm(n, generator=generator)[:count]]] = True
     nothing = torch.empty(0, dtype=torch.long)
     return Split((~drawn).nonzero().squeeze(-1), drawn.nonzero().squeeze(-1), nothing)
+
+
+def label_doubt(y: Tensor) -> str:
+    """A question where most classes have a single graph: the column may hold names, not classes. "" elsewhere."""
+    counts = y.unique(return_counts=True)[1]
+    if 2 * int((counts == 1).sum()) <= counts.numel():
+        return ""
+    return f"{counts.numel():,} classes for {y.numel():,} graphs: is --label right?"
 
 
 def trailing_loss(history: Sequence[EpochEnd], window: int) -> float:

@@ -94,6 +94,7 @@ def cross_validate(
         groups (sequence or str, optional): Group of each graph; no group stands in two folds. ``"copies"`` finds
             the copies among the graphs, another text is a file that ``graphcaps data check --groups`` wrote.
         split (Split, optional): One given split in place of folds; ``paper`` learns from its validation part too.
+            Without one, held-out draws a tenth of every class of the training part to choose by.
 
     Raises:
         GraphcapsError: If the graphs cannot be split or a number is out of range, before training starts.
@@ -143,7 +144,9 @@ class CrossValidation:
         if resume and results is None:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
         self.store = store
-        self.folds, self.partition = folds_of(store, folds, groups, split)
+        self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
+        chooses = "held-out" in self.protocols
+        self.folds, self.partition = folds_of(store, folds, groups, split, chooses=chooses)
         # Folds test every graph in turn; of one split, the test graphs decide nothing.
         seen = store if split is None else store[self.folds.paper(0).train]
         self.config = fit_to_data(config or RunConfig(), seen)
@@ -151,9 +154,6 @@ class CrossValidation:
         siblings = {name: fit_to_data(sibling, seen) for name, sibling in (siblings or {}).items()}
         self.variants = {self.variant: self.config, **siblings}
         check_siblings(self.config, self.variant, siblings)
-        self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
-        if "held-out" in self.protocols:
-            self.folds.held_out(0)  # refuses fewer than three folds
         model_maker(self.config, 1, store.num_classes)  # refuses unknown models and arguments
         self.seeds, self.group = tuple(range(seeds)), group
         self.device = choose_device(device, "cross_validate")

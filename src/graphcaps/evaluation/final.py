@@ -29,7 +29,7 @@ from graphcaps.engine.memory import explain_memory
 from graphcaps.engine.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.choosing import BestWeights
+from graphcaps.evaluation.choosing import WORTH, BestWeights
 from graphcaps.evaluation.finishing import finish, start_from
 from graphcaps.evaluation.given import figures_on, known_graphs
 from graphcaps.evaluation.versions import describe_hardware
@@ -229,7 +229,7 @@ class FinalTraining:
     def _rule(self) -> str:
         if self.epoch >= self.config.training.epochs:
             return self.best.rule
-        return f"{self.best.rule}; stopped when {self.patience} epochs had brought no progress"
+        return f"{self.best.rule}; stopped: no progress above {WORTH} in {self.patience} epochs"
 
     def describe(self) -> dict[str, Any]:
         """Where the weights come from, JSON-safe."""

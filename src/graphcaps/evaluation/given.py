@@ -63,7 +63,7 @@ def known_graphs(store: GraphStore, y: Tensor, split: Split | None, share: float
         ArgumentError: If a graph stands in two parts, or one class or none is left to learn from.
     """
     if split is None:
-        drawn = validation_split(y, share, seed)
+        drawn = validation_split(y, share, seed, store.class_names)
         return KnownGraphs(store, drawn.train, _there(drawn.validation), share=share)
     numbers = part_numbers(split, len(store))
     if y.cpu()[split.train].unique().numel() < 2:
@@ -72,7 +72,7 @@ def known_graphs(store: GraphStore, y: Tensor, split: Split | None, share: float
     known = ((numbers == 0) | (numbers == 1)).nonzero().squeeze(-1)
     own, tested = store[known], store[split.test]
     if split.validation is None or not split.validation.numel():
-        drawn = validation_split(y.cpu()[known], share, seed)
+        drawn = validation_split(y.cpu()[known], share, seed, store.class_names)
         return KnownGraphs(own, drawn.train, _there(drawn.validation), tested, split.name, share)
     train, validation = ((numbers[known] == number).nonzero().squeeze(-1) for number in (0, 1))
     return KnownGraphs(own, train, validation, tested, split.name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from graphcaps.data.splits import Folds, Split, class_checksum
 from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.choosing import label_doubt, validation_split
 
 __all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split", "part_numbers"]
 
 KINDS = ("groups", "split")
+_SHARE = 0.1  # of every class of the training part, where a split has no graphs to choose by
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,21 @@ class Partition:
         count (int): Number of groups, or of parts.
         sha256 (str): Of the group, or the part, of each graph; what groups are called does not count.
         by (str): Where they come from, in words.
+        drawn (int): Graphs of the training part that were drawn to choose by, where the split has no validation
+            part. It does not count for ``mark``: split and seed of the folds leave one draw.
     """
 
     kind: str
     count: int
     sha256: str
     by: str = "given"
+    drawn: int = 0
 
     @property
     def sentence(self) -> str:
         if self.kind == "split":
-            return f"One split ({self.by}) in place of folds."
+            drawn = f", {self.drawn:,} training graphs drawn to choose by" if self.drawn else ""
+            return f"One split ({self.by}{drawn}) in place of folds."
         return f"Folds keep groups together: {self.count:,} groups ({self.by})."
 
     @property
@@ -51,11 +57,11 @@ class Partition:
         """Reads ``vars()`` of a partition."""
         found = values if isinstance(values, Mapping) else {}
         texts = [found.get(name) for name in ("kind", "sha256", "by")]
-        count = found.get("count")
-        right = all(isinstance(text, str) for text in texts) and type(count) is int and texts[0] in KINDS
-        if not right:
+        counts = [found.get("count"), found.get("drawn", 0)]  # records of before do not have the second
+        numbers = all(type(count) is int for count in counts)
+        if not (numbers and all(isinstance(text, str) for text in texts) and texts[0] in KINDS):
             raise DataError(where, "kind, count, sha256 and by under 'partition'", repr(values)[:60])
-        return cls(found["kind"], found["count"], found["sha256"], found["by"])
+        return cls(found["kind"], found["count"], found["sha256"], found["by"], counts[1])
 
 
 def mark_groups(groups: np.ndarray, by: str) -> Partition | None:
@@ -90,18 +96,8 @@ class OneSplit(Folds):
         return Split(torch.cat((split.train, split.validation)).sort().values, None, split.test, split.name)
 
     def held_out(self, fold: int) -> Split:
-        """The split as given.
-
-        Raises:
-            ArgumentError: If it has no validation part.
-        """
-        split = self._split(fold)
-        if split.validation is None or not split.validation.numel():
-            fix = "Add graphs to choose the epoch by, or choose the protocol 'paper'."
-            raise ArgumentError(
-                "cross_validate", "split", "have a validation part", f"none ({split.name})", fix
-            )
-        return split
+        """The split as given, or with the draw of :func:`one_split`."""
+        return self._split(fold)
 
     def _split(self, fold: int) -> Split:
         self._check_fold("OneSplit", fold)
@@ -109,19 +105,56 @@ class OneSplit(Folds):
         return self.split
 
 
-def one_split(split: Split, y: Tensor, seed: int) -> tuple[OneSplit, Partition]:
+def one_split(
+    split: Split, y: Tensor, seed: int, *, chooses: bool = True, class_names: Sequence[str] = ()
+) -> tuple[OneSplit, Partition]:
     """A split as folds, one of them, and its mark.
 
+    Args:
+        split (Split): Its parts.
+        y (Tensor): Class of each graph, ``[G]``.
+        seed (int): Of the draw.
+        chooses (bool): Whether graphs to choose by are needed. Where the split has none, a tenth of every class of
+            its training part is drawn. (default: ``True``)
+        class_names (sequence): What the classes are called in messages. (default: their numbers)
+
     Raises:
-        ArgumentError: If a graph stands in two parts or does not exist, or a part is empty.
+        ArgumentError: If a graph stands in two parts or does not exist, a part is empty, or a class has a single
+            graph to draw from.
     """
     parts = part_numbers(split, y.numel())
+    mark = mark_split(parts, split.name)
+    if chooses and not (parts == 1).any():
+        split = _with_draw(split, y, seed, class_names)
+        assert split.validation is not None
+        parts[split.validation] = 1
+        mark = replace(mark, drawn=split.validation.numel())
     counts = [int((parts == number).sum()) for number in range(3)]
-    note = f"One split ({split.name}): {counts[0]:,} graphs to learn from, {counts[1]:,} to choose by, "
+    drawn = (
+        f" (a tenth, at least one graph, of every class of the training part; seed {seed})"
+        if mark.drawn
+        else ""
+    )
+    note = (
+        f"One split ({split.name}): {counts[0]:,} graphs to learn from, {counts[1]:,} to choose by{drawn}, "
+    )
     note += f"{counts[2]:,} to test on."
     tests = torch.where(parts == 2, 0, -1)
     sizes = tuple(torch.bincount(y.cpu().long()).tolist())
-    return OneSplit(tests, seed, 1, sizes, class_checksum(y), (note,), split), mark_split(parts, split.name)
+    return OneSplit(tests, seed, 1, sizes, class_checksum(y), (note,), split), mark
+
+
+def _with_draw(split: Split, y: Tensor, seed: int, class_names: Sequence[str]) -> Split:
+    """A split whose training part is parted in two."""
+    known = split.train.sort().values
+    try:
+        drawn = validation_split(y.cpu()[known], _SHARE, seed, class_names)
+    except ArgumentError as error:
+        fix = label_doubt(y) or "Add graphs to choose the epoch by, or choose the protocol 'paper'."
+        got = f"{error.got} ({split.name})"
+        raise ArgumentError("cross_validate", "split", error.expected, got, fix) from error
+    assert drawn.validation is not None
+    return replace(split, train=known[drawn.train], validation=known[drawn.validation])
 
 
 def part_numbers(split: Split, graphs: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Four pictures of an explanation: parts, flow, assignment, rounds."""
+"""Pictures of an explanation: parts, flow, assignment, rounds; and molecules as molecules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from graphcaps.explanation.types import ExplainedLevel, Explanation
 
 __all__ = ["DrawingKind", "draw_explanation"]
 
-DrawingKind = Literal["parts", "flow", "assignment", "rounds"]
+DrawingKind = Literal["parts", "flow", "assignment", "rounds", "molecule"]
 """What a picture shows; see :func:`draw_explanation`."""
 
 _NUMBERED_UP_TO = 120  # nodes: beyond, numbers would cover each other
 _ROWS_NAMED_UP_TO = 60
 
 
-def draw_explanation(explanation: Explanation, path: str | Path, *, kind: DrawingKind = "parts") -> None:
+def draw_explanation(explanation: Explanation, path: str | Path, *, kind: DrawingKind | None = None) -> None:
     """Draws why a graph was given its class, as SVG, PNG or PDF by the path's ending.
 
     Args:
@@ -39,17 +39,26 @@ def draw_explanation(explanation: Explanation, path: str | Path, *, kind: Drawin
         kind (str): ``"parts"`` is the graph with its nodes coloured by capsule and the coarse graph beside it;
             ``"flow"`` leads from nodes through capsules to classes, as wide as the routing weights;
             ``"assignment"`` shows all routing weights as a heat map; ``"rounds"`` the graph after each routing
-            round, pale where a node is unsure. (default: ``"parts"``)
+            round, pale where a node is unsure; ``"molecule"`` the molecule that was read from SMILES, as SVG or
+            PNG by RDKit. (default: ``"molecule"`` where that can be, else ``"parts"``)
 
     Raises:
-        ArgumentError: If the kind or the ending is unknown.
+        ArgumentError: If the kind or the ending is unknown, or the graph is no molecule.
+        MissingExtraError: At ``"molecule"`` without RDKit.
     """
-    from matplotlib import rc_context
+    from graphcaps.explanation.molecule import can_draw_molecule, draw_explained_molecule
 
+    if kind is None:
+        kind = "molecule" if can_draw_molecule(explanation, path) else "parts"
     if kind not in get_args(DrawingKind):
         raise ArgumentError(
             "draw_explanation", "kind", f"be one of {', '.join(get_args(DrawingKind))}", repr(kind)
         )
+    if kind == "molecule":
+        draw_explained_molecule(explanation, path)
+        return
+    from matplotlib import rc_context
+
     check_ending("draw_explanation", path)
     draw = {"parts": _parts, "flow": draw_flow, "assignment": _assignment, "rounds": _rounds}[kind]
     # Names come from users: a dollar sign in them is no mathematics. Text stays text in an SVG.

@@ -144,6 +144,7 @@ def _joined(parts: list[dict[str, Any]], encoded: Encoded) -> StoreExplanation:
         )  # fmt: skip
     rounds = per_level("rounds", 1)
     decoded = parts[0]["reconstruction_error"] is not None
+    elements, bonds = _molecules(store)
     return StoreExplanation(
         class_names=encoded.class_names,
         class_scores=scores,
@@ -162,7 +163,19 @@ def _joined(parts: list[dict[str, Any]], encoded: Encoded) -> StoreExplanation:
         edge_scores=together("edge_scores"),
         reconstruction_error=together("reconstruction_error") if decoded else None,
         nodes=None if encoded.nodes is None else encoded.nodes.cpu(),
+        elements=elements,
+        bonds=bonds,
     )
+
+
+def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
+    """What a picture needs of molecules that were read from SMILES: elements, and a label for each edge."""
+    elements = store.truth.get("element")
+    if elements is None or store.edge_labels is None:
+        return None if elements is None else elements.cpu(), None
+    source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
+    once = source - store.node_ptr[store.node_graph[source]] < store.neighbours  # in the order of _edges_once
+    return elements.cpu(), store.edge_labels[once, 0].cpu()
 
 
 def _probabilities(scores: Tensor, encoded: Encoded) -> Tensor:

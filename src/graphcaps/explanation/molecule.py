@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,20 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.drawings_base import check_ending, colour_of
 from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS
+from graphcaps.explanation.types import Explanation
 from graphcaps.files import write_atomically
 from graphcaps.imports import require
 
-__all__ = ["draw_molecule", "molecule_from_smiles", "molecule_from_store"]
+__all__ = [
+    "can_draw_molecule",
+    "draw_explained_molecule",
+    "draw_molecule",
+    "molecule_from_smiles",
+    "molecule_from_store",
+]
 
-_LEGEND = 130  # width of the legend, in pixels
+_ENDINGS = (".svg", ".png")
+_LEGEND = 196  # width of the legend, in pixels
 _START = 1  # RDKit's word for text that begins at its place
 _NO_ELEMENTS = "(label numbers: the data set names no elements)"
 _PURPOSE = "Drawing molecules"
@@ -66,39 +75,51 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
     own = store[graph]
     labels = own.node_labels
     numbers = own.truth.get("element") if dataset is None else None
-    molecule = chem.RWMol()
     if numbers is not None:
-        full = labels is not None and labels.size(-1) == len(ATOM_COLUMNS["full"])
-        for row, number in enumerate(numbers.tolist()):
-            atom = chem.Atom(number)
-            if full and labels is not None:
-                _, charge, _, hydrogens = labels[row].tolist()
-                atom.SetFormalCharge(charge)
-                atom.SetNumExplicitHs(hydrogens)
-            atom.SetNoImplicit(True)
-            molecule.AddAtom(atom)
-        _add_bonds(chem, molecule, own, ("single", *BOND_LABELS.values()))
-    else:
-        if labels is None or labels.size(-1) != 1:
-            got = "none" if labels is None else f"{labels.size(-1)} columns"
-            raise ArgumentError("molecule_from_store", "store", "have one label per node", got)
-        name = store.name if dataset is None else dataset
-        elements = ELEMENTS.get(name, ())
-        for label in labels[:, 0].tolist():
-            known = 0 <= label < len(elements)
-            atom = chem.Atom(elements[label] if known else 0)
-            atom.SetNoImplicit(True)
-            if not known:
-                atom.SetProp("atomLabel", str(label))
-            molecule.AddAtom(atom)
-        _add_bonds(chem, molecule, own, BONDS.get(name, ()))
-    whole = molecule.GetMol()
-    chem.FastFindRings(whole)
-    require("rdkit.Chem.rdDepictor", extra="chem", purpose=_PURPOSE).Compute2DCoords(whole)
-    return whole
+        return _molecule_of(numbers, labels, _bonds_once(own))
+    molecule = chem.RWMol()
+    if labels is None or labels.size(-1) != 1:
+        got = "none" if labels is None else f"{labels.size(-1)} columns"
+        raise ArgumentError("molecule_from_store", "store", "have one label per node", got)
+    name = store.name if dataset is None else dataset
+    elements = ELEMENTS.get(name, ())
+    for label in labels[:, 0].tolist():
+        known = 0 <= label < len(elements)
+        atom = chem.Atom(elements[label] if known else 0)
+        atom.SetNoImplicit(True)
+        if not known:
+            atom.SetProp("atomLabel", str(label))
+        molecule.AddAtom(atom)
+    return _with_bonds(chem, molecule, _bonds_once(own), BONDS.get(name, ()))
 
 
-def _add_bonds(chem: Any, molecule: Any, own: GraphStore, names: Sequence[str]) -> None:
+def _molecule_of(numbers: Tensor, labels: Tensor | None, bonds: Iterable[tuple[int, int, int]]) -> Any:
+    """A molecule from elements, labels of nodes and of edges as :mod:`graphcaps.data.molecules` gives them."""
+    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
+    molecule = chem.RWMol()
+    full = labels is not None and labels.size(-1) == len(ATOM_COLUMNS["full"])
+    for row, number in enumerate(numbers.tolist()):
+        atom = chem.Atom(number)
+        if full and labels is not None:
+            _, charge, _, hydrogens = labels[row].tolist()
+            atom.SetFormalCharge(charge)
+            atom.SetNumExplicitHs(hydrogens)
+        atom.SetNoImplicit(True)
+        molecule.AddAtom(atom)
+    return _with_bonds(chem, molecule, bonds, ("single", *BOND_LABELS.values()))
+
+
+def _bonds_once(own: GraphStore) -> Iterator[tuple[int, int, int]]:
+    """Both ends of each edge, smaller first, and its label; −1 where there is none."""
+    ends = own.edge_ptr.tolist()
+    for node in range(own.num_nodes):
+        for entry in range(ends[node], ends[node + 1]):
+            other = int(own.neighbours[entry])
+            if other > node:
+                yield node, other, -1 if own.edge_labels is None else int(own.edge_labels[entry, 0])
+
+
+def _with_bonds(chem: Any, molecule: Any, bonds: Iterable[tuple[int, int, int]], names: Sequence[str]) -> Any:
     kinds = {
         "single": chem.BondType.SINGLE,
         "double": chem.BondType.DOUBLE,
@@ -106,19 +127,56 @@ def _add_bonds(chem: Any, molecule: Any, own: GraphStore, names: Sequence[str]) 
         "aromatic": chem.BondType.AROMATIC,
         "other": chem.BondType.UNSPECIFIED,
     }
-    ends = own.edge_ptr.tolist()
-    for node in range(own.num_nodes):
-        for entry in range(ends[node], ends[node + 1]):
-            other = int(own.neighbours[entry])
-            if other <= node:
-                continue
-            label = -1 if own.edge_labels is None else int(own.edge_labels[entry, 0])
-            kind = names[label] if 0 <= label < len(names) else "single"
-            molecule.AddBond(node, other, kinds[kind])
-            if kind == "aromatic":
-                molecule.GetBondBetweenAtoms(node, other).SetIsAromatic(True)
-                for atom in (node, other):
-                    molecule.GetAtomWithIdx(atom).SetIsAromatic(True)
+    for node, other, label in bonds:
+        kind = names[label] if 0 <= label < len(names) else "single"
+        molecule.AddBond(node, other, kinds[kind])
+        if kind == "aromatic":
+            molecule.GetBondBetweenAtoms(node, other).SetIsAromatic(True)
+            for atom in (node, other):
+                molecule.GetAtomWithIdx(atom).SetIsAromatic(True)
+    whole = molecule.GetMol()
+    chem.FastFindRings(whole)
+    require("rdkit.Chem.rdDepictor", extra="chem", purpose=_PURPOSE).Compute2DCoords(whole)
+    return whole
+
+
+def can_draw_molecule(explanation: Explanation, path: str | Path) -> bool:
+    """Whether the graph was read from SMILES, the path's ending is one that RDKit draws, and RDKit is there."""
+    drawn = Path(path).suffix.lower() in _ENDINGS and explanation.elements is not None
+    return drawn and importlib.util.find_spec("rdkit") is not None
+
+
+def draw_explained_molecule(explanation: Explanation, path: str | Path, molecule: Any = None) -> None:
+    """Draws an explanation of a molecule by :func:`draw_molecule`, with class and probability under it.
+
+    Args:
+        explanation (Explanation): Of one graph.
+        path (str or Path): Picture to write.
+        molecule (Mol, optional): The same molecule, where more is known of it, such as its hydrogens. (default: from
+            the elements and bonds that the explanation keeps)
+
+    Raises:
+        ArgumentError: If it was not read from SMILES and no ``molecule`` is given.
+    """
+    if molecule is None:
+        numbers, labels = explanation.elements, explanation.node_labels
+        if numbers is None:
+            raise ArgumentError(
+                "draw_explanation",
+                "kind",
+                "be another for a graph that was not read from SMILES",
+                "'molecule'",
+            )
+        bonds = [-1] * explanation.edges.size(1) if explanation.bonds is None else explanation.bonds.tolist()
+        molecule = _molecule_of(numbers, labels, zip(*explanation.edges.tolist(), bonds, strict=True))
+    name, share = explanation.class_names[explanation.predicted], explanation.probabilities.max()
+    draw_molecule(
+        path,
+        molecule,
+        explanation.levels[0].capsule,
+        title=f"{name}, {float(share):.0%}",
+        numbers=None if explanation.nodes is None else [node + 1 for node in explanation.nodes.tolist()],
+    )
 
 
 def draw_molecule(
@@ -127,9 +185,12 @@ def draw_molecule(
     capsule: Tensor | np.ndarray | Sequence[int],
     *,
     title: str = "",
-    size: tuple[int, int] = (640, 420),
+    size: tuple[int, int] = (700, 420),
+    numbers: Sequence[int] | None = None,
 ) -> None:
     """Draws a molecule with its atoms coloured by capsule, and a legend, as SVG or PNG by the path's ending.
+
+    Beside each atom stands its element and number, such as O8, as ``graphcaps explain`` writes them.
 
     Args:
         path (str or Path): Picture to write.
@@ -137,31 +198,35 @@ def draw_molecule(
         capsule (Tensor or sequence): Capsule of each atom, from 0, ``[n]``; below zero is none. The first level of
             an explanation has it: ``explanation.levels[0].capsule``.
         title (str): A line under the molecule.
-        size (tuple): Width and height in pixels, the legend included. (default: 640 × 420)
+        size (tuple): Width and height in pixels, the legend included. (default: 700 × 420)
+        numbers (sequence, optional): What is written beside each atom. (default: counted from 1)
 
     Raises:
         ShapeError: If there is not one capsule per atom.
         ArgumentError: If the ending is neither ``.svg`` nor ``.png``.
         MissingExtraError: Without RDKit.
     """
-    ending = check_ending("draw_molecule", path, (".svg", ".png"))
+    ending = check_ending("draw_molecule", path, _ENDINGS)
     drawing = require("rdkit.Chem.Draw.rdMolDraw2D", extra="chem", purpose=_PURPOSE)
-    numbers = [int(number) for number in np.asarray(capsule).reshape(-1)]
-    if len(numbers) != molecule.GetNumAtoms():
-        raise ShapeError(
-            "draw_molecule", "capsule", f"be one per atom, {molecule.GetNumAtoms()}", len(numbers)
-        )
+    count = molecule.GetNumAtoms()
+    capsules = [int(number) for number in np.asarray(capsule).reshape(-1)]
+    written = list(range(1, count + 1)) if numbers is None else [int(number) for number in numbers]
+    for name, values in (("capsule", capsules), ("numbers", written)):
+        if len(values) != count:
+            raise ShapeError("draw_molecule", name, f"be one per atom, {count}", len(values))
     maker = drawing.MolDraw2DSVG if ending == ".svg" else drawing.MolDraw2DCairo
     width, height = size
     drawer = maker(width, height, width - _LEGEND, height)
-    _draw(drawing, drawer, molecule, numbers, title)
-    _legend(drawer, numbers, width, height)
+    _draw(drawing, drawer, molecule, capsules, written, title)
+    _legend(drawer, capsules, width, height)
     drawer.FinishDrawing()
     text = drawer.GetDrawingText()
     write_atomically(path, text)
 
 
-def _draw(drawing: Any, drawer: Any, molecule: Any, numbers: list[int], title: str) -> None:
+def _draw(
+    drawing: Any, drawer: Any, molecule: Any, numbers: list[int], written: list[int], title: str
+) -> None:
     options = drawer.drawOptions()
     options.useBWAtomPalette()  # letters in black: colours are the capsules'
     options.fillHighlights = True
@@ -178,12 +243,12 @@ def _draw(drawing: Any, drawer: Any, molecule: Any, numbers: list[int], title: s
         a, b = numbers[bond.GetBeginAtomIdx()], numbers[bond.GetEndAtomIdx()]
         if a == b and a >= 0:
             bonds[bond.GetIdx()] = _rgb(a)
-    # Numbers make it readable without colour.
+    # The name by which the text output calls an atom; an element that is not known has none.
     marked = type(molecule)(molecule)
     if any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms()):
         title = f"{title} {_NO_ELEMENTS}".strip()
-    for atom in chosen:
-        marked.GetAtomWithIdx(atom).SetProp("atomNote", str(numbers[atom] + 1))
+    for atom, number in zip(marked.GetAtoms(), written, strict=True):
+        atom.SetProp("atomNote", f"{atom.GetSymbol() if atom.GetAtomicNum() else ''}{number}")
     drawer.DrawMolecule(
         marked,
         highlightAtoms=chosen,
@@ -202,14 +267,15 @@ def _legend(drawer: Any, numbers: list[int], width: int, height: int) -> None:
     left, top = width - _LEGEND + 14.0, 30.0
     drawer.SetFontSize(14)
     drawer.SetColour((0.1, 0.1, 0.1))
-    drawer.DrawString("capsule: atoms", point(left, top), _START, True)
-    for row, number in enumerate(used, start=1):
+    for row, number in enumerate(used):
         y = top + row * step
         drawer.SetFillPolys(True)
         drawer.SetColour(_rgb(number))
         drawer.DrawEllipse(point(left, y - 8), point(left + 16, y + 8), True)
         drawer.SetColour((0.1, 0.1, 0.1))
-        drawer.DrawString(f"{number + 1}: {numbers.count(number)}", point(left + 26, y), _START, True)
+        count = numbers.count(number)
+        told = f"capsule {number + 1} ({count} atom{'' if count == 1 else 's'})"
+        drawer.DrawString(told, point(left + 24, y), _START, True)
 
 
 def _rgb(number: int) -> tuple[float, ...]:

@@ -5,6 +5,8 @@ NCI1 and NCI109 come without such a list: their labels stay numbers here, and pi
 
 from __future__ import annotations
 
+from graphcaps.data.elements import SYMBOLS
+
 __all__ = ["BONDS", "ELEMENTS", "MOLECULES", "SYMBOLS", "atom_names", "label_names"]
 
 MOLECULES = ("MUTAG", "PTC_MR", "NCI1", "NCI109")
@@ -23,16 +25,6 @@ BONDS: dict[str, tuple[str, ...]] = {
     "PTC_MR": ("triple", "double", "single", "aromatic"),
 }
 """Kind of bond of each edge label."""
-
-
-_TABLE = (
-    "* H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y "
-    "Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os "
-    "Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh "
-    "Fl Mc Lv Ts Og"
-)
-SYMBOLS = tuple(_TABLE.split())
-"""Symbol of each atomic number; 0 is an atom of any element."""
 
 
 def atom_names(labels: list[tuple[int, ...]]) -> list[str]:

@@ -65,6 +65,8 @@ class Explanation(ShapeRepr):
             decoder gives it, ``[E]``; ``None`` where the model has no decoder.
         nodes (Tensor, optional): Numbers of the nodes in the graph as it was given, ``[n]``, where the model
             reads only so many nodes of a graph and this one was cut; ``None`` where all were read.
+        elements (Tensor, optional): Atomic number of each node, ``[n]``, where the graph was read from SMILES.
+        bonds (Tensor, optional): Its edge labels, ``[E]``, see :data:`graphcaps.data.molecules.BOND_LABELS`.
     """
 
     graph: int
@@ -81,6 +83,8 @@ class Explanation(ShapeRepr):
     edge_scores: Tensor
     reconstruction_error: Tensor | None
     nodes: Tensor | None = None
+    elements: Tensor | None = None
+    bonds: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -103,8 +107,12 @@ class Explanation(ShapeRepr):
         """:meth:`as_dict` as text; ``settings`` go to :func:`json.dumps`."""
         return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False, **settings)
 
-    def draw(self, path: str | Path, *, kind: DrawingKind = "parts") -> None:
-        """Writes a picture, see :func:`graphcaps.explanation.drawings.draw_explanation`."""
+    def draw(self, path: str | Path, *, kind: DrawingKind | None = None) -> None:
+        """Writes a picture, see :func:`graphcaps.explanation.drawings.draw_explanation`.
+
+        By default a graph that was read from SMILES is drawn as a molecule, where RDKit is installed and the path
+        ends in ``.svg`` or ``.png``, and any other as ``"parts"``.
+        """
         from graphcaps.explanation.drawings import draw_explanation
 
         draw_explanation(self, path, kind=kind)
@@ -143,6 +151,7 @@ class StoreExplanation(ShapeRepr):
         edge_scores (Tensor): ``[E]``.
         reconstruction_error (Tensor, optional): ``[E]``.
         nodes (Tensor, optional): ``[N]``, where graphs were cut.
+        elements, bonds (Tensor, optional): ``[N]`` and ``[E]``, where graphs were read from SMILES.
     """
 
     class_names: tuple[str, ...]
@@ -162,6 +171,8 @@ class StoreExplanation(ShapeRepr):
     edge_scores: Tensor
     reconstruction_error: Tensor | None
     nodes: Tensor | None = None
+    elements: Tensor | None = None
+    bonds: Tensor | None = None
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1
@@ -215,4 +226,6 @@ class StoreExplanation(ShapeRepr):
             edge_scores=self.edge_scores[e],
             reconstruction_error=None if self.reconstruction_error is None else self.reconstruction_error[e],
             nodes=nodes,
+            elements=None if self.elements is None else self.elements[n],
+            bonds=None if self.bonds is None else self.bonds[e],
         )

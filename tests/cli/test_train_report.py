@@ -1,0 +1,129 @@
+"""What ``graphcaps train`` says when it ends, and of graphs without classes or with too many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import networkx as nx
+import pytest
+import torch
+
+from graphcaps.cli.train_report import _hardly_learned
+from graphcaps.data.planted import planted_parts
+from graphcaps.engine.config import RunConfig
+from graphcaps.evaluation.final import FinalTraining
+from tests.cli.training import PRESET, invoke, write_inputs
+
+TEXTS = [f"{'C' * n}{end}" for n in range(1, 7) for end in ("O", "N")]
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    return str(result.stderr.splitlines()[-1].removeprefix("graphcaps: "))
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    pytest.importorskip("rdkit")
+    rows = [f"{text},n{n},{'ab'[n % 2]}\n" for n, text in enumerate(TEXTS)]
+    (tmp_path / "mine.csv").write_text("Structure,name,active\n" + "".join(rows))
+    return "mine.csv"
+
+
+# ---------------------------------------------------------------------- no classes, or too many
+@pytest.mark.parametrize(("verb", "rest"), [("train", ["--out", "m.safetensors"]), ("evaluate", [])])
+def test_a_table_without_classes_lists_its_columns(mine: str, verb: str, rest: list[str]) -> None:
+    assert refusal(verb, mine, "--smiles", "Structure", *rest) == (
+        f"{verb}: 'source' must have a class for every graph, got 'mine' without. "
+        "Name the column with --label; mine.csv has 'Structure', 'name', 'active'."
+    )
+
+
+def test_networks_and_edge_lists_without_classes(tmp_path: Path) -> None:
+    (tmp_path / "nets").mkdir()
+    for n in range(3):
+        graph = nx.path_graph(n + 2)
+        graph.graph.update(kind=str(n), city="x")
+        nx.write_graphml(graph, tmp_path / "nets" / f"{n}.graphml")
+    told = refusal("evaluate", "nets")
+    assert told.endswith("Name the graph entry with --label; 0.graphml has 'city', 'kind'.")
+    assert refusal("evaluate", "nets/1.graphml").endswith("--label; 1.graphml has 'city', 'kind'.")
+    nx.write_graphml(nx.path_graph(3), tmp_path / "bare.graphml")
+    assert "the graphs of bare.graphml have no entries, such as 'class'." in refusal(
+        "evaluate", "bare.graphml"
+    )
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "edges.csv").write_text("graph,source,target\n0,a,b\n1,a,b\n")
+    assert refusal("evaluate", "list").endswith("with the columns graph and label beside edges.csv.")
+    (tmp_path / "list" / "graphs.csv").write_text("graph,sort\n0,x\n1,y\n")
+    assert refusal("evaluate", "list/edges.csv").endswith("with --label; graphs.csv has 'graph', 'sort'.")
+
+
+def test_a_column_of_names_is_doubted(mine: str) -> None:
+    own = [mine, "--smiles", "Structure", "--label", "name"]
+    told = refusal("train", *own, "--out", "m.safetensors")
+    assert "got 1 graph of class 'n0' in all. 12 classes for 12 graphs: is --label right? Else add" in told
+    assert "12 classes for 12 graphs: is --label right?" in refusal("evaluate", *own)
+
+
+# ---------------------------------------------------------------------- the summary
+def test_the_figures_are_of_the_validation_graphs(tmp_path: Path) -> None:
+    result = invoke(*write_inputs(tmp_path, 2), "--out", "m.safetensors", "--validation", "0.2")
+    text = " ".join(result.stdout.split())
+    assert "validation Brier score" in text
+    assert text.count("Brier score") == text.count("validation Brier score") == 1
+
+
+def test_a_model_that_has_hardly_learned_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = FinalTraining.describe
+    monkeypatch.setattr(FinalTraining, "describe", lambda self: describe(self) | {"train_accuracy": 0.375})
+    own = [*write_inputs(tmp_path, 2), "--validation", "0"]
+    told = (
+        "The model has hardly learned: 37.5 % of its training graphs are right, "
+        "33.3 % are of the largest class. Train longer (--epochs)."
+    )
+    result = invoke(*own, "--out", "m.safetensors")
+    assert (result.exit_code, result.stderr.splitlines().count(told)) == (0, 1)
+    assert told in invoke(*own, "--out", "m.safetensors", "--resume").stderr  # also where nothing is done
+    weighted = invoke(*own, "--out", "w.safetensors", "--class-weight", "balanced")
+    assert "hardly learned" not in weighted.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "largest", "told"),
+    [
+        (0.62, 12, True),
+        (0.64, 12, True),
+        (0.66, 12, False),
+        (0.3, 12, True),
+        (0.97, 19, True),
+        (0.98, 19, False),
+    ],
+)
+def test_when_a_model_has_hardly_learned(right: float, largest: int, told: bool) -> None:
+    """The share of the largest class is 60 or 95 %."""
+    y = (torch.arange(20) >= largest).long()
+    store = planted_parts(num_graphs=21)[range(20)]
+    training = FinalTraining(
+        replace(store, y=y, class_names=("a", "b")), RunConfig(model="gin"), validation=0.0, device="cpu"
+    )
+    info = {"train_accuracy": right, "epochs": 9, "epochs_run": 5}
+    assert bool(_hardly_learned(training, info)) == told
+    assert _hardly_learned(training, info).endswith("Train longer (--patience 0)." if told else "")
+
+
+def test_a_model_that_has_learned_is_not_told(mine: str, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(PRESET.format(epochs=60))
+    own = [mine, "--smiles", "Structure", "--label", "active", "--preset", "own.toml", "--device", "cpu"]
+    result = invoke("train", *own, "--validation", "0", "--out", "m.safetensors")
+    assert result.exit_code == 0, result.stderr
+    assert "hardly learned" not in result.stderr

@@ -1,0 +1,53 @@
+"""What the README promises for one's own molecules, run as it stands there but for the number of epochs."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[1]
+SECTION = (ROOT / "README.md").read_text("utf-8").split("## Your own graphs", 1)[1].split("\n## ", 1)[0]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("rdkit", reason="molecules need the extra chem")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_three_commands(place: Path) -> None:
+    (block,) = re.findall(r"```\n(graphcaps .*?)```", SECTION, re.S)
+    train, predict, explain = (shlex.split(line)[1:] for line in block.strip().splitlines())
+    for words in ([*train, "--epochs", "2"], predict, explain):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+    with (place / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows[:2]] == ["M001", "M002"]
+    assert len(rows) == 500
+    assert {row["class"] for row in rows} <= {"alcohol", "ether"}
+    assert "<svg" in (place / "why.svg").read_text("utf-8")
+
+
+def test_fifteen_lines(place: Path) -> None:
+    (block,) = re.findall(r"```py\n(.*?)```", SECTION, re.S)
+    assert len(block.strip().splitlines()) <= 15
+    quick, changed = re.subn(r"verbose=20", "epochs=2", block)
+    assert changed == 1
+    told = subprocess.run(
+        [sys.executable, "-c", quick], cwd=place, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert told.returncode == 0, told.stderr
+    assert 0 <= float(told.stdout.split()[0]) <= 1
+    assert {path.name for path in place.iterdir()} == {"examples", "mine.safetensors", "why.svg"}
