@@ -134,6 +134,16 @@ def test_an_unknown_name_lists_near_ones(name, near):
         assert "a path to a TU folder or zip" in str(caught.value)
 
 
+@pytest.mark.parametrize("smiles", ["CCO", "c1ccccc1", "CC(=O)O", "ClCBr", "[13C]C#N"])
+def test_a_molecule_is_not_looked_for_in_the_network(smiles, monkeypatch):
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr(datasets, "download_tu", fetch)
+    with pytest.raises(ArgumentError, match="reads as a molecule, which is not looked for in the network"):
+        load_dataset(smiles)
+
+
 def test_a_name_like_no_other_lists_all():
     with pytest.raises(ArgumentError, match=r"Known names: MUTAG, PTC_MR, .*planted-parts-hard"):
         load_dataset("zzzzzzzz", download=False)

@@ -8,6 +8,7 @@ zip, or a file or folder of one's own (:mod:`graphcaps.data.sources`).
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _TU_FILES = ("*_A.txt", "*_graph_indicator.txt", "*_graph_labels.txt")
+_LIKE_SMILES = re.compile(r"(?:Cl|Br|[BCNOPSFIbcnops0-9=#()\[\]@+/\\%.-])+")
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,14 @@ def data_folder() -> Path:
 
 def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...], allowed: bool) -> Path:
     known, folder = entry.name if entry else name, folders[-1]
+    if entry is None and _LIKE_SMILES.fullmatch(name):  # a structure may be a secret: it is not sent anywhere
+        fix = (
+            "It reads as a molecule, which is not looked for in the network. Put SMILES into a table (docs/inputs.md), "
+            f"or {name}.zip into {folder} if it is a data set."
+        )
+        near = near_names(name)
+        fix += f" Near names: {', '.join(near)}." if near else ""
+        raise ArgumentError("load_dataset", "name", "be a data set or a file", f"'{name}'", fix)
     try:
         if not allowed:
             raise DownloadError(known, "downloads are switched off", folder)
