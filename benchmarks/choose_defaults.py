@@ -24,7 +24,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.engine.by_data import batch_by_size
 from graphcaps.engine.config import RunConfig
 from graphcaps.engine.device import choose_device
-from graphcaps.evaluation.choosing import WORTH
+from graphcaps.evaluation.choosing import Progress
 from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.curves import LOSS_STEP
 from graphcaps.evaluation.record import RecordKey
@@ -116,15 +116,13 @@ CANDIDATES = {
 def kept(losses: np.ndarray, cap: int, patience: int | None) -> tuple[int, int]:
     """The epoch that a classifier keeps and the one after which it stops, both counted from 1."""
     last = min(cap, len(losses))
-    best = lowest = np.inf
-    chosen = since = epoch = 0
+    best, chosen, epoch, progress = np.inf, 0, 0, Progress()
     for epoch in range(min(WINDOW, last), last + 1):
         mean = losses[max(0, epoch - WINDOW) : epoch].mean()
         if mean < best:
             best, chosen = mean, epoch
-        if mean < lowest - WORTH:
-            lowest, since = mean, epoch
-        if patience is not None and epoch - since >= patience:
+        progress.see(epoch, mean)
+        if patience is not None and progress.over(epoch, patience):
             break
     return chosen, epoch
 

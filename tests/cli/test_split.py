@@ -12,7 +12,7 @@ import graphcaps
 from graphcaps.data.group_file import read_groups
 from graphcaps.data.planted import planted_parts
 from graphcaps.data.tu_write import write_tu
-from tests.cli.training import PRESET, invoke
+from tests.cli.training import PRESET, invoke, refusal
 
 PARTS = ["Train", "TRAIN", "training", "train", "Val", "test"]
 ALKYL = ["C", "CC", "CCC", "CCCC", "CC(C)C", "CCCCC"]
@@ -50,13 +50,6 @@ def networks(tmp_path: Path) -> str:
     rows = "".join(f"{n},{PARTS[n % 6]}\n" for n in range(24))
     (tmp_path / "parts.csv").write_text("graph,split\n" + rows)
     return str(tmp_path / "NETS")
-
-
-def refusal(*arguments: object) -> str:
-    result = invoke(*arguments)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    assert "Traceback" not in result.stderr
-    return str(result.stderr.splitlines()[-1].removeprefix("graphcaps: "))
 
 
 def shown(*arguments: object) -> Any:

@@ -14,7 +14,7 @@ from graphcaps.data.planted import planted_parts
 from graphcaps.data.tu_write import write_tu
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.final import FinalTraining
-from tests.cli.training import invoke, same_weights, write_inputs
+from tests.cli.training import invoke, refusal, same_weights, write_inputs
 
 EPOCHS = 3
 
@@ -36,15 +36,6 @@ def out(tmp_path: Path) -> Path:
 
 def beside(out: Path, ending: str) -> Path:
     return out.with_name(f"{out.name}.{ending}")
-
-
-def refusal(*arguments: object) -> str:
-    """The one sentence, after any notes, of a command that ends with 2 and prints nothing."""
-    result = invoke(*arguments)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    *_, sentence = result.stderr.splitlines()
-    assert "Traceback" not in result.stderr
-    return sentence.removeprefix("graphcaps: ")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from graphcaps.cli.train_report import _hardly_learned
 from graphcaps.data.planted import planted_parts
 from graphcaps.engine.config import RunConfig
 from graphcaps.evaluation.final import FinalTraining
-from tests.cli.training import PRESET, invoke, write_inputs
+from tests.cli.training import PRESET, invoke, refusal, write_inputs
 
 TEXTS = [f"{'C' * n}{end}" for n in range(1, 7) for end in ("O", "N")]
 
@@ -23,12 +23,6 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(tmp_path)
-
-
-def refusal(*arguments: object) -> str:
-    result = invoke(*arguments)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    return str(result.stderr.splitlines()[-1].removeprefix("graphcaps: "))
 
 
 @pytest.fixture

@@ -39,6 +39,15 @@ def invoke(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+def refusal(*arguments: object) -> str:
+    """The one sentence, after any notes, of a command that ends with 2 and prints nothing."""
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    *_, sentence = result.stderr.splitlines()
+    assert "Traceback" not in result.stderr
+    return sentence.removeprefix("graphcaps: ")
+
+
 def same_weights(one: Path, two: Path) -> bool:
     first, second = load_file(one), load_file(two)
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

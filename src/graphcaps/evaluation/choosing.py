@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +15,7 @@ from graphcaps.engine.fit import EpochEnd
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.selection import WINDOW
 
-__all__ = ["WORTH", "BestWeights", "label_doubt", "trailing_loss", "validation_split"]
+__all__ = ["WORTH", "BestWeights", "Progress", "label_doubt", "trailing_loss", "validation_split"]
 
 WORTH = 0.0005
 """By how much the loss must fall for patience to begin anew: without it, a task that is solved never ends."""
@@ -72,6 +74,27 @@ def trailing_loss(history: Sequence[EpochEnd], window: int) -> float:
     return sum(recent) / len(recent)
 
 
+class Progress:
+    """When the loss last fell by :data:`WORTH`: what patience is counted from.
+
+    Args:
+        shape (tuple): Of the losses: ``()`` of one training, ``(F,)`` of F replicas. (default: ``()``)
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.lowest = np.full(shape, np.inf)
+        self.since = np.zeros(shape, dtype=np.int64)
+
+    def see(self, epoch: int, loss: Any) -> None:
+        """Looks at the mean loss of an epoch that counts."""
+        worth = loss < self.lowest - WORTH
+        self.lowest, self.since = np.where(worth, loss, self.lowest), np.where(worth, epoch, self.since)
+
+    def over(self, epoch: int, patience: int) -> Any:
+        """Whether so many epochs have brought none, in the shape of the losses."""
+        return epoch - self.since >= patience
+
+
 class BestWeights:
     """The weights of the epoch that counts, kept while a training of one replica runs.
 
@@ -90,20 +113,17 @@ class BestWeights:
         self.epoch = 0
         self.loss = math.inf
         self.weights: dict[str, Tensor] = {}
+        self.progress, self._seen = Progress(), 0
 
     def stale(self, history: Sequence[EpochEnd], patience: int | None) -> bool:
         """Whether ``patience`` epochs have brought no loss that is lower by :data:`WORTH`; never without a
         validation part."""
         if patience is None or not self.chooses or not self.epoch:
             return False
-        losses = [event.validation_loss[0] for event in history]  # of all epochs, also after a resume
-        lowest, since = math.inf, 0
-        for last in range(self.first, len(losses) + 1):
-            window = losses[max(last - WINDOW, 0) : last]
-            loss = sum(window) / len(window)
-            if loss < lowest - WORTH:
-                lowest, since = loss, last
-        return len(losses) - since >= patience
+        for last in range(max(self._seen + 1, self.first), len(history) + 1):  # after a resume, all of them
+            self.progress.see(last, trailing_loss(history[max(last - WINDOW, 0) : last], WINDOW))
+        self._seen = len(history)
+        return bool(self.progress.over(len(history), patience))
 
     @property
     def rule(self) -> str:

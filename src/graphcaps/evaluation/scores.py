@@ -26,7 +26,7 @@ from graphcaps.engine.fit import EpochEnd, Trainer
 from graphcaps.engine.replicas import TRUNK, Replica, pick_replica, stack_replicas
 from graphcaps.engine.stream import place
 from graphcaps.errors import ArgumentError
-from graphcaps.evaluation.choosing import WORTH
+from graphcaps.evaluation.choosing import Progress
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.evaluation.selection import WINDOW
 from graphcaps.fitted import FittedModel
@@ -76,7 +76,7 @@ class BestReplicas:
         self.loss = np.full(num_replicas, np.inf)
         self.epochs = np.zeros(num_replicas, dtype=np.int64)
         self._recent: list[list[float]] = []
-        self._lowest, self._since = self.loss.copy(), self.epochs.copy()  # of what was worth going on for
+        self._progress = Progress((num_replicas,))
         self._done = np.zeros(num_replicas, dtype=bool)
 
     def see(self, model: nn.Module, event: EpochEnd) -> None:
@@ -95,13 +95,9 @@ class BestReplicas:
                 np.where(better, loss, self.loss),
                 np.where(better, event.epoch, self.epochs),
             )
-        worth = loss < self._lowest - WORTH
-        self._lowest, self._since = (
-            np.where(worth, loss, self._lowest),
-            np.where(worth, event.epoch, self._since),
-        )
+        self._progress.see(event.epoch, loss)
         if self.patience is not None:
-            self._done |= event.epoch - self._since >= self.patience
+            self._done |= self._progress.over(event.epoch, self.patience)
 
     @property
     def done(self) -> bool:
