@@ -45,6 +45,7 @@ from graphcaps.paper.tables import paper_datasets
 from graphcaps.probability import probabilities
 
 FIGURES = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_loss", "brier", "ece")
+COMMAND = "python benchmarks/default_held_out.py --seeds 3 --jobs 3 --device cuda --precision tf32"
 PATIENCE: int = HGCNClassifier().patience or 0
 
 
@@ -161,7 +162,7 @@ def main() -> None:
         with lock:
             rows.append(row)
             rows.sort(key=lambda each: (list(paper_datasets()).index(each["dataset"]), each["seed"]))
-            write_atomically(arguments.out, json.dumps({"rows": rows}, indent=1) + "\n")
+            write_atomically(arguments.out, json.dumps({"command": COMMAND, "rows": rows}, indent=1) + "\n")
         print(name, seed, row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
     done = [(row["dataset"], row["seed"], row["config"], row["patience"]) for row in rows]

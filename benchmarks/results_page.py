@@ -54,7 +54,11 @@ Seeds of C and C\\* were taken with `{command}`, commit {newer}; the rest with w
 
 ## Candidates for the defaults (`results/choosing`)
 Trainings that `python benchmarks/choose_defaults.py` compared by their validation losses, one seed each;
-`summary.json` holds what it read, and [docs/estimator.md](../docs/estimator.md) what was chosen.
+`summary.json` holds what it read, and [docs/defaults.md](../docs/defaults.md) what was chosen.
+
+## The defaults, and edge labels (`results/defaults.json`, `results/edge-labels`)
+What the preset `default` reaches in the ten held-out folds, three seeds, with its probabilities before and after
+calibration; and the paper's preset with the labels of edges. [docs/defaults.md](../docs/defaults.md) reads both.
 
 ## Speed (`results/performance.json`)
 One entry per figure, each with its command, hardware and versions. Whole trainings stand here, all of it in

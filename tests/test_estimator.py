@@ -113,7 +113,7 @@ def test_defaults_are_those_of_the_preset():
     shown = {name: entry.default for name, entry in inspect.signature(HGCNClassifier).parameters.items()}
     for name, value in config.model_arguments.items():
         assert name == "formulation" or shown[name] == value
-    assert config.by_data == ("batch_size", "residual_nodes")
+    assert config.by_data == ("batch_size", "degree_onehot", "residual_nodes")
     assert shown["batch_size"] is None
     for name in ("epochs", "learning_rate", "weight_decay", "reconstruction_weight"):
         assert shown[name] == getattr(config.training, name)

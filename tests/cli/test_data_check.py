@@ -93,7 +93,7 @@ def test_groups_of_copies_are_written(own, tmp_path):
     result = check(own, "--groups", tmp_path / "groups.csv")
     assert "Groups of copies: " in result.stdout
     assert (tmp_path / "groups.csv").read_text() == (
-        "graph,id,class,group,size,confirmed\n0,,7,0,2,yes\n1,,8,0,2,yes\n"
+        "graph,id,class,group,size,confirmed\n1,,7,0,2,yes\n2,,8,0,2,yes\n"
     )
     result = check(own, "--groups", tmp_path / "no" / "groups.csv")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -211,13 +211,18 @@ def test_a_file_of_groups(tmp_path):
     path = tmp_path / "groups.csv"
     write_groups(path, store, found, [f"row {index}" for index in range(7)])
     lines = path.read_text().splitlines()
-    assert lines[:2] == ["graph,id,class,group,size,confirmed", "0,row 0,0,0,3,yes"]
-    assert lines[4] == "3,row 3,1,1,1,"
+    assert lines[:2] == ["graph,id,class,group,size,confirmed", "1,row 0,0,0,3,yes"]
+    assert lines[4] == "4,row 3,1,1,1,"
     assert (read_groups(path, 7) == found.group_ids()).all()
     with pytest.raises(DataError, match=r"groups.csv: expected a row for each of 8 graphs, found 7"):
         read_groups(path, 8)
     path.write_text("graph,group\n1,0\n0,0\n")
-    with pytest.raises(DataError, match=r"groups.csv, line 2: expected graph 0, found '1'"):
+    with pytest.raises(DataError, match=r"groups.csv, line 3: expected graph 2, found '0'"):
+        read_groups(path, 2)
+    path.write_text("graph,group\n0,b\n1,a\n2,b\n")  # counted from 0
+    assert read_groups(path, 3).tolist() == [1, 0, 1]
+    path.write_text("graph,group\n2,a\n3,b\n")
+    with pytest.raises(DataError, match=r"groups.csv, line 2: expected graph 1, found '2'"):
         read_groups(path, 2)
     path.write_text("graph,size\n0,1\n1,1\n")
     with pytest.raises(DataError, match=r"groups.csv, line 1: expected a column 'group', found the columns"):

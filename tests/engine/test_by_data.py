@@ -1,15 +1,17 @@
-"""Values that the graphs decide: batches by the number of graphs, the residual's divisor by the largest."""
+"""Values that the graphs decide: batches by their number, columns by their degrees, the residual's divisor."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import networkx
 import pytest
 
 import graphcaps
 from graphcaps import HGCNClassifier
+from graphcaps.data import from_networkx
 from graphcaps.data.splits import Split
-from graphcaps.engine.by_data import batch_by_size, fit_to_data
+from graphcaps.engine.by_data import batch_by_size, fit_to_data, usual_degree
 from graphcaps.engine.config import RunConfig
 from graphcaps.errors import DataError
 from graphcaps.evaluation import cross_validate
@@ -32,14 +34,35 @@ def test_batches_grow_with_the_set(graphs, batch):
 
 def test_numbers_stand_where_the_graphs_decide(store):
     config = load_preset("default")
-    assert config.by_data == ("batch_size", "residual_nodes")
+    assert config.by_data == ("batch_size", "degree_onehot", "residual_nodes")
     fitted = fit_to_data(config, store)
     assert fitted.by_data == ()
     assert fitted.training.batch_size == 16
     assert fitted.model_arguments["residual_nodes"] == int(store.host_node_ptr.diff().max())
+    assert fitted.features.degree_onehot == usual_degree(store)
     assert fit_to_data(fitted, store[:3]) == fitted
     assert "by_data" not in fitted.as_dict()
     assert RunConfig.from_dict(config.as_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("degrees", "usual"),
+    [
+        ([1] * 99 + [99], 1),  # one node in a hundred may exceed it
+        ([1] * 95 + [2, 2, 2, 4, 99], 4),  # two may not
+        ([300] * 301, 100),
+        ([0] * 5, 1),  # a column for "none" and one for "some"
+    ],
+)
+def test_columns_tell_usual_degrees_apart(degrees, usual):
+    graph = networkx.havel_hakimi_graph(degrees)
+    assert usual_degree(from_networkx([graph])) == usual
+
+
+def test_the_usual_degree_of_data_sets():
+    parts = graphcaps.load_dataset("planted-parts")
+    degree = parts.degree.sort().values
+    assert usual_degree(parts) == int(degree[int(0.99 * len(degree))])
 
 
 def test_the_cap_on_nodes_bounds_the_divisor(store):
@@ -50,7 +73,7 @@ def test_the_cap_on_nodes_bounds_the_divisor(store):
 
 def test_a_given_value_stays(store):
     config = load_preset("default").with_training(batch_size=7)
-    assert config.by_data == ("residual_nodes",)
+    assert config.by_data == ("degree_onehot", "residual_nodes")
     assert fit_to_data(config, store).training.batch_size == 7
     paper = load_preset("paper", "MUTAG")
     assert fit_to_data(paper, store) == paper
@@ -72,14 +95,19 @@ def test_other_models_have_no_residual(store):
     assert "residual_nodes" not in fit_to_data(config, store).model_arguments
 
 
-@pytest.mark.parametrize("given", ["[training]\nbatch_size = 8", "[model]\nresidual_nodes = 8"])
+@pytest.mark.parametrize(
+    "given",
+    ["[training]\nbatch_size = 8", "[model]\nresidual_nodes = 8", "[features]\ndegree_onehot = 8"],
+)
 def test_a_number_beside_by_data_is_refused(given):
     with pytest.raises(DataError, match="expected no number where by_data names it"):
-        RunConfig.from_toml(f'by_data = ["batch_size", "residual_nodes"]\n{given}', "own")
+        RunConfig.from_toml(f'by_data = ["batch_size", "residual_nodes", "degree_onehot"]\n{given}', "own")
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(DataError, match="own, by_data: expected a list of batch_size and residual_nodes"):
+    with pytest.raises(
+        DataError, match="own, by_data: expected a list out of batch_size, residual_nodes, degree"
+    ):
         RunConfig.from_toml('by_data = ["epochs"]', "own")
 
 
@@ -91,6 +119,13 @@ def test_models_and_records_hold_the_numbers(store):
         assert found.by_data == ()
         assert found.training.batch_size == 16
         assert found.model_arguments["residual_nodes"] == int(store.host_node_ptr.diff().max())
+
+
+def test_going_on_keeps_the_columns(store):
+    config = load_preset("default")
+    kept, dense = fit_to_data(config, store), from_networkx([networkx.complete_graph(40)])
+    assert fit_to_data(config, dense).features.degree_onehot == 39
+    assert fit_to_data(config, dense, like=kept).features.degree_onehot == kept.features.degree_onehot < 39
 
 
 def test_going_on_keeps_the_divisor(store):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.engine import Trainer, TrainingError, stack_replicas
+from graphcaps.engine import TrainConfig, Trainer, TrainingError, stack_replicas
 from graphcaps.engine.memory import is_out_of_memory
 from graphcaps.engine.team import Team, gather_trainer
 from graphcaps.nn import HGCN
@@ -18,19 +18,19 @@ CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
 
-def _together(kind: str = "hgcn") -> Trainer:
+def _together(kind: str = "hgcn", config: TrainConfig = CONFIG) -> Trainer:
     graphs = _graphs()
     model = stack_replicas(_maker(kind, 0.3), _replicas())
-    return Trainer(model, graphs.as_store(), graphs.x.float(), _replicas(), CONFIG)
+    return Trainer(model, graphs.as_store(), graphs.x.float(), _replicas(), config)
 
 
-def _team(kind: str = "hgcn", threads: int = 2) -> Trainer | Team:
+def _team(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | Team:
     graphs = _graphs()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         return gather_trainer(
-            _maker(kind, 0.3), graphs.as_store(), graphs.x.float(), _replicas(), CONFIG, CPU
+            _maker(kind, 0.3), graphs.as_store(), graphs.x.float(), _replicas(), config, CPU
         )
     finally:
         torch.set_num_threads(before)
@@ -51,13 +51,16 @@ def test_a_team_is_one_trainer(kind: str, threads: int) -> None:
     assert {name: value.shape for name, value in mine.items()} == {n: v.shape for n, v in theirs.items()}
 
 
-def test_one_goes_on_where_the_other_stopped() -> None:
-    whole, team = _together(), _team()
+@pytest.mark.parametrize("average_epochs", [1, 3])
+def test_one_goes_on_where_the_other_stopped(average_epochs: int) -> None:
+    config = replace(CONFIG, average_epochs=average_epochs)
+    whole, team = _together(config=config), _team(config=config)
     whole.run_epoch()
     team.load_state({name: value.clone() for name, value in whole.state().items()})
     one, other = whole.run_epoch(), team.run_epoch()
     assert other.epoch == 2
     assert one.train_loss == pytest.approx(other.train_loss, abs=2e-4)
+    assert one.validation_loss == pytest.approx(other.validation_loss, abs=2e-4, nan_ok=True)
     assert all(
         torch.equal(a, b) for a, b in zip(*[[t.state()["adam.steps"]] for t in (whole, team)], strict=True)
     )

@@ -60,9 +60,8 @@ def configure(
         MODELS[model]  # an unknown name is refused here
         # GIN is as wide as the capsules are long: the nearest thing to an equal size.
         width = config.model_arguments.get("capsule_dim") if model == "gin" else None
-        by_data = tuple(name for name in config.by_data if name != "residual_nodes")  # HGCN's alone
         arguments = {"hidden": width} if width else {}
-        config = replace(config, model=model, model_arguments=arguments, by_data=by_data)
+        config = replace(config, model=model, model_arguments=arguments)
     if parts is not None:
         if parts != "blocks" or config.model != "hgcn":
             got = repr(parts) if config.model == "hgcn" else f"the model '{config.model}'"

@@ -22,7 +22,7 @@ _COLUMNS = ("graph", "id", "class", "group", "size", "confirmed")
 
 
 def write_groups(path: str | Path, store: GraphStore, found: Duplicates, ids: Sequence[str] = ()) -> None:
-    """Writes a row per graph: its number from 0, its id, class and group, the group's size, and whether it is sure.
+    """Writes a row per graph: its number from 1, its id, class and group, the group's size, and whether it is sure.
 
     ``confirmed`` is ``yes`` for a graph with a confirmed copy, ``unsure`` where that is not decided, and empty for
     a graph that stands alone.
@@ -41,14 +41,14 @@ def write_groups(path: str | Path, store: GraphStore, found: Duplicates, ids: Se
         name = "" if store.y is None else store.class_names[int(store.y[graph])]
         own = ids[graph] if ids else ""
         number = int(groups[graph])
-        writer.writerow((graph, own, name, number, int(sizes[number]), said[graph]))
+        writer.writerow((graph + 1, own, name, number, int(sizes[number]), said[graph]))
     write_atomically(path, text.getvalue())
 
 
 def read_groups(path: str | Path, graphs: int) -> NDArray[np.int64]:
     """The group of each graph, ``[G]``, for ``stratified_folds(…, groups=…)``.
 
-    Any CSV with the columns ``graph`` (from 0, in order) and ``group`` will do.
+    Any CSV with the columns ``graph`` (from 1 or from 0, in order) and ``group`` will do.
 
     Raises:
         DataError: If the file is of another number of graphs, or of another order.
@@ -59,8 +59,8 @@ def read_groups(path: str | Path, graphs: int) -> NDArray[np.int64]:
 
 
 def read_parts(path: str | Path, graphs: int) -> tuple[str, ...]:
-    """The part of each graph as written, for ``given_split``, from the columns ``graph`` (from 0, in order) and
-    ``split``.
+    """The part of each graph as written, for ``given_split``, from the columns ``graph`` (from 1 or from 0, in
+    order) and ``split``.
 
     Raises:
         DataError: If the file is of another number of graphs, or of another order.
@@ -75,7 +75,8 @@ def _column(path: str | Path, graphs: int, name: str) -> tuple[str, ...]:
     numbers = table.column("graph")
     if len(numbers) != graphs:
         raise DataError(table.where, f"a row for each of {graphs:,} graphs", f"{len(numbers):,}")
-    for place, (number, line) in enumerate(zip(numbers, table.lines, strict=True)):
+    first = 0 if numbers[:1] == ("0",) else 1
+    for place, (number, line) in enumerate(zip(numbers, table.lines, strict=True), first):
         if number != str(place):
             raise DataError(table.where, f"graph {place}", f"'{number}'", line=line)
     return found

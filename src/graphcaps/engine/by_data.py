@@ -1,4 +1,4 @@
-"""Values of a configuration that are read off the graphs: the batch size and the divisor of the residual."""
+"""Values of a configuration that are read off the graphs: batch size, columns of degrees, the residual's divisor."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import replace
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import RunConfig
 
-__all__ = ["batch_by_size", "fit_to_data"]
+__all__ = ["batch_by_size", "fit_to_data", "usual_degree"]
 
 _LEAST, _MOST = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty over the eight folds of ten that are learned from
+
+_USUAL, _DEGREES = 0.99, 100
 
 
 def batch_by_size(num_graphs: int) -> int:
@@ -23,19 +25,34 @@ def batch_by_size(num_graphs: int) -> int:
     return int(min(max(nearest, _LEAST), _MOST))
 
 
+def usual_degree(store: GraphStore) -> int:
+    """The least degree that 99 nodes of 100 do not exceed, at most 100.
+
+    Columns of rarer degrees are learned from few nodes, and mostly by heart.
+    """
+    if not store.num_nodes:
+        return 1
+    at_most = store.degree.bincount().cumsum(0)
+    usual = int((at_most < _USUAL * store.num_nodes).sum())
+    return min(max(usual, 1), _DEGREES)
+
+
 def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
     """The same configuration with a number for everything that ``by_data`` names.
 
     Args:
         config (RunConfig): Any; one without ``by_data`` is given back as it is.
         store (GraphStore): All graphs of the run, training and test.
-        like (RunConfig, optional): Of a model whose training goes on: its divisor stays.
+        like (RunConfig, optional): Of a model whose training goes on: its columns and divisor stay.
     """
-    training, arguments = config.training, dict(config.model_arguments)
+    training, features, arguments = config.training, config.features, dict(config.model_arguments)
     if "batch_size" in config.by_data:
         training = replace(training, batch_size=batch_by_size(len(store)))
+    if "degree_onehot" in config.by_data:
+        columns = usual_degree(store) if like is None else like.features.degree_onehot
+        features = replace(features, degree_onehot=columns)
     if "residual_nodes" in config.by_data and config.model == "hgcn":
         largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
         own = max(min(largest, config.features.max_nodes or largest), 1)
         arguments["residual_nodes"] = own if like is None else like.model_arguments.get("residual_nodes")
-    return replace(config, training=training, model_arguments=arguments, by_data=())
+    return replace(config, training=training, features=features, model_arguments=arguments, by_data=())

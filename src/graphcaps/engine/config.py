@@ -16,7 +16,7 @@ __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
 _MOST = 10**9  # far above any sensible count, far below what overflows
 _MOST_RATE = 10**6
-_BY_DATA = ("batch_size", "residual_nodes")
+_BY_DATA = {"batch_size": "training", "residual_nodes": "model", "degree_onehot": "features"}  # and its section
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class TrainConfig:
         weight_decay (float): Share of the weights added to their gradient. (default: 0.0001)
         halve_every (int): Epochs after which the rate is halved, again and again. (default: 500)
         reconstruction_weight (float): β, weight of the reconstruction loss, where a model has one. (default: 0.1)
+        average_epochs (int): Epochs whose weights are averaged for what is scored and kept, the newest counting
+            most (:class:`graphcaps.engine.averaging.WeightAverage`); 1 keeps the last ones. (default: 1)
         precision (str): Of products on a GPU: ``"float32"``, ``"tf32"`` or ``"bf16"``; a CPU always takes
             float32. (default: "float32")
     """
@@ -60,10 +62,11 @@ class TrainConfig:
     weight_decay: float = 0.0001
     halve_every: int = 500
     reconstruction_weight: float = 0.1
+    average_epochs: int = 1
     precision: Precision = DEFAULT
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "halve_every"):
+        for name in ("epochs", "batch_size", "halve_every", "average_epochs"):
             if getattr(self, name) < 1:
                 raise ArgumentError("training", name, "be at least 1", getattr(self, name))
             _refuse_above("training", name, getattr(self, name), _MOST)
@@ -96,8 +99,8 @@ class RunConfig:
         features (FeatureConfig): Input columns.
         training (TrainConfig): How it is trained.
         source (str): Where the configuration comes from, for results.
-        by_data (tuple): Values that the graphs decide, among ``"batch_size"`` and ``"residual_nodes"``;
-            :func:`graphcaps.engine.by_data.fit_to_data` puts numbers in their place.
+        by_data (tuple): Values that the graphs decide, among ``"batch_size"``, ``"residual_nodes"`` and
+            ``"degree_onehot"``; :func:`graphcaps.engine.by_data.fit_to_data` puts numbers in their place.
     """
 
     dataset: str = ""
@@ -117,8 +120,11 @@ class RunConfig:
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""
         plain = asdict(self)
-        if not self.features.edge_labels:  # as runs were written before there was this choice
+        # As runs were written before there were these choices.
+        if not self.features.edge_labels:
             del plain["features"]["edge_labels"]
+        if self.training.average_epochs == 1:
+            del plain["training"]["average_epochs"]
         del plain["by_data"]
         if self.by_data:
             plain["by_data"] = list(self.by_data)
@@ -134,8 +140,8 @@ class RunConfig:
         _refuse_unknown(source, values, ("dataset", "by_data", "model", "features", "training", "source"), "")
         by_data = values.get("by_data", [])
         if not isinstance(by_data, list) or not all(name in _BY_DATA for name in by_data):
-            raise DataError(f"{source}, by_data", f"a list of {' and '.join(_BY_DATA)}", _shown(by_data))
-        for name, section in (("batch_size", "training"), ("residual_nodes", "model")):
+            raise DataError(f"{source}, by_data", f"a list out of {', '.join(_BY_DATA)}", _shown(by_data))
+        for name, section in _BY_DATA.items():
             # What as_dict wrote names its source, and holds a number that is not meant.
             if name in by_data and name in values.get(section, {}) and "source" not in values:
                 raise DataError(f"{source}, [{section}] {name}", "no number where by_data names it", "one")

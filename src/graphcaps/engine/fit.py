@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphcaps.data.feature_table import features_of
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.adam import ReplicaAdam
+from graphcaps.engine.averaging import WeightAverage
 from graphcaps.engine.buckets import BucketSteps
 from graphcaps.engine.capture import Recorder, can_capture
 from graphcaps.engine.config import TrainConfig
@@ -103,6 +104,7 @@ class Trainer:
         self._device = device
         self._class_weight = None if class_weight is None else class_weight.to(device)
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
+        self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
         self.epoch = 0
         if steps == "auto":
             steps = (
@@ -138,7 +140,11 @@ class Trainer:
         plan = self._plan if self._plan.epoch == self.epoch else self._draw(self.epoch)
         rows = len(self.replicas) * max(plan.slots)
         with multiply_in(self.config.precision, self._device), threads_for(rows, self._device):
+            if self.average is not None:
+                self.average.begin()
             self._steps.run(plan)
+            if self.average is not None:
+                self.average.end()
             for name, scorer in self._scorers.items():
                 if scorer is not None:
                     self._launch(name, scorer)
@@ -168,7 +174,7 @@ class Trainer:
         self._scorers.clear()
         if isinstance(self._steps, BucketSteps):
             self._steps.steps.clear()
-        del self.model, self.adam, self._steps, self.x
+        del self.model, self.adam, self.average, self._steps, self.x
 
     def _draw(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)
@@ -219,16 +225,22 @@ class Trainer:
         """Everything that a resumed run needs, as tensors."""
         state = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         state |= {f"adam.{name}": value for name, value in self.adam.state().items()}
+        if self.average is not None:
+            state |= {f"last.{name}": value for name, value in self.average.state().items()}
         state["epoch"] = torch.tensor(self.epoch)
         return state
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Goes on where :meth:`state` was taken."""
-        own = {name: value for name, value in state.items() if name.startswith("model.")}
-        self.model.load_state_dict({name.removeprefix("model."): value for name, value in own.items()})
-        moments = {name: value for name, value in state.items() if name.startswith("adam.")}
-        self.adam.load_state({name.removeprefix("adam."): value for name, value in moments.items()})
         self.epoch = int(state["epoch"])
+        self.model.load_state_dict(_under("model.", state))
+        self.adam.load_state(_under("adam.", state))
+        if self.average is not None:
+            self.average.load_state(_under("last.", state), self.epoch)
+
+
+def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _lists(scores: PartScores) -> tuple[list[float], list[float]]:
