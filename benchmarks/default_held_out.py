@@ -173,8 +173,8 @@ def main() -> None:
             raise SystemExit(f"{arguments.out} holds {name} under another configuration: name another file")
         known = {key[1] for key in done if key[0] == name}
         tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in known]
-    tasks = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
-    list(side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "default_held_out")))
+    calls = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
+    list(side_by_side(calls, arguments.jobs, choose_device(arguments.device, "default_held_out")))
     print(report(rows, arguments.paper))
 
 

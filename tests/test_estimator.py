@@ -115,7 +115,8 @@ def test_defaults_are_those_of_the_preset():
         assert name == "formulation" or shown[name] == value
     assert config.by_data == ("batch_size", "degree_onehot", "residual_nodes")
     assert shown["batch_size"] is None
-    for name in ("epochs", "learning_rate", "weight_decay", "reconstruction_weight"):
+    training = ("epochs", "learning_rate", "halve_every", "weight_decay", "reconstruction_weight")
+    for name in (*training, "average_epochs"):
         assert shown[name] == getattr(config.training, name)
     assert shown["max_nodes"] == config.features.max_nodes
     model = HGCNClassifier(epochs=1, device="cpu", random_state=0).fit(planted()[:12])

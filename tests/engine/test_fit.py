@@ -32,7 +32,8 @@ def _graphs() -> Graphs:
 def _maker(kind: str, dropout: float) -> Callable[[tuple[int, ...]], nn.Module]:
     if kind == "gin":
         return lambda lead: GIN(5, 2, hidden=8, dropout=dropout, lead=lead)
-    return lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, lead=lead)
+    trunk = "sage" if kind == "hgcn, sage" else None
+    return lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, trunk=trunk, lead=lead)
 
 
 def _replicas() -> list[Replica]:
@@ -61,7 +62,7 @@ def _scores(model: nn.Module) -> Tensor:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4], ids=["no dropout", "dropout"])
-@pytest.mark.parametrize("kind", ["hgcn", "gin"])
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, sage"])
 def test_replica_of_many_is_the_replica_alone(kind: str, dropout: float) -> None:
     replicas = _replicas()
     together, events = _train(kind, dropout, replicas)  # 51 and 55 steps, and 10

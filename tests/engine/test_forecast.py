@@ -14,6 +14,7 @@ SIZES = [10] * 30
 
 
 def _forecast(batch_size: int = 10, sizes: list[int] = SIZES, **arguments: Any) -> MemoryForecast:
+    average = arguments.pop("average_epochs", 1)
     graphs = random_graphs(sizes)
     store, x = graphs.as_store(), graphs.x.float()
     none = torch.empty(0, dtype=torch.long)
@@ -22,13 +23,14 @@ def _forecast(batch_size: int = 10, sizes: list[int] = SIZES, **arguments: Any) 
     def make(lead: tuple[int, ...]) -> HGCN:
         return HGCN(5, 2, lead=lead, **({"capsule_dim": 16, "num_capsules": (4,)} | arguments))
 
-    config = TrainConfig(batch_size=batch_size)
+    config = TrainConfig(batch_size=batch_size, average_epochs=average)
     return forecast_memory(make, store, x, replica, config, torch.device("cpu"))
 
 
-def test_weights_are_counted_four_times() -> None:
+@pytest.mark.parametrize(("average", "copies"), [(1, 4), (10, 6)])
+def test_every_copy_of_the_weights_is_counted(average: int, copies: int) -> None:
     parameters = sum(p.numel() for p in HGCN(5, 2, capsule_dim=16, num_capsules=(4,)).parameters())
-    assert _forecast().weights == 4 * 4 * parameters
+    assert _forecast(average_epochs=average).weights == copies * 4 * parameters
 
 
 def test_a_step_grows_with_its_nodes() -> None:

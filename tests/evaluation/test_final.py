@@ -201,11 +201,14 @@ def test_going_on_is_the_unbroken_run(
     assert [e.train_loss for e in result.history] == [e.train_loss for e in whole.history]
 
 
+@pytest.mark.parametrize("average_epochs", [1, 3])
 def test_an_epoch_broken_off_in_the_middle_is_not_saved(
-    store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    average_epochs: int, store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = train_final(store, CONFIG, device="cpu")
-    broken = FinalTraining(store, CONFIG, device="cpu")
+    config = CONFIG.with_training(average_epochs=average_epochs)
+    whole = train_final(store, config, validation=0, device="cpu")
+    first = train_final(store, config.with_training(epochs=1), validation=0, device="cpu")
+    broken = FinalTraining(store, config, validation=0, device="cpu")
     next(broken.run())
     steps = iter(range(100))
     step = broken.trainer.adam.step
@@ -219,7 +222,8 @@ def test_an_epoch_broken_off_in_the_middle_is_not_saved(
     with pytest.raises(KeyboardInterrupt):
         next(broken.run())
     assert broken.save(tmp_path / "c") == 1
-    second = FinalTraining(store, CONFIG, device="cpu")
+    assert same(broken.result(), first)  # who stops there has the last whole epoch's
+    second = FinalTraining(store, config, validation=0, device="cpu")
     second.resume(tmp_path / "c")
     assert [event.epoch for event in second.run()] == [2, 3, 4]
     assert same(second.result(), whole)

@@ -108,8 +108,12 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append((name.replace("_", " "), _value(value)))
     if "estimator" in training:  # all it was given, and every epoch, are for the classifier (and --json)
         rows.append(("made by", "HGCNClassifier, which reads it back with all its arguments"))
-    rate, size_ = planned["learning_rate"], planned["batch_size"]
-    rows.append(("set-up", f"batches of {size_}, learning rate {rate:g} ({described['config']['source']})"))
+    told = [f"batches of {planned['batch_size']}", f"learning rate {planned['learning_rate']:g}"]
+    if planned["halve_every"] < planned["epochs"]:
+        told.append(f"halved every {planned['halve_every']} epochs")
+    if planned.get("average_epochs", 1) > 1:
+        told.append(f"weights averaged over {planned['average_epochs']} epochs")
+    rows.append(("set-up", f"{', '.join(told)} ({described['config']['source']})"))
     return rows
 
 

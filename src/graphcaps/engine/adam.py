@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam as torch_adam
 
+from graphcaps.engine.replicas import TRUNK
 from graphcaps.ops.kernels import kernels_serve
 
 __all__ = ["ReplicaAdam"]
@@ -21,7 +22,8 @@ class ReplicaAdam:
     it needs lies on the device, the rate too: a captured update never asks the host.
 
     Args:
-        model (Module): Parameters with one leading axis of F replicas.
+        model (Module): Parameters with one leading axis of F replicas, but those of a trunk, of which each replica
+            has its own under its number.
         num_replicas (int): F.
         weight_decay (float): Share of the weights added to their gradient.
         betas, epsilon: As in torch's. (default: (0.9, 0.999), 1e-8)
@@ -42,6 +44,7 @@ class ReplicaAdam:
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         device = self.parameters[0].device
+        self._owners = [_owner(name) for name in self.names]
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.rate = torch.zeros((), dtype=torch.float64, device=device)
         self._blocks: dict[tuple[int, ...], Tensor] = {}  # who updates what, for the kernel
@@ -87,8 +90,10 @@ class ReplicaAdam:
             rows = (*whole, list(steps.unbind()))
         else:
             moving = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
-            own = [[tensor[f] for tensor in column for f in moving] for column in whole]
-            rows = (*own, [self.steps[f].float() for _ in present for f in moving])
+            owners = [self._owners[place] for place in present]
+            parts = [(k, f) for k, owner in enumerate(owners) for f in moving if owner in (None, f)]
+            own = [[column[k] if owners[k] == f else column[k][f] for k, f in parts] for column in whole]
+            rows = (*own, [self.steps[f].float() for _, f in parts])
         beta1, beta2 = self.betas
         torch_adam(
             rows[0], rows[1], rows[2], rows[3], [], rows[4],
@@ -100,17 +105,22 @@ class ReplicaAdam:
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
         if kernels_serve(*self.parameters):
-            self._step_by_kernel(present, active)
-            return
+            self._step_by_kernel([place for place in present if self._owners[place] is None], active)
+            present = [place for place in present if self._owners[place] is not None]
         beta1, beta2 = self.betas
         for place in present:
-            p, m, v = self.parameters[place], self.first[place], self.second[place]
-            assert p.grad is not None
-            size = self.rate / (1 - beta1**self.steps).clamp_min(1e-30)
-            root = (1 - beta2**self.steps).clamp_min(1e-30).rsqrt()
+            p, m, v = self.parameters[place].detach(), self.first[place], self.second[place]
+            grad, owner = self.parameters[place].grad, self._owners[place]
+            assert grad is not None
+            whose = slice(None)
+            if owner is not None:  # one replica's alone: an axis of one
+                p, m, v, grad = (tensor.unsqueeze(0) for tensor in (p, m, v, grad))
+                whose = slice(owner, owner + 1)
+            size = self.rate / (1 - beta1 ** self.steps[whose]).clamp_min(1e-30)
+            root = (1 - beta2 ** self.steps[whose]).clamp_min(1e-30).rsqrt()
             shape = (-1, *[1] * (p.dim() - 1))
-            g = p.grad.add(p, alpha=self.weight_decay) if self.weight_decay else p.grad
-            moves = True if active is None else active.reshape(shape)
+            g = grad.add(p, alpha=self.weight_decay) if self.weight_decay else grad
+            moves = True if active is None else active[whose].reshape(shape)
             moves = torch.as_tensor(moves, device=p.device)
             m.copy_(torch.where(moves, m.lerp(g, 1 - beta1), m))
             v.copy_(torch.where(moves, v * beta2 + g * g * (1 - beta2), v))
@@ -145,3 +155,8 @@ class ReplicaAdam:
         for name, m, v in zip(self.names, self.first, self.second, strict=True):
             m.copy_(state[f"first.{name}"])
             v.copy_(state[f"second.{name}"])
+
+
+def _owner(name: str) -> int | None:
+    """The replica that a parameter belongs to, where it is not that of all of them, one row each."""
+    return int(name.split(TRUNK)[1].split(".")[0]) if TRUNK in name else None

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.engine.fingerprint import differences
-from graphcaps.engine.fit import EpochEnd, Trainer
+from graphcaps.engine.fit import EpochEnd, Trainer, below
 from graphcaps.engine.team import Team
 from graphcaps.errors import DataError
 from graphcaps.files import write_atomically
@@ -52,6 +52,11 @@ class Checkpoint:
     def epoch(self) -> int:
         """Epochs done."""
         return int(self.state["epoch"])
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """What the model held between the two epochs."""
+        return below("model.", self.state)
 
 
 def take_checkpoint(

@@ -16,7 +16,11 @@ __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
 _MOST = 10**9  # far above any sensible count, far below what overflows
 _MOST_RATE = 10**6
-_BY_DATA = {"batch_size": "training", "residual_nodes": "model", "degree_onehot": "features"}  # and its section
+_BY_DATA = {
+    "batch_size": "training",
+    "residual_nodes": "model",
+    "degree_onehot": "features",
+}  # and its section
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from graphcaps.engine.threads import threads_for
 from graphcaps.errors import ArgumentError
 from graphcaps.types import FeatureTable
 
-__all__ = ["EpochEnd", "Steps", "Trainer", "TrainingError"]
+__all__ = ["EpochEnd", "Steps", "Trainer", "TrainingError", "below"]
 
 Steps = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -41,7 +41,8 @@ class EpochEnd:
         epoch (int): Counted from 1.
         epochs (int): How many there will be.
         seconds (float): What the epoch took, evaluation included.
-        train_loss, train_accuracy (list): Over the training part, while learning (dropout and all).
+        train_loss, train_accuracy (list): Over the training part, while learning (dropout and all, and of the last
+            weights where these are averaged for all that follows).
         validation_loss, validation_accuracy (list): Over the validation part; empty where there is none.
         test_accuracy (list): Over the test part; empty where there is none.
     """
@@ -233,13 +234,14 @@ class Trainer:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Goes on where :meth:`state` was taken."""
         self.epoch = int(state["epoch"])
-        self.model.load_state_dict(_under("model.", state))
-        self.adam.load_state(_under("adam.", state))
+        self.model.load_state_dict(below("model.", state))
+        self.adam.load_state(below("adam.", state))
         if self.average is not None:
-            self.average.load_state(_under("last.", state), self.epoch)
+            self.average.load_state(below("last.", state), self.epoch)
 
 
-def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries under a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 

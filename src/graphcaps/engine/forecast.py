@@ -21,10 +21,11 @@ __all__ = ["MemoryForecast", "forecast_memory"]
 
 SHARE = 0.8
 """Share of the memory that trainings may fill: forecasts are no measurements."""
-# Weights, gradients and both moments; and beside what is kept for the backward pass, its own temporaries and the
-# slots that a replica pads for the largest of the others. With 1.5 the peaks measured on a GPU were 0.7 to 2.4
-# times the forecast over five of the paper's data sets (REDDIT-BINARY, whose graphs differ most, the largest).
-_COPIES, _TEMPORARIES = 4, 2.5
+# Weights, gradients and both moments, and where weights are averaged the mean and the last ones. And beside what
+# is kept for the backward pass, its own temporaries and the slots that a replica pads for the largest of the
+# others. With 1.5 the peaks measured on a GPU were 0.7 to 2.4 times the forecast over five of the paper's data
+# sets (REDDIT-BINARY, whose graphs differ most, the largest).
+_COPIES, _AVERAGED, _TEMPORARIES = 4, 2, 2.5
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class MemoryForecast:
 
     Args:
         data (int): Graphs and input columns, where they lie on the device; 0 where they are streamed.
-        weights (int): Weights, gradients and moments of one replica.
+        weights (int): Weights, gradients, moments and averages of one replica.
         step (int): What one replica's largest step keeps and needs beside.
         total (int, optional): Memory of the device, where it is known.
         scoring (int): What scoring takes, for all replicas together. (default: 0)
@@ -100,7 +101,7 @@ def forecast_memory(
     row = step // max(plan.slots[largest], 1)
     return MemoryForecast(
         data=resident,
-        weights=_COPIES * weights,
+        weights=(_COPIES + _AVERAGED * (config.average_epochs > 1)) * weights,
         step=step,
         total=memory_of(device),
         # Nothing is kept for a backward pass there, but many rows are scored at a time.

@@ -45,8 +45,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         epochs (int): Most passes over the training graphs.
         batch_size (int, optional): Graphs a step; ``None`` takes about a fortieth of them, from 16 to 128.
         learning_rate (float): Adam's rate at the start.
+        halve_every (int): Epochs after which the rate is halved, again and again.
         weight_decay (float): Share of the weights added to their gradient.
         reconstruction_weight (float): Weight of the reconstruction loss.
+        average_epochs (int): Epochs whose weights are averaged for what is scored and kept; 1 keeps the last.
         max_nodes (int, optional): Larger graphs keep their nodes of highest degree; ``None`` keeps all.
         validation (float): Share of every class that is held out: its loss chooses the epoch and ends the
             training, and probabilities are calibrated on it. 0 trains on all graphs to the last epoch, without
@@ -95,8 +97,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         epochs: int = _TRAINING.epochs,
         batch_size: int | None = None,
         learning_rate: float = _TRAINING.learning_rate,
+        halve_every: int = _TRAINING.halve_every,
         weight_decay: float = _TRAINING.weight_decay,
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
+        average_epochs: int = _TRAINING.average_epochs,
         max_nodes: int | None = _FEATURES.max_nodes,
         validation: float = 0.1,
         patience: int | None = 50,
@@ -118,8 +122,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.halve_every = halve_every
         self.weight_decay = weight_decay
         self.reconstruction_weight = reconstruction_weight
+        self.average_epochs = average_epochs
         self.max_nodes = max_nodes
         self.validation = validation
         self.patience = patience

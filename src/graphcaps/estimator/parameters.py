@@ -29,6 +29,8 @@ _WHOLE: dict[str, tuple[int, bool]] = {  # least, and whether None is allowed
     "routing_iterations": (1, False),
     "epochs": (1, False),
     "batch_size": (1, True),
+    "halve_every": (1, False),
+    "average_epochs": (1, False),
     "patience": (1, True),
     "max_nodes": (1, True),
     "verbose": (0, False),
@@ -47,7 +49,10 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "warm_start": (True, False),
 }
 _MODEL = ("capsule_dim", "num_factors", "routing_iterations", "dropout")
-_TRAINING = ("epochs", "batch_size", "learning_rate", "weight_decay", "reconstruction_weight")
+_TRAINING = (
+    *("epochs", "batch_size", "learning_rate", "halve_every", "weight_decay"),
+    *("reconstruction_weight", "average_epochs"),
+)
 
 
 @cache

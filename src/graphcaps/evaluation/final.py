@@ -216,8 +216,8 @@ class FinalTraining:
                 "No epoch that counts gave a validation loss that is a number. "
                 "Lower the learning rate, or check the data for extreme values."
             )
-        if self.best.weights:
-            self.trainer.model.load_state_dict(self.best.weights)
+        # An epoch may have been broken off: without a choice, what stood after the last whole one is kept.
+        self.trainer.model.load_state_dict(self.best.weights or self._between.weights)
         model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
         bare = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
         fitted = finish(bare, self.source, self.known.validation, self.calibrate)

@@ -18,12 +18,12 @@ from graphcaps.errors import ArgumentError
 __all__ = ["KernelMode", "have_triton", "kernels_serve", "kernels_wanted"]
 
 KernelMode = Literal["auto", "off", "always"]
-_SETTING = "GRAPHCAPS_KERNELS"
+_SETTING, _MODES = "GRAPHCAPS_KERNELS", get_args(KernelMode)
 
 
 def _checked(mode: str, name: str) -> str:
-    if mode not in get_args(KernelMode):
-        raise ArgumentError("kernels", name, f"be one of {', '.join(get_args(KernelMode))}", repr(mode))
+    if mode not in _MODES:
+        raise ArgumentError("kernels", name, f"be one of {', '.join(_MODES)}", repr(mode))
     return mode
 
 
