@@ -10,7 +10,6 @@ import csv
 from pathlib import Path
 
 import graphcaps
-from graphcaps.explanation.molecule import draw_molecule, molecule_from_smiles
 
 TABLE = Path(__file__).with_name("molecules.csv")
 
@@ -34,9 +33,7 @@ def main() -> None:
         writer.writerow(["smiles", "kind", *(f"probability of {name}" for name in model.classes_)])
         writer.writerows(zip(new, model.predict(new), *model.predict_proba(new).T.round(3), strict=True))
 
-    found = model.explain(new[:1])
-    picture = given.out / "explained.svg"
-    draw_molecule(picture, molecule_from_smiles(new[0]), found.levels[0].capsule, title=new[0])
+    model.explain(new[1]).draw(given.out / "explained.svg")
     print(f"written: {given.out}/kinds.safetensors, predictions.csv, explained.svg")
 
 
