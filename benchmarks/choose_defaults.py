@@ -40,6 +40,7 @@ SETS = ("NCI1", "PROTEINS", "IMDB-MULTI", "IMDB-BINARY", "ENZYMES", "PTC_MR", "M
 LONGER = ("ENZYMES", "PTC_MR", "MUTAG")  # few steps per epoch: is 300 enough?
 PATIENCES = (30, 50, 100, None)
 CAPS = (200, 300, 500, 1000)
+MOST_SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def kept(losses: np.ndarray, cap: int, patience: int | None) -> tuple[int, int]:
 
 
 def judge(loss: np.ndarray, accuracy: np.ndarray, cap: int, patience: int | None) -> dict[str, float]:
-    """Validation figures of one data set, mean over folds: around the kept epoch, and what it took."""
+    """Validation figures of one data set, mean over folds and seeds: around the kept epoch, and what it took."""
     told = []
     for losses, accuracies in zip(loss, accuracy, strict=True):
         epoch, last = kept(losses, cap, patience)
@@ -181,20 +182,19 @@ def summary(results: ResultsStore) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for candidate, datasets in CANDIDATES.items():
         for dataset in datasets:
-            record = results.get(RecordKey(dataset, candidate.name, "held-out", 0))
-            if record is None:
+            keys = (RecordKey(dataset, candidate.name, "held-out", seed) for seed in range(MOST_SEEDS))
+            curves = [record.curves for key in keys if (record := results.get(key)) is not None]
+            if not curves:
                 continue
-            curves = record.curves
-            loss, accuracy = (
-                LOSS_STEP * np.asarray(curves.validation_loss),
-                np.asarray(curves.validation_accuracy),
-            )
+            loss = LOSS_STEP * np.concatenate([np.asarray(each.validation_loss) for each in curves])
+            accuracy = np.concatenate([np.asarray(each.validation_accuracy) for each in curves])
             for cap in (cap for cap in CAPS if cap <= loss.shape[1]):
                 for patience in PATIENCES:
                     figures = judge(loss, accuracy, cap, patience)
                     about = {
                         "candidate": candidate.name,
                         "dataset": dataset,
+                        "seeds": len(curves),
                         "cap": cap,
                         "patience": patience,
                     }
@@ -210,6 +210,9 @@ def main() -> None:
     parser.add_argument("--precision")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--datasets", nargs="+", default=list(paper_datasets()))
+    parser.add_argument(
+        "--seeds", type=int, default=1, help=f"at most {MOST_SEEDS}, all folds of all together"
+    )
     parser.add_argument("--only", default="", help="a part of the names of the candidates to train")
     parser.add_argument("--report", action="store_true", help="train nothing")
     parser.add_argument("--out", type=Path, default=Path("results/choosing"))
@@ -221,6 +224,7 @@ def main() -> None:
         CrossValidation(
             store,
             candidate.config(dataset, store, arguments.precision),
+            seeds=arguments.seeds,
             device=arguments.device,
             variant=candidate.name,
             results=results,
