@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from held_out_curves import MOST_SEEDS, held_out_curves
 
 import graphcaps
 from graphcaps.data.store import GraphStore
@@ -28,7 +29,6 @@ from graphcaps.engine.device import choose_device
 from graphcaps.evaluation.choosing import Progress
 from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.curves import LOSS_STEP
-from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.evaluation.selection import WINDOW
 from graphcaps.evaluation.side_by_side import side_by_side
@@ -40,7 +40,6 @@ SETS = ("NCI1", "PROTEINS", "IMDB-MULTI", "IMDB-BINARY", "ENZYMES", "PTC_MR", "M
 LONGER = ("ENZYMES", "PTC_MR", "MUTAG")  # few steps per epoch: is 300 enough?
 PATIENCES = (30, 50, 100, None)
 CAPS = (200, 300, 500, 1000)
-MOST_SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,7 @@ def summary(results: ResultsStore) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for candidate, datasets in CANDIDATES.items():
         for dataset in datasets:
-            keys = (RecordKey(dataset, candidate.name, "held-out", seed) for seed in range(MOST_SEEDS))
-            curves = [record.curves for key in keys if (record := results.get(key)) is not None]
+            curves = held_out_curves(results, dataset, candidate.name)
             if not curves:
                 continue
             loss = LOSS_STEP * np.concatenate([np.asarray(each.validation_loss) for each in curves])

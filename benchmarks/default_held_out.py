@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from held_out_curves import held_out_curves
 
 import graphcaps
 from graphcaps.data.store import GraphStore
@@ -33,7 +34,6 @@ from graphcaps.engine.device import choose_device
 from graphcaps.estimator.classifier import HGCNClassifier
 from graphcaps.evaluation.calibration import calibrate_shares, report_calibration
 from graphcaps.evaluation.metrics import class_metrics
-from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.evaluation.scores import HeldOutScores, held_out_scores
 from graphcaps.evaluation.selection import held_out
@@ -104,13 +104,10 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
 
 def paper_preset(name: str, folder: Path) -> list[float]:
     """Held-out accuracy of the paper's preset under each seed that there is a record of, in percent."""
-    store, found = ResultsStore(folder), []
-    for seed in range(5):
-        record = store.get(RecordKey(name, "hgcn", "held-out", seed))
-        if record is not None:
-            curves = record.curves
-            found.append(held_out(np.asarray(curves.validation_loss), np.asarray(curves.test_accuracy)).mean)
-    return found
+    return [
+        held_out(np.asarray(curves.validation_loss), np.asarray(curves.test_accuracy)).mean
+        for curves in held_out_curves(ResultsStore(folder), name)
+    ]
 
 
 def report(rows: list[dict[str, Any]], paper: Path) -> str:

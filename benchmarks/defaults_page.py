@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from choose_defaults import CHOSEN, FIRST, judge
+from choose_defaults import CHOSEN, FIRST, PATIENCES, judge
 from default_held_out import paper_preset
+from held_out_curves import held_out_curves
+from page_table import table
 
 from graphcaps.evaluation.curves import LOSS_STEP
-from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.paper.tables import paper_datasets
 
@@ -31,11 +32,6 @@ ASKED = ("NCI1", "PROTEINS")
 Row = Mapping[str, Any]
 
 WORDS = (Path(__file__).parent / "defaults_page.md").read_text("utf-8")
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def losses_of(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], float]]:
@@ -52,12 +48,12 @@ def paper_losses(cap: int, patience: int | None) -> dict[str, float]:
     store, found = ResultsStore(RESULTS / "reproduction"), {}
     for name in paper_datasets():
         told = []
-        for seed in range(5):
-            record = store.get(RecordKey(name, "hgcn", "held-out", seed))
-            if record is not None:
-                loss = LOSS_STEP * np.asarray(record.curves.validation_loss)
-                accuracy = np.asarray(record.curves.validation_accuracy)
-                told.append(judge(loss, accuracy, cap, patience)["validation loss"])
+        for curves in held_out_curves(store, name):
+            loss, accuracy = (
+                LOSS_STEP * np.asarray(curves.validation_loss),
+                np.asarray(curves.validation_accuracy),
+            )
+            told.append(judge(loss, accuracy, cap, patience)["validation loss"])
         found[name] = float(np.mean(told))
     return found
 
@@ -84,6 +80,18 @@ def choosing(losses: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[str
         rows.append([shown, mean, *(f"{paper[name]:.4f}" for name in names)])
     head = ["candidate", "mean", *(SHORT.get(name, name) for name in names)]
     return table(head, rows), table(["candidate", "mean", "by data set"], others)
+
+
+def patiences(rows: Sequence[Row]) -> str:
+    """What ending early costs the default, and what it saves."""
+    own = {(r["patience"], r["dataset"]): r for r in rows if (r["candidate"], r["cap"]) == (CHOSEN.name, CAP)}
+    lines = []
+    for patience in PATIENCES:
+        of = [(own[patience, name], own[None, name]) for name in paper_datasets()]
+        above = 100 * np.mean([one["validation loss"] / full["validation loss"] - 1 for one, full in of])
+        epochs = np.mean([one["epochs"] for one, _ in of])
+        lines.append([str(patience or "none"), f"{above:.1f} %", f"{epochs:.0f}"])
+    return table(["patience", "loss above", "epochs"], lines)
 
 
 def reached(rows: Sequence[Row]) -> tuple[str, dict[str, float]]:
@@ -162,6 +170,7 @@ def page() -> str:
         losses=losses,
         first=FIRST.name,
         others=others,
+        patiences=patiences(summary["rows"]),
         command=measured["command"],
         hardware=rows[0]["hardware"],
         reached=accuracy,

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from engine_speed import PAPER, names
+from page_table import table
 from performance_tables import (
     MISSING,
     PRECISIONS,
@@ -25,7 +26,6 @@ from performance_tables import (
     row,
     scaling,
     shown,
-    table,
     together,
 )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine_speed import PAPER, names
+from page_table import table
 
 from graphcaps.bench import PHASES
 
@@ -41,11 +42,6 @@ def shown(entry: Entry | None, digits: int | None = None, unit: bool = False) ->
         return "–"
     value = f"{entry['value']:,}" if digits is None else f"{entry['value']:,.{digits}f}"
     return f"{value} {entry['unit']}" if unit else value
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def sources(entries: Iterable[Entry | None]) -> str:

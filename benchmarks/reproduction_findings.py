@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from page_table import table
 from reproduction_curves import curves
-from reproduction_tables import FARTHEST, LEAST, NEAR, NEAR_STAR, Results, Target, listed, signed, table
+from reproduction_tables import FARTHEST, LEAST, NEAR, NEAR_STAR, Results, Target, listed, signed
 from reproduction_variants import LEVEL, SENSITIVITY, of_tables_3_and_4
 from scipy import stats
 

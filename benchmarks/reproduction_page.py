@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from page_table import table
 from reproduction_curves import POINTS, draw
 from reproduction_findings import (
     above_the_curve,
@@ -34,7 +35,6 @@ from reproduction_tables import (
     ledger_table,
     listed,
     paper_tables,
-    table,
     targets,
     targets_table,
 )

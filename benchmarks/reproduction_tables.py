@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from page_table import table
 from scipy import stats
 
 from graphcaps.evaluation import ResultsStore
@@ -212,11 +213,6 @@ def shown(figure: Figure | None) -> str:
         return MISSING
     seeds = "" if figure.std_seeds is None else f" ± {figure.std_seeds:.2f}"
     return f"{figure}{seeds}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    made = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *made])
 
 
 def signed(value: float) -> str:

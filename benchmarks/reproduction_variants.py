@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from reproduction_tables import MISSING, TEST_SHARE, Results, further, listed, shown, table
+from page_table import table
+from reproduction_tables import MISSING, TEST_SHARE, Results, further, listed, shown
 
 from graphcaps.evaluation.selection import Figure
 from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, holm

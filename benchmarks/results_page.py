@@ -55,6 +55,8 @@ Seeds of C and C\\* were taken with `{command}`, commit {newer}; the rest with w
 ## Candidates for the defaults (`results/choosing`)
 Trainings that `python benchmarks/choose_defaults.py` compared by their validation losses, one seed each;
 `summary.json` holds what it read, and [docs/defaults.md](../docs/defaults.md) what was chosen.
+The commit in these records and in those below is that of the tree that ran, written in afterwards: the machine had no
+checkout of its own.
 
 ## The defaults, and edge labels (`results/defaults.json`, `results/edge-labels`)
 What the preset `default` reaches in the ten held-out folds, three seeds, with its probabilities before and after

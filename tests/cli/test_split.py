@@ -14,18 +14,13 @@ from graphcaps.data.planted import planted_parts
 from graphcaps.data.tu_write import write_tu
 from tests.cli.training import PRESET, invoke, refusal
 
+pytestmark = pytest.mark.usefixtures("in_own_folder")
+
 PARTS = ["Train", "TRAIN", "training", "train", "Val", "test"]
 ALKYL = ["C", "CC", "CCC", "CCCC", "CC(C)C", "CCCCC"]
 MOLECULES = [f"{chain}{end}" for end in ("O", "N") for chain in ALKYL] + [
     f"{chain}{ring}" for ring in ("c1ccccc1", "C1CCCC1") for chain in ALKYL
 ]
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

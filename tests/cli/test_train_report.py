@@ -15,14 +15,9 @@ from graphcaps.engine.config import RunConfig
 from graphcaps.evaluation.final import FinalTraining
 from tests.cli.training import PRESET, invoke, refusal, write_inputs
 
+pytestmark = pytest.mark.usefixtures("in_own_folder")
+
 TEXTS = [f"{'C' * n}{end}" for n in range(1, 7) for end in ("O", "N")]
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.data.splits import Split
-from graphcaps.engine.fit import EpochEnd
+from graphcaps.engine.fit import EpochEnd, below
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.selection import WINDOW
 
@@ -157,9 +157,4 @@ class BestWeights:
         if self.chooses and int(state["epoch"]) < self.first:
             return
         self.epoch, self.loss = int(state["epoch"]), float(state["loss"])
-        prefix = "weights."
-        self.weights = {
-            name.removeprefix(prefix): value.to(device)
-            for name, value in state.items()
-            if name.startswith(prefix)
-        }
+        self.weights = {name: value.to(device) for name, value in below("weights.", state).items()}
