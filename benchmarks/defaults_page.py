@@ -63,21 +63,27 @@ def choosing(losses: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[str
     names, first = paper_datasets(), losses[FIRST.name]
     rows, others = [], []
     for candidate, own in losses.items():
+        shown = candidate.replace(",", ", ")  # so that a browser can break it
         cap = max(each for _, each in own)
         ratios = {name: loss / first[name, cap] for (name, each), loss in own.items() if each == cap}
         mean = f"{np.exp(np.mean(np.log([*ratios.values()]))):.3f}"
         if len(ratios) == len(names):
-            shown = f"**{candidate}** (the default)" if candidate == CHOSEN.name else candidate
-            rows.append([shown, mean, *(f"{own[name, CAP]:.4f}" for name in names)])
+            rows.append(
+                [
+                    f"**{shown}** (the default)" if candidate == CHOSEN.name else shown,
+                    mean,
+                    *(f"{own[name, CAP]:.4f}" for name in names),
+                ]
+            )
         else:
             told = ", ".join(f"{SHORT.get(name, name)} {ratio:.2f}" for name, ratio in ratios.items())
-            others.append([candidate, mean, told])
-    for shown, paper in (
+            others.append([shown, mean, told])
+    for label, paper in (
         ("*paper presets*", paper_losses(CAP, PATIENCE)),
         ("*paper presets, all epochs*", paper_losses(1000, None)),
     ):
         mean = f"{np.exp(np.mean([np.log(paper[name] / first[name, CAP]) for name in names])):.3f}"
-        rows.append([shown, mean, *(f"{paper[name]:.4f}" for name in names)])
+        rows.append([label, mean, *(f"{paper[name]:.4f}" for name in names)])
     head = ["candidate", "mean", *(SHORT.get(name, name) for name in names)]
     return table(head, rows), table(["candidate", "mean", "by data set"], others)
 
@@ -147,9 +153,8 @@ def rises(rows: Sequence[Row]) -> str:
             worse = [n for n in paper_datasets() if mean(n, way, figure) > mean(n, "before", figure) + 0.0005]
             said += [f"The {label} of *{words}* is above *before* on {', '.join(worse)}."] if worse else []
     high = [name for name in paper_datasets() if mean(name, OTHERS, "ece") >= 0.05]
-    said += (
-        [f"Above 0.05 stay {', '.join(high)}: with few graphs chance alone gives as much."] if high else []
-    )
+    if high:
+        said.append(f"Above 0.05 stay {', '.join(high)}: with so few graphs much of that is chance.")
     return " ".join(said)
 
 
