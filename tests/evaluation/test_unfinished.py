@@ -1,11 +1,15 @@
 """What is left of a training: no memory after it, and no checkpoint once its seeds have their records."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors import safe_open
 
-from graphcaps.evaluation import cross_validate
+from graphcaps.engine import team
+from graphcaps.evaluation import cross_validate, groups
 from tests.evaluation.test_cross_validation import GIN, HGCN, STORE, _Stop
 
 
@@ -54,3 +58,34 @@ def test_checkpoints_of_other_seeds_stay(tmp_path: Path) -> None:
         (folder / f"{name}.checkpoint").write_text("")
     cross_validate(STORE, GIN.with_training(epochs=1), folds=3, results=tmp_path, resume=True, group=3)
     assert sorted(path.stem for path in folder.iterdir()) == sorted(kept)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+def test_ctrl_c_while_the_state_is_copied_leaves_the_copy_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt inside a team ends its processes: nothing more can be asked of it."""
+    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
+    received, asked = team._received, iter(range(10**6))
+
+    def interrupted(pipe: Any) -> Any:
+        if (
+            sys._getframe(3).f_code.co_name == "state" and next(asked) == 3
+        ):  # of two processes, the second copy
+            raise KeyboardInterrupt
+        return received(pipe)
+
+    monkeypatch.setattr(team, "_received", interrupted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            cross_validate(STORE, HGCN, folds=3, results=tmp_path)
+        (kept,) = (tmp_path / "unfinished").glob("*.checkpoint")
+        assert int(safe_open(kept, "pt").get_tensor("state.epoch")) == 1
+        monkeypatch.setattr(team, "_received", received)
+        resumed = cross_validate(STORE, HGCN, folds=3, results=tmp_path, resume=True).records
+        assert resumed[0].curves == cross_validate(STORE, HGCN, folds=3).records[0].curves
+    finally:
+        torch.set_num_threads(before)

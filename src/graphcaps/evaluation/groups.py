@@ -158,19 +158,20 @@ class GroupTraining:
                 with self._memory():
                     event = self.trainer.run_epoch()
                 self.history.append(event)
-                inside = False
                 now, ended = monotonic(), self.trainer.epoch >= self.config.training.epochs
                 due = not ended and now - written >= max(CHECKPOINT_SECONDS, writing / MOST_SHARE)
                 if due or last is None or now - copied >= max(COPY_SECONDS, copying / MOST_SHARE):
                     last, copied = self._take(), monotonic()
                     copying = copied - now
+                inside = False
                 if due:
                     self._write(last)
                     written = monotonic()
                     writing = written - copied
                 on_epoch(event)
         except BaseException:
-            # An epoch that was broken off has changed the weights: the copy before it counts.
+            # An epoch that was broken off has changed the weights, and a team that was broken off while it was
+            # copied has ended: the copy before counts.
             self._write(last if inside else self._take())
             raise
         if self.keep_end:
