@@ -2,7 +2,8 @@
 
     python benchmarks/defaults_page.py
 
-Every figure is computed from results/choosing, results/defaults.json, results/reproduction and results/edge-labels;
+Every figure is computed from results/choosing, results/defaults*.json (-first: the default before this one; -beyond:
+data sets that are not the paper's), results/planted_networks.json, results/reproduction and results/edge-labels;
 nothing is typed in.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from choose_defaults import CHOSEN, FIRST, PATIENCES, judge
+from choose_defaults import CHOSEN, MEASURED_BEFORE, PATIENCES, judge
 from default_held_out import paper_preset
 from held_out_curves import held_out_curves
 from page_table import table
@@ -29,6 +30,7 @@ CAP, PATIENCE = 300, 50
 SHORT = {"IMDB-BINARY": "IMDB-B", "IMDB-MULTI": "IMDB-M", "REDDIT-BINARY": "REDDIT", "PTC_MR": "PTC"}
 OTHERS, OWN = "temperature, other folds", "temperature, own hold-out"
 ASKED = ("NCI1", "PROTEINS")
+LEVELS = {"easy": "planted-parts", "medium": "planted-parts-medium", "hard": "planted-parts-hard"}
 Row = Mapping[str, Any]
 
 WORDS = (Path(__file__).parent / "defaults_page.md").read_text("utf-8")
@@ -43,8 +45,8 @@ def losses_of(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], float]]:
     return found
 
 
-def paper_losses(cap: int, patience: int | None) -> dict[str, float]:
-    """The same of the paper's presets, mean over their seeds."""
+def paper_losses(cap: int, patience: int | None) -> dict[str, np.ndarray]:
+    """The same of the paper's presets, seed by seed."""
     store, found = ResultsStore(RESULTS / "reproduction"), {}
     for name in paper_datasets():
         told = []
@@ -54,38 +56,50 @@ def paper_losses(cap: int, patience: int | None) -> dict[str, float]:
                 np.asarray(curves.validation_accuracy),
             )
             told.append(judge(loss, accuracy, cap, patience)["validation loss"])
-        found[name] = float(np.mean(told))
+        found[name] = np.asarray(told)
     return found
 
 
+def mean_losses(cap: int, patience: int | None) -> dict[str, float]:
+    return {name: float(losses.mean()) for name, losses in paper_losses(cap, patience).items()}
+
+
+def chance() -> str:
+    """How much a seed alone changes the loss of the paper's presets, on the sets where it is most."""
+    spread = {
+        name: losses.std(ddof=1) / losses.mean() for name, losses in paper_losses(CAP, PATIENCE).items()
+    }
+    most = sorted(spread, key=lambda name: -spread[name])[:4]
+    return ", ".join(f"{100 * spread[name]:.1f} % on {name}" for name in most)
+
+
 def choosing(losses: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[str, str]:
-    """The candidates that were trained everywhere, and the rest by their ratios."""
-    names, first = paper_datasets(), losses[FIRST.name]
+    """The candidates that were trained everywhere, and the rest, all by their ratios to the paper's presets."""
+    names = paper_datasets()
+    paper = {cap: mean_losses(cap, PATIENCE) for cap in {cap for own in losses.values() for _, cap in own}}
+    notes = {CHOSEN.name: "**{}** (the default)", MEASURED_BEFORE.name: "{} (the first default)"}
     rows, others = [], []
     for candidate, own in losses.items():
         shown = candidate.replace(",", ", ")  # so that a browser can break it
         cap = max(each for _, each in own)
-        ratios = {name: loss / first[name, cap] for (name, each), loss in own.items() if each == cap}
-        mean = f"{np.exp(np.mean(np.log([*ratios.values()]))):.3f}"
+        ratios = {name: loss / paper[cap][name] for (name, each), loss in own.items() if each == cap}
+        judged = [f"{np.exp(np.mean(np.log([*ratios.values()]))):.3f}", f"{max(ratios.values()):.3f}"]
         if len(ratios) == len(names):
-            rows.append(
-                [
-                    f"**{shown}** (the default)" if candidate == CHOSEN.name else shown,
-                    mean,
-                    *(f"{own[name, CAP]:.4f}" for name in names),
-                ]
-            )
+            figures = (f"{own[name, CAP]:.4f}" for name in names)
+            rows.append([notes.get(candidate, "{}").format(shown), *judged, *figures])
         else:
             told = ", ".join(f"{SHORT.get(name, name)} {ratio:.2f}" for name, ratio in ratios.items())
-            others.append([shown, mean, told])
-    for label, paper in (
-        ("*paper presets*", paper_losses(CAP, PATIENCE)),
-        ("*paper presets, all epochs*", paper_losses(1000, None)),
-    ):
-        mean = f"{np.exp(np.mean([np.log(paper[name] / first[name, CAP]) for name in names])):.3f}"
-        rows.append([label, mean, *(f"{paper[name]:.4f}" for name in names)])
-    head = ["candidate", "mean", *(SHORT.get(name, name) for name in names)]
-    return table(head, rows), table(["candidate", "mean", "by data set"], others)
+            others.append([shown, *judged, told])
+    whole = mean_losses(1000, None)
+    for label, figures in (("*paper presets*", paper[CAP]), ("*paper presets, all epochs*", whole)):
+        each = [figures[name] / paper[CAP][name] for name in names]
+        mean, worst = np.exp(np.mean(np.log(each))), max(each)
+        rows.append([label, f"{mean:.3f}", f"{worst:.3f}", *(f"{figures[name]:.4f}" for name in names)])
+    head = ["candidate", "mean", "worst"]
+    return (
+        table([*head, *(SHORT.get(name, name) for name in names)], rows),
+        table([*head, "by data set"], others),
+    )
 
 
 def patiences(rows: Sequence[Row]) -> str:
@@ -100,20 +114,38 @@ def patiences(rows: Sequence[Row]) -> str:
     return table(["patience", "loss above", "epochs"], lines)
 
 
-def reached(rows: Sequence[Row]) -> tuple[str, dict[str, float]]:
-    lines, differences = [], {}
+def accuracies(rows: Sequence[Row], name: str) -> list[float]:
+    return [row["accuracy"] for row in rows if row["dataset"] == name]
+
+
+def reached(rows: Sequence[Row], before: Sequence[Row]) -> tuple[str, dict[str, float], dict[str, float]]:
+    """Accuracies beside the paper presets', and by how much the default and the first default are above them."""
+    lines, differences, first = [], {}, {}
     for name in paper_datasets():
-        own = [row["accuracy"] for row in rows if row["dataset"] == name]
-        theirs = paper_preset(name, RESULTS / "reproduction")
-        difference = differences[name] = float(np.mean(own) - np.mean(theirs))
-        lines.append(
-            [
-                name,
-                *(f"{np.mean(v):.2f} ± {np.std(v, ddof=1):.2f}" for v in (own, theirs)),
-                f"{difference:+.2f}",
-            ]
-        )
-    return table(["data set", "default", "paper preset", "difference"], lines), differences
+        own, theirs = accuracies(rows, name), paper_preset(name, RESULTS / "reproduction")
+        differences[name] = float(np.mean(own) - np.mean(theirs))
+        first[name] = float(np.mean(accuracies(before, name)) - np.mean(theirs))
+        shown = (f"{np.mean(v):.2f} ± {np.std(v, ddof=1):.2f}" for v in (own, theirs))
+        lines.append([name, *shown, f"{differences[name]:+.2f}", f"{first[name]:+.2f}"])
+    head = ["data set", "default", "paper preset", "difference", "of the first default"]
+    return table(head, lines), differences, first
+
+
+def beyond(rows: Sequence[Row], before: Sequence[Row]) -> str:
+    """The embedded data sets, which decided nothing, beside the preset that was written for them."""
+    networks = json.loads((RESULTS / "planted_networks.json").read_text("utf-8"))["rows"]
+    lines = []
+    for level, name in LEVELS.items():
+        (own_preset,) = [row for row in networks if (row["level"], row["model"]) == (level, "HGCN")]
+        both = [accuracies(each, name) for each in (rows, before)]
+        shown = [f"{np.mean(v):.1f} ± {np.std(v, ddof=1):.1f}" for v in both]
+        lines.append([name, *shown, f"{own_preset['accuracy']:.1f} ± {own_preset['std_seeds']:.1f}"])
+    return table(["data set", "default", "first default", "preset `planted-parts`"], lines)
+
+
+def seeds_of(rows: Sequence[Row]) -> int:
+    (count,) = {len(accuracies(rows, name)) for name in paper_datasets()}
+    return count
 
 
 def probabilities(rows: Sequence[Row]) -> str:
@@ -160,21 +192,24 @@ def rises(rows: Sequence[Row]) -> str:
 
 def page() -> str:
     summary = json.loads((RESULTS / "choosing" / "summary.json").read_text("utf-8"))
-    measured = json.loads((RESULTS / "defaults.json").read_text("utf-8"))
-    rows = measured["rows"]
+    measured, first_measured, others_measured, others_first = (
+        json.loads((RESULTS / f"defaults{which}.json").read_text("utf-8"))
+        for which in ("", "-first", "-beyond", "-beyond-first")
+    )
+    rows, before = measured["rows"], first_measured["rows"]
     edges = json.loads((RESULTS / "edge-labels" / "summary.json").read_text("utf-8"))
     losses, others = choosing(losses_of(summary["rows"]))
-    accuracy, differences = reached(rows)
+    accuracy, differences, first = reached(rows, before)
     far = [f"{name} {value:+.2f}" for name, value in differences.items() if value < -1]
-    seeds = {len([row for row in rows if row["dataset"] == name]) for name in paper_datasets()}
-    assert len(seeds) == 1
     told = [row for row in edges["rows"] if row["p"] < 0.05]
     return WORDS.format(
         cap=CAP,
         patience=PATIENCE,
         losses=losses,
-        first=FIRST.name,
+        first=sum(value >= -1 for value in first.values()),
+        first_seeds=seeds_of(before),
         others=others,
+        chance=chance(),
         patiences=patiences(summary["rows"]),
         command=measured["command"],
         hardware=rows[0]["hardware"],
@@ -182,7 +217,9 @@ def page() -> str:
         near=sum(value >= -1 for value in differences.values()),
         count=len(differences),
         told=f"Further below it: {', '.join(far)}. The aim is nine." if far else "",
-        seeds=seeds.pop(),
+        seeds=seeds_of(rows),
+        beyond=beyond(others_measured["rows"], others_first["rows"]),
+        beyond_command=others_measured["command"],
         probabilities=probabilities(rows),
         asked=asked(rows),
         rises=rises(rows),

@@ -113,8 +113,8 @@ def test_defaults_are_those_of_the_preset():
     shown = {name: entry.default for name, entry in inspect.signature(HGCNClassifier).parameters.items()}
     for name, value in config.model_arguments.items():
         assert name == "formulation" or shown[name] == value
-    assert config.by_data == ("batch_size", "degree_onehot", "residual_nodes")
-    assert shown["batch_size"] is None
+    assert config.by_data == ("batch_size", "dropout", "degree_onehot")
+    assert shown["batch_size"] is shown["dropout"] is None
     training = ("epochs", "learning_rate", "halve_every", "weight_decay", "reconstruction_weight")
     for name in (*training, "average_epochs"):
         assert shown[name] == getattr(config.training, name)

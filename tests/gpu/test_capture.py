@@ -36,7 +36,9 @@ def _replicas(graphs: int) -> list[Replica]:
     return replicas
 
 
-def _trainer(kind: str, steps: Any, average_epochs: int = 1, **arguments: Any) -> Trainer:
+def _trainer(
+    kind: str, steps: Any, average_epochs: int = 1, weights: list[float] | None = None, **arguments: Any
+) -> Trainer:
     store = load_dataset("planted-parts")[:200]
     ready = prepare(store, FeatureRecipe())
     sizes = (ready.x.size(-1), store.num_classes)
@@ -50,7 +52,9 @@ def _trainer(kind: str, steps: Any, average_epochs: int = 1, **arguments: Any) -
     replicas = _replicas(len(store))
     model = stack_replicas(make, replicas).cuda()
     config = replace(CONFIG, average_epochs=average_epochs)
-    return Trainer(model, store.to("cuda"), ready.x.cuda(), replicas, config, steps=steps)
+    given_weights = None if weights is None else torch.tensor(weights)
+    graphs, x = store.to("cuda"), ready.x.cuda()
+    return Trainer(model, graphs, x, replicas, config, steps=steps, class_weight=given_weights)
 
 
 def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
@@ -69,6 +73,7 @@ def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
         ("hgcn", {"reconstruction": False, "residual_nodes": 50}),
         ("hgcn", {"disentangle": False}),
         ("hgcn", {"average_epochs": 2}),
+        ("hgcn", {"weights": [0.5, 1.0, 3.0]}),
     ],
     ids=lambda value: str(value),
 )

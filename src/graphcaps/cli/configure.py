@@ -66,7 +66,7 @@ def configure(
         if parts != "blocks" or config.model != "hgcn":
             got = repr(parts) if config.model == "hgcn" else f"the model '{config.model}'"
             raise ArgumentError("options", "--parts", "be 'blocks', with the model hgcn", got)
-        config = replace(config, model_arguments=config.model_arguments | {"parts": parts})
+        config = config.with_model(parts=parts)
     if max_nodes is not None:
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)

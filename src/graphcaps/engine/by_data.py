@@ -1,4 +1,4 @@
-"""Values of a configuration that are read off the graphs: batch size, columns of degrees, the residual's divisor."""
+"""Values of a configuration that are read off the graphs: batches, dropout, columns of degrees, the divisor."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from dataclasses import replace
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.config import RunConfig
 
-__all__ = ["batch_by_size", "fit_to_data", "usual_degree"]
+__all__ = ["batch_by_size", "dropout_by_size", "fit_to_data", "usual_degree"]
 
 _LEAST, _MOST = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty over the eight folds of ten that are learned from
+
+_FEW = 2000
+_DROPOUT_OF_FEW, _DROPOUT_OF_MANY = 0.5, 0.1
 
 _USUAL, _DEGREES = 0.99, 100
 
@@ -23,6 +26,14 @@ def batch_by_size(num_graphs: int) -> int:
     """
     nearest = 2 ** round(math.log2(max(num_graphs, 1) / _STEPS))
     return int(min(max(nearest, _LEAST), _MOST))
+
+
+def dropout_by_size(num_graphs: int) -> float:
+    """Half of the numbers below 2,000 graphs, a tenth from there on.
+
+    Few graphs are soon learned by heart, which dropout hinders; of many there is more to learn than time.
+    """
+    return _DROPOUT_OF_FEW if num_graphs < _FEW else _DROPOUT_OF_MANY
 
 
 def usual_degree(store: GraphStore) -> int:
@@ -43,7 +54,8 @@ def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = N
     Args:
         config (RunConfig): Any; one without ``by_data`` is given back as it is.
         store (GraphStore): All graphs of the run, training and test.
-        like (RunConfig, optional): Of a model whose training goes on: its columns and divisor stay.
+        like (RunConfig, optional): Of a model whose training goes on: its columns stay, and its divisor where
+            the configuration names none.
     """
     training, features, arguments = config.training, config.features, dict(config.model_arguments)
     if "batch_size" in config.by_data:
@@ -51,8 +63,12 @@ def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = N
     if "degree_onehot" in config.by_data:
         columns = usual_degree(store) if like is None else like.features.degree_onehot
         features = replace(features, degree_onehot=columns)
-    if "residual_nodes" in config.by_data and config.model == "hgcn":
-        largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
-        own = max(min(largest, config.features.max_nodes or largest), 1)
-        arguments["residual_nodes"] = own if like is None else like.model_arguments.get("residual_nodes")
+    if "dropout" in config.by_data and config.model == "hgcn":
+        arguments["dropout"] = dropout_by_size(len(store))
+    if config.model == "hgcn" and "residual_nodes" not in arguments:
+        divisor = like.model_arguments.get("residual_nodes") if like is not None else None
+        if like is None and "residual_nodes" in config.by_data:
+            largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
+            divisor = max(min(largest, features.max_nodes or largest), 1)
+        arguments |= {} if divisor is None else {"residual_nodes": divisor}
     return replace(config, training=training, features=features, model_arguments=arguments, by_data=())

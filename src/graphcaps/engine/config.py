@@ -18,6 +18,7 @@ _MOST = 10**9  # far above any sensible count, far below what overflows
 _MOST_RATE = 10**6
 _BY_DATA = {
     "batch_size": "training",
+    "dropout": "model",
     "residual_nodes": "model",
     "degree_onehot": "features",
 }  # and its section
@@ -103,8 +104,9 @@ class RunConfig:
         features (FeatureConfig): Input columns.
         training (TrainConfig): How it is trained.
         source (str): Where the configuration comes from, for results.
-        by_data (tuple): Values that the graphs decide, among ``"batch_size"``, ``"residual_nodes"`` and
-            ``"degree_onehot"``; :func:`graphcaps.engine.by_data.fit_to_data` puts numbers in their place.
+        by_data (tuple): Values that the graphs decide, among ``"batch_size"``, ``"dropout"``,
+            ``"residual_nodes"`` and ``"degree_onehot"``; :func:`graphcaps.engine.by_data.fit_to_data` puts
+            numbers in their place.
     """
 
     dataset: str = ""
@@ -120,6 +122,12 @@ class RunConfig:
         given = {name: value for name, value in changes.items() if value is not None}
         left = tuple(name for name in self.by_data if name not in given)
         return replace(self, training=replace(self.training, **given), by_data=left)
+
+    def with_model(self, **changes: Any) -> RunConfig:
+        """The same run with other arguments of the model; ``None`` leaves one as it is."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        left = tuple(name for name in self.by_data if name not in given)
+        return replace(self, model_arguments=self.model_arguments | given, by_data=left)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""

@@ -36,7 +36,7 @@ _WHOLE: dict[str, tuple[int, bool]] = {  # least, and whether None is allowed
     "verbose": (0, False),
 }
 _REAL: dict[str, tuple[float, float, str]] = {  # least, most, in words
-    "dropout": (0, 1, "be at least 0 and below 1"),
+    "dropout": (0, 1, "be at least 0 and below 1, or None"),
     "learning_rate": (0, math.inf, "be above 0 and finite"),
     "weight_decay": (0, math.inf, "be at least 0 and finite"),
     "reconstruction_weight": (0, math.inf, "be at least 0 and finite"),
@@ -48,7 +48,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "unseen": ("ignore", "refuse"),
     "warm_start": (True, False),
 }
-_MODEL = ("capsule_dim", "num_factors", "routing_iterations", "dropout")
+_MODEL = ("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts")
 _TRAINING = (
     *("epochs", "batch_size", "learning_rate", "halve_every", "weight_decay"),
     *("reconstruction_weight", "average_epochs"),
@@ -75,6 +75,8 @@ def check_parameters(given: Mapping[str, Any]) -> None:
             raise ArgumentError(_OWNER, name, words, repr(value))
     for name, (low, high, words) in _REAL.items():
         value = given[name]
+        if name == "dropout" and value is None:
+            continue  # the graphs decide
         sound = isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) < high
         if not sound or (name == "learning_rate" and not value > 0):
             raise ArgumentError(_OWNER, name, words, repr(value))
@@ -110,11 +112,11 @@ def run_config(given: Mapping[str, Any], name: str) -> RunConfig:
     base = default_config()
     capsules = given["num_capsules"]
     listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
-    arguments = base.model_arguments | {key: _plain(given[key]) for key in _MODEL}
-    arguments["num_capsules"] = tuple(int(count) for count in listed)
-    arguments |= {} if given["parts"] is None else {"parts": given["parts"]}
     features = replace(base.features, max_nodes=_plain(given["max_nodes"]))
-    changed = replace(base, dataset=name, model_arguments=arguments, features=features)
+    changed = replace(base, dataset=name, features=features)
+    changed = changed.with_model(
+        num_capsules=tuple(int(count) for count in listed), **{key: _plain(given[key]) for key in _MODEL}
+    )
     changed = changed.with_training(**{key: _plain(given[key]) for key in _TRAINING})
     same = replace(changed, dataset=base.dataset) == base
     return changed if same else replace(changed, source="default, changed by arguments")
