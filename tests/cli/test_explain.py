@@ -150,7 +150,7 @@ def test_a_file_in_the_way_and_a_model_without_capsules(model: Path, data: Path,
     assert "must be an HGCN or a fitted one, got GIN. Only HGCN routes nodes to capsules." in shown.stderr
 
 
-@pytest.mark.parametrize("kind", [None, "flow", "assignment", "rounds"])
+@pytest.mark.parametrize("kind", [None, "scores", "flow", "assignment", "rounds"])
 def test_a_picture_of_one_graph(model: Path, data: Path, tmp_path: Path, kind: str | None) -> None:
     path = tmp_path / "picture.svg"
     shown = run(model, data, "--graph", 2, "--draw", path, *(("--kind", kind) if kind else ()))
@@ -189,7 +189,7 @@ def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
     [
         (("--draw", "p.svg"), "--draw' must stand with --graph"),
         (("--graph", "1", "--kind", "flow"), "stand with --draw"),
-        (("--graph", "1", "--draw", "p.svg", "--kind", "pie"), "be one of parts, flow"),
+        (("--graph", "1", "--draw", "p.svg", "--kind", "pie"), "be one of parts, scores, flow"),
         (("--graph", "1", "--draw", "p.gif"), "end in"),
     ],
 )

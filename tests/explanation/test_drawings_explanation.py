@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.drawings import draw_explanation
-from graphcaps.explanation.drawings_base import COLOURS, ink_on, place_nodes
+from graphcaps.explanation.drawings_base import COLOURS, ink_on, place_nodes, score_colour, score_shares
 from graphcaps.explanation.drawings_flow import flow_masses
 from graphcaps.explanation.types import Explanation
 from tests.explanation.made import make_explanations, make_store
 
-KINDS = ("parts", "flow", "assignment", "rounds")
+KINDS = ("parts", "scores", "flow", "assignment", "rounds")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,40 @@ def test_nodes_have_the_colour_and_number_of_their_capsule(one: Explanation, tmp
             == count + 1
         )
         assert len(re.findall(rf">{number + 1}</text>", text)) == count + 1
+
+
+def test_scores_have_their_colours(one: Explanation, tmp_path: Path) -> None:
+    assert [score_colour(share) for share in (1, 0.5, 0, -1, -7)] == [
+        "#D55E00", "#EAAE80", "#FFFFFF", "#0072B2", "#0072B2",
+    ]  # fmt: skip
+    assert score_shares([0.5, -2.0, 0.0]).tolist() == [0.25, -1.0, 0.0]
+    assert score_shares([0.0, 0.0]).tolist() == [0.0, 0.0]
+    scores = torch.linspace(-1, 3, one.num_nodes)
+    draw_explanation(replace(one, node_scores=scores), tmp_path / "scores.svg", kind="scores")
+    text = (tmp_path / "scores.svg").read_text("utf-8")
+    for share in score_shares(scores):
+        assert f"fill: {score_colour(share).lower()}" in text
+    for number in range(one.num_nodes):
+        assert f">{number + 1}</text>" in text
+    assert "for it (3)" in text
+    assert "against (-3)" in text
+    # Nodes that were cut away leave their numbers.
+    kept = torch.arange(one.num_nodes) + 40
+    draw_explanation(replace(one, node_scores=0 * scores, nodes=kept), tmp_path / "cut.svg", kind="scores")
+    text = (tmp_path / "cut.svg").read_text("utf-8")
+    assert all(f">{number + 41}</text>" in text for number in range(one.num_nodes))
+
+
+def test_one_capsule_for_all_is_said(one: Explanation, tmp_path: Path) -> None:
+    draw_explanation(one, tmp_path / "parts.svg", kind="parts")
+    told = "All share one; the kind 'scores' shows which of them speak for the class."
+    assert told not in (tmp_path / "parts.svg").read_text("utf-8")
+    lowest = one.levels[0]
+    alike = torch.zeros_like(lowest.assignment)
+    alike[:, 2] = 1
+    same = replace(one, levels=(replace(lowest, assignment=alike), *one.levels[1:]))
+    draw_explanation(same, tmp_path / "parts.svg", kind="parts")
+    assert told in (tmp_path / "parts.svg").read_text("utf-8")
 
 
 def test_names_of_classes_are_text(one: Explanation, tmp_path: Path) -> None:
@@ -90,7 +126,8 @@ def test_ink_stands_out() -> None:
 
 def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:
     with pytest.raises(
-        ArgumentError, match="'kind' must be one of parts, flow, assignment, rounds, molecule, got 'pie'"
+        ArgumentError,
+        match="'kind' must be one of parts, scores, flow, assignment, rounds, molecule, got 'pie'",
     ):
         draw_explanation(one, tmp_path / "x.png", kind="pie")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"'path' must end in \.png, \.svg or \.pdf"):

@@ -17,14 +17,13 @@ from graphcaps.data.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, MissingExtraError, ShapeError
 from graphcaps.explanation import explain_store
-from graphcaps.explanation.molecule import (
+from graphcaps.explanation.molecule import molecule_from_smiles, molecule_from_store
+from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS, SYMBOLS, atom_names, label_names
+from graphcaps.explanation.molecule_picture import (
     can_draw_molecule,
     draw_explained_molecule,
     draw_molecule,
-    molecule_from_smiles,
-    molecule_from_store,
 )
-from graphcaps.explanation.molecule_labels import BONDS, ELEMENTS, SYMBOLS, atom_names, label_names
 from tests.explanation.made import make_explanations, make_store
 
 
@@ -154,9 +153,10 @@ def test_atoms_are_numbered_as_in_the_text(
     drawer: Any = rdMolDraw2D.MolDraw2DSVG
 
     class Spy(drawer):
-        def DrawMolecule(self, molecule: Any, **settings: Any) -> None:
-            seen.extend(atom.GetProp("atomNote") for atom in molecule.GetAtoms())
-            super().DrawMolecule(molecule, **settings)
+        def DrawMolecules(self, molecules: Any, **settings: Any) -> None:
+            for molecule in molecules:
+                seen.extend(atom.GetProp("atomNote") for atom in molecule.GetAtoms())
+            super().DrawMolecules(molecules, **settings)
 
         def DrawString(self, text: str, *settings: Any) -> None:
             seen.append(text)
@@ -171,6 +171,9 @@ def test_atoms_are_numbered_as_in_the_text(
     seen.clear()
     draw_molecule(tmp_path / "m.svg", molecule_from_store(nitrogen_chain("NCI1"), 0), [0, 0, 0])
     assert seen[:3] == ["1", "2", "3"]
+    seen.clear()
+    draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], scores=[1, -2], scored="ether")
+    assert seen == ["C1", "O2", "C1", "O2", "capsule 1 (2 atoms)", "for ether", "against it"]
     with pytest.raises(ShapeError, match="'numbers' must be one per atom, 2, got 1"):
         draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], numbers=[1])
 
@@ -197,6 +200,24 @@ def test_a_molecule_from_smiles(chem: Any, tmp_path: Path, ending: str) -> None:
     again = tmp_path / f"again{ending}"
     draw_molecule(again, molecule, [0] * 4 + [1] * 6 + [-1] * 3, title="aspirin")
     assert again.read_bytes() == data  # the molecule was not changed by drawing it
+
+
+def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -> None:
+    def colours(*scores: float) -> list[list[str]]:
+        """Of each atom, in the picture by capsule and in the one by score."""
+        path = tmp_path / "m.svg"
+        draw_molecule(path, molecule_from_smiles("CCO"), [7, 7, 7], scores=list(scores))
+        text = path.read_text("utf-8")
+        found = [
+            re.findall(rf"<ellipse [^>]*class='atom-{atom}'[^>]*fill:(#[0-9A-F]{{6}})", text)
+            for atom in range(3)
+        ]
+        return found
+
+    # Half of the largest score, half way from white; a grey capsule above.
+    above, below = "#A1A1A1", ("#E7A672", "#FFFFFF", "#B9D7E9")
+    assert colours(2.0, 0.0, -1.0) == [[above, each] for each in below]
+    assert colours(0.0, 0.0, 0.0) == [[above, "#FFFFFF"]] * 3
 
 
 def test_every_documented_molecule_can_be_drawn(chem: Any, shared_data: Path, tmp_path: Path) -> None:
@@ -249,6 +270,8 @@ def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:
     molecule = molecule_from_smiles("CCO")
     with pytest.raises(ShapeError, match=r"'capsule' must be one per atom, 3, got 2\."):
         draw_molecule(tmp_path / "m.svg", molecule, [0, 1])
+    with pytest.raises(ShapeError, match=r"'scores' must be one per atom, 3, got 4\."):
+        draw_molecule(tmp_path / "m.svg", molecule, [0, 1, 0], scores=[1, 2, 3, 4])
     with pytest.raises(ArgumentError, match=r"'path' must end in \.svg or \.png"):
         draw_molecule(tmp_path / "m.pdf", molecule, [0, 1, 0])
     store = nitrogen_chain("MUTAG")

@@ -47,7 +47,11 @@ def explain(
     ] = None,
     kind: Annotated[
         str | None,
-        option("--kind", metavar="NAME", help="Of the picture: parts, flow, assignment, rounds or molecule."),
+        option(
+            "--kind",
+            metavar="NAME",
+            help="Of the picture: parts, scores, flow, assignment, rounds or molecule.",
+        ),
     ] = None,
     measure: Annotated[
         bool, option("--measure", help="Measure the explanations beside other methods.")

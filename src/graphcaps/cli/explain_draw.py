@@ -33,12 +33,8 @@ def check_drawing(path: Path | None, kind: str | None, graph: str | None) -> Non
 
 def draw(path: Path, kind: str | None, one: Explanation, loaded: LoadedDataset, graph: int) -> None:
     """Draws a molecule as one where its SMILES are known, and any graph otherwise."""
-    from graphcaps.explanation.molecule import (
-        can_draw_molecule,
-        draw_explained_molecule,
-        molecule_from_smiles,
-        molecule_from_store,
-    )
+    from graphcaps.explanation.molecule import molecule_from_smiles, molecule_from_store
+    from graphcaps.explanation.molecule_picture import can_draw_molecule, draw_explained_molecule
 
     if kind is None:
         kind = MOLECULE if can_draw_molecule(one, path) else "parts"

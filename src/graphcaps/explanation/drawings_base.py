@@ -1,8 +1,9 @@
-"""What all drawings share: colours of capsules, places of nodes, and how a figure becomes a file."""
+"""What all drawings share: colours of capsules and scores, places of nodes, and how a figure becomes a file."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ __all__ = [
     "check_ending",
     "class_label",
     "colour_of",
+    "draw_graph",
     "ink_on",
     "new_figure",
     "place_nodes",
     "save_figure",
+    "score_colour",
+    "score_shares",
 ]
 
 # Okabe and Ito's colours, told apart by colour-blind readers too, then lighter relatives for more parts.
@@ -31,8 +35,10 @@ COLOURS = (
     "#8FB8DE", "#F4C77B", "#7FCFB4", "#E3B8D0", "#A9D8F2", "#EBA27A", "#F7F0A0", "#AAAAAA",
 )  # fmt: skip
 BLANK = "#FFFFFF"
+_FOR, _AGAINST = "#D55E00", "#0072B2"
 ENDINGS = (".png", ".svg", ".pdf")
 
+_NUMBERED_UP_TO = 120  # nodes: beyond, numbers would cover each other
 # Kamada and Kawai's places take time with the cube of the nodes.
 _LARGEST_BY_STRESS = 200
 
@@ -40,6 +46,20 @@ _LARGEST_BY_STRESS = 200
 def colour_of(number: int) -> str:
     """Colour of a capsule; they come again after sixteen, which is why numbers stand beside them."""
     return COLOURS[number % len(COLOURS)] if number >= 0 else BLANK
+
+
+def score_shares(scores: Any) -> np.ndarray:
+    """Scores divided by the largest of them, sign aside: between −1 and 1."""
+    values = np.asarray(scores, dtype=float).reshape(-1)
+    return values / max(float(np.abs(values).max(initial=0)), 1e-30)
+
+
+def score_colour(share: float) -> str:
+    """White where a node says nothing, orange where it speaks for a class, blue where it speaks against it."""
+    end = _FOR if share > 0 else _AGAINST
+    weight = min(abs(float(share)), 1.0)
+    mixed = (255 + weight * (int(end[at : at + 2], 16) - 255) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part):02X}" for part in mixed)
 
 
 def ink_on(colour: str) -> str:
@@ -82,6 +102,28 @@ def _push_apart(places: np.ndarray, edges: np.ndarray) -> np.ndarray:
         np.fill_diagonal(move, 0)
         places = places + 0.25 * (move[..., None] * between).sum(1)
     return places
+
+
+def draw_graph(
+    axis: Any,
+    places: np.ndarray,
+    edges: np.ndarray,
+    colours: Sequence[str],
+    texts: Sequence[str] | None = None,
+) -> None:
+    """Nodes where they are placed, each in its colour and with its text; above 120 nodes texts are left out."""
+    from matplotlib.collections import LineCollection
+
+    axis.add_collection(LineCollection(places[edges.T], colors="#9AA3AC", linewidths=1.0, zorder=1))
+    size = float(np.clip(5200 / len(places), 12, 150))
+    axis.scatter(*places.T, s=size, c=list(colours), edgecolors="#333333", linewidths=0.7, zorder=2)
+    if texts is not None and len(places) <= _NUMBERED_UP_TO:
+        for (x, y), text, colour in zip(places, texts, colours, strict=True):
+            axis.text(x, y, text, ha="center", va="center_baseline", fontsize=0.52 * size**0.5,
+                      color=ink_on(colour))  # fmt: skip
+    tall = float(np.abs(places[:, 1]).max()) + 0.08
+    axis.set(xlim=(-1.08, 1.08), ylim=(-tall, tall), aspect="equal", anchor="N")
+    axis.axis("off")
 
 
 def class_label(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of an explanation: parts, flow, assignment, rounds; and molecules as molecules."""
+"""Pictures of an explanation: parts, scores, flow, assignment, rounds; and molecules as molecules."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from graphcaps.explanation.drawings_base import (
     check_ending,
     class_label,
     colour_of,
+    draw_graph,
     ink_on,
     new_figure,
     place_nodes,
     save_figure,
 )
 from graphcaps.explanation.drawings_flow import draw_flow
+from graphcaps.explanation.drawings_scores import draw_scores
 from graphcaps.explanation.types import ExplainedLevel, Explanation
 
 __all__ = ["DrawingKind", "draw_explanation"]
 
-DrawingKind = Literal["parts", "flow", "assignment", "rounds", "molecule"]
+DrawingKind = Literal["parts", "scores", "flow", "assignment", "rounds", "molecule"]
 """What a picture shows; see :func:`draw_explanation`."""
 
-_NUMBERED_UP_TO = 120  # nodes: beyond, numbers would cover each other
 _ROWS_NAMED_UP_TO = 60
 
 
@@ -37,16 +38,17 @@ def draw_explanation(explanation: Explanation, path: str | Path, *, kind: Drawin
         explanation (Explanation): Of one graph.
         path (str or Path): Picture to write.
         kind (str): ``"parts"`` is the graph with its nodes coloured by capsule and the coarse graph beside it;
+            ``"scores"`` the graph with its nodes coloured by how far they speak for the class, or against it;
             ``"flow"`` leads from nodes through capsules to classes, as wide as the routing weights;
             ``"assignment"`` shows all routing weights as a heat map; ``"rounds"`` the graph after each routing
-            round, pale where a node is unsure; ``"molecule"`` the molecule that was read from SMILES, as SVG or
-            PNG by RDKit. (default: ``"molecule"`` where that can be, else ``"parts"``)
+            round, pale where a node is unsure; ``"molecule"`` the molecule that was read from SMILES, by capsule
+            and by score, as SVG or PNG by RDKit. (default: ``"molecule"`` where that can be, else ``"parts"``)
 
     Raises:
         ArgumentError: If the kind or the ending is unknown, or the graph is no molecule.
         MissingExtraError: At ``"molecule"`` without RDKit.
     """
-    from graphcaps.explanation.molecule import can_draw_molecule, draw_explained_molecule
+    from graphcaps.explanation.molecule_picture import can_draw_molecule, draw_explained_molecule
 
     if kind is None:
         kind = "molecule" if can_draw_molecule(explanation, path) else "parts"
@@ -60,7 +62,13 @@ def draw_explanation(explanation: Explanation, path: str | Path, *, kind: Drawin
     from matplotlib import rc_context
 
     check_ending("draw_explanation", path)
-    draw = {"parts": _parts, "flow": draw_flow, "assignment": _assignment, "rounds": _rounds}[kind]
+    draw = {
+        "parts": _parts,
+        "scores": draw_scores,
+        "flow": draw_flow,
+        "assignment": _assignment,
+        "rounds": _rounds,
+    }[kind]
     # Names come from users: a dollar sign in them is no mathematics. Text stays text in an SVG.
     settings = {"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "graphcaps"}
     with rc_context({**settings, "font.family": "sans-serif"}):
@@ -93,10 +101,10 @@ def _parts(explanation: Explanation) -> Any:
         of = f" of level {number}" if len(hidden) > 1 else ""
         axis.set_title(f"Coarse graph{of}\nsize: share of the graph", fontsize=10)
     counts = np.bincount(capsule, minlength=hidden[0].lengths.numel())
-    words = ", ".join(f"{j + 1}: {count}" for j, count in enumerate(counts))
-    figure.text(
-        0.012, 0.015, f"Nodes per capsule: {words}", ha="left", va="bottom", fontsize=8.5, color="#444444"
-    )
+    words = "Nodes per capsule: " + ", ".join(f"{j + 1}: {count}" for j, count in enumerate(counts))
+    if counts.max() == explanation.num_nodes > 1:  # one colour tells nothing
+        words += ". All share one; the kind 'scores' shows which of them speak for the class."
+    figure.text(0.012, 0.015, words, ha="left", va="bottom", fontsize=8.5, color="#444444")
     figure.subplots_adjust(left=0.01, right=0.99, top=0.84, bottom=0.06, wspace=0.02)
     return figure
 
@@ -109,24 +117,14 @@ def _graph(
     sure: np.ndarray | None = None,
 ) -> None:
     """Nodes where they are placed; ``None`` colours none of them, ``sure`` makes them pale."""
-    from matplotlib.collections import LineCollection
     from matplotlib.colors import to_hex, to_rgb
 
     n = explanation.num_nodes
-    lines = places[explanation.edges.numpy().T]
-    axis.add_collection(LineCollection(lines, colors="#9AA3AC", linewidths=1.0, zorder=1))
     colours = [BLANK if capsule is None else colour_of(int(capsule[node])) for node in range(n)]
     shares = np.ones(n) if sure is None else sure
     mixed = [to_hex(w * np.array(to_rgb(c)) + 1 - w) for c, w in zip(colours, shares, strict=True)]
-    size = float(np.clip(5200 / n, 12, 150))
-    axis.scatter(*places.T, s=size, c=mixed, edgecolors="#333333", linewidths=0.7, zorder=2)
-    if capsule is not None and n <= _NUMBERED_UP_TO:
-        for (x, y), number, colour in zip(places, capsule, mixed, strict=True):
-            axis.text(x, y, str(number + 1), ha="center", va="center_baseline", fontsize=0.52 * size**0.5,
-                      color=ink_on(colour))  # fmt: skip
-    tall = float(np.abs(places[:, 1]).max()) + 0.08
-    axis.set(xlim=(-1.08, 1.08), ylim=(-tall, tall), aspect="equal", anchor="N")
-    axis.axis("off")
+    texts = None if capsule is None else [str(number + 1) for number in capsule]
+    draw_graph(axis, places, explanation.edges.numpy(), mixed, texts)
 
 
 def _coarse(axis: Any, level: ExplainedLevel, shares: np.ndarray) -> None:
