@@ -31,7 +31,7 @@ def networks(number: int = 120, seed: int = 0) -> tuple[list[nx.Graph], list[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Tell networks with hubs from local ones.")
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=60)
     given = parser.parse_args()
     graphs, kinds = networks()
     model = graphcaps.HGCNClassifier(epochs=given.epochs, learning_rate=0.003, random_state=0)
