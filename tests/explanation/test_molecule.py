@@ -143,37 +143,43 @@ def test_without_rdkit_or_elements_the_parts_are_drawn(
     assert not can_draw_molecule(known, "m.svg")
 
 
-def test_atoms_are_numbered_as_in_the_text(
-    chem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def written(chem: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What RDKit is asked to write into an SVG: notes beside atoms, titles, and words of the legend."""
     from rdkit.Chem.Draw import rdMolDraw2D
 
-    seen: list[str] = []
-
+    seen: dict[str, list[str]] = {"notes": [], "titles": [], "words": []}
     drawer: Any = rdMolDraw2D.MolDraw2DSVG
 
     class Spy(drawer):
         def DrawMolecules(self, molecules: Any, **settings: Any) -> None:
-            for molecule in molecules:
-                seen.extend(atom.GetProp("atomNote") for atom in molecule.GetAtoms())
+            seen["notes"] = [atom.GetProp("atomNote") for each in molecules for atom in each.GetAtoms()]
+            seen["titles"], seen["words"] = settings["legends"], []
             super().DrawMolecules(molecules, **settings)
 
         def DrawString(self, text: str, *settings: Any) -> None:
-            seen.append(text)
+            seen["words"].append(text)
             super().DrawString(text, *settings)
 
     monkeypatch.setattr(rdMolDraw2D, "MolDraw2DSVG", Spy)
+    return seen
+
+
+def test_atoms_are_numbered_as_in_the_text(written: dict[str, list[str]], tmp_path: Path) -> None:
     draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CCO"), [3, 3, 0])
-    assert seen == ["C1", "C2", "O3", "capsule 1 (1 atom)", "capsule 4 (2 atoms)"]
-    seen.clear()
+    assert written["notes"] == ["C1", "C2", "O3"]
+    assert written["words"] == ["capsule 1 (1 atom)", "capsule 4 (2 atoms)"]
     draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [-1, 0], numbers=[4, 9])
-    assert seen == ["C4", "O9", "capsule 1 (1 atom)"]
-    seen.clear()
-    draw_molecule(tmp_path / "m.svg", molecule_from_store(nitrogen_chain("NCI1"), 0), [0, 0, 0])
-    assert seen[:3] == ["1", "2", "3"]
-    seen.clear()
+    assert written["notes"] == ["C4", "O9"]
+    assert written["words"] == ["capsule 1 (1 atom)"]
+    draw_molecule(
+        tmp_path / "m.svg", molecule_from_store(nitrogen_chain("NCI1"), 0), [0, 0, 0], title="x" * 99
+    )
+    assert written["notes"] == ["1", "2", "3"]
+    assert written["titles"] == ["xxxxxxxxxx... (label numbers: the data set names no elements)"]
     draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], scores=[1, -2], scored="ether")
-    assert seen == ["C1", "O2", "C1", "O2", "capsule 1 (2 atoms)", "for ether", "against it"]
+    assert written["notes"] == ["C1", "O2", "C1", "O2"]
+    assert written["words"] == ["capsule 1 (2 atoms)", "for ether", "against it"]
     with pytest.raises(ShapeError, match="'numbers' must be one per atom, 2, got 1"):
         draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], numbers=[1])
 
@@ -218,6 +224,28 @@ def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -
     above, below = "#A1A1A1", ("#E7A672", "#FFFFFF", "#B9D7E9")
     assert colours(2.0, 0.0, -1.0) == [[above, each] for each in below]
     assert colours(0.0, 0.0, 0.0) == [[above, "#FFFFFF"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("<sub>x</sub>", "(sub)x(/sub)"),  # as it is, a title that RDKit dies of
+        ("10 µM, größer", "10 uM, gro?er"),
+        ("a\nb", "a?b"),
+        (
+            "inactive against the hERG channel at all doses that were tried",
+            "inactive against the hERG channel at all doses that were ...",
+        ),
+    ],
+)
+def test_names_that_rdkit_cannot_write(
+    written: dict[str, list[str]], tmp_path: Path, name: str, told: str
+) -> None:
+    molecule = molecule_from_smiles("CO")
+    draw_molecule(tmp_path / "m.svg", molecule, [0, 0], title=name, scores=[1, 2], scored=name)
+    assert written["titles"] == ["", told]
+    words = f"for {told}"
+    assert written["words"][1] == (words if len(words) <= 21 else f"{words[:18]}...")
 
 
 def test_every_documented_molecule_can_be_drawn(chem: Any, shared_data: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,13 @@ import numpy as np
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.explanation.drawings_base import check_ending, colour_of, score_colour, score_shares
+from graphcaps.explanation.drawings_base import (
+    check_ending,
+    class_label,
+    colour_of,
+    score_colour,
+    score_shares,
+)
 from graphcaps.explanation.molecule import PURPOSE, molecule_from_elements
 from graphcaps.explanation.types import Explanation
 from graphcaps.files import write_atomically
@@ -22,6 +29,9 @@ __all__ = ["can_draw_molecule", "draw_explained_molecule", "draw_molecule"]
 _ENDINGS = (".svg", ".png")
 _LEGEND = 196  # width of the legend, in pixels
 _START = 1  # RDKit's word for text that begins at its place
+_WIDEST_TITLE, _WIDEST_WORDS = 60, 21  # letters
+# RDKit reads tags in what it writes (and dies of a title that begins with one), and has no letters but these.
+_LETTERS = {"<": "(", ">": ")", "μ": "u", "−": "-", "–": "-", "’": "'"}
 _NO_ELEMENTS = "(label numbers: the data set names no elements)"
 
 Colours = dict[int, tuple[float, ...]]
@@ -65,7 +75,7 @@ def draw_explained_molecule(explanation: Explanation, path: str | Path, molecule
         explanation.levels[0].capsule,
         title=f"{name}, {float(share):.0%}",
         scores=explanation.node_scores,
-        scored=explanation.class_names[explanation.target],
+        scored=class_label(explanation.class_names[explanation.target]),
         numbers=None if explanation.nodes is None else [node + 1 for node in explanation.nodes.tolist()],
     )
 
@@ -93,7 +103,7 @@ def draw_molecule(
         molecule (Mol): From :func:`molecule_from_smiles` or :func:`molecule_from_store`, or RDKit's own.
         capsule (Tensor or sequence): Capsule of each atom, from 0, ``[n]``; below zero is none. The first level of
             an explanation has it: ``explanation.levels[0].capsule``.
-        title (str): A line under the molecule.
+        title (str): A line under the molecule. RDKit writes ASCII: other letters are replaced.
         scores (Tensor or sequence, optional): How far each atom speaks for a class, ``[n]``; an explanation has
             them: ``explanation.node_scores``.
         scored (str): The class of the scores, for the legend.
@@ -124,7 +134,10 @@ def draw_molecule(
     _draw(drawer, molecule, panels, written, title)
     _legend(drawer, _words_of_capsules(capsules), width, 0, each)
     if shares is not None:
-        words = [(_light(score_colour(1)), f"for {scored}"), (_light(score_colour(-1)), "against it")]
+        words = [
+            (_light(score_colour(1)), _told(f"for {scored}", _WIDEST_WORDS)),
+            (_light(score_colour(-1)), "against it"),
+        ]
         _legend(drawer, words, width, each, each)
     drawer.FinishDrawing()
     text = drawer.GetDrawingText()
@@ -159,8 +172,8 @@ def _draw(
     options.prepareMolsBeforeDrawing = not molecule.NeedsUpdatePropertyCache()
     # The name by which the text output calls an atom; an element that is not known has none.
     marked = type(molecule)(molecule)
-    if any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms()):
-        title = f"{title} {_NO_ELEMENTS}".strip()
+    note = _NO_ELEMENTS if any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms()) else ""
+    title = f"{_told(title, _WIDEST_TITLE - len(note))} {note}".strip()
     for atom, number in zip(marked.GetAtoms(), written, strict=True):
         atom.SetProp("atomNote", f"{atom.GetSymbol() if atom.GetAtomicNum() else ''}{number}")
     drawer.DrawMolecules(
@@ -171,6 +184,16 @@ def _draw(
         highlightBondColors=[bonds for _, bonds in panels],
         legends=[""] * (len(panels) - 1) + [title],
     )
+
+
+def _told(text: str, widest: int) -> str:
+    """What RDKit can write of a text that a user may have given, cut where it is too wide."""
+    folded = "".join(_LETTERS.get(letter, letter) for letter in unicodedata.normalize("NFKD", text))
+    known = (
+        letter if " " <= letter <= "~" else "?" for letter in folded if not unicodedata.combining(letter)
+    )
+    shown = "".join(known)
+    return shown if len(shown) <= widest else f"{shown[: widest - 3]}..."
 
 
 def _words_of_capsules(numbers: list[int]) -> list[tuple[tuple[float, ...], str]]:
