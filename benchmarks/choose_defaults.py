@@ -110,7 +110,7 @@ class Candidate:
 
 SMALL = tuple(name for name in SETS if name not in ("NCI1", "IMDB-MULTI"))
 LARGE = ("COLLAB", "REDDIT-BINARY", "NCI1", "NCI109")
-UNDER_2000 = tuple(name for name in paper_datasets() if name not in LARGE)
+FEW = tuple(name for name in paper_datasets() if name not in LARGE)
 CANDIDATES = {
     # First look: dropout, batches, and whether more epochs are worth it.
     Candidate(dropout=0.1): SETS,
@@ -155,22 +155,18 @@ CANDIDATES = {
     # Eighth look, small sets by three seeds: dropout by the number of graphs, and narrower capsules.
     Candidate("size", "size", halve_every=100, onehot="usual", average=10): paper_datasets(),
     Candidate(0.2, "size", halve_every=100, onehot="usual", average=10): LARGE,
-    Candidate(0.3, "size", halve_every=100, onehot="usual", dim=64, average=10): UNDER_2000,
+    Candidate(0.3, "size", halve_every=100, onehot="usual", dim=64, average=10): FEW,
     # Ninth look: what else restrains the trainings of small sets.
-    Candidate(0.7, "size", halve_every=100, onehot="usual", average=10): UNDER_2000,
-    Candidate(0.5, "size", halve_every=100, onehot="usual", dim=64, average=10): UNDER_2000,
-    Candidate(0.5, "size", 0.001, halve_every=100, onehot="usual", average=10): UNDER_2000,
-    Candidate(0.5, "size", 0.001, halve_every=100, onehot="usual", dim=64, average=10): UNDER_2000,
-    Candidate(0.5, "size", halve_every=100, residual="largest", onehot="usual", average=10): UNDER_2000,
+    Candidate(0.7, "size", halve_every=100, onehot="usual", average=10): FEW,
+    Candidate(0.5, "size", halve_every=100, onehot="usual", dim=64, average=10): FEW,
+    Candidate(0.5, "size", 0.001, halve_every=100, onehot="usual", average=10): FEW,
+    Candidate(0.5, "size", 0.001, halve_every=100, onehot="usual", dim=64, average=10): FEW,
+    Candidate(0.5, "size", halve_every=100, residual="largest", onehot="usual", average=10): FEW,
     # Tenth look: decay by 0.001 helped most small sets and cost ENZYMES what it had won. What lies between?
     Candidate("size", "size", 0.0003, halve_every=100, onehot="usual", average=10): paper_datasets(),
-    Candidate(0.3, "size", 0.0003, halve_every=100, onehot="usual", average=10): UNDER_2000,
-    Candidate(
-        0.5, "size", 0.0003, halve_every=100, residual="largest", onehot="usual", average=10
-    ): UNDER_2000,
-    Candidate(
-        0.5, "size", 0.001, halve_every=100, residual="largest", onehot="usual", average=10
-    ): UNDER_2000,
+    Candidate(0.3, "size", 0.0003, halve_every=100, onehot="usual", average=10): FEW,
+    Candidate(0.5, "size", 0.0003, halve_every=100, residual="largest", onehot="usual", average=10): FEW,
+    Candidate(0.5, "size", 0.001, halve_every=100, residual="largest", onehot="usual", average=10): FEW,
 }
 
 

@@ -20,7 +20,7 @@ from default_held_out import paper_preset
 from held_out_curves import held_out_curves
 from page_table import table
 
-from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.curves import LOSS_STEP, EpochRecords
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.paper.tables import paper_datasets
 
@@ -45,38 +45,38 @@ def losses_of(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], float]]:
     return found
 
 
-def paper_losses(cap: int, patience: int | None) -> dict[str, np.ndarray]:
-    """The same of the paper's presets, seed by seed."""
-    store, found = ResultsStore(RESULTS / "reproduction"), {}
-    for name in paper_datasets():
-        told = []
-        for curves in held_out_curves(store, name):
-            loss, accuracy = (
-                LOSS_STEP * np.asarray(curves.validation_loss),
-                np.asarray(curves.validation_accuracy),
-            )
-            told.append(judge(loss, accuracy, cap, patience)["validation loss"])
-        found[name] = np.asarray(told)
-    return found
+def seed_losses(trained: Sequence[EpochRecords], cap: int, patience: int | None) -> np.ndarray:
+    """The same, seed by seed, of trainings that were kept."""
+    told = []
+    for curves in trained:
+        loss = LOSS_STEP * np.asarray(curves.validation_loss)
+        told.append(judge(loss, np.asarray(curves.validation_accuracy), cap, patience)["validation loss"])
+    return np.asarray(told)
 
 
-def mean_losses(cap: int, patience: int | None) -> dict[str, float]:
-    return {name: float(losses.mean()) for name, losses in paper_losses(cap, patience).items()}
+def paper_losses(cap: int, patience: int | None) -> dict[str, float]:
+    """The same of the paper's presets, mean over their seeds."""
+    store = ResultsStore(RESULTS / "reproduction")
+    return {
+        name: float(seed_losses(held_out_curves(store, name), cap, patience).mean())
+        for name in paper_datasets()
+    }
 
 
 def chance() -> str:
-    """How much a seed alone changes the loss of the paper's presets, on the sets where it is most."""
-    spread = {
-        name: losses.std(ddof=1) / losses.mean() for name, losses in paper_losses(CAP, PATIENCE).items()
-    }
-    most = sorted(spread, key=lambda name: -spread[name])[:4]
-    return ", ".join(f"{100 * spread[name]:.1f} % on {name}" for name in most)
+    """How much a seed alone changes the loss of the default, where it was trained with several."""
+    store, spread = ResultsStore(RESULTS / "choosing"), {}
+    for name in paper_datasets():
+        losses = seed_losses(held_out_curves(store, name, CHOSEN.on(name).name), CAP, PATIENCE)
+        if len(losses) > 1:
+            spread[name] = 100 * losses.std(ddof=1) / losses.mean()
+    return ", ".join(f"{value:.1f} % on {name}" for name, value in spread.items())
 
 
 def choosing(losses: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[str, str]:
     """The candidates that were trained everywhere, and the rest, all by their ratios to the paper's presets."""
     names = paper_datasets()
-    paper = {cap: mean_losses(cap, PATIENCE) for cap in {cap for own in losses.values() for _, cap in own}}
+    paper = {cap: paper_losses(cap, PATIENCE) for cap in {cap for own in losses.values() for _, cap in own}}
     notes = {CHOSEN.name: "**{}** (the default)", MEASURED_BEFORE.name: "{} (the first default)"}
     rows, others = [], []
     for candidate, own in losses.items():
@@ -90,7 +90,7 @@ def choosing(losses: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[str
         else:
             told = ", ".join(f"{SHORT.get(name, name)} {ratio:.2f}" for name, ratio in ratios.items())
             others.append([shown, *judged, told])
-    whole = mean_losses(1000, None)
+    whole = paper_losses(1000, None)
     for label, figures in (("*paper presets*", paper[CAP]), ("*paper presets, all epochs*", whole)):
         each = [figures[name] / paper[CAP][name] for name in names]
         mean, worst = np.exp(np.mean(np.log(each))), max(each)

@@ -55,13 +55,13 @@ Seeds of C and C\\* were taken with `{command}`, commit {newer}; the rest with w
 ## Candidates for the defaults (`results/choosing`)
 Trainings that `python benchmarks/choose_defaults.py` compared by their validation losses, one to three seeds each;
 `summary.json` holds what it read, and [docs/defaults.md](../docs/defaults.md) what was chosen.
-The commit in these records and in those below is that of the tree that ran, written in afterwards: the machine had no
-checkout of its own.
+The commit in these records and in those below is the one whose package ran, written in afterwards: the machine had no
+checkout of its own. The list of candidates was newer.
 
 ## The defaults, and edge labels (`results/defaults.json`, `results/edge-labels`)
 What the preset `default` reaches in the ten held-out folds, five seeds, with its probabilities before and after
-calibration (`defaults-first.json`: the default before it, three seeds); and the paper's preset with the labels of
-edges. [docs/defaults.md](../docs/defaults.md) reads all of them.
+calibration (`defaults-first.json`: the default before it, three seeds; `defaults-beyond*.json`: both on the planted
+parts); and the paper's preset with the labels of edges. [docs/defaults.md](../docs/defaults.md) reads all of them.
 
 ## Speed (`results/performance.json`)
 One entry per figure, each with its command, hardware and versions. Whole trainings stand here, all of it in

@@ -46,7 +46,7 @@ def test_numbers_stand_where_the_graphs_decide(store):
     assert RunConfig.from_dict(config.as_dict()) == config
 
 
-@pytest.mark.parametrize(("graphs", "dropout"), [(1, 0.5), (1999, 0.5), (2000, 0.1), (10**6, 0.1)])
+@pytest.mark.parametrize(("graphs", "dropout"), [(1, 0.5), (1500, 0.5), (1501, 0.1), (10**6, 0.1)])
 def test_few_graphs_drop_more(graphs, dropout):
     assert dropout_by_size(graphs) == dropout
 

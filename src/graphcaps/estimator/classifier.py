@@ -41,8 +41,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         num_factors (int): Factors of a primary capsule; divides ``capsule_dim``.
         routing_iterations (int): Rounds of routing.
         parts ("blocks" or None): Whether the lowest capsules are asked to be parts of the graph (docs/parts.md).
-        dropout (float, optional): Share of numbers dropped while training; ``None`` takes a half below 2,000
-            graphs and a tenth from there on.
+        dropout (float, optional): Share of numbers dropped while training; ``None`` takes a half up to
+            1,500 graphs and a tenth above.
         epochs (int): Most passes over the training graphs.
         batch_size (int, optional): Graphs a step; ``None`` takes about a fortieth of them, from 16 to 128.
         learning_rate (float): Adam's rate at the start.

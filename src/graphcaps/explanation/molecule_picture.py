@@ -68,7 +68,7 @@ def draw_explained_molecule(explanation: Explanation, path: str | Path, molecule
         molecule = molecule_from_elements(
             numbers, labels, zip(*explanation.edges.tolist(), bonds, strict=True)
         )
-    name, share = explanation.class_names[explanation.predicted], explanation.probabilities.max()
+    name, share = class_label(explanation.class_names[explanation.predicted]), explanation.probabilities.max()
     draw_molecule(
         path,
         molecule,
