@@ -18,6 +18,7 @@ from graphcaps.evaluation.selection import (
     held_out,
     optimism,
     smooth,
+    window_for,
 )
 
 # Two folds, five epochs.
@@ -60,6 +61,15 @@ def test_held_out_takes_each_folds_own_lowest_smoothed_loss() -> None:
     assert choice.accuracies.tolist() == [0.7, 0.9]
     assert choice.mean == pytest.approx(80)
     assert choice.std_folds == pytest.approx(100 * np.sqrt(0.02))  # n − 1: √((0.1² + 0.1²) / 1)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "window"), [(1, 1), (5, 1), (6, 3), (12, 5), (20, 9), (41, 19), (42, 21), (1000, 21)]
+)
+def test_short_trainings_are_smoothed_over_fewer_epochs(epochs: int, window: int) -> None:
+    assert window_for(epochs) == window
+    falling = np.linspace(1, 0, epochs)[None]
+    assert held_out(falling, falling).epochs.tolist() == [epochs]  # not the first, though it is a short one
 
 
 def test_held_out_smooths_before_it_chooses() -> None:

@@ -44,18 +44,14 @@ def show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
 def _rule(name: str, ledgers: list[Ledger]) -> str:
     """What a figure is, where these trainings differ from the usual ones."""
     from graphcaps.evaluation import RULES
-    from graphcaps.evaluation.selection import WINDOW
+    from graphcaps.evaluation.selection import WINDOW, window_for
 
     rule = RULES[name]
-    shortest = min(record.curves.num_epochs for ledger in ledgers for record in ledger.records)
-    if name == "held-out" and shortest <= WINDOW // 2 + 1:
-        # Every window holds all epochs then: all means are equal, and the first epoch counts.
-        few = f"{shortest} epoch{'' if shortest == 1 else 's'}"
-        return f"the first epoch, since {few} are too few to choose one; honest"
-    if name == "held-out" and shortest < WINDOW:
-        return rule.replace(
-            f"over {WINDOW} epochs", f"over the epochs around it, at most {WINDOW // 2} on a side"
-        )
+    window = min(window_for(record.curves.num_epochs) for ledger in ledgers for record in ledger.records)
+    if name == "held-out" and window == 1:
+        return rule.replace(f" (mean over {WINDOW} epochs)", "")
+    if name == "held-out":
+        return rule.replace(f"over {WINDOW} epochs", f"over {window} epochs")
     if name == "optimism" and not any("C" in ledger.figures for ledger in ledgers):
         return rule.replace("C minus", "C, the best of one epoch for all folds by mean test accuracy, minus")
     return rule

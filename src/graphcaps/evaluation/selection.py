@@ -24,6 +24,7 @@ __all__ = [
     "held_out",
     "optimism",
     "smooth",
+    "window_for",
 ]
 
 WINDOW = 21
@@ -95,14 +96,25 @@ def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
     return mean
 
 
-def held_out(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int = WINDOW) -> Choice:
+def window_for(epochs: int) -> int:
+    """Over how many epochs a loss is smoothed: 21, or where these are more than half, the next lower odd number.
+
+    A window that held all epochs at each of them would make all means equal, and choose the first epoch.
+    """
+    most = max(min(WINDOW, epochs // 2), 1)
+    return most - (most + 1) % 2
+
+
+def held_out(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
     r"""Each fold's epoch of lowest smoothed validation loss, and its test accuracy.
 
     .. math:: e_f = \arg\min_e \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
 
-    The test part takes no part in the choice: this is the honest figure.
+    The test part takes no part in the choice: this is the honest figure. Losses are smoothed over ``window``
+    epochs. (default: :func:`window_for` as many as there are)
     """
-    smoothed = smooth(validation_loss, window)
+    loss = _table("held_out", "validation_loss", validation_loss)
+    smoothed = smooth(loss, window_for(loss.shape[1]) if window is None else window)
     test = _table("held_out", "test_accuracy", test_accuracy, smoothed.shape)
     return _at(test, smoothed.argmin(1))
 
@@ -127,7 +139,7 @@ def best_own_epochs(test_accuracy: np.ndarray) -> Choice:
     return _at(test, test.argmax(1))
 
 
-def optimism(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int = WINDOW) -> Choice:
+def optimism(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
     """What choosing on the test folds is worth: C minus held-out, both on the same held-out training."""
     best = best_common_epoch(test_accuracy)
     honest = held_out(validation_loss, test_accuracy, window)
