@@ -127,7 +127,7 @@ def reached(rows: Sequence[Row], before: Sequence[Row]) -> tuple[str, dict[str, 
         first[name] = float(np.mean(accuracies(before, name)) - np.mean(theirs))
         shown = (f"{np.mean(v):.2f} ± {np.std(v, ddof=1):.2f}" for v in (own, theirs))
         lines.append([name, *shown, f"{differences[name]:+.2f}", f"{first[name]:+.2f}"])
-    head = ["data set", "default", "paper preset", "difference", "of the first default"]
+    head = ["data set", "default", "paper preset", "difference", "difference of the first default"]
     return table(head, lines), differences, first
 
 

@@ -112,7 +112,7 @@ def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
 @pytest.mark.parametrize(
     ("epochs", "told"),
     [
-        (3, "held-out: each fold's epoch of lowest validation loss; honest."),
+        (3, "held-out: each fold's epoch of lowest validation loss (mean over 1 epoch); honest."),
         (12, "(mean over 5 epochs); honest."),
         (42, "(mean over 21 epochs); honest."),
     ],

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from graphcaps.cli.explain_show import show_graph
 from graphcaps.cli.main import app
+from graphcaps.data import from_networkx
 from graphcaps.data.planted import planted_parts
 from graphcaps.data.tu_write import write_tu
 from graphcaps.explanation.measures import MEASURES, METHODS, QUICK
+from graphcaps.unlike import TrainingProfile
 from tests.small_models import planted, small_model, train_small
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -184,9 +190,44 @@ def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
     assert "OH" in drawn or ">O<" in drawn or "atom-" in drawn
 
 
+def test_the_loudest_nodes_are_shown_both_for_and_against(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    store = planted()[0]
+    one = small_model().explain(store)
+    n = one.num_nodes
+    assert n > 14
+    lowest = one.levels[0]
+    all_in_one = torch.zeros_like(lowest.assignment)
+    all_in_one[:, 0] = 1
+    scores = torch.zeros(n)
+    scores[3], scores[7] = 0.25, -0.5
+    one = replace(one, levels=(replace(lowest, assignment=all_in_one), *one.levels[1:]), node_scores=scores)
+    show_graph(one, "1", store)
+    told = capsys.readouterr().out
+    assert "unlike" not in told
+    assert re.search(rf"nodes 4 \(\+0\.250\)  .*  8 \(-0\.500\)  … {n - 12} more", told)
+    show_graph(one, "1", store, "far too many nodes")
+    assert "unlike  the training graphs, so trust this less: far too many nodes" in capsys.readouterr().out
+
+
+def test_a_graph_unlike_the_training_graphs_is_said_to_be(model: Path, tmp_path: Path) -> None:
+    write_tu(from_networkx([networkx.path_graph(900), networkx.complete_graph(60)]), tmp_path / "LONG")
+    replace(small_model(), profile=TrainingProfile.of(planted())).save(tmp_path / "known.safetensors")
+    for path, said in ((tmp_path / "known.safetensors", True), (model, False)):
+        shown = run(path, tmp_path / "LONG", "--graph", 1)
+        assert shown.exit_code == 0, shown.output
+        assert ("so trust this less" in shown.stdout) == said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (
+            ("--graph", "1", "--draw", "p.svg", "--kind", "molecule"),
+            "be another for graphs that are no molecules",
+        ),
         (("--draw", "p.svg"), "--draw' must stand with --graph"),
         (("--graph", "1", "--kind", "flow"), "stand with --draw"),
         (("--graph", "1", "--draw", "p.svg", "--kind", "pie"), "be one of parts, scores, flow"),

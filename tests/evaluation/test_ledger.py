@@ -11,7 +11,7 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import RULES, Ledger
 from graphcaps.evaluation.curves import LOSS_STEP
 from graphcaps.evaluation.ledger import UPPER_BOUNDS, held_out_accuracies
-from graphcaps.evaluation.selection import best_common_epoch, best_own_epochs, held_out
+from graphcaps.evaluation.selection import best_common_epoch, best_own_epochs, held_out, window_for
 from tests.evaluation.records import CONFIG, record
 
 
@@ -37,6 +37,17 @@ def test_each_figure_comes_from_its_own_training() -> None:
     common = [best_common_epoch(part.test_accuracy).mean for part in honest]
     assert ledger.optimism.mean == pytest.approx((sum(common) - sum(chosen)) / 2)
     assert ledger.C.seeds == (0, 1)
+
+
+def test_a_rule_names_the_window_that_was_taken() -> None:
+    ledger = _ledger()
+    window = window_for(ledger.records[0].curves.num_epochs)
+    assert window < 21
+    told = f"(mean over {window} epoch{'' if window == 1 else 's'}); honest"
+    assert ledger.rule("held-out").endswith(told)
+    assert ledger.summary()["figures"]["held-out"]["rule"] == ledger.rule("held-out")
+    assert told in repr(ledger)
+    assert ledger.rule("C") == RULES["C"]
 
 
 def test_a_figure_without_its_training_is_none() -> None:

@@ -179,7 +179,7 @@ def test_atoms_are_numbered_as_in_the_text(written: dict[str, list[str]], tmp_pa
     assert written["titles"] == ["xxxxxxxxxx... (label numbers: the data set names no elements)"]
     draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], scores=[1, -2], scored="ether")
     assert written["notes"] == ["C1", "O2", "C1", "O2"]
-    assert written["words"] == ["capsule 1 (2 atoms)", "for ether", "against it"]
+    assert written["words"] == ["capsule 1 (2 atoms)", "for ether", "against it", "full colour: 2"]
     with pytest.raises(ShapeError, match="'numbers' must be one per atom, 2, got 1"):
         draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], numbers=[1])
 

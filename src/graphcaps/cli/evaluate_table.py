@@ -43,15 +43,8 @@ def show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
 
 def _rule(name: str, ledgers: list[Ledger]) -> str:
     """What a figure is, where these trainings differ from the usual ones."""
-    from graphcaps.evaluation import RULES
-    from graphcaps.evaluation.selection import WINDOW, window_for
-
-    rule = RULES[name]
-    window = min(window_for(record.curves.num_epochs) for ledger in ledgers for record in ledger.records)
-    if name == "held-out" and window == 1:
-        return rule.replace(f" (mean over {WINDOW} epochs)", "")
-    if name == "held-out":
-        return rule.replace(f"over {WINDOW} epochs", f"over {window} epochs")
+    # Of the shortest trainings, where several are shown.
+    rule = min(ledgers, key=lambda ledger: ledger.records[0].curves.num_epochs).rule(name)
     if name == "optimism" and not any("C" in ledger.figures for ledger in ledgers):
         return rule.replace("C minus", "C, the best of one epoch for all folds by mean test accuracy, minus")
     return rule

@@ -132,7 +132,8 @@ def explain(
             place = {"graph": chosen_one.number, **named, "tree": one.tree}
             print_json(told | {"explanation": one.as_dict() | place})
         else:
-            show_graph(one, chosen_one.called, picked)
+            (unlike,) = ("",) if fitted.profile is None else fitted.unlike(picked)
+            show_graph(one, chosen_one.called, picked, unlike)
         if picture is not None:
             note(f"Written: {picture}")
         return

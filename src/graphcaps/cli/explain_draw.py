@@ -46,6 +46,10 @@ def draw(path: Path, kind: str | None, one: Explanation, loaded: LoadedDataset, 
         draw_explained_molecule(one, path)  # the atoms that the model read
     elif smiles is not None:  # atom i of the SMILES that a table was read to is node i
         draw_explained_molecule(one, path, molecule_from_smiles(smiles))
+    elif one.elements is None and loaded.store.node_labels is None:
+        raise ArgumentError(
+            "explain", "--kind", "be another for graphs that are no molecules", f"'{MOLECULE}'"
+        )
     else:
         draw_explained_molecule(one, path, molecule_from_store(loaded.store, graph))
 

@@ -18,8 +18,15 @@ _TIME = {"seconds_per_graph": "s per graph"}
 _NODES = 12  # shown of a capsule
 
 
-def show_graph(found: Explanation, called: str, store: GraphStore) -> None:
-    """One decision as a tree: class, capsules, nodes; ``called`` is what the graph is called."""
+def show_graph(found: Explanation, called: str, store: GraphStore, unlike: str = "") -> None:
+    """One decision as a tree: class, capsules, nodes.
+
+    Args:
+        found (Explanation): Of one graph.
+        called (str): What it is called.
+        store (GraphStore): The graph alone.
+        unlike (str): How it is unlike the training graphs, or "".
+    """
     from rich.text import Text
     from rich.tree import Tree
 
@@ -29,10 +36,17 @@ def show_graph(found: Explanation, called: str, store: GraphStore) -> None:
     said = (
         f"taken for {names[found.predicted]}, {100 * float(found.probabilities[found.predicted]):.1f} %{true}"
     )
-    rows = [("graph", f"{called} of {store.name}: {found.num_nodes} nodes, {found.edges.size(1)} edges")]
+    rows = [
+        (
+            "graph",
+            f"{called} of {store.name}: {_counted(found.num_nodes, 'node')}, {_counted(found.edges.size(1), 'edge')}",
+        )
+    ]
     rows += [("", said), ("scores", f"for {names[found.target]}: above 0 speaks for it")]
+    rows += [("unlike", f"the training graphs, so trust this less: {unlike}")] if unlike else []
     if found.nodes is not None:
         rows.append(("", f"the model reads the {found.num_nodes} nodes of highest degree"))
+    rows.append(("tree", "a capsule stands under the class that it is routed to most, its weight beside it"))
     print_pairs(console, rows)
     console.print()
     elements = _elements(store)
@@ -41,6 +55,10 @@ def show_graph(found: Explanation, called: str, store: GraphStore) -> None:
         tree = Tree(Text(head, style="bold"), guide_style="dim")
         _branches(tree, row["parts"], elements)
         console.print(tree)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _elements(store: GraphStore) -> list[str]:
@@ -56,10 +74,13 @@ def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> No
 
     nodes = [part for part in parts if "node" in part]
     if nodes:
-        nodes.sort(key=lambda part: -part["score"])
+        nodes.sort(
+            key=lambda part: -abs(part["score"])
+        )  # those that speak loudest, for the class or against it
+        loudest = sorted(nodes[:_NODES], key=lambda part: -part["score"])
         shown = "  ".join(
             f"{elements[part['node']] if elements else ''}{part['node'] + 1} ({part['score']:+.3f})"
-            for part in nodes[:_NODES]
+            for part in loudest
         )
         more = f"  … {len(nodes) - _NODES} more" if len(nodes) > _NODES else ""
         tree.add(Text(f"{'atoms' if elements else 'nodes'} {shown}{more}"))

@@ -25,6 +25,7 @@ from graphcaps.evaluation.selection import (
     best_own_epochs,
     held_out,
     optimism,
+    window_for,
 )
 
 __all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "held_out_accuracies"]
@@ -137,6 +138,13 @@ class Ledger:
         """Each fold's own best test epoch: an upper bound chosen on test data."""
         return self.figures.get("C*")
 
+    def rule(self, name: str) -> str:
+        """What a figure is, in one line; of short trainings, with the window that was taken."""
+        window = min(window_for(record.curves.num_epochs) for record in self.records)
+        return RULES[name].replace(
+            f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}"
+        )
+
     @property
     def optimism(self) -> Figure | None:
         """C minus held-out, both of the held-out training."""
@@ -184,7 +192,7 @@ class Ledger:
         for name, figure in self.figures.items():
             several = "" if figure.std_seeds is None else f", ± {figure.std_seeds:.2f} over seeds"
             seeds = f"{len(figure.seeds)} seed{'' if len(figure.seeds) == 1 else 's'}"
-            lines.append(f"  {name:<9} {figure} over folds{several} ({seeds}; {RULES[name]})")
+            lines.append(f"  {name:<9} {figure} over folds{several} ({seeds}; {self.rule(name)})")
         return "\n".join(lines)
 
     # ------------------------------------------------------------------ saving
@@ -197,7 +205,7 @@ class Ledger:
                 "std_folds": None if figure.std_folds is None else round(figure.std_folds, 4),
                 "std_seeds": None if figure.std_seeds is None else round(figure.std_seeds, 4),
                 "seeds": list(figure.seeds),
-                "rule": RULES[name],
+                "rule": self.rule(name),
                 "upper_bound": name in UPPER_BOUNDS,
             }
             for name, figure in self.figures.items()

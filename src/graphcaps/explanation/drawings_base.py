@@ -126,9 +126,10 @@ def draw_graph(
     axis.axis("off")
 
 
-def class_label(name: str) -> str:
-    """A class that is only a number is called so."""
-    return f"class {name}" if name.lstrip("-").isdigit() else name
+def class_label(name: str, widest: int = 40) -> str:
+    """A class that is only a number is called so; a long name is cut."""
+    called = f"class {name}" if name.lstrip("-").isdigit() else name
+    return called if len(called) <= widest else f"{called[: widest - 1]}…"
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -178,11 +178,17 @@ def _assignment(explanation: Explanation) -> Any:
             weights[order], cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
         )
         last = number == len(levels) - 1
-        names = list(explanation.class_names) if last else [str(j + 1) for j in range(columns[number])]
+        names = (
+            [class_label(name, 24) for name in explanation.class_names]
+            if last
+            else [str(j + 1) for j in range(columns[number])]
+        )
         turned = {"rotation": 35, "ha": "right"} if last else {}
         axis.set_xticks(range(columns[number]), names, fontsize=8, **turned)
         if number or rows[number] <= _ROWS_NAMED_UP_TO:
             axis.set_yticks(range(rows[number]), [str(row + 1) for row in order], fontsize=7)
+        else:
+            axis.set_yticks([])  # places in this order are no numbers of nodes
         axis.set_ylabel("node, in order of its capsule" if number == 0 else "capsule", fontsize=9)
         axis.set_xlabel("class" if last else "capsule", fontsize=9)
     figure.subplots_adjust(left=0.09, right=0.86, top=1 - 0.55 / height, bottom=0.95 / height, wspace=0.45)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.drawings_base import (
+    BLANK,
     check_ending,
     class_label,
     colour_of,
@@ -73,7 +74,7 @@ def draw_explained_molecule(explanation: Explanation, path: str | Path, molecule
         path,
         molecule,
         explanation.levels[0].capsule,
-        title=f"{name}, {float(share):.0%}",
+        title=f"{_told(name, _WIDEST_TITLE - 6)}, {float(share):.0%}",
         scores=explanation.node_scores,
         scored=class_label(explanation.class_names[explanation.target]),
         numbers=None if explanation.nodes is None else [node + 1 for node in explanation.nodes.tolist()],
@@ -137,6 +138,7 @@ def draw_molecule(
         words = [
             (_light(score_colour(1)), _told(f"for {scored}", _WIDEST_WORDS)),
             (_light(score_colour(-1)), "against it"),
+            (_light(BLANK), f"full colour: {float(np.abs(np.asarray(scores, dtype=float)).max()):.2g}"),
         ]
         _legend(drawer, words, width, each, each)
     drawer.FinishDrawing()
