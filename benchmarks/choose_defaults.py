@@ -23,6 +23,7 @@ import numpy as np
 from held_out_curves import MOST_SEEDS, held_out_curves
 
 import graphcaps
+from graphcaps.data.catalogue import find_entry
 from graphcaps.data.store import GraphStore
 from graphcaps.engine.by_data import batch_by_size, dropout_by_size, usual_degree
 from graphcaps.engine.config import RunConfig
@@ -77,8 +78,9 @@ class Candidate:
 
     def on(self, dataset: str) -> Candidate:
         """What is trained on a data set, under the name that its record has."""
-        by_size = 0.1 if dataset in LARGE else 0.5
-        return replace(self, dropout=by_size) if self.dropout == "size" else self
+        entry = find_entry(dataset)
+        by_data = self.dropout == "size" and entry is not None
+        return replace(self, dropout=dropout_by_size(entry.graphs)) if by_data else self
 
     def config(self, dataset: str, store: GraphStore, precision: str | None) -> RunConfig:
         """The default preset with this candidate's values."""

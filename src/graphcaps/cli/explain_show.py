@@ -36,12 +36,8 @@ def show_graph(found: Explanation, called: str, store: GraphStore, unlike: str =
     said = (
         f"taken for {names[found.predicted]}, {100 * float(found.probabilities[found.predicted]):.1f} %{true}"
     )
-    rows = [
-        (
-            "graph",
-            f"{called} of {store.name}: {_counted(found.num_nodes, 'node')}, {_counted(found.edges.size(1), 'edge')}",
-        )
-    ]
+    size = f"{_counted(found.num_nodes, 'node')}, {_counted(found.edges.size(1), 'edge')}"
+    rows = [("graph", f"{called} of {store.name}: {size}")]
     rows += [("", said), ("scores", f"for {names[found.target]}: above 0 speaks for it")]
     rows += [("unlike", f"the training graphs, so trust this less: {unlike}")] if unlike else []
     if found.nodes is not None:
@@ -74,9 +70,8 @@ def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> No
 
     nodes = [part for part in parts if "node" in part]
     if nodes:
-        nodes.sort(
-            key=lambda part: -abs(part["score"])
-        )  # those that speak loudest, for the class or against it
+        # Those that speak loudest, for the class or against it.
+        nodes.sort(key=lambda part: -abs(part["score"]))
         loudest = sorted(nodes[:_NODES], key=lambda part: -part["score"])
         shown = "  ".join(
             f"{elements[part['node']] if elements else ''}{part['node'] + 1} ({part['score']:+.3f})"

@@ -119,15 +119,18 @@ class RunConfig:
 
     def with_training(self, **changes: Any) -> RunConfig:
         """The same run with other training values; ``None`` leaves a value as it is."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        left = tuple(name for name in self.by_data if name not in given)
+        given, left = self._given(changes)
         return replace(self, training=replace(self.training, **given), by_data=left)
 
     def with_model(self, **changes: Any) -> RunConfig:
         """The same run with other arguments of the model; ``None`` leaves one as it is."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        left = tuple(name for name in self.by_data if name not in given)
+        given, left = self._given(changes)
         return replace(self, model_arguments=self.model_arguments | given, by_data=left)
+
+    def _given(self, changes: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Changes that are values, and what is then still left to the graphs."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return given, tuple(name for name in self.by_data if name not in given)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""

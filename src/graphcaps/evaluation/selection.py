@@ -97,7 +97,7 @@ def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
 
 
 def window_for(epochs: int) -> int:
-    """Over how many epochs a loss is smoothed: 21, or where these are more than half, the next lower odd number.
+    """Over how many epochs a loss is smoothed: the largest odd number up to 21 and up to half of the epochs.
 
     A window that held all epochs at each of them would make all means equal, and choose the first epoch.
     """
