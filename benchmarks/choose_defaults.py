@@ -23,20 +23,20 @@ import numpy as np
 from held_out_curves import MOST_SEEDS, held_out_curves
 
 import graphcaps
-from graphcaps.data.catalogue import find_entry
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.by_data import batch_by_size, dropout_by_size, usual_degree
-from graphcaps.engine.config import RunConfig
-from graphcaps.engine.device import choose_device
-from graphcaps.evaluation.choosing import Progress
+from graphcaps.evaluation.concurrent_trainings import side_by_side
 from graphcaps.evaluation.cross_validation import CrossValidation
-from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.epoch_records import LOSS_STEP
+from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.evaluation.selection import WINDOW
-from graphcaps.evaluation.side_by_side import side_by_side
-from graphcaps.files import write_atomically
-from graphcaps.paper.presets import load_preset
-from graphcaps.paper.tables import paper_datasets
+from graphcaps.presets import load_preset
+from graphcaps.reproduction.published import paper_datasets
+from graphcaps.training.auto_config import batch_by_size, dropout_by_size, usual_degree
+from graphcaps.training.device import choose_device
+from graphcaps.training.early_stopping import Progress
 
 COMMAND = "python benchmarks/choose_defaults.py --device cuda --precision tf32 --jobs 3"
 SETS = ("NCI1", "PROTEINS", "IMDB-MULTI", "IMDB-BINARY", "ENZYMES", "PTC_MR", "MUTAG")

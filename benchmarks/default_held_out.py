@@ -27,22 +27,22 @@ import torch
 from held_out_curves import held_out_curves
 
 import graphcaps
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.versions import describe_hardware, versions
+from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.by_data import fit_to_data
-from graphcaps.engine.config import RunConfig
-from graphcaps.engine.device import choose_device
-from graphcaps.estimator.classifier import HGCNClassifier
-from graphcaps.evaluation.calibration import calibrate_shares, report_calibration
-from graphcaps.evaluation.metrics import class_metrics
+from graphcaps.estimator import HGCNClassifier
+from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.evaluation.epoch_selection import held_out
+from graphcaps.evaluation.held_out_scores import HeldOutScores, held_out_scores
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.evaluation.scores import HeldOutScores, held_out_scores
-from graphcaps.evaluation.selection import held_out
-from graphcaps.evaluation.side_by_side import side_by_side
-from graphcaps.evaluation.versions import describe_hardware, versions
-from graphcaps.files import write_atomically
-from graphcaps.paper.presets import load_preset
-from graphcaps.paper.tables import paper_datasets
-from graphcaps.probability import probabilities
+from graphcaps.inference.probabilities import probabilities
+from graphcaps.metrics import class_metrics
+from graphcaps.presets import load_preset
+from graphcaps.reproduction.published import paper_datasets
+from graphcaps.training.auto_config import fit_to_data
+from graphcaps.training.calibration import calibrate_shares, report_calibration
+from graphcaps.training.device import choose_device
 
 FIGURES = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_loss", "brier", "ece")
 PATIENCE: int = HGCNClassifier().patience or 0

@@ -20,9 +20,9 @@ from default_held_out import paper_preset
 from held_out_curves import held_out_curves
 from page_table import table
 
-from graphcaps.evaluation.curves import LOSS_STEP, EpochRecords
+from graphcaps.evaluation.epoch_records import LOSS_STEP, EpochRecords
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.paper.tables import paper_datasets
+from graphcaps.reproduction.published import paper_datasets
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "defaults.md"

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps.data.catalogue import CATALOGUE
-from graphcaps.data.datasets import load_dataset
-from graphcaps.data.duplicates import find_duplicates, fold_leakage
-from graphcaps.data.examination import examine_with_copies
-from graphcaps.data.splits import stratified_folds
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps.data.datasets.catalogue import CATALOGUE
+from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.data.quality.duplicates import find_duplicates, fold_leakage
+from graphcaps.data.quality.quality_report import examine_with_copies
+from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
-from graphcaps.files import write_atomically
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "doctor.json"
 

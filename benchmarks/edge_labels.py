@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 
 import graphcaps
-from graphcaps.engine.device import choose_device
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps.evaluation.concurrent_trainings import side_by_side
 from graphcaps.evaluation.cross_validation import CrossValidation
+from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.evaluation.selection import held_out
-from graphcaps.evaluation.side_by_side import side_by_side
 from graphcaps.evaluation.statistics import corrected_t_test
-from graphcaps.files import write_atomically
-from graphcaps.paper.presets import load_preset
+from graphcaps.presets import load_preset
+from graphcaps.training.device import choose_device
 
 VARIANT = "edge-labels"
 SETS = ("MUTAG", "PTC_MR")  # those of the eleven whose edges have labels

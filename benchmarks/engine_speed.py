@@ -53,8 +53,8 @@ def row(arguments: argparse.Namespace) -> None:
     import torch
 
     from graphcaps.bench import entry, merge_entries, read_entries
-    from graphcaps.cli.configure import configure
-    from graphcaps.evaluation.side_by_side import side_by_side
+    from graphcaps.cli.run_options import configure
+    from graphcaps.evaluation.concurrent_trainings import side_by_side
 
     device, lock = arguments.device, Lock()
     precision = arguments.precision or configure(arguments.datasets[0]).training.precision
@@ -111,9 +111,9 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     """Seconds, peaks of memory and accuracies of one data set; its records and summary are written."""
     import torch
 
-    from graphcaps.cli.configure import configure
-    from graphcaps.cli.outputs import write_json
-    from graphcaps.data.datasets import open_dataset
+    from graphcaps.cli.run_options import configure
+    from graphcaps.cli.training_files import write_json
+    from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.evaluation.results_store import file_name
 
@@ -147,7 +147,7 @@ def together(arguments: argparse.Namespace) -> None:
     from graphcaps import load_dataset
     from graphcaps.bench import entry, merge_entries
     from graphcaps.evaluation import cross_validate
-    from graphcaps.paper.presets import load_preset
+    from graphcaps.presets import load_preset
 
     store = load_dataset(arguments.dataset)
     config = load_preset("paper", arguments.dataset).with_training(epochs=arguments.epochs)

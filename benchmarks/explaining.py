@@ -21,19 +21,19 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch_geometric.explain import Explainer, GNNExplainer
 
+from graphcaps._io.versions import describe_hardware, versions
+from graphcaps.config import RunConfig
 from graphcaps.data import load_dataset
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.config import RunConfig
-from graphcaps.evaluation import FinalTraining
-from graphcaps.evaluation.versions import describe_hardware, versions
 from graphcaps.explanation import StoreExplanation, explain_store, measure, stability
-from graphcaps.explanation.encoding import encode, some_of
+from graphcaps.explanation.baselines import CONFIG
+from graphcaps.explanation.explanation_metrics import MEASURES
 from graphcaps.explanation.fidelity import fidelity_of, graphs_of
-from graphcaps.explanation.measures import MEASURES
-from graphcaps.explanation.plug import GraphProbabilities
-from graphcaps.explanation.rivals import CONFIG
-from graphcaps.fitted import FittedModel
-from graphcaps.paper.presets import load_preset
+from graphcaps.explanation.model_inputs import encode, some_of
+from graphcaps.explanation.pyg_explainer import GraphProbabilities
+from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.presets import load_preset
+from graphcaps.training.final_training import FinalTraining
 
 SETS = {
     "planted-parts": ("planted-parts", {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
 

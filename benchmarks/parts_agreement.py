@@ -24,16 +24,16 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import Tensor
 
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.prepare import prepare
-from graphcaps.data.splits import stratified_folds
+from graphcaps._io.versions import describe_hardware, versions
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.encoding import prepare
+from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.config import RunConfig
-from graphcaps.evaluation import train_final
-from graphcaps.evaluation.versions import describe_hardware, versions
 from graphcaps.explanation import node_parts
 from graphcaps.nn import HGCN
-from graphcaps.paper.presets import load_preset
+from graphcaps.presets import load_preset
+from graphcaps.training.final_training import train_final
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "HGCN": ("planted-parts", {}),

@@ -14,7 +14,7 @@ from page_table import table
 
 from graphcaps.bench import PHASES
 
-KERNELS = Path(__file__).resolve().parents[1] / "src" / "graphcaps" / "ops" / "kernels"
+KERNELS = Path(__file__).resolve().parents[1] / "src" / "graphcaps" / "ops"
 PRECISIONS = ("float32", "tf32", "bf16")
 MISSING = "not measured yet"
 _PHASES = (*PHASES, "rest")
@@ -200,7 +200,7 @@ def scaling(figures: Figures) -> str:
 def kernels() -> str:
     """The first sentence of every file that holds a kernel."""
     rows = []
-    for path in sorted(KERNELS.glob("*.py")):
+    for path in sorted(KERNELS.rglob("*.py")):
         text = path.read_text("utf-8")
         if "@triton.jit" in text:
             said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].replace("\n", " ")

@@ -25,7 +25,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from graphcaps.data.planted import LEVELS, NUM_PROFILES, PART_KINDS, planted_parts
+from graphcaps.data.datasets.planted_parts import LEVELS, NUM_PROFILES, PART_KINDS, planted_parts
 from graphcaps.data.store import GraphStore
 
 FOLD_SEED = 12345

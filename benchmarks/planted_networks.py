@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
-from graphcaps.data.prepare import prepare
+from graphcaps._io.versions import describe_hardware, versions
+from graphcaps.config import RunConfig
+from graphcaps.data.features.encoding import prepare
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.config import RunConfig
-from graphcaps.evaluation import FinalTraining, cross_validate
-from graphcaps.evaluation.versions import describe_hardware, versions
+from graphcaps.evaluation import cross_validate
 from graphcaps.explanation import node_parts
 from graphcaps.nn import HGCN
-from graphcaps.paper.presets import load_preset
+from graphcaps.presets import load_preset
+from graphcaps.training.final_training import FinalTraining
 
 PRESETS = {"HGCN": "planted-parts", "GIN": "planted-parts-gin"}
 LEVELS = ("easy", "medium", "hard")
@@ -60,7 +61,7 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
 
 
 def measure(level: str, model: str, seeds: int, device: str) -> dict[str, Any]:
-    from graphcaps.data.planted import planted_parts
+    from graphcaps.data.datasets.planted_parts import planted_parts
 
     store = planted_parts(level)  # type: ignore[arg-type]
     config = load_preset(PRESETS[model])
@@ -87,7 +88,7 @@ def measure(level: str, model: str, seeds: int, device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    from graphcaps.engine.device import choose_device
+    from graphcaps.training.device import choose_device
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -17,7 +17,7 @@ import numpy as np
 from reproduction_tables import Results
 
 from graphcaps.evaluation.record import PROTOCOLS
-from graphcaps.paper.tables import paper_datasets, published_hgcn
+from graphcaps.reproduction.published import paper_datasets, published_hgcn
 
 POINTS = 100
 _RULE = {"paper": "C", "held-out": "held-out"}

@@ -11,10 +11,9 @@ from reproduction_tables import FARTHEST, LEAST, NEAR, NEAR_STAR, Results, Targe
 from reproduction_variants import LEVEL, SENSITIVITY, of_tables_3_and_4
 from scipy import stats
 
-from graphcaps.paper.cells import choose_cells
-from graphcaps.paper.compare import compare
-from graphcaps.paper.tables import paper_datasets, published_hgcn, statistics
-from graphcaps.paper.variants import ABLATIONS
+from graphcaps.reproduction.cells import ABLATIONS, choose_cells
+from graphcaps.reproduction.measured import compare
+from graphcaps.reproduction.published import paper_datasets, published_hgcn, statistics
 
 FAR = 2.0  # points from which a cell of tables 3 and 4 is looked at by itself
 

@@ -49,9 +49,9 @@ from reproduction_variants import (
     spread_over,
 )
 
+from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.evaluation.record import SeedRecord
-from graphcaps.evaluation.selection import WINDOW
-from graphcaps.paper.tables import hyperparameters, paper_datasets
+from graphcaps.reproduction.published import hyperparameters, paper_datasets
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "reproduction.md"

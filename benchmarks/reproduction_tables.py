@@ -13,12 +13,12 @@ from page_table import table
 from scipy import stats
 
 from graphcaps.evaluation import ResultsStore
+from graphcaps.evaluation.epoch_selection import Figure
 from graphcaps.evaluation.record import Protocol
-from graphcaps.evaluation.selection import Figure
-from graphcaps.paper.cells import choose_cells
-from graphcaps.paper.compare import Library, compare
-from graphcaps.paper.formats import lines, titles
-from graphcaps.paper.tables import paper_datasets, published_hgcn
+from graphcaps.reproduction.cells import choose_cells
+from graphcaps.reproduction.measured import Library, compare
+from graphcaps.reproduction.published import paper_datasets, published_hgcn
+from graphcaps.reproduction.table_formats import lines, titles
 
 MISSING = "not yet"
 TEST_SHARE = 0.1

@@ -9,11 +9,11 @@ import numpy as np
 from page_table import table
 from reproduction_tables import MISSING, TEST_SHARE, Results, further, listed, shown
 
-from graphcaps.evaluation.selection import Figure
+from graphcaps.evaluation.epoch_selection import Figure
 from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, holm
-from graphcaps.paper.tables import Figure as Published
-from graphcaps.paper.tables import paper_datasets, published
-from graphcaps.paper.variants import ABLATIONS, VARIANTS
+from graphcaps.reproduction.cells import ABLATIONS, VARIANTS
+from graphcaps.reproduction.published import Figure as Published
+from graphcaps.reproduction.published import paper_datasets, published
 
 LEVEL = 0.05
 SENSITIVITY = tuple(v.row for v in VARIANTS if v.row[:2] in ("K=", "R="))

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from graphcaps.evaluation import Ledger, ResultsStore
-from graphcaps.paper.tables import published_hgcn
+from graphcaps.reproduction.published import published_hgcn
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 ORDER = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 import graphcaps
-from graphcaps.paper import load_preset
+from graphcaps.presets import load_preset
 
 
 def main() -> None:

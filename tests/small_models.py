@@ -8,22 +8,14 @@ from typing import Any
 
 import torch
 
-from graphcaps.data.features import FeatureRecipe
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.prepare import prepare
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
-from graphcaps.engine import (
-    FeatureConfig,
-    Replica,
-    RunConfig,
-    TrainConfig,
-    Trainer,
-    model_maker,
-    pick_replica,
-    recipe_arguments,
-    stack_replicas,
-)
-from graphcaps.fitted import FittedModel, training_summary
+from graphcaps.inference.fitted_model import FittedModel, training_summary
+from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 
 HGCN_SMALL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
 

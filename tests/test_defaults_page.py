@@ -14,9 +14,9 @@ import pytest
 
 import graphcaps
 from graphcaps import HGCNClassifier
-from graphcaps.engine.by_data import fit_to_data
-from graphcaps.paper.presets import load_preset
-from graphcaps.paper.tables import paper_datasets
+from graphcaps.presets import load_preset
+from graphcaps.reproduction.published import paper_datasets
+from graphcaps.training.auto_config import fit_to_data
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("defaults_page", "choose_defaults", "default_held_out")

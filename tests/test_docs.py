@@ -62,8 +62,8 @@ def test_the_figures_of_planted_parts_are_those_measured() -> None:
 
 
 def test_the_presets_measured_are_those_shipped() -> None:
-    from graphcaps.engine.config import RunConfig
-    from graphcaps.paper.presets import load_preset
+    from graphcaps.config import RunConfig
+    from graphcaps.presets import load_preset
 
     rows = json.loads((ROOT / "results" / "planted_networks.json").read_text("utf-8"))["rows"]
     for row in rows:

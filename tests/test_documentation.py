@@ -230,7 +230,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 def test_a_preset_on_a_page_is_one(tmp_path: Path) -> None:
-    from graphcaps.paper import load_preset
+    from graphcaps.presets import load_preset
 
     (text,) = blocks(DOCS / "howto" / "preset.md", "toml")
     (tmp_path / "mine.toml").write_text(text, "utf-8")

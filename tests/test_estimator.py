@@ -19,10 +19,10 @@ from sklearn.pipeline import make_pipeline
 import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import to_networkx, to_pyg
+from graphcaps.data.coerce import join_stores, read_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.estimator.inputs import join_stores, read_graphs
-from graphcaps.estimator.parameters import default_config
+from graphcaps.estimator import default_config
 from tests.small_models import labelled, planted, train_small
 
 SMALL: dict[str, Any] = {

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from graphcaps import HGCNClassifier
-from graphcaps.data.label_codes import text_code
+from graphcaps.data.coerce import read_graphs
+from graphcaps.data.label_encoding import text_code
 from graphcaps.errors import ArgumentError
-from graphcaps.estimator.inputs import read_graphs
 
 
 def graphs(labels: Sequence[Any] | None) -> list[nx.Graph]:

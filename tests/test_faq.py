@@ -41,23 +41,23 @@ def _raised(work: Callable[[], Any]) -> str:
 
 
 def _one_model() -> None:
-    from graphcaps.evaluation import train_final
-    from graphcaps.paper import load_preset
+    from graphcaps.presets import load_preset
+    from graphcaps.training.final_training import train_final
 
     config = load_preset("planted-parts").with_training(epochs=1)
     train_final(graphcaps.load_dataset("planted-parts")[:30], config).model.save("one.safetensors")
 
 
 def _unseen() -> str:
-    from graphcaps.data.molecules import from_smiles
+    from graphcaps.data.readers.molecules import from_smiles
 
     recipe = graphcaps.FeatureRecipe().fit(from_smiles(["CCO", "CCN"]))
     return _raised(lambda: recipe.apply(from_smiles(["CCS"])))
 
 
 def _memory() -> str:
-    from graphcaps.engine.config import RunConfig
-    from graphcaps.engine.memory import explain_memory
+    from graphcaps.config import RunConfig
+    from graphcaps.training.memory import explain_memory
 
     def work() -> None:
         with explain_memory(RunConfig()):
@@ -68,7 +68,7 @@ def _memory() -> str:
 
 def _no_number() -> str:
     """Written in the trainer; the number of the epoch and the term are those of the run."""
-    source = (ROOT / "src" / "graphcaps" / "engine" / "fit.py").read_text("utf-8")
+    source = (ROOT / "src" / "graphcaps" / "training" / "trainer.py").read_text("utf-8")
     first, second = (
         "Training stopped in epoch {self.epoch + 1}: the {worst} loss is not a number. ",
         ("Lower the learning rate, or check the data for extreme values."),

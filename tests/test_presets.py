@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import graphcaps
-from graphcaps.data.catalogue import CATALOGUE
-from graphcaps.data.datasets import load_dataset
-from graphcaps.data.features import FeatureRecipe
-from graphcaps.engine.build import model_maker, recipe_arguments
-from graphcaps.engine.config import RunConfig
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.catalogue import CATALOGUE
+from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.paper.presets import list_presets, load_preset
-from graphcaps.paper.tables import hyperparameters, paper_datasets
+from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.presets import list_presets, load_preset
+from graphcaps.reproduction.published import hyperparameters, paper_datasets
 
 FOLDER = Path(graphcaps.__file__).parent / "presets"
 FILES = sorted(FOLDER.rglob("*.toml"))

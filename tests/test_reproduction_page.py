@@ -17,10 +17,10 @@ import pytest
 from scipy import stats
 
 from graphcaps.evaluation import ResultsStore
-from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.epoch_records import LOSS_STEP
+from graphcaps.evaluation.epoch_selection import best_common_epoch, held_out
 from graphcaps.evaluation.record import RecordKey
-from graphcaps.evaluation.selection import best_common_epoch, held_out
-from graphcaps.paper.cells import choose_cells
+from graphcaps.reproduction.cells import choose_cells
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from graphcaps.evaluation import Ledger, ResultsStore
-from graphcaps.paper.presets import load_preset
-from graphcaps.paper.tables import paper_datasets, published_hgcn
-from graphcaps.paper.variants import VARIANTS
+from graphcaps.presets import load_preset
+from graphcaps.reproduction.cells import VARIANTS
+from graphcaps.reproduction.published import paper_datasets, published_hgcn
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

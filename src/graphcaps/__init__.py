@@ -14,14 +14,14 @@ _MODULES = ("data", "nn", "ops")
 _NAMES = {
     "Explanation": "graphcaps.explanation",
     "FeatureRecipe": "graphcaps.data",
-    "FittedModel": "graphcaps.fitted",
+    "FittedModel": "graphcaps.inference.fitted_model",
     "GraphStore": "graphcaps.data",
     "GraphcapsError": "graphcaps.errors",
     "HGCNClassifier": "graphcaps.estimator",
     "Ledger": "graphcaps.evaluation",
     "cross_validate": "graphcaps.evaluation",
     "explain": "graphcaps.explanation",
-    "load": "graphcaps.model_file",
+    "load": "graphcaps.inference.model_file",
     "load_dataset": "graphcaps.data",
     "stratified_folds": "graphcaps.data",
 }
@@ -45,14 +45,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from graphcaps import data, nn, ops
     from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
     from graphcaps.errors import GraphcapsError
     from graphcaps.estimator import HGCNClassifier
     from graphcaps.evaluation import Ledger, cross_validate
     from graphcaps.explanation import Explanation, explain
-    from graphcaps.fitted import FittedModel
-    from graphcaps.model_file import load
+    from graphcaps.inference.fitted_model import FittedModel
+    from graphcaps.inference.model_file import load
 
 
 def __getattr__(name: str) -> Any:

@@ -1,22 +1,30 @@
-"""One grammar for everything that can go wrong through a user's hand.
+"""Errors that a user can fix, in one grammar.
 
-A :class:`GraphcapsError` is a mistake its reader can mend. The command line prints it as one sentence
-and ends with exit code 2; any other exception is a defect of the program.
+The command line prints a :class:`GraphcapsError` as one sentence and exits with code 2; any other exception is a bug
+in graphcaps. A message names the owner or the file, what was expected, what was found and what to do, in that order.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["ArgumentError", "DataError", "GraphcapsError", "MissingExtraError", "ShapeError"]
+__all__ = ["ArgumentError", "DataError", "GraphcapsError", "MissingExtraError", "ShapeError", "UsageError"]
 
 
 class GraphcapsError(Exception):
-    """A mistake that a user can mend."""
+    """Base class of all errors that a user can fix."""
+
+
+class UsageError(GraphcapsError, ValueError):
+    """A request that cannot be carried out, as one complete sentence that says what to do instead.
+
+    For messages that do not fit the pattern of :class:`ArgumentError`, such as
+    ``No CUDA device is available; use device='cpu' or 'auto'.``
+    """
 
 
 class ArgumentError(GraphcapsError, ValueError):
-    """An argument that does not fit: ``owner: 'name' must …, got …. fix``."""
+    """An invalid argument: ``owner: 'name' must …, got …. fix``."""
 
     def __init__(self, owner: str, name: str, expected: str, got: object, fix: str = "") -> None:
         self.owner, self.name, self.expected, self.got, self.fix = owner, name, expected, got, fix
@@ -25,23 +33,39 @@ class ArgumentError(GraphcapsError, ValueError):
 
 
 class ShapeError(ArgumentError):
-    """A tensor of the wrong size."""
+    """A tensor of the wrong shape."""
 
 
 class DataError(GraphcapsError, ValueError):
-    """A file that does not hold what it should: ``where, line n: expected …, found …. fix``."""
+    """Invalid content of a file: ``where, line n: expected …, found …. fix``.
+
+    Args:
+        where (str or Path): The file.
+        expected (str): What the file should hold there; with ``found=None`` a complete statement of the problem, as in
+            ``model.safetensors: file not found.``
+        found (object): What it holds.
+        line (int, optional): Line of the file, counted from 1.
+        fix (str): What to do about it, as a sentence of its own.
+    """
 
     def __init__(
-        self, where: str | Path, expected: str, found: object, *, line: int | None = None, fix: str = ""
+        self,
+        where: str | Path,
+        expected: str,
+        found: object = None,
+        *,
+        line: int | None = None,
+        fix: str = "",
     ) -> None:
         self.where, self.expected, self.found, self.line, self.fix = str(where), expected, found, line, fix
-        place = f"{where}, line {line}" if line is not None else f"{where}"
-        sentence = f"{place}: expected {expected}, found {found}."
+        location = f"{where}, line {line}" if line is not None else f"{where}"
+        problem = expected if found is None else f"expected {expected}, found {found}"
+        sentence = f"{location}: {problem}."
         super().__init__(f"{sentence} {fix}" if fix else sentence)
 
 
 class MissingExtraError(GraphcapsError, ImportError):
-    """An optional part that is not installed, with the line that installs it."""
+    """A missing optional dependency, with the command that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         self.package, self.extra = package, extra

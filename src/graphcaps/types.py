@@ -1,24 +1,51 @@
-"""Named, frozen values that travel between the parts: batches in, capsules out.
-
-Every tensor may carry leading axes ``*lead``: one model has none, F replicas have ``(F,)``.
-"""
+"""Named, frozen values that travel between the layers: batches in, capsules out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from graphcaps.feature_rows import FeatureRows, FeatureTable  # noqa: F401  (named here with the others)
-from graphcaps.shapes import ShapeRepr
-
 __all__ = [
-    *("BitRows", "CapsuleLevel", "ClassOutput", "EdgeTable", "FeatureRows", "FeatureTable", "GraphBatch"),
-    *("HGCNOutput", "LossTerms", "Routing", "Segments"),
+    "BitRows",
+    "CapsuleLevel",
+    "ClassOutput",
+    "EdgeTable",
+    "FeatureRows",
+    "FeatureTable",
+    "GraphBatch",
+    "HGCNOutput",
+    "LossTerms",
+    "Precision",
+    "Routing",
+    "Segments",
+    "ShapeRepr",
 ]
+
+Precision = Literal["float32", "tf32", "bf16"]
+"""Precision of matrix products on a GPU; sums and everything else stay float32."""
+
+
+class ShapeRepr:
+    """Shows tensors by their shape: ``Routing(capsules=[2, 5, 8], assignment=[7, 5])``."""
+
+    def __repr__(self) -> str:
+        shown = []
+        for entry in fields(self):  # type: ignore[arg-type]
+            if entry.repr:
+                shown.append(f"{entry.name}={_short(getattr(self, entry.name))}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return str(list(value.shape))
+    if isinstance(value, tuple):
+        return f"({', '.join(_short(item) for item in value)})"
+    return repr(value)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -239,3 +266,53 @@ class LossTerms(ShapeRepr):
 
     total: Tensor
     terms: dict[str, Tensor]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FeatureTable(ShapeRepr):
+    """Features of all N nodes of a store, from which ``shift`` was taken, and those of them that are not zero.
+
+    Args:
+        x (Tensor): The features themselves, ``[N, in]``.
+        shift (Tensor): Taken from every row for all that follows, ``[in]``.
+        ptr (Tensor): First entry of each node, and the end of the last, int32, ``[N + 1]``.
+        columns, values (Tensor): Column (int32) and shifted feature of each entry, ``[P]``.
+        sums, squares (Tensor): Of shifted features over the nodes of each graph, float64, ``[G, in]``.
+        node_ptr (Tensor): First node of each graph, and the end of the last, ``[G + 1]``.
+        sparse (bool): Whether so few entries are listed that products walk them.
+    """
+
+    x: Tensor
+    shift: Tensor
+    ptr: Tensor
+    columns: Tensor
+    values: Tensor
+    sums: Tensor
+    squares: Tensor
+    node_ptr: Tensor
+    sparse: bool = True
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FeatureRows(ShapeRepr):
+    """The features of a batch, read from the table of the store that it was drawn from.
+
+    Args:
+        table (FeatureTable): Features of the whole store.
+        node (Tensor): Store node of each slot, −1 at padding, ``[*lead, V]``.
+        graphs (Tensor): Store graph of each graph of the batch, −1 for none, ``[*lead, B]``.
+        cleared (bool): Whether padding rows are 0 where rows are gathered, or hold anything.
+    """
+
+    table: FeatureTable
+    node: Tensor
+    graphs: Tensor
+    cleared: bool = False
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((*self.node.shape, self.table.x.size(-1)))
+
+    def gather(self) -> Tensor:
+        rows = self.table.x.index_select(0, self.node.clamp_min(0).reshape(-1)).reshape(self.shape)
+        return rows.masked_fill(self.node.lt(0).unsqueeze(-1), 0) if self.cleared else rows

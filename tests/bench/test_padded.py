@@ -9,14 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.bench import (
-    PaddedGraphs,
-    PaddedHGCN,
-    PaddedTraining,
-    RivalError,
-    check_padded,
-    padded_bytes,
-)
+from graphcaps.bench import PaddedGraphs, PaddedHGCN, PaddedTraining, RivalError, check_padded, padded_bytes
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN
 from tests.graphs import Graphs, assert_equal, random_graphs
@@ -179,16 +172,16 @@ def test_check_leaves_the_model_alone_and_opens_the_clock() -> None:
 
 @pytest.mark.parametrize("fault", ["routing", "norm", "loss"])
 def test_check_catches_a_wrong_program(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphcaps.bench import padded, padded_layers
+    from graphcaps.bench.rivals import padded
 
     if fault == "routing":
-        route = padded_layers.PaddedCapsules._route
+        route = padded.PaddedCapsules._route
         monkeypatch.setattr(
-            padded_layers.PaddedCapsules, "_route", lambda self, votes, mean: route(self, votes, None)
+            padded.PaddedCapsules, "_route", lambda self, votes, mean: route(self, votes, None)
         )
     elif fault == "norm":  # padding counted as nodes
         monkeypatch.setattr(
-            padded_layers.MaskedBatchNorm,
+            padded.MaskedBatchNorm,
             "forward",
             lambda self, x, mask: self.norm(x.flatten(0, 1)).view(x.shape),
         )

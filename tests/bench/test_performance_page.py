@@ -54,7 +54,7 @@ def test_without_figures_nothing_is_claimed(
     assert text.count("| not measured yet | – |") == 11
     assert text.count("*Not measured yet.*") == 7
     assert "{{" not in text
-    assert "`pairs.py`" in text
+    assert "`pair_loss_triton.py`" in text
 
 
 def test_every_kind_of_figure_has_its_place(

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from graphcaps.bench import PHASES, Ceilings, Count, PhaseTime, RivalError, phases, time_phases
-from graphcaps.data.feature_table import feature_table
-from graphcaps.engine.config import TrainConfig
-from graphcaps.engine.replicas import Replica, stack_replicas
+from graphcaps.config import TrainConfig
+from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import HGCN
+from graphcaps.training.replicas import Replica, stack_replicas
 from tests.graphs import random_graphs
 
 CEILINGS = Ceilings(bandwidth=1e10, rate=1e11)

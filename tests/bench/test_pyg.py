@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.baselines import GIN
 from graphcaps.bench import PygTraining, RivalError, pyg_graphs
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.models import GIN
 from tests.graphs import Graphs, random_graphs
 
 KINDS = ["gin", "diffpool", "sagpool"]

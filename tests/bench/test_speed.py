@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.bench import (
-    Ceilings,
-    RivalError,
-    merge_entries,
-    phases,
-    read_entries,
-    speed,
-)
-from graphcaps.bench.padded_training import PaddedTraining
-from graphcaps.engine.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.bench import Ceilings, RivalError, merge_entries, phases, read_entries, speed
+from graphcaps.bench.rivals.padded_training import PaddedTraining
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError
 from tests.graphs import random_graphs
 
@@ -75,7 +68,7 @@ def test_groups_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.5, list(training.group.replicas)
 
     monkeypatch.setattr(speed, "_epoch_seconds", counted)
-    monkeypatch.setattr("graphcaps.engine.forecast.MemoryForecast.group", lambda self, replicas: 2)
+    monkeypatch.setattr("graphcaps.training.memory.MemoryForecast.group", lambda self, replicas: 2)
     found = _measure()
     assert sizes == [2, 1]
     assert found.seconds == 3.0

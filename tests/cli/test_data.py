@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from graphcaps.cli.main import app
-from graphcaps.data.catalogue import CATALOGUE
+from graphcaps.data.datasets.catalogue import CATALOGUE
 
 KEYS = {
     *("name", "graphs", "classes", "class_names", "class_counts", "avg_nodes", "avg_edges", "min_nodes"),

@@ -57,8 +57,8 @@ def test_the_option_that_names_the_classes_is_told(tmp_path):
 
 
 def test_the_command_that_keeps_copies_together_is_told(tmp_path):
-    from graphcaps.data.planted import planted_parts
-    from graphcaps.data.tu_write import write_tu
+    from graphcaps.data.datasets.planted_parts import planted_parts
+    from graphcaps.data.readers.tu_writer import write_tu
 
     write_tu(planted_parts(num_graphs=30)[[n // 2 for n in range(60)]], tmp_path / "TWICE")
     text = " ".join(check(tmp_path / "TWICE", "--no-forecast").stdout.split())
@@ -105,7 +105,7 @@ def test_groups_of_copies_are_written(own, tmp_path):
     [(0.2, "1 s"), (40, "40 s"), (600, "10 minutes"), (9000, "2.5 hours"), (72000, "20 hours")],
 )
 def test_times_as_people_say_them(seconds, said):
-    from graphcaps.cli.data_check import _time
+    from graphcaps.cli.data import _time
 
     assert _time(seconds) == said
 

@@ -10,8 +10,8 @@ import torch
 from typer.testing import CliRunner, Result
 
 from graphcaps.cli.main import app
-from graphcaps.data.datasets import load_dataset
-from graphcaps.data.tu import read_tu
+from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.data.readers.tu import read_tu
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ PROGRAM = """
 import os, time
 fsync = os.fsync
 os.fsync = lambda number: (time.sleep(0.03), fsync(number))[1]
-import graphcaps.evaluation.groups as groups
+import graphcaps.evaluation.replica_groups as groups
 groups.CHECKPOINT_SECONDS = 0.0
 groups.MOST_SHARE = 1e9
 from graphcaps.cli.main import main

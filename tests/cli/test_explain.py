@@ -13,13 +13,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from graphcaps.cli.explain_show import show_graph
+from graphcaps.cli.explain import show_graph
 from graphcaps.cli.main import app
 from graphcaps.data import from_networkx
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.tu_write import write_tu
-from graphcaps.explanation.measures import MEASURES, METHODS, QUICK
-from graphcaps.unlike import TrainingProfile
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.explanation.explanation_metrics import MEASURES, METHODS, QUICK
+from graphcaps.inference.applicability import TrainingProfile
 from tests.small_models import planted, small_model, train_small
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -73,8 +73,8 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
 def test_measures_for_people_and_machines(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphcaps.explanation.rivals.EPOCHS", 2)
-    monkeypatch.setattr("graphcaps.explanation.rivals.STEPS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.STEPS", 2)
     second = tmp_path / "second.safetensors"
     train_small(planted(), epochs=1).save(second)
     shown = run(model, data, "--measure", "--methods", "capsules, random")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from graphcaps.engine.checkpoint import _KIND, FORMAT
-from graphcaps.sealed import read_sealed
+from graphcaps._io.checked_safetensors import read_sealed
+from graphcaps.training.checkpoint import _KIND, FORMAT
 from tests.cli.training import invoke, same_weights, write_inputs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")

@@ -278,7 +278,7 @@ def test_help_has_an_example():
 
 # ---------------------------------------------------------------------- abstaining, strangers, own files
 def test_abstaining_and_strangers(tmp_path):
-    from graphcaps.unlike import TrainingProfile
+    from graphcaps.inference.applicability import TrainingProfile
 
     path, out = tmp_path / "m.safetensors", tmp_path / "p.csv"
     replace(labelled_model(), profile=TrainingProfile.of(labelled())).save(path)

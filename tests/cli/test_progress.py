@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from graphcaps.cli.progress import describe, training_progress
-from graphcaps.engine.fit import EpochEnd
+from graphcaps.training.trainer import EpochEnd
 
 EVENT = EpochEnd(3, 8, 0.5, [0.25, 0.75], [0.5, 0.5], [0.3, 0.1], [0.8, 0.9], [1.0, math.nan])
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import graphcaps
-from graphcaps.data.group_file import read_groups
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.tu_write import write_tu
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.data.splits.groups import read_groups
 from tests.cli.training import PRESET, invoke, refusal
 
 pytestmark = pytest.mark.usefixtures("in_own_folder")

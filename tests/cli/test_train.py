@@ -9,11 +9,11 @@ import torch
 
 import graphcaps
 from graphcaps.cli import progress
-from graphcaps.cli.configure import configure
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.tu_write import write_tu
+from graphcaps.cli.run_options import configure
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.errors import ArgumentError
-from graphcaps.evaluation.final import FinalTraining
+from graphcaps.training.final_training import FinalTraining
 from tests.cli.training import invoke, refusal, same_weights, write_inputs
 
 EPOCHS = 3
@@ -287,7 +287,9 @@ def test_no_model_is_written_where_the_loss_is_no_number(
 
 
 def test_no_memory(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.engine.adam.ReplicaAdam.step", lambda *_, **__: torch.empty(1 << 60))
+    monkeypatch.setattr(
+        "graphcaps.training.optimizer.ReplicaAdam.step", lambda *_, **__: torch.empty(1 << 60)
+    )
     told = refusal(*inputs, "--out", out)
     assert told.startswith(
         "The computer ran out of memory: lower the batch size (now 8), num_capsules (now 3), "

@@ -9,10 +9,10 @@ import networkx as nx
 import pytest
 import torch
 
-from graphcaps.cli.train_report import _hardly_learned
-from graphcaps.data.planted import planted_parts
-from graphcaps.engine.config import RunConfig
-from graphcaps.evaluation.final import FinalTraining
+from graphcaps.cli.train import _hardly_learned
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.training.final_training import FinalTraining
 from tests.cli.training import PRESET, invoke, refusal, write_inputs
 
 pytestmark = pytest.mark.usefixtures("in_own_folder")

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from graphcaps.cli.main import app
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.tu_write import write_tu
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu_writer import write_tu
 
 PRESET = """
 [model]

@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import validate_data
 
 from graphcaps import HGCNClassifier
+from graphcaps.data.coerce import GraphsRead
 from graphcaps.data.store import GraphStore
-from graphcaps.estimator.inputs import GraphsRead
 
 SMALL: dict[str, Any] = {
     "capsule_dim": 8,

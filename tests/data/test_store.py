@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphcaps.data.convert import GraphArrays, store_from_graphs
-from graphcaps.data.planted import planted_parts
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.store import LARGEST_AS_BITS, MOST_WORDS, GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import clean_edges

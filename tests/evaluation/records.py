@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps.engine import RunConfig, TrainConfig
+from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.evaluation import EpochRecords, RecordKey, SeedRecord
 from graphcaps.evaluation.record import DataMark, Protocol
 

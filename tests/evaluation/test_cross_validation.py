@@ -11,19 +11,11 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps.data.features import FeatureRecipe
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.splits import stratified_folds
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
-from graphcaps.engine import (
-    FeatureConfig,
-    Replica,
-    RunConfig,
-    TrainConfig,
-    Trainer,
-    model_maker,
-    stack_replicas,
-)
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.evaluation import (
     CrossValidation,
@@ -32,8 +24,10 @@ from graphcaps.evaluation import (
     RecordKey,
     ResultsStore,
     cross_validate,
-    groups,
+    replica_groups,
 )
+from graphcaps.models.builder import model_maker
+from graphcaps.training import Replica, Trainer, stack_replicas
 from tests.graphs import random_graphs
 
 TRAINING = TrainConfig(epochs=4, batch_size=8, learning_rate=0.01)
@@ -158,8 +152,8 @@ def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: in
 
 def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written on the way out: what was written between epochs has to do."""
-    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
     whole = cross_validate(STORE, HGCN, folds=3)
     written: list[bytes] = []
 
@@ -182,8 +176,8 @@ def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.M
 def test_a_checkpoint_that_cannot_be_written_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
     (tmp_path / "unfinished").write_text("no folder")
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert ResultsStore(tmp_path).records() == ledger.records
@@ -192,9 +186,9 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
 
 
 def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(groups, "MOST_SHARE", 1e9)
-    folder, write = tmp_path / "unfinished", groups.write_checkpoint
+    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
+    folder, write = tmp_path / "unfinished", replica_groups.write_checkpoint
     calls: list[Path] = []
 
     def vanish(path: Path, *rest: Any) -> None:
@@ -203,7 +197,7 @@ def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, monkeypatch: pytes
             folder.rmdir()
         write(path, *rest)
 
-    monkeypatch.setattr(groups, "write_checkpoint", vanish)
+    monkeypatch.setattr(replica_groups, "write_checkpoint", vanish)
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert len(calls) == 1 + 3  # one retry, none after the last epoch
     assert not any("checkpoint" in note for note in ledger.notes)

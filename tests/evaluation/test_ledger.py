@@ -9,9 +9,9 @@ import pytest
 
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import RULES, Ledger
-from graphcaps.evaluation.curves import LOSS_STEP
+from graphcaps.evaluation.epoch_records import LOSS_STEP
+from graphcaps.evaluation.epoch_selection import best_common_epoch, best_own_epochs, held_out, window_for
 from graphcaps.evaluation.ledger import UPPER_BOUNDS, held_out_accuracies
-from graphcaps.evaluation.selection import best_common_epoch, best_own_epochs, held_out, window_for
 from tests.evaluation.records import CONFIG, record
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.data.splits import Split, stratified_folds
-from graphcaps.engine import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.data.splits.folds import Split, part_numbers, stratified_folds
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore, SeedRecord, cross_validate
-from graphcaps.evaluation.partition import Partition, mark_groups, part_numbers
+from graphcaps.evaluation.partition import Partition, mark_groups
 from tests.evaluation.records import record
 from tests.graphs import random_graphs
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphcaps.engine import FeatureConfig, RunConfig
+from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import DataError
 from graphcaps.evaluation import SeedRecord
 from tests.evaluation.records import CONFIG, curves, record

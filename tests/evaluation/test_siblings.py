@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.engine import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import CrossValidation, ResultsStore
 from tests.graphs import random_graphs

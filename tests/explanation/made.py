@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
-from graphcaps.explanation.types import StoreExplanation
+from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.ops.edges import clean_edges
 
 __all__ = ["MadeModel", "make_explanations", "make_store"]

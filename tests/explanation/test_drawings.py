@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphcaps.data import planted_parts
-from graphcaps.data.planted import PART_KINDS
+from graphcaps.data.datasets.planted_parts import PART_KINDS
 from graphcaps.errors import ShapeError
 from graphcaps.explanation import draw_parts
 

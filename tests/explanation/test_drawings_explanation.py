@@ -11,10 +11,16 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.drawings import draw_explanation
-from graphcaps.explanation.drawings_base import COLOURS, ink_on, place_nodes, score_colour, score_shares
-from graphcaps.explanation.drawings_flow import flow_masses
-from graphcaps.explanation.types import Explanation
+from graphcaps.explanation.drawings import (
+    COLOURS,
+    draw_explanation,
+    flow_masses,
+    ink_on,
+    place_nodes,
+    score_colour,
+    score_shares,
+)
+from graphcaps.explanation.explanation import Explanation
 from tests.explanation.made import make_explanations, make_store
 
 KINDS = ("parts", "scores", "flow", "assignment", "rounds")

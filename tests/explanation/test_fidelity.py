@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.encoding import encode, network_of
-from graphcaps.explanation.explaining import explain_encoded
+from graphcaps.explanation.baselines import SCORERS, score_nodes
+from graphcaps.explanation.explainer import explain_encoded
 from graphcaps.explanation.fidelity import fidelity_of, graphs_of, top_nodes
-from graphcaps.explanation.plug import GraphProbabilities
-from graphcaps.explanation.rivals import SCORERS, score_nodes
-from graphcaps.explanation.walk import blank_row
+from graphcaps.explanation.model_inputs import encode, network_of
+from graphcaps.explanation.pyg_explainer import GraphProbabilities
+from graphcaps.explanation.trace import blank_row
 from tests.graphs import assert_equal
 from tests.small_models import planted, train_small
 
@@ -45,7 +45,7 @@ def test_fidelity_counts_changed_classes() -> None:
 
 
 def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.rivals.EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
     store = planted()[:4]
     fitted = train_small(planted())
     encoded = encode(fitted, store)
@@ -61,7 +61,7 @@ def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.rivals.STEPS", 200)
+    monkeypatch.setattr("graphcaps.explanation.baselines.STEPS", 200)
     fitted = train_small(
         planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"}
     )

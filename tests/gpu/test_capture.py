@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from graphcaps import load_dataset
-from graphcaps.baselines import GIN
-from graphcaps.data.features import FeatureRecipe
-from graphcaps.data.prepare import prepare
-from graphcaps.engine import EpochEnd, Replica, TrainConfig, Trainer, stack_replicas
-from graphcaps.engine.buckets import BucketSteps
+from graphcaps.config import TrainConfig
+from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.models import GIN
 from graphcaps.nn import HGCN
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
+from graphcaps.training.cuda_graphs import BucketSteps
 from graphcaps.types import FeatureTable
 
 pytestmark = [
@@ -131,7 +132,7 @@ def test_an_epoch_asks_the_host_once() -> None:
 
 
 def _bucket(slots: int) -> int:
-    from graphcaps.engine.plan import bucket
+    from graphcaps.training.batch_schedule import bucket
 
     return bucket(slots)
 

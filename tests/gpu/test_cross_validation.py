@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcaps import load_dataset
-from graphcaps.engine import RunConfig, TrainConfig
+from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.evaluation import GroupEpoch, cross_validate
 
 pytestmark = [

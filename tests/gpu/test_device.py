@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.baselines import GIN
+from graphcaps.config import TrainConfig
 from graphcaps.data import FeatureRecipe, planted_parts, prepare
-from graphcaps.engine import Replica, TrainConfig, Trainer, stack_replicas
+from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops import edge_table, reconstruction_loss, route
+from graphcaps.training import Replica, Trainer, stack_replicas
 from graphcaps.types import Segments
 from tests.graphs import assert_equal, random_graphs
 

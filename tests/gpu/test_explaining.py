@@ -7,7 +7,7 @@ import torch
 
 from graphcaps import explain
 from graphcaps.explanation import measure
-from graphcaps.fitted import FittedModel
+from graphcaps.inference.fitted_model import FittedModel
 from tests.graphs import assert_equal
 from tests.small_models import planted, small_model
 

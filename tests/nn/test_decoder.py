@@ -13,10 +13,10 @@ from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.ops import PAPER, RELEASED, reconstruction_loss
-from graphcaps.ops.activate import take_step
-from graphcaps.ops.bits import bit_rows
-from graphcaps.ops.kernels import kernels_wanted
-from graphcaps.ops.reconstruct_sampled import sampled_reconstruction_loss
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.activation.activation import take_step
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
+from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
 from graphcaps.types import GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
 from tests.ops.kernels.conftest import kernel_device  # noqa: F401

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.baselines import GIN
+from graphcaps.models import GIN
 from graphcaps.nn import HGCN
-from graphcaps.ops.bits import bit_rows
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
 from tests.ops.kernels.conftest import kernel_device  # noqa: F401

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from graphcaps.engine.config import RunConfig
-from graphcaps.paper.presets import load_preset
+from graphcaps.config import RunConfig
+from graphcaps.presets import load_preset
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("nmi", "nmi_all", "ari", "nmi_planted", "nmi_all_planted")

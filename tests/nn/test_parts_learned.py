@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.prepare import prepare
-from graphcaps.evaluation import train_final
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.encoding import prepare
 from graphcaps.explanation import node_parts
 from graphcaps.nn import HGCN
-from graphcaps.paper.presets import load_preset
+from graphcaps.presets import load_preset
+from graphcaps.training.final_training import train_final
 
 
 def _agreement(**arguments: Any) -> float:

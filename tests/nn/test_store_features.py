@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.data.assemble import draw
-from graphcaps.data.feature_table import feature_table
+from graphcaps.data.batching import draw
+from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import HGCN
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
 from tests.graphs import assert_equal, random_graphs
 from tests.ops.kernels.conftest import kernel_device  # noqa: F401
 
@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", [{}, {"formulation": "paper", "factor_squash": "separate"}], ids=str)
 def test_steps_from_the_store(given: dict[str, Any], kernel_device: str, monkeypatch: Any) -> None:  # noqa: F811
-    monkeypatch.setattr("graphcaps.ops.kernels.project._PROGRAMS", 4)
+    monkeypatch.setattr("graphcaps.ops.projection.projection_triton._PROGRAMS", 4)
     graphs = random_graphs([5, 9, 1], channels=6, seed=3)
     store = graphs.as_store().to(kernel_device)
     x = graphs.x.float().to(kernel_device).relu()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphcaps.data import GraphStore, to_networkx
-from graphcaps.fitted import FittedModel
+from graphcaps.inference.fitted_model import FittedModel
 from tests.small_models import train_small
 
 SMILES = ("CCO", "CCN", "CCC", "CCCO", "c1ccccc1", "c1ccccc1O", "c1ccncc1", "Cc1ccccc1N")
@@ -20,7 +20,7 @@ SMILES = ("CCO", "CCN", "CCC", "CCCO", "c1ccccc1", "c1ccccc1O", "c1ccncc1", "Cc1
 def molecule_model() -> FittedModel:
     """HGCN on a few molecules: aromatic, or not."""
     pytest.importorskip("rdkit", reason="rdkit is not installed: pip install 'graphcaps[chem]'")
-    from graphcaps.data.molecules import from_smiles
+    from graphcaps.data.readers.molecules import from_smiles
 
     classes = ["aromatic" if "c1" in text else "open" for text in SMILES]
     return train_small(from_smiles(SMILES * 2, classes * 2, name="molecules"), epochs=10)

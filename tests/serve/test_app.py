@@ -169,7 +169,7 @@ def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         "worker._load, worker.handle = load, handle\n"
         "worker.main(sys.argv[1], Limits(**json.loads(sys.argv[2])))\n"
     )
-    import graphcaps.serve.pool as pool
+    import graphcaps.serve.worker_pool as pool
 
     monkeypatch.setattr(pool, "WORKER", (str(module),))
     return tmp_path / "none.safetensors"

@@ -15,7 +15,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from graphcaps.fitted import FittedModel
+from graphcaps.inference.fitted_model import FittedModel
 from tests.serve.models import molecule_model, node_link, saved
 from tests.small_models import planted, small_model
 
@@ -86,7 +86,7 @@ def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) 
     page.fill("#text", "c1ccccc1O")
     page.keyboard.press("Control+Enter")
     wait_done(page)
-    from graphcaps.data.molecules import from_smiles
+    from graphcaps.data.readers.molecules import from_smiles
 
     wanted = str(molecule_model().predict(from_smiles(["c1ccccc1O"]))[0])
     assert page.text_content("#facts .fact:first-child dd") == wanted

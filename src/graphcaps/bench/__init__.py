@@ -1,13 +1,20 @@
 """The bench: what our programs are timed against. A rival proves itself right before it is timed."""
 
-from graphcaps.bench.ceilings import Ceilings, measure_ceilings
-from graphcaps.bench.counts import PHASES, Count, StepSizes, count_phases, step_sizes
 from graphcaps.bench.entries import entry, merge_entries, read_entries
-from graphcaps.bench.padded import PaddedHGCN, PaddedOutput
-from graphcaps.bench.padded_training import PaddedGraphs, PaddedTraining, check_padded, padded_bytes
 from graphcaps.bench.phases import PhaseTime, StepTime, time_phases
-from graphcaps.bench.pyg import PygKind, PygTraining, pyg_graphs
-from graphcaps.bench.rival import Rival, RivalError
+from graphcaps.bench.rivals.padded import PaddedHGCN, PaddedOutput
+from graphcaps.bench.rivals.padded_training import PaddedGraphs, PaddedTraining, check_padded, padded_bytes
+from graphcaps.bench.rivals.pyg_training import PygKind, PygTraining, pyg_graphs
+from graphcaps.bench.rivals.rival import Rival, RivalError
+from graphcaps.bench.roofline import (
+    PHASES,
+    Ceilings,
+    Count,
+    StepSizes,
+    count_phases,
+    measure_ceilings,
+    step_sizes,
+)
 from graphcaps.bench.scaling import SIZES, Scaling, measure_scaling, scaling_entries
 from graphcaps.bench.speed import RIVALS, RivalTime, Speed, measure_speed
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.versions import describe_hardware, versions
 from graphcaps.errors import DataError
-from graphcaps.evaluation.versions import describe_hardware, versions
-from graphcaps.files import write_atomically
 
 __all__ = ["entry", "merge_entries", "read_entries"]
 

@@ -10,23 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.bench.ceilings import Ceilings
-from graphcaps.bench.counts import PHASES, Count, count_phases, step_sizes
-from graphcaps.bench.rival import RivalError
-from graphcaps.data.assemble import assemble
+from graphcaps.bench.rivals.rival import RivalError
+from graphcaps.bench.roofline import PHASES, Ceilings, Count, count_phases, step_sizes
+from graphcaps.config import TrainConfig
+from graphcaps.data.batching import assemble
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.adam import ReplicaAdam
-from graphcaps.engine.capture import Recorder, can_capture
-from graphcaps.engine.config import TrainConfig
-from graphcaps.engine.plan import bucket, plan_epoch
-from graphcaps.engine.replicas import Replica
-from graphcaps.engine.step import Update
-from graphcaps.engine.stream import open_store
-from graphcaps.engine.tally import Tally
 from graphcaps.nn import HGCN
-from graphcaps.ops.coarsen import coarsen, simplify
+from graphcaps.ops.coarsening import coarsen, simplify
 from graphcaps.ops.routing import route
 from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.training.batch_schedule import bucket, plan_epoch
+from graphcaps.training.cuda_graphs import Recorder, can_capture
+from graphcaps.training.epoch_metrics import Tally
+from graphcaps.training.optimizer import ReplicaAdam
+from graphcaps.training.replicas import Replica
+from graphcaps.training.step import Update
+from graphcaps.training.streaming import open_store
 from graphcaps.types import CapsuleLevel, FeatureTable, GraphBatch
 
 __all__ = ["PhaseTime", "StepTime", "time_phases"]

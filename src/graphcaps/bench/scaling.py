@@ -12,13 +12,12 @@ from typing import Any
 import torch
 
 from graphcaps.bench.entries import entry
-from graphcaps.engine.allocator import take_large_pages
-from graphcaps.engine.device import choose_device
 from graphcaps.errors import ArgumentError, GraphcapsError
 from graphcaps.nn import HGCN
 from graphcaps.ops.edges import edge_table
-from graphcaps.ops.reconstruct import reconstruction_loss
-from graphcaps.ops.reconstruct_sampled import EXACT_UP_TO, sampled_reconstruction_loss
+from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
+from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO, sampled_reconstruction_loss
+from graphcaps.training.device import choose_device, take_large_pages
 from graphcaps.types import GraphBatch, Segments
 
 __all__ = [
@@ -74,7 +73,7 @@ def measure_scaling(
     """Times an HGCN on one random graph of each size; nothing is timed before :func:`check_sampling` passed.
 
     On a CPU each size runs in a process of its own, whose resident peak is read: a peak never falls. That process
-    takes large pages (:func:`graphcaps.engine.allocator.take_large_pages`).
+    takes large pages (:func:`graphcaps.training.device.take_large_pages`).
 
     Args:
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
@@ -82,7 +81,8 @@ def measure_scaling(
         degree (float): Mean number of neighbours. (default: 4)
         seed (int): Of graphs, features and weights. (default: 0)
         model (dict, optional): Arguments of the HGCN, whose pairs are sampled above
-            :data:`graphcaps.ops.reconstruct_sampled.EXACT_UP_TO` nodes unless ``reconstruct_up_to`` is among them.
+            :data:`graphcaps.ops.reconstruction.pair_loss_sampled.EXACT_UP_TO` nodes unless
+            ``reconstruct_up_to`` is among them.
             (default: two hidden levels of 10 capsules, d = 128)
 
     Raises:

@@ -12,25 +12,23 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from graphcaps.bench.ceilings import Ceilings, measure_ceilings
 from graphcaps.bench.entries import entry
-from graphcaps.bench.padded_training import PaddedTraining, padded_bytes
 from graphcaps.bench.phases import StepTime, time_phases
-from graphcaps.bench.pyg import PygKind, PygTraining
-from graphcaps.bench.rival import Rival
-from graphcaps.data.feature_table import features_of
-from graphcaps.data.prepare import Prepared
+from graphcaps.bench.rivals.padded_training import PaddedTraining, padded_bytes
+from graphcaps.bench.rivals.pyg_training import PygKind, PygTraining
+from graphcaps.bench.rivals.rival import Rival
+from graphcaps.bench.roofline import Ceilings, measure_ceilings
+from graphcaps.config import RunConfig
+from graphcaps.data.features.encoding import Prepared, features_of
 from graphcaps.data.store import GraphStore
-from graphcaps.engine.build import model_maker
-from graphcaps.engine.config import RunConfig
-from graphcaps.engine.device import memory_of
-from graphcaps.engine.precision import multiply_in
-from graphcaps.engine.replicas import Replica, stack_replicas
-from graphcaps.engine.team import Team
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
-from graphcaps.evaluation.groups import GroupTraining, plan_groups
+from graphcaps.evaluation.replica_groups import GroupTraining, plan_groups
+from graphcaps.models.builder import model_maker
 from graphcaps.nn import HGCN
+from graphcaps.training.device import memory_of, multiply_in
+from graphcaps.training.multiprocess import Team
+from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.types import FeatureTable
 
 __all__ = ["RIVALS", "RivalTime", "Speed", "measure_speed"]

@@ -15,7 +15,32 @@ if TYPE_CHECKING:
 
     from graphcaps.bench import Speed
 
-__all__ = ["bench"]
+__all__ = ["bench", "bench_scaling"]
+
+
+def bench_scaling(device: str, as_json: bool, out: Path | None) -> None:
+    """Times one graph of each size on ``"cpu"`` or ``"cuda"``, and shows how time and memory grow."""
+    import graphcaps.bench
+
+    sizes = graphcaps.bench.SIZES
+    note(f"One graph of {sizes[0]:,} to {sizes[-1]:,} nodes, forward and backward on {device}.")
+    rows = graphcaps.bench.measure_scaling(device)
+    if out is not None:
+        command = f"graphcaps bench --scaling --device {device}"
+        graphcaps.bench.merge_entries(out, graphcaps.bench.scaling_entries(rows, command))
+    if as_json:
+        print_json([row.as_dict() for row in rows])
+        return
+    numbers = ("nodes", "edges", "ms", "× linear", "memory", "× linear ")
+    table = columns(*numbers, "pairs", right=numbers)
+    for row in rows:
+        grown = ["–" if each is None else f"{each:.2f}" for each in (row.time_ratio, row.memory_ratio)]
+        shown = (f"{row.nodes:,}", f"{row.edges:,}", f"{1e3 * row.seconds:.2f}", grown[0], size(row.memory))
+        table.add_row(*shown, grown[1], "sampled" if row.sampled else "all")
+    console = terminal()
+    console.print(table)
+    if out is not None:
+        console.print(f"Figures: {out}", soft_wrap=True)
 
 
 def bench(
@@ -51,14 +76,12 @@ def bench(
     if out is not None:
         _check(out)
     from graphcaps.bench import measure_speed, merge_entries
-    from graphcaps.cli.configure import configure
-    from graphcaps.data.datasets import open_dataset
-    from graphcaps.engine.device import choose_device
+    from graphcaps.cli.run_options import configure
+    from graphcaps.data.datasets.loading import open_dataset
+    from graphcaps.training.device import choose_device
 
     place = choose_device(device, "bench").type
     if scaling:
-        from graphcaps.cli.bench_scaling import bench_scaling
-
         if names:
             raise ArgumentError("bench", "--scaling", "come without data sets", f"'{names[0]}'")
         if precision is not None or root is not None:

@@ -8,15 +8,214 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli import data_check, data_convert
-from graphcaps.cli.data_options import Bad, Id, Json, Label, Root, Smiles, Split, own_hints
+from graphcaps.cli import data
+from graphcaps.cli.data_options import (
+    Bad,
+    Id,
+    Json,
+    Label,
+    Root,
+    Smiles,
+    Source,
+    SplitColumn,
+    open_own,
+    own_hints,
+)
 from graphcaps.cli.output import columns, pairs, print_json, size, terminal
 
 if TYPE_CHECKING:
-    from graphcaps.data.datasets import LoadedDataset
-    from graphcaps.data.summary import Categories, StoreSummary
+    from graphcaps.data.datasets.loading import LoadedDataset
+    from graphcaps.data.quality.quality_report import Finding
+    from graphcaps.data.quality.summary import Categories, StoreSummary
+    from graphcaps.data.store import GraphStore
 
-__all__ = ["app"]
+__all__ = ["app", "check", "convert"]
+
+
+_SECONDS = 120  # for confirming copies
+_FUNCTION = "stratified_folds(y, groups=…) keeps copies together."
+_SAMPLE = 128  # graphs that are trained on for a moment, to know how long an epoch takes
+
+
+def check(
+    source: Source,
+    root: Root = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    split: SplitColumn = None,
+    id: Id = None,
+    bad: Bad = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", metavar="FILE", help="Write the group of copies of each graph as CSV."),
+    ] = None,
+    no_forecast: Annotated[
+        bool, typer.Option("--no-forecast", help="Do not try how much memory and time training takes.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read a data set and say what to know before training on it.
+
+    Small and lopsided classes, graphs without edges, isolated nodes, very
+    large graphs, what is odd in the edge list, attributes that are constant
+    or large, copies of graphs (confirmed), whether their classes agree, how
+    many of them folds put on both sides, and what a training takes.
+
+    Ends with 0 whenever the set can be read, whatever was found, else with 2.
+    """
+    from graphcaps.data.datasets.loading import open_dataset
+    from graphcaps.data.quality.quality_report import examine_with_copies
+    from graphcaps.data.splits.groups import write_groups
+
+    loaded = open_dataset(source, root, **own_hints(smiles, label, split, id, bad))
+    store, rows = loaded.store, loaded.rows
+    found = examine_with_copies(store, seconds=_SECONDS)
+    findings = found.findings
+    if groups is not None:
+        write_groups(groups, store, found.duplicates, () if rows is None else rows.ids)
+    forecast = None if no_forecast else _forecast(store)
+    warnings = sum(finding.severity == "warning" for finding in findings)
+    notes = () if rows is None else rows.notes
+    if as_json:
+        print_json(
+            {
+                "name": store.name,
+                "source": None if loaded.source is None else str(loaded.source),
+                "graphs": len(store),
+                "warnings": warnings,
+                "notes": len(findings) - warnings,
+                "reading": list(notes),
+                **found.as_dict(),
+                "forecast": forecast,
+                "groups_file": None if groups is None else str(groups),
+            }
+        )
+        return
+    console = terminal()
+    lines = [("read", sentence) for sentence in notes]
+    lines += [(finding.severity, _sentence(finding, own=rows is not None)) for finding in findings]
+    if forecast is not None:
+        lines.append(("forecast", str(forecast["sentence"])))
+    if lines:
+        console.print(pairs(lines))
+    if groups is not None:
+        console.print(f"Groups of copies: {groups}", soft_wrap=True)
+    counted = f"{_number(warnings, 'warning')}, {_number(len(findings) - warnings, 'note')}"
+    console.print(f"{store.name} can be read: {len(store):,} graphs; {counted}.", soft_wrap=True)
+
+
+def _sentence(finding: Finding, *, own: bool) -> str:
+    """What was found, with the option that mends it; that of classes is for a file of the user's own."""
+    if own and finding.kind == "no-classes":
+        return f"{finding.sentence.removesuffix('.')} (name the column with --label)."
+    if finding.kind == "leakage":  # the library names its function
+        return finding.sentence.replace(
+            _FUNCTION, "graphcaps evaluate … --groups copies keeps them together."
+        )
+    return finding.sentence
+
+
+def _forecast(store: GraphStore) -> dict[str, Any] | None:
+    """What one training and ten folds will take here; ``None`` where the set cannot be trained on."""
+    from graphcaps.cli.run_options import configure
+    from graphcaps.errors import GraphcapsError
+    from graphcaps.evaluation import CrossValidation
+    from graphcaps.training.auto_config import fit_to_data
+    from graphcaps.training.final_training import FinalTraining
+
+    config = fit_to_data(configure(store.name), store)
+    epochs, batch = config.training.epochs, config.training.batch_size
+    try:
+        validation = CrossValidation(store, config, folds=10, seeds=1, protocol="held-out", device="cpu")
+        validation.prepare()
+        # Graphs from all over the set, in batches of the size that will be trained.
+        step = max(len(store) // max(_SAMPLE, 2 * batch), 1)
+        sample = store[range(0, len(store), step)]
+        training = FinalTraining(sample, config.with_training(epochs=2), validation=0.0, device="cpu")
+        events = training.run()
+        next(events)  # the first epoch also warms up
+        start = time.perf_counter()
+        next(events)
+        seconds = (time.perf_counter() - start) * len(store) / len(sample)
+    except GraphcapsError:  # too few graphs or classes, which the findings tell
+        return None
+    assert validation.forecast is not None
+    memory = validation.forecast.of(1)
+    said = (
+        f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, preset: "
+        f"{config.source}) takes about {size(memory)} of memory and {_time(seconds * epochs)}; "
+        f"ten folds at most {_time(10 * seconds * epochs)}."
+    )
+    return {
+        "sentence": said,
+        "bytes": memory,
+        "seconds_per_epoch": round(seconds, 4),
+        "epochs": epochs,
+        "model": config.model,
+        "preset": config.source,
+        "device": "cpu",
+    }
+
+
+def _time(seconds: float) -> str:
+    """A time as people say it; a forecast has one or two digits."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 36000 else f"{seconds / 3600:.0f} hours"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def convert(
+    source: Source,
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="Zip to write where it ends in .zip, else a folder.")
+    ],
+    root: Root = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    bad: Bad = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace TARGET if it is a zip or a TU folder.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a data set in the layout of the TU collection, cleaned.
+
+    Every edge once in each direction, no self-loops; classes, labels and
+    attributes as they are. Names of classes, and what is known about nodes
+    (the parts of planted-parts), go into files that other readers pass over.
+
+    The files are named after TARGET, which appears whole or not at all.
+    """
+    from graphcaps.data.readers.tu_writer import write_tu
+
+    loaded = open_own(source, root, own_hints(smiles, label, bad=bad))
+    write_tu(loaded.store, target, overwrite=overwrite)
+    target = target.expanduser()
+    written = [target] if target.is_file() else sorted(target.iterdir())
+    count = sum(file.stat().st_size for file in written)
+    if as_json:
+        print_json(
+            {
+                "name": loaded.store.name,
+                "source": None if loaded.source is None else str(loaded.source),
+                "target": str(target),
+                "graphs": len(loaded.store),
+                "nodes": loaded.store.num_nodes,
+                "edges": loaded.store.num_edges,
+                "files": [str(file) for file in written],
+                "bytes": count,
+            }
+        )
+        return
+    what = f"{len(loaded.store):,} graphs, {size(count)}"
+    terminal().print(f"{target}: {what}", soft_wrap=True, markup=False)
+
 
 app = typer.Typer(
     help="Data sets: list, describe, check, convert, and clear the cache.", no_args_is_help=True
@@ -30,8 +229,8 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
     Any other name of the TU collection, and a path to a TU folder or zip or to
     your own file, works as well.
     """
-    from graphcaps.data.catalogue import CATALOGUE
-    from graphcaps.data.datasets import find_local, search_folders
+    from graphcaps.data.datasets.catalogue import CATALOGUE
+    from graphcaps.data.datasets.loading import find_local, search_folders
 
     places = {name: None if entry.embedded else find_local(name, root) for name, entry in CATALOGUE.items()}
     if as_json:
@@ -51,7 +250,7 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
 
 
 def _entry(name: str, place: Path | None) -> dict[str, Any]:
-    from graphcaps.data.catalogue import CATALOGUE
+    from graphcaps.data.datasets.catalogue import CATALOGUE
 
     entry = CATALOGUE[name]
     return {
@@ -76,7 +275,7 @@ def info(
     root: Root = None,
     smiles: Smiles = None,
     label: Label = None,
-    split: Split = None,
+    split: SplitColumn = None,
     id: Id = None,
     bad: Bad = None,
     as_json: Json = False,
@@ -84,8 +283,8 @@ def info(
     no_download: Annotated[bool, typer.Option("--no-download", help="Use what is here.")] = False,
 ) -> None:
     """Describe a data set, and say what was done to its edges."""
-    from graphcaps.data.datasets import open_dataset
-    from graphcaps.data.summary import summarize
+    from graphcaps.data.datasets.loading import open_dataset
+    from graphcaps.data.quality.summary import summarize
 
     start = time.perf_counter()
     hints = own_hints(smiles, label, split, id, bad)
@@ -120,7 +319,7 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
         ("on nodes", ", ".join(filter(None, nodes)) or "nothing"),
         ("on edges", ", ".join(filter(None, edges)) or "nothing"),
     ]
-    from graphcaps.data.summary import edge_sentences
+    from graphcaps.data.quality.summary import edge_sentences
 
     report = summary.report
     rows.append(("edge list", f"{report.rows:,} rows, {report.edges:,} undirected edges kept"))
@@ -160,8 +359,8 @@ def _categories(labels: Categories | None) -> str:
     return ", ".join(f"{_plural(count, 'label')} ({least} to {most})" for count, least, most in shown)
 
 
-app.command(epilog="Example: graphcaps data check MUTAG --root downloads")(data_check.check)
-app.command(epilog="Example: graphcaps data convert planted-parts parts.zip")(data_convert.convert)
+app.command(epilog="Example: graphcaps data check MUTAG --root downloads")(data.check)
+app.command(epilog="Example: graphcaps data convert planted-parts parts.zip")(data.convert)
 
 
 @app.command(epilog="Example: graphcaps data cache --clear")
@@ -170,7 +369,7 @@ def cache(
     as_json: Json = False,
 ) -> None:
     """Show where parsed data sets are kept and how large they are, or delete them."""
-    from graphcaps.data.cache import cache_contents, clear_cache
+    from graphcaps.data.datasets.cache import cache_contents, clear_cache
 
     found = clear_cache() if clear else cache_contents()
     if as_json:

@@ -1,4 +1,4 @@
-"""Arguments that verbs which read data share."""
+"""``--split``: a part for each graph, from a column, a file, or the scaffolds of molecules."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import note
+from graphcaps.cli.output import note, option
+from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from graphcaps.data.datasets import LoadedDataset
-    from graphcaps.data.rows import Rows
+    from graphcaps.data.datasets.loading import LoadedDataset
+    from graphcaps.data.readers.row_info import Rows
+    from graphcaps.data.splits.folds import Split
 
 __all__ = [
     "Bad",
@@ -25,13 +27,66 @@ __all__ = [
     "Root",
     "Smiles",
     "Source",
-    "Split",
+    "SplitBy",
+    "SplitColumn",
     "called",
+    "need_classes",
     "open_each",
     "open_own",
+    "open_with_split",
     "own_hints",
     "own_names",
 ]
+
+
+_MOST = 20  # names in a message
+_NETWORKX = {"node_default", "edge_default", "mode"}  # what networkx itself notes of a file
+
+
+def need_classes(owner: str, loaded: LoadedDataset) -> None:
+    """Refuses graphs without classes, and lists what ``--label`` can name.
+
+    Raises:
+        ArgumentError: If there are none.
+    """
+    if loaded.store.y is not None:
+        return
+    fix = "Add graph labels."
+    if loaded.rows is not None and loaded.source is not None:
+        fix = _table(loaded.source, edges=loaded.rows.smiles is None)
+    got = f"'{loaded.store.name}' without"
+    raise ArgumentError(owner, "source", "have a class for every graph", got, fix)
+
+
+def _table(path: Path, *, edges: bool) -> str:
+    """What to do about a user's own file or folder."""
+    from graphcaps.data.readers.edge_lists import find_edge_list
+    from graphcaps.data.readers.network_formats import NETWORKS, read_network_file
+    from graphcaps.data.readers.text_tables import TABLES, open_table
+
+    if path.is_dir():
+        path = find_edge_list(path) or path
+    if path.suffix.lower() in TABLES and edges:
+        beside = (path.with_name(f"graphs{ending}") for ending in TABLES if path.stem == "edges")
+        graphs = next((table for table in beside if table.is_file()), None)
+        if graphs is None:
+            return "Put a table graphs.csv with the columns graph and label beside edges.csv."
+        path = graphs
+    if path.suffix.lower() in TABLES:
+        return _choose("column", open_table(path).columns, path.name)
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in NETWORKS)[:1]
+    networks = [network for file in files for network in read_network_file(file)]
+    entries = sorted({str(entry) for network in networks for entry in network.graph} - _NETWORKX)
+    return _choose("graph entry", entries, files[0].name)
+
+
+def _choose(what: str, names: Sequence[str], where: str) -> str:
+    if not names:
+        return f"Add a class to each graph: the graphs of {where} have no entries, such as 'class'."
+    listed = ", ".join(f"'{name}'" for name in names[:_MOST]) + (", …" if len(names) > _MOST else "")
+    return f"Name the {what} with --label; {where} has {listed}."
 
 
 class BadRows(StrEnum):
@@ -59,7 +114,7 @@ Smiles = Annotated[
 Label = Annotated[
     str | None, typer.Option("--label", metavar="COLUMN", help="The class.", rich_help_panel=_COLUMN)
 ]
-Split = Annotated[
+SplitColumn = Annotated[
     str | None,
     typer.Option("--split", metavar="COLUMN", help="Train, valid or test.", rich_help_panel=_COLUMN),
 ]
@@ -107,7 +162,7 @@ def own_hints(
 
 def open_own(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
     """Reads a data set or a user's own file, and tells which rows were left out."""
-    from graphcaps.data.datasets import open_dataset
+    from graphcaps.data.datasets.loading import open_dataset
 
     loaded = open_dataset(source, root, **hints)
     for told in () if loaded.rows is None else loaded.rows.notes:
@@ -120,7 +175,7 @@ def open_each(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDa
 
     An option ``--bad`` that was given stands as it is.
     """
-    from graphcaps.data.datasets import open_dataset
+    from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.errors import ArgumentError
 
     if "bad" in hints:
@@ -143,3 +198,25 @@ def own_names(rows: Rows | None, ids: Sequence[str] | None) -> Sequence[str] | N
 def called(graph: int, names: Sequence[str] | None) -> str:
     """How a graph, counted from 0, is named to people: its number from 1, and its name where it has one."""
     return f"{graph + 1:,}" if names is None else f"{graph + 1:,} ({names[graph]})"
+
+
+SplitBy = Annotated[
+    str | None,
+    option("--split", metavar="COLUMN", help="Says train, valid or test; or a FILE.csv, or scaffold."),
+]
+
+
+def open_with_split(
+    source: str, root: Path | None, hints: dict[str, Any], split: str | None, owner: str = "train"
+) -> tuple[LoadedDataset, Split | None]:
+    """Reads a data set with classes, and the parts that ``--split`` names.
+
+    Raises:
+        GraphcapsError: If there are no classes or no such parts, or no graph to learn from or to test on.
+    """
+    from graphcaps.data.splits.groups import find_split, split_column
+
+    column = split_column(split)
+    loaded = open_own(source, root, hints if column is None else hints | {"split": column})
+    need_classes(owner, loaded)
+    return loaded, None if split is None else find_split(split, loaded.store, loaded.rows)

@@ -14,9 +14,10 @@ from graphcaps.cli.output import note, print_json, print_pairs, terminal
 from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
-    from graphcaps.data.datasets import LoadedDataset
-    from graphcaps.engine.config import RunConfig
-    from graphcaps.evaluation import FinalResult, FinalTraining, Ledger
+    from graphcaps.config import RunConfig
+    from graphcaps.data.datasets.loading import LoadedDataset
+    from graphcaps.evaluation import Ledger
+    from graphcaps.training.final_training import FinalResult, FinalTraining
 
 __all__ = ["demo"]
 
@@ -35,9 +36,9 @@ def demo(
     Its graphs hold a ring, a star, a clique and a ladder, and the class is which of them meet. Files of an
     earlier demo in DIR are replaced.
     """
-    from graphcaps.cli.configure import configure
-    from graphcaps.cli.outputs import TrainFiles, write_training
-    from graphcaps.data.datasets import open_dataset
+    from graphcaps.cli.run_options import configure
+    from graphcaps.cli.training_files import TrainFiles, write_training
+    from graphcaps.data.datasets.loading import open_dataset
 
     began = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
@@ -79,8 +80,8 @@ def demo(
 
 
 def _cross_validate(loaded: LoadedDataset, config: RunConfig, out: Path, quiet: bool) -> Ledger:
-    from graphcaps.cli.outputs import write_json
     from graphcaps.cli.progress import training_progress
+    from graphcaps.cli.training_files import write_json
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
     folder = out / "evaluation"
@@ -101,7 +102,7 @@ def _cross_validate(loaded: LoadedDataset, config: RunConfig, out: Path, quiet: 
 
 def _train(loaded: LoadedDataset, config: RunConfig, quiet: bool) -> tuple[FinalTraining, FinalResult]:
     from graphcaps.cli.progress import training_progress
-    from graphcaps.evaluation import FinalTraining
+    from graphcaps.training.final_training import FinalTraining
 
     training = FinalTraining(loaded.store, config)
     with training_progress(config.training.epochs, "     one model", quiet=quiet) as update:
@@ -112,8 +113,8 @@ def _train(loaded: LoadedDataset, config: RunConfig, quiet: bool) -> tuple[Final
 
 def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> None:
     """The first graph of each class among those that did not train the model."""
-    from graphcaps.data.planted import PART_KINDS
-    from graphcaps.data.prepare import prepare
+    from graphcaps.data.datasets.planted_parts import PART_KINDS
+    from graphcaps.data.features.encoding import prepare
     from graphcaps.explanation import draw_parts, node_parts
     from graphcaps.nn import HGCN
 
@@ -141,7 +142,7 @@ def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result
     """The page about the model just trained, with the measures that take no more than seconds."""
     import torch
 
-    from graphcaps.cli.outputs import history_table
+    from graphcaps.cli.training_files import history_table
     from graphcaps.explanation import explain_store, measure
     from graphcaps.explanation.report import write_report
 

@@ -9,21 +9,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
-from graphcaps.cli.evaluate_table import show_ledgers
-from graphcaps.cli.output import note, option, print_json, size
-from graphcaps.cli.split_option import SplitBy, open_with_split
+from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, own_hints
+from graphcaps.cli.output import columns, note, option, print_json, size, terminal
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from graphcaps.data.datasets import LoadedDataset
-    from graphcaps.data.grouping import Grouping
-    from graphcaps.data.splits import Split
+    from graphcaps.data.datasets.loading import LoadedDataset
+    from graphcaps.data.splits.folds import Split
+    from graphcaps.data.splits.groups import Grouping
     from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "show_ledgers"]
+
+
+def show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
+    """A line per figure, and under them what each is."""
+    from graphcaps.evaluation import RULES
+    from graphcaps.evaluation.ledger import UPPER_BOUNDS
+
+    several = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.figures.values())
+    numbers = ("mean", "± folds", *(("± seeds",) if several else ()), "seconds")
+    table = columns("data set", "model", "figure", *numbers, "", right=numbers)
+    for ledger in ledgers:
+        head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")
+        for name, figure in ledger.figures.items():
+            spreads = (figure.std_folds, figure.std_seeds)[: len(numbers) - 2]
+            shown = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
+            bound = "upper bound" if name in UPPER_BOUNDS else ""
+            table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *shown, head[2], bound)
+            head = ("", "", "")
+    console = terminal()
+    console.print(table)
+    console.print("\nAccuracy in percent; ± is a standard deviation.", style="dim")
+    for name in RULES:
+        if any(name in ledger.figures for ledger in ledgers):
+            console.print(f"{name}: {_rule(name, ledgers)}.", style="dim", markup=False, soft_wrap=True)
+    for told in dict.fromkeys(told for ledger in ledgers for told in ledger.notes):
+        console.print(told, markup=False, soft_wrap=True)
+    if out is not None:
+        console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
+
+
+def _rule(name: str, ledgers: list[Ledger]) -> str:
+    """What a figure is, where these trainings differ from the usual ones."""
+    # Of the shortest trainings, where several are shown.
+    rule = min(ledgers, key=lambda ledger: ledger.records[0].curves.num_epochs).rule(name)
+    if name == "optimism" and not any("C" in ledger.figures for ledger in ledgers):
+        return rule.replace("C minus", "C, the best of one epoch for all folds by mean test accuracy, minus")
+    return rule
+
 
 _LONGEST_NAME = 100
 _MOST_SEEDS = 1000
@@ -93,7 +129,7 @@ def evaluate(
     """
     _check(out, variant, seeds)
     _check_folds(names, folds, groups, split, protocol)
-    from graphcaps.cli.configure import configure
+    from graphcaps.cli.run_options import configure
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
     loaded = _load(names, root, own_hints(smiles, label, bad=bad), split)
@@ -134,14 +170,14 @@ def _check(out: Path | None, variant: str | None, seeds: int) -> None:
     if seeds > _MOST_SEEDS:
         raise ArgumentError("evaluate", "--seeds", f"be at most {_MOST_SEEDS}", seeds)
     if out is not None:
-        from graphcaps.cli.outputs import check_folder
+        from graphcaps.cli.training_files import check_folder
 
         check_folder(out)
 
 
 def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None, protocol: str) -> None:
     """Refuses options for folds that contradict each other."""
-    from graphcaps.data.grouping import COPIES, SCAFFOLDS, is_table
+    from graphcaps.data.splits.groups import COPIES, SCAFFOLDS, is_table
 
     if folds < 3 and protocol in ("held-out", "both"):
         expected = "be at least 3: one fold tests and one chooses the epoch"
@@ -174,7 +210,7 @@ def _load(
 
 
 def _groups(what: str | None, loaded: LoadedDataset) -> Grouping | None:
-    from graphcaps.data.grouping import find_groups
+    from graphcaps.data.splits.groups import find_groups
 
     smiles = None if loaded.rows is None else loaded.rows.smiles
     return None if what is None else find_groups(what, loaded.store, smiles)
@@ -232,7 +268,7 @@ def _bars(epochs: int, quiet: bool) -> Iterator[Callable[[GroupEpoch], None]]:
 
 def _write(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
     """Beside the records: figures, resolved configuration, versions and where the graphs came from."""
-    from graphcaps.cli.outputs import write_json
+    from graphcaps.cli.training_files import write_json
     from graphcaps.evaluation.results_store import file_name
 
     source = {"source": None if loaded.source is None else str(loaded.source)}

@@ -3,22 +3,307 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Id, Label, Smiles, open_each, open_own, own_hints
-from graphcaps.cli.output import note, option, print_json
+from graphcaps.cli.data_options import (
+    Bad,
+    Id,
+    Label,
+    Smiles,
+    called,
+    open_each,
+    open_own,
+    own_hints,
+    own_names,
+)
+from graphcaps.cli.output import columns, note, option, print_json, print_pairs, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
+    from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.store import GraphStore
-    from graphcaps.explanation import StoreExplanation
-    from graphcaps.fitted import FittedModel
+    from graphcaps.explanation import Explanation, StoreExplanation
+    from graphcaps.inference.fitted_model import FittedModel
 
-__all__ = ["explain"]
+__all__ = [
+    "Picked",
+    "check_drawing",
+    "draw",
+    "explain",
+    "pick",
+    "show_graph",
+    "show_measures",
+    "show_summary",
+]
+
+
+MOLECULE = "molecule"
+
+
+def check_drawing(path: Path | None, kind: str | None, graph: str | None) -> None:
+    """Refuses, before anything is computed, a picture that could not be drawn."""
+    from graphcaps.explanation.drawings import DrawingKind, check_ending
+
+    kinds = get_args(DrawingKind)
+    if kind is not None and (path is None or kind not in kinds):
+        expected = f"be one of {', '.join(kinds)}" if path is not None else "stand with --draw"
+        raise ArgumentError("explain", "--kind", expected, f"'{kind}'")
+    if path is not None:
+        if graph is None:
+            raise ArgumentError("explain", "--draw", "stand with --graph", "none")
+        check_ending("explain", path)
+
+
+def draw(path: Path, kind: str | None, one: Explanation, loaded: LoadedDataset, graph: int) -> None:
+    """Draws a molecule as one where its SMILES are known, and any graph otherwise."""
+    from graphcaps.explanation.molecule_drawings import (
+        can_draw_molecule,
+        draw_explained_molecule,
+        molecule_from_smiles,
+        molecule_from_store,
+    )
+
+    if kind is None:
+        kind = MOLECULE if can_draw_molecule(one, path) else "parts"
+    if kind != MOLECULE:
+        one.draw(path, kind=kind)  # type: ignore[arg-type]
+        return
+    smiles = _smiles(loaded, graph)
+    if one.nodes is not None and one.elements is not None:
+        draw_explained_molecule(one, path)  # the atoms that the model read
+    elif smiles is not None:  # atom i of the SMILES that a table was read to is node i
+        draw_explained_molecule(one, path, molecule_from_smiles(smiles))
+    elif one.elements is None and loaded.store.node_labels is None:
+        raise ArgumentError(
+            "explain", "--kind", "be another for graphs that are no molecules", f"'{MOLECULE}'"
+        )
+    else:
+        draw_explained_molecule(one, path, molecule_from_store(loaded.store, graph))
+
+
+def _smiles(loaded: LoadedDataset, graph: int) -> str | None:
+    listed = None if loaded.rows is None else loaded.rows.smiles
+    return None if not listed else listed[graph]
+
+
+@dataclass(frozen=True)
+class Picked:
+    """One graph of a source.
+
+    Args:
+        index (int): Its place in the store, from 0.
+        number (int): Its number in the source, from 1.
+        name (str, optional): Its id, where the source has names.
+    """
+
+    index: int
+    number: int
+    name: str | None
+
+    @property
+    def called(self) -> str:
+        """How it is named to people."""
+        return f"{self.number:,}" if self.name is None else f"{self.number:,} ({self.name})"
+
+
+def pick(asked: str, loaded: LoadedDataset, *, in_place: bool) -> Picked:
+    """Finds a graph by what stands after ``--graph``; a number counts graphs, and may else be an id.
+
+    Args:
+        asked (str): A number from 1, or an id.
+        loaded (LoadedDataset): Where to look.
+        in_place (bool): Whether rows that were left out are counted too, as ``predict`` does.
+
+    Raises:
+        ArgumentError: If there is none, or several have that id.
+        DataError: If that row is no molecule.
+    """
+    asked, rows = asked.strip(), loaded.rows
+    places, ids = list(range(len(loaded.store))), [] if rows is None else list(rows.ids)
+    reasons: dict[int, tuple[int, str]] = {}
+    if rows is not None and rows.places is not None and in_place:
+        places = list(rows.places)
+        total = len(places) + len(rows.skipped)
+        gaps = sorted(set(range(total)) - set(places))
+        reasons = {
+            gap: (row.line, f"{row.text!r}: {row.reason}")
+            for gap, row in zip(gaps, rows.skipped, strict=True)
+        }
+        own, other = iter(ids), iter(rows.skipped_ids)
+        ids = [next(other) if place in reasons else next(own) for place in range(total)]
+    total = len(places) + len(reasons)
+    names = own_names(rows, ids) if ids else None
+    place = _place(asked, total, names)
+    if place in reasons:
+        line, found = reasons[place]
+        where = loaded.store.name if loaded.source is None else loaded.source.name
+        raise DataError(where, "a molecule in SMILES", found, line=line)
+    return Picked(places.index(place), place + 1, None if names is None else names[place])
+
+
+def _place(asked: str, total: int, names: Sequence[str] | None) -> int:
+    """The graph that is meant, from 0."""
+    try:
+        number: int | None = int(asked)
+    except ValueError:
+        number = None
+    if number is not None and 1 <= number <= total:
+        return number - 1
+    found = [place for place, name in enumerate(names or ()) if name == asked]
+    if len(found) == 1:
+        return found[0]
+    expected = f"be a number from 1 to {total}"
+    got: object = f"'{asked}'" if number is None else number
+    if names is not None:
+        expected += f" or an id, such as {names[0]}"
+    if found:
+        expected, got = (
+            "name one graph",
+            f"'{asked}', the id of {len(found)}, such as {called(found[0], names)}",
+        )
+    raise ArgumentError("explain", "--graph", expected, got)
+
+
+_PARTS = {"nmi": "NMI", "nmi_all": "NMI all", "ari": "ARI", "entropy": "entropy", "dead_capsules": "dead"}
+_SCORES = {"fidelity_plus": "fidelity+", "fidelity_minus": "fidelity−", "sparsity": "sparsity"}
+_TIME = {"seconds_per_graph": "s per graph"}
+_NODES = 12  # shown of a capsule
+
+
+def show_graph(found: Explanation, called: str, store: GraphStore, unlike: str = "") -> None:
+    """One decision as a tree: class, capsules, nodes.
+
+    Args:
+        found (Explanation): Of one graph.
+        called (str): What it is called.
+        store (GraphStore): The graph alone.
+        unlike (str): How it is unlike the training graphs, or "".
+    """
+    from rich.text import Text
+    from rich.tree import Tree
+
+    console = terminal()
+    names = found.class_names
+    true = "" if found.true_class is None else f" (its class is {names[found.true_class]})"
+    said = (
+        f"taken for {names[found.predicted]}, {100 * float(found.probabilities[found.predicted]):.1f} %{true}"
+    )
+    size = f"{_counted(found.num_nodes, 'node')}, {_counted(found.edges.size(1), 'edge')}"
+    rows = [("graph", f"{called} of {store.name}: {size}")]
+    rows += [("", said), ("scores", f"for {names[found.target]}: above 0 speaks for it")]
+    rows += [("unlike", f"the training graphs, so trust this less: {unlike}")] if unlike else []
+    if found.nodes is not None:
+        rows.append(("", f"the model reads the {found.num_nodes} nodes of highest degree"))
+    rows.append(("tree", "a capsule stands under the class that it is routed to most, its weight beside it"))
+    print_pairs(console, rows)
+    console.print()
+    elements = _elements(store)
+    for row in found.tree["classes"]:
+        head = f"{row['class']}  length {row['length']:.3f}, {100 * row['probability']:.1f} %"
+        tree = Tree(Text(head, style="bold"), guide_style="dim")
+        _branches(tree, row["parts"], elements)
+        console.print(tree)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _elements(store: GraphStore) -> list[str]:
+    """The element of each node of a graph that was read from SMILES; else nothing."""
+    from graphcaps.data.datasets.element_labels import atom_names
+
+    numbers = store.truth.get("element")
+    return [] if numbers is None else atom_names([(number,) for number in numbers.tolist()])
+
+
+def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> None:
+    from rich.text import Text
+
+    nodes = [part for part in parts if "node" in part]
+    if nodes:
+        # Those that speak loudest, for the class or against it.
+        nodes.sort(key=lambda part: -abs(part["score"]))
+        loudest = sorted(nodes[:_NODES], key=lambda part: -part["score"])
+        shown = "  ".join(
+            f"{elements[part['node']] if elements else ''}{part['node'] + 1} ({part['score']:+.3f})"
+            for part in loudest
+        )
+        more = f"  … {len(nodes) - _NODES} more" if len(nodes) > _NODES else ""
+        tree.add(Text(f"{'atoms' if elements else 'nodes'} {shown}{more}"))
+    capsules = [part for part in parts if "capsule" in part]
+    for part in (part for part in capsules if part["parts"]):
+        head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
+        _branches(tree.add(Text(f"{head}, weight {part['weight']:.2f}")), part["parts"], elements)
+    empty = sorted(part["capsule"] + 1 for part in capsules if not part["parts"])
+    if empty:
+        named = f"capsule{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
+        tree.add(Text(f"{named} of level {capsules[0]['level']}: nothing is routed there most", style="dim"))
+
+
+def show_measures(measures: dict[str, Any]) -> None:
+    """Two tables, of found parts and of node scores; a dash where a measure does not apply."""
+    console = terminal()
+    for heading, wanted in (("parts found", _PARTS), ("nodes scored", _SCORES)):
+        known = {
+            name: row
+            for name, row in measures["methods"].items()
+            if any(row[key] is not None for key in wanted)
+        }
+        if not known:
+            continue
+        shown = wanted | _TIME
+        table = columns(heading, *shown.values(), right=shown.values())
+        for name, row in known.items():
+            table.add_row(name, *(_cell(key, row[key]) for key in shown))
+        console.print(table)
+        console.print()
+    share = f"{100 * measures['share']:.0f} % of a graph's nodes are the explanation"
+    rows = [("graphs", f"{measures['graphs']:,}"), ("fidelity", share)]
+    sampled = measures["sample"]
+    if sampled and "gnnexplainer" in sampled["fidelity_plus"]:
+        plus = ", ".join(f"{name} {value:.3f}" for name, value in sampled["fidelity_plus"].items())
+        rows.append(
+            (f"on {len(sampled['graphs'])}", f"graphs that gnnexplainer explained, fidelity+: {plus}")
+        )
+    if measures.get("stability"):
+        found = measures["stability"]
+        told = f"NMI {found['nmi']:.3f}, ARI {found['ari']:.3f}, rank correlation {found['rank']:.3f}"
+        rows.append(("stability", f"{told} between {found['models']} models"))
+    print_pairs(console, rows)
+
+
+def _cell(name: str, value: float | int | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.2g}" if name == "seconds_per_graph" else f"{value:.3f}"
+
+
+def show_summary(found: StoreExplanation, store: GraphStore, seconds: float) -> None:
+    """How the capsules are used, and how often the class is right."""
+    from graphcaps.explanation.agreement import capsule_use
+
+    use = capsule_use(found.assignments[0], found.node_ptr)
+    J = found.assignments[0].size(1)
+    rows = [("data", store.name), ("explained", f"{len(found):,} graphs in {seconds:.1f} s")]
+    true = found.true_class
+    if true is not None and bool((true >= 0).any()):  # classes that the model does not know are left out
+        right = float((found.predicted == true)[true >= 0].double().mean())
+        rows.append(("classes", f"{100 * right:.1f} % right"))
+    rows.append(
+        ("capsules", f"{J - use['dead_capsules']} of {J} in use, {use['used_per_graph']:.1f} in a graph")
+    )
+    rows.append(("entropy", f"{use['entropy']:.3f} (0: a node belongs to one capsule, 1: to all alike)"))
+    console = terminal()
+    print_pairs(console, rows)
+    console.print("\nSee one: --graph 1. Measure: --measure. A page for a browser: --out report", style="dim")
 
 
 def explain(
@@ -94,12 +379,9 @@ def explain(
         raise ArgumentError("explain", "--graph", "stand without --measure and --out", "both")
     if out is not None and out.exists() and not out.is_dir():
         raise DataError(out, "a folder to write into", "a file")
-    from graphcaps.cli.explain_draw import check_drawing, draw
-    from graphcaps.cli.explain_pick import pick
-    from graphcaps.cli.explain_show import show_graph, show_measures, show_summary
-    from graphcaps.engine.device import choose_device
     from graphcaps.explanation import explain_store
-    from graphcaps.model_file import load
+    from graphcaps.inference.model_file import load
+    from graphcaps.training.device import choose_device
 
     check_drawing(picture, kind, graph)
     where = choose_device(device, "explain")
@@ -154,7 +436,7 @@ def explain(
 
 def _check_one(source: str, fitted: FittedModel, picked: GraphStore, called: str) -> None:
     """Says of a graph that the model cannot read why, as predict does."""
-    from graphcaps.data.misfits import check_columns, find_misfits
+    from graphcaps.data.features.compatibility import check_columns, find_misfits
 
     check_columns(picked, fitted.recipe, "explain")
     for reason in find_misfits(picked, fitted.recipe, dtype=fitted.dtype).values():
@@ -162,7 +444,7 @@ def _check_one(source: str, fitted: FittedModel, picked: GraphStore, called: str
 
 
 def _methods(names: str | None) -> tuple[str, ...]:
-    from graphcaps.explanation.measures import METHODS
+    from graphcaps.explanation.explanation_metrics import METHODS
 
     if names is None:
         return METHODS
@@ -182,8 +464,8 @@ def _measure(
     beside: list[Path],
     quiet: bool,
 ) -> dict[str, Any]:
-    from graphcaps.explanation.measures import measure, stability
-    from graphcaps.model_file import load
+    from graphcaps.explanation.explanation_metrics import measure, stability
+    from graphcaps.inference.model_file import load
 
     others = [load(path).to(fitted.device) for path in beside]
     found = measure(
@@ -195,7 +477,7 @@ def _measure(
 
 def _quick(fitted: FittedModel, store: GraphStore) -> dict[str, Any]:
     """What a page shows where nobody asked for more: the measures that take seconds."""
-    from graphcaps.explanation.measures import QUICK, measure
+    from graphcaps.explanation.explanation_metrics import QUICK, measure
 
     return measure(fitted, store, methods=QUICK)
 
@@ -208,7 +490,7 @@ def _report(
     found: StoreExplanation,
     measures: dict[str, Any],
 ) -> Path:
-    from graphcaps.cli.outputs import TrainFiles
+    from graphcaps.cli.training_files import TrainFiles
     from graphcaps.explanation.report import write_report
 
     rows = TrainFiles(path).history_of(fitted.training)

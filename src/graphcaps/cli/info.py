@@ -22,8 +22,8 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Describe a model file: what it is, what it was trained on, and which graphs it expects."""
-    from graphcaps.files import sha256_of
-    from graphcaps.model_file import FORMAT_VERSION, load
+    from graphcaps._io.atomic_write import sha256_of
+    from graphcaps.inference.model_file import FORMAT_VERSION, load
 
     described = load(model).info()
     file = {"path": str(model), "bytes": model.stat().st_size, "sha256": sha256_of(model)}

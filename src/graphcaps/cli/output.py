@@ -1,9 +1,9 @@
-"""How verbs print: JSON for machines, compact tables for people."""
+"""Figures of predictions, as rows of a summary."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["columns", "note", "option", "pairs", "print_json", "print_pairs", "size", "terminal"]
+__all__ = [
+    "columns",
+    "metric_rows",
+    "note",
+    "option",
+    "pairs",
+    "print_json",
+    "print_pairs",
+    "size",
+    "terminal",
+]
 
 
 def option(*names: str, **settings: Any) -> Any:
@@ -84,3 +94,23 @@ def size(count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} GB"
+
+
+_WORDS = {
+    "balanced_accuracy": ("balanced accuracy", 100, " %"),
+    "roc_auc": ("ROC-AUC", 1, ""),
+    "pr_auc": ("PR-AUC", 1, ""),
+    "mcc": ("Matthews' correlation", 1, ""),
+    "brier": ("Brier score", 1, ""),
+    "log_loss": ("log loss", 1, ""),
+}
+
+
+def metric_rows(metrics: Mapping[str, float | None] | None) -> list[tuple[str, str]]:
+    """A row for each figure that is known, beside the accuracy, which stands on its own."""
+    found = []
+    for name, (words, scale, unit) in _WORDS.items():
+        value = (metrics or {}).get(name)
+        if value is not None:
+            found.append((words, f"{value * scale:.2f}{unit}" if unit else f"{value:.3f}"))
+    return found

@@ -10,25 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import (
-    BadTold,
-    Id,
-    Label,
-    Smiles,
-    called,
-    open_each,
-    own_hints,
-    own_names,
-)
-from graphcaps.cli.metrics import metric_rows
-from graphcaps.cli.output import columns, pairs, print_json, terminal
+from graphcaps.cli.data_options import BadTold, Id, Label, Smiles, called, open_each, own_hints, own_names
+from graphcaps.cli.output import columns, metric_rows, pairs, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from graphcaps.fitted import FittedModel
-    from graphcaps.prediction import Predictions
+    from graphcaps.inference.fitted_model import FittedModel
+    from graphcaps.inference.predictions import Predictions
 
 __all__ = ["predict"]
 
@@ -95,10 +85,10 @@ def predict(
         )
     if out is not None and out.exists() and not out.is_file():
         raise DataError(out, "a name for a file to write", "a folder or a device")
-    from graphcaps.data.misfits import find_misfits
-    from graphcaps.engine.device import choose_device
-    from graphcaps.model_file import load
-    from graphcaps.prediction import predict_each, with_bad_rows
+    from graphcaps.data.features.compatibility import find_misfits
+    from graphcaps.inference.model_file import load
+    from graphcaps.inference.predictions import predict_each, with_bad_rows
+    from graphcaps.training.device import choose_device
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict"))
@@ -143,8 +133,8 @@ def predict(
 
 def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:
     """What a result was made from: model, source, choices, versions."""
-    from graphcaps.files import sha256_of
-    from graphcaps.versions import library_versions
+    from graphcaps._io.atomic_write import sha256_of
+    from graphcaps._io.versions import library_versions
 
     return {
         "command": "predict",
@@ -160,7 +150,7 @@ def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: s
 
 def _write(out: Path, found: Predictions, told: dict[str, Any]) -> None:
     """The rows, and beside them what they were made from."""
-    from graphcaps.files import write_atomically
+    from graphcaps._io.atomic_write import write_atomically
 
     text = found.to_csv()
     if out.suffix.lower() == ".json":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphcaps.engine.fit import EpochEnd
+    from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["describe", "training_progress"]
 
@@ -23,7 +23,7 @@ def training_progress(
     quiet: bool = False,
     console: Console | None = None,
 ) -> Iterator[Callable[[EpochEnd], None]]:
-    """A bar that moves with every :class:`~graphcaps.engine.fit.EpochEnd` handed to what it yields.
+    """A bar that moves with every :class:`~graphcaps.training.trainer.EpochEnd` handed to what it yields.
 
     Nothing is drawn where the error stream is no terminal (a log file, a pipe) or ``quiet`` is set.
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from graphcaps.evaluation import ResultsStore
-    from graphcaps.paper.cells import Cell
-    from graphcaps.paper.compare import Comparison
-    from graphcaps.paper.reproduce import Progress
+    from graphcaps.reproduction.cells import Cell
+    from graphcaps.reproduction.measured import Comparison
+    from graphcaps.reproduction.plan import Progress
 
 __all__ = ["reproduce"]
 
@@ -75,8 +75,8 @@ def reproduce(
     if not 1 <= seeds <= 1000:
         raise ArgumentError("reproduce", "--seeds", "be from 1 to 1000", seeds)
     from graphcaps.evaluation import ResultsStore
-    from graphcaps.paper.cells import choose_cells
-    from graphcaps.paper.compare import Library, compare
+    from graphcaps.reproduction.cells import choose_cells
+    from graphcaps.reproduction.measured import Library, compare
 
     cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
     store = ResultsStore(results or _folder(epochs))
@@ -112,9 +112,9 @@ def _train(
     minutes: float | None,
     root: Path | None,
 ) -> int:
-    from graphcaps.cli.outputs import check_folder
-    from graphcaps.paper.cells import trainings
-    from graphcaps.paper.reproduce import plan_runs, reproduce
+    from graphcaps.cli.training_files import check_folder
+    from graphcaps.reproduction.cells import trainings
+    from graphcaps.reproduction.plan import plan_runs, reproduce
 
     check_folder(store.folder)
     runs = plan_runs(trainings(cells), store, seeds)
@@ -164,7 +164,7 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
 
 
 def _show(found: Sequence[Comparison], form: str, store: ResultsStore) -> None:
-    from graphcaps.paper.formats import latex, markdown
+    from graphcaps.reproduction.table_formats import latex, markdown
 
     if form == "json":
         print_json([each.as_dict() for each in found])
@@ -180,7 +180,7 @@ def _tables(found: Sequence[Comparison], store: ResultsStore) -> None:
     from rich.table import Table
 
     from graphcaps.evaluation import RULES
-    from graphcaps.paper.formats import REPORTED, lines, titles
+    from graphcaps.reproduction.table_formats import REPORTED, lines, titles
 
     console = terminal()
     for table, title in titles(found).items():

@@ -4,26 +4,96 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, own_hints
-from graphcaps.cli.output import note, option
-from graphcaps.cli.split_option import SplitBy, open_with_split
-from graphcaps.cli.train_report import report_training
+from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, own_hints
+from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphcaps.cli.outputs import TrainFiles
-    from graphcaps.data.splits import Split
+    from graphcaps.cli.training_files import TrainFiles
+    from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
-    from graphcaps.evaluation.final import FinalTraining
-    from graphcaps.probability import CalibrationMethod
+    from graphcaps.inference.probabilities import CalibrationMethod
+    from graphcaps.training.final_training import FinalTraining
 
-__all__ = ["train"]
+__all__ = ["report_training", "train"]
+
+
+_NEAR = 0.05  # a training accuracy nearer to the share of the largest class than this has a warning
+
+
+def report_training(files: TrainFiles, training: FinalTraining, as_json: bool) -> None:
+    """What was made, from the files themselves, and a warning where that is little."""
+    import json
+
+    try:
+        known = json.loads(files.config.read_bytes())
+        known = {name: known[name] for name in ("config", "data", "training", "versions")}
+        known["training"]["rule"]
+    except (ValueError, KeyError, TypeError) as error:
+        what = "the configuration of the model beside it"
+        raise DataError(files.config, what, "something else", fix="Train again with --overwrite.") from error
+    if doubt := _hardly_learned(training, known["training"]):
+        note(doubt)
+    paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
+    if as_json:
+        print_json(
+            paths | {"resolved": known["config"]} | {n: known[n] for n in ("data", "training", "versions")}
+        )
+        return
+    info = known["training"]
+    ran = info.get("epochs_run", info["epochs"])
+    rows = [("model", paths["model"]), ("kept", f"epoch {info['epoch']} of {ran}: {info['rule']}")]
+    rows.append(
+        ("training accuracy", f"{100 * info['train_accuracy']:.1f} % of {info['train_graphs']:,} graphs")
+    )
+    if info["validation_accuracy"] is not None:
+        share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
+        rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
+        figures = metric_rows(info.get("validation_metrics")) if "split" not in info else []
+        rows += [(f"validation {name}", value) for name, value in figures]
+    rows += _tested(info)
+    rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
+    print_pairs(terminal(), rows)
+
+
+def _tested(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """Figures on graphs that had no part in the training, where a split gave some."""
+    if info.get("test_accuracy") is None:
+        return []
+    share = f"{100 * info['test_accuracy']:.1f} % of {info['test_graphs']:,} graphs"
+    rows = [("test accuracy", f"{share}, which had no part in the training ({info['split']})")]
+    rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
+    if new := info.get("test_graphs_with_new_labels"):
+        rows.append(
+            ("unknown labels", f"{new:,} test graphs have labels that no training graph has, read as zeros")
+        )
+    return rows
+
+
+def _hardly_learned(training: FinalTraining, info: dict[str, Any]) -> str:
+    """A warning where naming the largest class would be right about as often as the model, else "".
+
+    With weighted classes a model may be right less often and have learned all the same.
+    """
+    if "class_weight" in training.fingerprint or training.source.y is None:
+        return ""
+    counts = training.source.y.cpu()[training.known.train.cpu()].bincount()
+    share, right = float(counts.max() / counts.sum()), float(info["train_accuracy"])
+    # Of 97 % there are no five points to go: half of what is left must be reached.
+    if share == 1 or right > min(share + _NEAR, (1 + share) / 2):
+        return ""
+    early = info.get("epochs_run", info["epochs"]) < info["epochs"]
+    return (
+        f"The model has hardly learned: {100 * right:.1f} % of its training graphs are right, "
+        f"{100 * share:.1f} % are of the largest class. Train longer ({'--patience 0' if early else '--epochs'})."
+    )
+
 
 _PATIENCE = 50  # as HGCNClassifier has it
 
@@ -100,14 +170,14 @@ def train(
 
     Stop with Ctrl-C, or by accident, and go on with --resume.
     """
-    from graphcaps.cli.configure import configure
-    from graphcaps.cli.outputs import TrainFiles, write_training
     from graphcaps.cli.progress import training_progress
+    from graphcaps.cli.run_options import configure
+    from graphcaps.cli.training_files import TrainFiles, write_training
 
     files = TrainFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
-    from graphcaps.evaluation.final import FinalTraining
+    from graphcaps.training.final_training import FinalTraining
 
     loaded, parts = open_with_split(source, root, own_hints(smiles, label, bad=bad), split)
     _check_share(context, parts)
@@ -175,7 +245,7 @@ def _told(parts: Split) -> str:
 
 
 def _class_weight(given: str | None, store: GraphStore) -> Tensor | None:
-    from graphcaps.evaluation.finishing import balanced_weights
+    from graphcaps.training.calibration import balanced_weights
 
     if given is None:
         return None

@@ -1,22 +1,21 @@
 """Graphs in: data sets, files, other libraries' objects, input columns, folds."""
 
-from graphcaps.data.cap import CappedStore, cap_nodes
-from graphcaps.data.convert_networkx import from_networkx, to_networkx
-from graphcaps.data.convert_pyg import from_pyg, to_pyg
-from graphcaps.data.datasets import load_dataset, open_dataset
-from graphcaps.data.duplicates import find_duplicates
-from graphcaps.data.examination import examine_with_copies
-from graphcaps.data.features import FeatureRecipe
-from graphcaps.data.group_folds import group_folds
-from graphcaps.data.molecules import from_smiles
-from graphcaps.data.planted import planted_parts
-from graphcaps.data.prepare import Prepared, prepare
-from graphcaps.data.rows import given_split
-from graphcaps.data.scaffolds import scaffold_split
-from graphcaps.data.splits import Folds, Split, stratified_folds
+from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
+from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg
+from graphcaps.data.datasets.loading import load_dataset, open_dataset
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.encoding import Prepared, prepare
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.features.truncate import CappedStore, cap_nodes
+from graphcaps.data.quality.duplicates import find_duplicates
+from graphcaps.data.quality.quality_report import examine_with_copies
+from graphcaps.data.readers.molecules import from_smiles
+from graphcaps.data.readers.row_info import given_split
+from graphcaps.data.readers.text_tables import read_table
+from graphcaps.data.readers.tu import read_tu
+from graphcaps.data.splits.folds import Folds, Split, group_folds, stratified_folds
+from graphcaps.data.splits.scaffolds import scaffold_split
 from graphcaps.data.store import GraphStore
-from graphcaps.data.tables import read_table
-from graphcaps.data.tu import read_tu
 
 __all__ = [
     "CappedStore",

@@ -7,7 +7,7 @@ there is no object per graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -15,13 +15,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.data.assemble import draw
+from graphcaps.data.batching import draw
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.bits import bit_rows, count_words
 from graphcaps.ops.edges import CleanEdges, EdgeReport
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows, count_words
 from graphcaps.types import BitRows, FeatureTable, GraphBatch
 
-__all__ = ["LARGEST_AS_BITS", "MOST_WORDS", "GraphStore"]
+__all__ = ["LARGEST_AS_BITS", "MOST_WORDS", "GraphStore", "spans"]
+
+
+def spans(store: GraphStore, nodes: int, entries: int) -> Iterator[tuple[int, int]]:
+    """Consecutive graphs together, up to so many nodes and edge entries but at least one: first graph and end."""
+    node, entry = store.host_node_ptr, store.host_entry_ptr
+    first = 0
+    while first < len(store):
+        by_nodes = int(torch.searchsorted(node, node[first] + nodes, right=True)) - 1
+        by_entries = int(torch.searchsorted(entry, entry[first] + entries, right=True)) - 1
+        end = max(min(by_nodes, by_entries), first + 1)
+        yield first, end
+        first = end
+
 
 MOST_WORDS = 1 << 27
 """Words of bits up to which a store keeps its edges as bits too: half a gigabyte."""

@@ -1,12 +1,12 @@
 """Honest evaluation: folds and seeds as replicas, rules that choose the epoch, records and the ledger."""
 
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, cross_validate
-from graphcaps.evaluation.curves import EpochRecords
-from graphcaps.evaluation.final import FinalResult, FinalTraining, train_final
+from graphcaps.evaluation.epoch_records import EpochRecords
+from graphcaps.evaluation.epoch_selection import Choice, Figure
 from graphcaps.evaluation.ledger import RULES, Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import MergeReport, ResultsStore
-from graphcaps.evaluation.selection import Choice, Figure
+from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
 
 __all__ = [
     "RULES",

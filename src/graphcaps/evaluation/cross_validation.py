@@ -2,36 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from graphcaps.data.features import FeatureRecipe
-from graphcaps.data.prepare import Prepared, prepare
-from graphcaps.data.splits import Split
-from graphcaps.data.store import GraphStore
-from graphcaps.engine.build import model_maker, recipe_arguments
-from graphcaps.engine.by_data import fit_to_data
-from graphcaps.engine.config import RunConfig
-from graphcaps.engine.device import choose_device
-from graphcaps.engine.fingerprint import data_digest
-from graphcaps.engine.fit import EpochEnd
-from graphcaps.engine.forecast import MemoryForecast, forecast_memory
-from graphcaps.engine.memory import explain_memory
-from graphcaps.engine.stream import place
-from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.checks import FOLDS_SEED, Groups, check_siblings, folds_of
-from graphcaps.evaluation.collecting import Collector, WholeSeed
-from graphcaps.evaluation.groups import GroupTraining, ReplicaGroup, plan_groups
-from graphcaps.evaluation.ledger import Ledger
-from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
-from graphcaps.evaluation.results_store import ResultsStore, check_settings
-from graphcaps.evaluation.unfinished import UnfinishedRuns
-from graphcaps.evaluation.versions import describe_hardware, versions
+import numpy as np
+from torch import Tensor
 
-__all__ = ["FOLDS_SEED", "CrossValidation", "GroupEpoch", "cross_validate"]
+from graphcaps._io.versions import describe_hardware, versions
+from graphcaps.config import RunConfig
+from graphcaps.data.features.encoding import Prepared, prepare
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.splits.folds import Folds, Split, stratified_folds
+from graphcaps.data.splits.groups import Grouping, find_groups
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.checkpoint_dir import UnfinishedRuns
+from graphcaps.evaluation.epoch_records import EpochRecords
+from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.partition import Partition, mark_groups, one_split
+from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
+from graphcaps.evaluation.replica_groups import GroupTraining, ReplicaGroup, plan_groups
+from graphcaps.evaluation.results_store import ResultsStore, check_settings
+from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.training.auto_config import fit_to_data
+from graphcaps.training.device import choose_device
+from graphcaps.training.early_stopping import label_doubt
+from graphcaps.training.fingerprint import data_digest
+from graphcaps.training.memory import MemoryForecast, explain_memory, forecast_memory
+from graphcaps.training.streaming import place
+from graphcaps.training.trainer import EpochEnd
+
+__all__ = [
+    "FOLDS_SEED",
+    "Collector",
+    "CrossValidation",
+    "GroupEpoch",
+    "Groups",
+    "WholeSeed",
+    "check_siblings",
+    "cross_validate",
+    "folds_of",
+]
+
+
+FOLDS_SEED = 12345  # of the published figures
+Groups = Sequence[int | str] | np.ndarray | Tensor | Grouping | str | Path
+
+
+def check_siblings(config: RunConfig, name: str, siblings: Mapping[str, RunConfig]) -> None:
+    """Refuses variants that compute something else: they would be trained as ``config``."""
+    if siblings and config.model_arguments.get("factor_squash", "joined") != "joined":
+        raise ArgumentError("cross_validate", "siblings", "come with joined factors", "separate ones")
+    own = {**config.model_arguments, "num_factors": None}
+    for sibling, other in siblings.items():
+        arguments = {**other.model_arguments, "num_factors": None}
+        same = replace(other, model_arguments=config.model_arguments) == config and arguments == own
+        if sibling == name or not same:
+            expected = f"differ from '{name}' in its name and in 'num_factors' alone"
+            raise ArgumentError("cross_validate", "siblings", expected, f"'{sibling}'")
+
+
+def folds_of(
+    store: GraphStore,
+    folds: int,
+    groups: Groups | None = None,
+    split: Split | None = None,
+    *,
+    chooses: bool = True,
+) -> tuple[Folds, Partition | None]:
+    """The folds of a store and the mark of those that are not plain, or a sentence that names the store.
+
+    Args:
+        store (GraphStore): Graphs with classes.
+        folds (int): Number of folds.
+        groups (sequence, Grouping or str, optional): Group of each graph, or what
+            :func:`graphcaps.data.splits.groups.find_groups` finds by that name.
+        split (Split, optional): In place of folds.
+        chooses (bool): Whether graphs choose the epoch, as in the protocol held-out. (default: ``True``)
+    """
+    if store.y is None:
+        got = f"'{store.name}' without"
+        raise ArgumentError("cross_validate", "store", "have a class for every graph", got, "Add labels.")
+    if split is not None:
+        if groups is not None:
+            raise ArgumentError("cross_validate", "groups", "be left out beside a split", "both")
+        return one_split(split, store.y, FOLDS_SEED, chooses=chooses, class_names=store.class_names)
+    if chooses and type(folds) is int and folds < 3:
+        expected = "be at least 3, since one fold tests and one chooses the epoch"
+        raise ArgumentError("cross_validate", "folds", expected, folds)
+    found = None if groups is None else _groups(store, groups)
+    ids = None if found is None else found.ids
+    try:
+        plain = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names, groups=ids)
+    except ArgumentError as error:
+        name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
+        where = f"{error.got} in '{store.name}'"
+        few = (
+            "Add graphs, or lower the number of folds (--folds)."
+            if "for as many folds" in error.expected
+            else ""
+        )
+        fix = " ".join(part for part in (label_doubt(store.y), few or error.fix) if part)
+        raise ArgumentError("cross_validate", name, error.expected, where, fix) from error
+    return plain, None if found is None else mark_groups(found.ids, found.by)
+
+
+def _groups(store: GraphStore, groups: Groups) -> Grouping:
+    """The group of each graph."""
+    if isinstance(groups, Grouping):
+        return groups
+    if isinstance(groups, str | Path):
+        return find_groups(groups, store)
+    names = groups.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
+    return Grouping(np.unique(np.array(names, dtype=str), return_inverse=True)[1].reshape(-1), "given")
+
+
+@dataclass(frozen=True)
+class WholeSeed:
+    """All folds of one variant and seed.
+
+    Args:
+        protocol (str): How it was trained.
+        variant (str): As the replicas name it.
+        seed (int): Its seed.
+        curves (EpochRecords): A row per fold.
+        seconds (float): Its share of the groups that it was trained in.
+        notes (tuple): What was noted while it was trained.
+    """
+
+    protocol: Protocol
+    variant: str
+    seed: int
+    curves: EpochRecords
+    seconds: float
+    notes: tuple[str, ...]
+
+
+class Collector:
+    """Takes what groups give and hands out seeds that are whole.
+
+    Args:
+        num_folds (int): Folds of a whole seed.
+        notes (list): What was noted before the first group.
+    """
+
+    def __init__(self, num_folds: int, notes: Sequence[str] = ()) -> None:
+        self.num_folds = num_folds
+        self._notes = list(notes)
+        self._parts: dict[tuple[Protocol, str, int], list[tuple[EpochRecords, float]]] = {}
+
+    def add(
+        self, group: ReplicaGroup, events: Sequence[EpochEnd], notes: Sequence[str]
+    ) -> Iterator[WholeSeed]:
+        """Takes the events of a group, and gives the seeds that it completes."""
+        self._notes += notes
+        curves = EpochRecords.from_events(events, group.replicas)
+        share = sum(event.seconds for event in events) / len(group.replicas)
+        for run in group.runs:
+            rows = [row for row, each in enumerate(group.replicas) if (each.variant, each.seed) == run]
+            part = (curves.folds(rows), share * len(rows))
+            self._parts.setdefault((group.protocol, *run), []).append(part)
+        whole = [key for key, parts in self._parts.items() if _rows(parts) == self.num_folds]
+        for key in whole:
+            parts = self._parts.pop(key)
+            joined = EpochRecords.join([part for part, _ in parts])
+            seconds = sum(seconds for _, seconds in parts)
+            yield WholeSeed(*key, joined, seconds, tuple(dict.fromkeys(self._notes)))
+        if not self._parts:  # what is noted belongs to the seeds that were trained together
+            self._notes.clear()
+
+
+def _rows(parts: Sequence[tuple[EpochRecords, float]]) -> int:
+    return sum(curves.num_folds for curves, _ in parts)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps.engine.config import RunConfig
+from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.curves import LOSS_STEP
-from graphcaps.evaluation.partition import Partition
-from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
-from graphcaps.evaluation.selection import (
+from graphcaps.evaluation.epoch_records import LOSS_STEP
+from graphcaps.evaluation.epoch_selection import (
     UPPER_BOUND,
-    WINDOW,
     Choice,
     Figure,
     average_seeds,
@@ -27,6 +24,9 @@ from graphcaps.evaluation.selection import (
     optimism,
     window_for,
 )
+from graphcaps.evaluation.partition import Partition
+from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
+from graphcaps.training.early_stopping import WINDOW
 
 __all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "held_out_accuracies"]
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.splits import Folds, Split, class_checksum
+from graphcaps.data.splits.folds import Folds, Split, class_checksum, part_numbers
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.choosing import label_doubt, validation_split
+from graphcaps.training.early_stopping import label_doubt, validation_split
 
-__all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split", "part_numbers"]
+__all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split"]
 
 KINDS = ("groups", "split")
 _SHARE = 0.1  # of every class of the training part, where a split has no graphs to choose by
@@ -155,19 +155,3 @@ def _with_draw(split: Split, y: Tensor, seed: int, class_names: Sequence[str]) -
         raise ArgumentError("cross_validate", "split", error.expected, got, fix) from error
     assert drawn.validation is not None
     return replace(split, train=known[drawn.train], validation=known[drawn.validation])
-
-
-def part_numbers(split: Split, graphs: int) -> Tensor:
-    """0, 1 or 2 for a graph to learn from, to choose by or to test on, −1 for one in no part, ``[G]``."""
-    numbers = torch.full((graphs,), -1)
-    for number, part in enumerate((split.train, split.validation, split.test)):
-        if part is None:
-            continue
-        if number != 1 and not part.numel():
-            raise ArgumentError("split", "split", "have graphs to learn from and to test on", repr(split))
-        if part.numel() and not 0 <= int(part.min()) <= int(part.max()) < graphs:
-            raise ArgumentError("split", "split", f"name graphs from 0 to {graphs - 1}", int(part.max()))
-        if (numbers[part] >= 0).any() or part.unique().numel() < part.numel():
-            raise ArgumentError("split", "split", "name every graph once", "one twice")
-        numbers[part] = number
-    return numbers

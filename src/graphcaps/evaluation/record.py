@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from graphcaps.engine.config import RunConfig
+from graphcaps.config import RunConfig
 from graphcaps.errors import DataError, GraphcapsError
-from graphcaps.evaluation.curves import EpochRecords
+from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.partition import Partition
 
 __all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "settings"]

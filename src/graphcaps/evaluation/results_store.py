@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from graphcaps._io.atomic_write import write_atomically
 from graphcaps.errors import DataError
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
-from graphcaps.files import write_atomically
 
 __all__ = ["MergeReport", "ResultsStore", "check_settings", "file_name"]
 

@@ -6,20 +6,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphcaps.explanation.drawings import draw_parts
-from graphcaps.explanation.explaining import explain, explain_store
-from graphcaps.explanation.hierarchy import NodeParts, node_parts
-from graphcaps.explanation.types import ExplainedLevel, Explanation, StoreExplanation
+from graphcaps.explanation.explainer import explain, explain_store
+from graphcaps.explanation.explanation import ExplainedLevel, Explanation, StoreExplanation
+from graphcaps.explanation.node_parts import NodeParts, node_parts
 
 if TYPE_CHECKING:
-    from graphcaps.explanation.measures import measure, stability
-    from graphcaps.explanation.plug import CapsuleExplainer, GraphProbabilities
+    from graphcaps.explanation.explanation_metrics import measure, stability
+    from graphcaps.explanation.pyg_explainer import CapsuleExplainer, GraphProbabilities
 
 # Imported on first use: torch-geometric's explainers take a second to load.
 _LATE = {
-    "CapsuleExplainer": "plug",
-    "GraphProbabilities": "plug",
-    "measure": "measures",
-    "stability": "measures",
+    "CapsuleExplainer": "pyg_explainer",
+    "GraphProbabilities": "pyg_explainer",
+    "measure": "explanation_metrics",
+    "stability": "explanation_metrics",
 }
 
 __all__ = [

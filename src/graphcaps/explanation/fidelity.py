@@ -22,9 +22,9 @@ from torch_geometric.explain.metric import fidelity
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.encoding import Encoded, spans
-from graphcaps.explanation.plug import GraphProbabilities
-from graphcaps.explanation.rivals import GraphsAsGiven, explainer_of
+from graphcaps.explanation.baselines import GraphsAsGiven, explainer_of
+from graphcaps.explanation.model_inputs import Encoded, spans
+from graphcaps.explanation.pyg_explainer import GraphProbabilities
 
 __all__ = ["Fidelity", "fidelity_of", "graphs_of", "top_nodes"]
 

@@ -6,9 +6,9 @@ from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
-from graphcaps.nn.norm import RaggedBatchNorm
-from graphcaps.nn.parts import PartsOutput, block_loss
-from graphcaps.nn.primary import InputCapsules, PrimaryCapsules
+from graphcaps.nn.part_loss import PartsOutput, block_loss
+from graphcaps.nn.primary_capsules import InputCapsules, PrimaryCapsules
+from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.trunk import Trunk
 
 __all__ = [

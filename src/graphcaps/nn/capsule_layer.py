@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.context import Context
-from graphcaps.nn.hop import Hop, mean_part, normalised_hop
 from graphcaps.nn.initialise import glorot_
-from graphcaps.nn.norm import RaggedBatchNorm
-from graphcaps.nn.primary import Formulation
+from graphcaps.nn.normalised_hop import Hop, mean_part, normalised_hop
+from graphcaps.nn.primary_capsules import Formulation
+from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.trunk import Trunk
-from graphcaps.ops.coarsen import coarsen, dense_coarsen, simplify
-from graphcaps.ops.propagate import dense_hop, propagate
+from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
+from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import CapsuleLevel, EdgeTable, Segments

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.initialise import glorot_
-from graphcaps.nn.norm import RaggedBatchNorm
-from graphcaps.ops.propagate import propagate
+from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
+from graphcaps.ops.propagation.propagation import propagate
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["Context"]
@@ -22,7 +22,8 @@ class Context(nn.Module):
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\big(\mathrm{BatchNorm}([h^{(l)}, \hat A h^{(l)}] W_l)\big), \quad
         h = \hat A^{k} h^{(L)}
 
-    with :math:`\hat A` of :func:`graphcaps.ops.propagate.propagate`. One hop without a nonlinear step cannot
+    with :math:`\hat A` of :func:`graphcaps.ops.propagation.propagation.propagate`. One hop without a nonlinear
+    step cannot
     tell a node of a ring from a node of a path: what differs lies several steps away. The hops at the end
     carry no weights; they let neighbours, which mostly belong to one part, vote alike.
 

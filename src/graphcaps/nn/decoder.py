@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.nn.initialise import linear_
-from graphcaps.nn.primary import Formulation
-from graphcaps.ops.activate import take_step
-from graphcaps.ops.kernels import kernels_serve
-from graphcaps.ops.reconstruct import reconstruction_loss
-from graphcaps.ops.reconstruct_naive import PAPER, RELEASED
-from graphcaps.ops.reconstruct_sampled import sampled_reconstruction_loss
+from graphcaps.nn.primary_capsules import Formulation
+from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops.activation.activation import take_step
+from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
+from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
+from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["AdjacencyDecoder"]
@@ -35,7 +35,8 @@ class AdjacencyDecoder(nn.Module):
     count alike.
 
     Ours, where asked for: of graphs above ``reconstruct_up_to`` nodes a sample of the pairs counts
-    (:func:`graphcaps.ops.reconstruct_sampled.sampled_reconstruction_loss`), whose mean over draws is the loss
+    (:func:`graphcaps.ops.reconstruction.pair_loss_sampled.sampled_reconstruction_loss`), whose mean over draws
+    is the loss
     above. What a step draws follows from the replica's seed and step, which are saved with the model, as those
     of :class:`ReplicaDropout` are; outside training the draw is always the same.
 
@@ -86,7 +87,7 @@ class AdjacencyDecoder(nn.Module):
         """What is added to all nodes of a graph, ``[*lead, B, d]``, from its capsule of class ``y [*lead, B]``."""
         relu = self.formulation == "released"
         if kernels_serve(class_capsules, self.weight):
-            from graphcaps.ops.kernels.class_code import class_code
+            from graphcaps.ops.class_code.class_code_triton import class_code
 
             return class_code(class_capsules, y, self.weight, self.bias, relu)
         kept = torch.nn.functional.one_hot(y.clamp_min(0), self.num_classes).to(class_capsules.dtype)

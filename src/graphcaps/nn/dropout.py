@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
-from graphcaps.ops.activate import Drop, drop, take_step
+from graphcaps.ops.activation.activation import Drop, drop, take_step
 
 __all__ = ["ReplicaDropout"]
 

@@ -13,10 +13,10 @@ from graphcaps.nn.collate import collate
 from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.losses import margin_loss
-from graphcaps.nn.parts import CONTEXT_HOPS, CONTEXT_LAYERS, Parts, PartsOutput, block_loss, check_parts
-from graphcaps.nn.primary import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
+from graphcaps.nn.part_loss import CONTEXT_HOPS, CONTEXT_LAYERS, Parts, PartsOutput, block_loss, check_parts
+from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.trunk import Trunk, TrunkKind
-from graphcaps.ops.lengths import lengths
+from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.routing import RoutingMethod
 from graphcaps.registry import MODELS
 from graphcaps.types import GraphBatch, HGCNOutput, LossTerms
@@ -69,7 +69,7 @@ class HGCN(nn.Module):
             (default: "joined")
         parts (str, optional): Ours: ``"blocks"`` asks the lowest wholes to be parts of the graph, of one kind
             per capsule: :class:`Context` under the votes, gradient through their routing, and a loss
-            (:func:`graphcaps.nn.parts.block_loss`). ``num_capsules[0]`` is the most kinds looked for.
+            (:func:`graphcaps.nn.part_loss.block_loss`). ``num_capsules[0]`` is the most kinds looked for.
             (default: None, the published model)
         parts_weight (float): Weight of that loss. (default: 1.0)
         routing (str): How routing is computed, as ``method`` of :func:`graphcaps.ops.route`.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
-from graphcaps.ops.kernels import kernels_serve
+from graphcaps.ops._triton.dispatch import kernels_serve
 
 __all__ = ["cross_entropy", "margin_loss", "mean_over_graphs"]
 
@@ -38,9 +38,9 @@ def margin_loss(
     """
     _check(class_scores, y)
     if class_weight is None and kernels_serve(class_scores):
-        from graphcaps.ops.kernels import margin
+        from graphcaps.ops.margin_loss import margin_loss_triton
 
-        return margin.margin_loss(class_scores, y, upper, lower, absent_weight)
+        return margin_loss_triton.margin_loss(class_scores, y, upper, lower, absent_weight)
     true = torch.nn.functional.one_hot(y.clamp_min(0), class_scores.size(-1)).bool()
     present = (upper - class_scores).clamp_min(0).square()
     absent = absent_weight * (class_scores - lower).clamp_min(0).square()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.propagate import edge_index_of
+from graphcaps.ops.propagation.propagation import edge_index_of
 from graphcaps.types import EdgeTable
 
 __all__ = ["Trunk", "TrunkKind"]

@@ -1,13 +1,19 @@
 """Pure functions on tensors, with any leading axes; slow twins stand beside the fast forms."""
 
-from graphcaps.ops.coarsen import coarsen, dense_coarsen, simplify
+from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
 from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table
-from graphcaps.ops.propagate import degrees, dense_propagate, edge_index_of, neighbour_sum, propagate
-from graphcaps.ops.reconstruct import reconstruction_loss
-from graphcaps.ops.reconstruct_naive import PAPER, RELEASED, PairRule, reconstruction_loss_naive
+from graphcaps.ops.propagation.propagation import (
+    degrees,
+    dense_propagate,
+    edge_index_of,
+    neighbour_sum,
+    propagate,
+)
+from graphcaps.ops.ragged.tiles import segment_sum, spread
+from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
+from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED, PairRule, reconstruction_loss_naive
 from graphcaps.ops.routing import route, route_dense, route_votes
 from graphcaps.ops.squash import squash
-from graphcaps.ops.tiles import segment_sum, spread
 
 __all__ = [
     "PAPER",

@@ -6,6 +6,6 @@ one that takes too long, or breaks, can be ended and replaced.
 
 from graphcaps.serve.app import create_app
 from graphcaps.serve.limits import Limits
-from graphcaps.serve.run import serve
+from graphcaps.serve.server import serve
 
 __all__ = ["Limits", "create_app", "serve"]

@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from graphcaps._io.optional_imports import require
+from graphcaps._io.versions import library_versions
 from graphcaps.errors import GraphcapsError
-from graphcaps.imports import require
 from graphcaps.serve import schema
 from graphcaps.serve.docs_page import docs_page
-from graphcaps.serve.frames import sentence
+from graphcaps.serve.explorer_page import explorer_page
 from graphcaps.serve.guard import Guard
+from graphcaps.serve.ipc import sentence
 from graphcaps.serve.limits import Limits, Refused
-from graphcaps.serve.pages import explorer_page
-from graphcaps.serve.pool import Pool
-from graphcaps.versions import library_versions
+from graphcaps.serve.worker_pool import Pool
 
 __all__ = ["create_app"]
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from graphcaps.serve.frames import sentence
+from graphcaps.serve.ipc import sentence
 
 __all__ = ["POLICY", "Guard", "is_local"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcaps.serve.kinds import CONTENT_TYPES
 from graphcaps.serve.limits import Limits
+from graphcaps.serve.request_graphs import CONTENT_TYPES
 
 __all__ = ["SUMMARIES", "answers", "description", "operation"]
 

@@ -15,19 +15,19 @@ import traceback
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from graphcaps.errors import GraphcapsError, MissingExtraError
-from graphcaps.serve.frames import SIZES, frame, sentence
+from graphcaps.serve.ipc import SIZES, frame, sentence
 from graphcaps.serve.limits import Limits, Refused
 
 if TYPE_CHECKING:
-    from graphcaps.fitted import FittedModel
+    from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = ["handle", "main"]
 
 
 def handle(fitted: FittedModel, limits: Limits, head: dict[str, Any], body: bytes) -> tuple[int, bytes]:
     """Status and JSON of the answer to one request; whatever happens, there is one."""
-    from graphcaps.serve.answers import answer
-    from graphcaps.serve.read import read_request
+    from graphcaps.serve.request_graphs import read_request
+    from graphcaps.serve.responses import answer
 
     options = dict(head["options"])
     column = options.pop("column", "smiles")
@@ -64,9 +64,9 @@ def main(path: str, limits: Limits) -> None:
 
 def _load(path: str, limits: Limits, answers: BinaryIO) -> FittedModel | None:
     """The model, and a first frame that describes it or says why there is none."""
-    from graphcaps.model_file import load
-    from graphcaps.serve.answers import describe_model
-    from graphcaps.serve.pages import page_parts
+    from graphcaps.inference.model_file import load
+    from graphcaps.serve.explorer_page import page_parts
+    from graphcaps.serve.responses import describe_model
 
     fitted = None
     try:

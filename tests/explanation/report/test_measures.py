@@ -1,4 +1,4 @@
-from graphcaps.explanation.report.measures import measure_tables
+from graphcaps.explanation.report.report_tables import measure_tables
 
 
 def test_nothing_measured_makes_no_table() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.report import write_report
-from graphcaps.explanation.types import StoreExplanation
 from tests.explanation.made import MadeModel, make_explanations, make_store
 
 HISTORY = [

@@ -15,13 +15,13 @@ import torch
 from graphcaps.data import planted_parts
 from graphcaps.errors import DataError, ShapeError
 from graphcaps.explanation import explain_store
-from graphcaps.explanation.report import write, write_report
-from graphcaps.explanation.report.assemble import SCRIPTS, page_script
-from graphcaps.explanation.report.block import read_block
+from graphcaps.explanation.report import report_page, write_report
+from graphcaps.explanation.report.report_data import read_block
+from graphcaps.explanation.report.report_page import SCRIPTS, page_script
 from tests.explanation.made import MadeModel, make_explanations, make_store
 from tests.small_models import train_small
 
-PAGE = Path(write.__file__).parent / "page"
+PAGE = Path(report_page.__file__).parent / "page"
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -156,7 +156,7 @@ def test_a_page_that_would_be_large_holds_less_and_says_so(
     found = make_explanations(store, capsules=(6,))
     whole = read(write_report(tmp_path, MadeModel(store.class_names), store, found))[0]
     assert "To stay small" not in whole["foot"]
-    monkeypatch.setattr(write, "MOST_LETTERS", 8000)
+    monkeypatch.setattr(report_page, "MOST_LETTERS", 8000)
     path = write_report(tmp_path, MadeModel(store.class_names), store, found)
     meta, columns = read(path)
     kept = len(columns["number"])

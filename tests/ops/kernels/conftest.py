@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.ops.kernels import have_triton
+from graphcaps.ops._triton.dispatch import have_triton
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from graphcaps.ops.kernels.products import product
+from graphcaps.ops._triton.arithmetic import product
 
 
 @triton.jit

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn import PrimaryCapsules, ReplicaDropout
-from graphcaps.ops.activate import BiasPlace, Drop, activate, take_step
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.activation.activation import BiasPlace, Drop, activate, take_step
 from tests.graphs import assert_equal
 
 TOLERANCE = 2e-6

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcaps.engine import ReplicaAdam
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.training import ReplicaAdam
 from tests.graphs import assert_equal
 
 

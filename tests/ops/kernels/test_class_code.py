@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn import AdjacencyDecoder
-from graphcaps.nn.primary import Formulation
-from graphcaps.ops.kernels import Precision, kernels_wanted, products_in
+from graphcaps.nn.primary_capsules import Formulation
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.precision import Precision, products_in
 from tests.graphs import assert_equal
 
 TOLERANCE: dict[Precision, float] = {"float32": 2e-5, "tf32": 5e-3, "bf16": 4e-2}

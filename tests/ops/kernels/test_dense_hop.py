@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps.ops.propagate import dense_propagate
+from graphcaps.ops.propagation.propagation import dense_propagate
 from tests.graphs import assert_equal
 
 
 @pytest.mark.parametrize("lead", [(), (3,)])
 @pytest.mark.parametrize(("n", "d"), [(1, 8), (5, 128), (10, 128), (20, 32), (32, 20), (25, 160)])
 def test_dense_hop_equals_torch(kernel_device: str, lead: tuple[int, ...], n: int, d: int) -> None:
-    from graphcaps.ops.kernels.dense_hop import dense_hop
+    from graphcaps.ops.propagation.dense_hop_triton import dense_hop
 
     torch.manual_seed(n + d)
     u, slope = torch.randn(2, *lead, 4, n, d)
@@ -34,7 +34,7 @@ def test_dense_hop_equals_torch(kernel_device: str, lead: tuple[int, ...], n: in
 
 
 def test_padding_graphs_touch_no_other(kernel_device: str) -> None:
-    from graphcaps.ops.kernels.dense_hop import dense_hop
+    from graphcaps.ops.propagation.dense_hop_triton import dense_hop
 
     u, A = torch.randn(3, 4, 16, device=kernel_device), torch.rand(3, 4, 4, device=kernel_device)
     before = dense_hop(u, A)

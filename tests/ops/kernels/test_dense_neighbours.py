@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from graphcaps.ops import neighbour_sum, propagate
-from graphcaps.ops.bits import bit_rows
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
 from graphcaps.types import BitRows, EdgeTable
 from tests.graphs import assert_equal, random_graphs
 
@@ -39,11 +39,11 @@ def _tables(drawn: Any, device: str) -> tuple[EdgeTable, EdgeTable]:
 def test_values_and_gradients(
     kernel_device: str, d: int, drawn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphcaps.ops.kernels import dense_neighbours, neighbours
+    from graphcaps.ops.propagation import neighbour_sum_triton
 
     edges, there = _tables(drawn, kernel_device)
-    assert dense_neighbours.serves(there)
-    monkeypatch.setattr(neighbours, "_launch", None)  # the lists of neighbours are not walked
+    assert neighbour_sum_triton.serves(there)
+    monkeypatch.setattr(neighbour_sum_triton, "_launch", None)  # the lists of neighbours are not walked
     generator = torch.Generator().manual_seed(d)
     real = (edges.node >= 0).unsqueeze(-1)
     x, slope = (torch.randn(*edges.node.shape, d, generator=generator) for _ in range(2))
@@ -62,7 +62,7 @@ def test_values_and_gradients(
 
 
 def test_a_scale_of_ones_own(kernel_device: str) -> None:
-    from graphcaps.ops.kernels.neighbours import neighbour_product
+    from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
 
     _, there = _tables(DRAWN, kernel_device)
     generator = torch.Generator().manual_seed(0)

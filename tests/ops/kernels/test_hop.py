@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn import RaggedBatchNorm
-from graphcaps.nn.hop import normalised_hop
-from graphcaps.ops.bits import bit_rows
-from graphcaps.ops.kernels import kernels_wanted, products_in
+from graphcaps.nn.normalised_hop import normalised_hop
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.precision import products_in
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
 from graphcaps.types import BitRows, EdgeTable, Segments
 from tests.graphs import assert_equal, random_graphs
 
@@ -49,13 +50,17 @@ def _run(
 ) -> dict[str, Tensor]:
     """Values, gradients and running averages by name; ``slopes`` of h, of the mean part and of the parts."""
     u = u.clone().requires_grad_()
-    hop = normalised_hop(u, norm, *batch, **how)
-    outputs = [hop.h, hop.mean, hop.parts]
+    normalised_hop_triton = normalised_hop(u, norm, *batch, **how)
+    outputs = [normalised_hop_triton.h, normalised_hop_triton.mean, normalised_hop_triton.parts]
     pairs = [(o, s.to(o)) for o, s in zip(outputs, slopes, strict=True) if o is not None and s is not None]
     grads = torch.autograd.grad([o for o, _ in pairs], (u, norm.weight, norm.bias), [s for _, s in pairs])
-    found = {"h": hop.h, "running mean": norm.running_mean, "running variance": norm.running_var}
-    if hop.mean is not None:
-        found["mean part"] = hop.mean
+    found = {
+        "h": normalised_hop_triton.h,
+        "running mean": norm.running_mean,
+        "running variance": norm.running_var,
+    }
+    if normalised_hop_triton.mean is not None:
+        found["mean part"] = normalised_hop_triton.mean
     names = ("gradient of u", "gradient of weight", "gradient of bias")
     found |= dict(zip(names, grads, strict=True))
     return {name: value.detach().cpu().double() for name, value in found.items()}
@@ -135,9 +140,9 @@ def test_a_mean_far_from_zero_costs_little(kernel_device: str) -> None:
 
 def test_who_is_served(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluation, weights and float64 take the separate ops."""
-    from graphcaps.ops.kernels import hop
+    from graphcaps.ops.propagation import normalised_hop_triton
 
-    monkeypatch.setattr(hop, "normalised_hop", None)
+    monkeypatch.setattr(normalised_hop_triton, "normalised_hop", None)
     edges, segments = _batch([1, 4], SIZES, False, kernel_device)
     u = torch.randn(*edges.node.shape, 8, device=kernel_device)
     weighted = dataclasses.replace(edges, weight=torch.ones(edges.neighbours.numel(), device=kernel_device))
@@ -154,6 +159,6 @@ def test_nobody_reads_the_hop(kernel_device: str) -> None:
     u = torch.randn(*edges.node.shape, 8, device=kernel_device, requires_grad=True)
     slope = torch.randn_like(u)
     with kernels_wanted("always"):
-        hop = normalised_hop(u, _norm(8, ()).to(kernel_device), edges, segments)
-        (found,) = torch.autograd.grad(hop.parts, u, slope)
+        normalised_hop_triton = normalised_hop(u, _norm(8, ()).to(kernel_device), edges, segments)
+        (found,) = torch.autograd.grad(normalised_hop_triton.parts, u, slope)
     assert_equal(found, slope, "gradient", 1e-6)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps.ops.kernels import kernels_wanted
-from graphcaps.ops.lengths import lengths
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.lengths.lengths import lengths
 from tests.graphs import assert_equal
 
 

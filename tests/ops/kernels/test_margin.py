@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphcaps.nn.losses import margin_loss
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
 from tests.graphs import assert_equal
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops import degrees, edge_table, neighbour_sum, propagate
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
 from graphcaps.types import EdgeTable
 from tests.graphs import assert_equal, random_graphs
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn import RaggedBatchNorm
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
 from tests.graphs import assert_equal
 
 TOLERANCE = 5e-5
@@ -110,5 +110,5 @@ def test_a_mean_far_from_zero_costs_nothing(kernel_device: str) -> None:
 
 
 def test_several_tiles_join_in_a_part(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.ops.kernels.norm._MOST_PARTS", 2)
+    monkeypatch.setattr("graphcaps.ops.batch_norm.batch_norm_triton._MOST_PARTS", 2)
     test_values_gradients_and_running_averages(CASES["replicas, padded"], True, kernel_device)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
-from graphcaps.ops.bits import bit_rows
-from graphcaps.ops.kernels import Precision, kernels_wanted, products_in
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.precision import Precision, products_in
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
 from graphcaps.types import EdgeTable, Segments
 from tests.graphs import assert_equal, random_graphs
 
@@ -152,9 +153,9 @@ def check_parts(
 @pytest.fixture
 def tall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kernel_device: str) -> bool:
     """Whether tiles have 64 rows, where they can, or 32."""
-    from graphcaps.ops.kernels import pairs
+    from graphcaps.ops.reconstruction import pair_loss_triton
 
-    monkeypatch.setattr(pairs, "TALL_FROM", 0 if request.param else 1 << 20)
+    monkeypatch.setattr(pair_loss_triton, "TALL_FROM", 0 if request.param else 1 << 20)
     return bool(request.param)
 
 
@@ -210,11 +211,11 @@ def test_rounded_products(
 def test_how_columns_are_loaded(
     ahead: bool, unit: int, kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphcaps.ops.kernels import pairs
+    from graphcaps.ops.reconstruction import pair_loss_triton
 
-    monkeypatch.setattr(pairs, "AHEAD", ahead)
-    monkeypatch.setattr(pairs, "UNIT", unit)
-    monkeypatch.setattr(pairs, "TALL_FROM", 0)
+    monkeypatch.setattr(pair_loss_triton, "AHEAD", ahead)
+    monkeypatch.setattr(pair_loss_triton, "UNIT", unit)
+    monkeypatch.setattr(pair_loss_triton, "TALL_FROM", 0)
     edges, segments = batch_of([[0, 1], []], [33, 65], 100, kernel_device, bits=True)
     z = vectors(200, 128, seed=3).reshape(2, 100, 128).to(kernel_device)
     with products_in("tf32"):
@@ -247,7 +248,7 @@ def test_hubs_without_bits(kernel_device: str, empty_is_nan: None) -> None:
 
 def test_tiles_are_looked_up_once(kernel_device: str) -> None:
     """Graph, its rows, the tile's first row and the graph's first word, as a search one by one finds them."""
-    from graphcaps.ops.kernels.tiling import tiles_of
+    from graphcaps.ops._triton.tiling import tiles_of
 
     edges, segments = batch_of([[0, 1, 2, 3], [3, 1], []], [1, 31, 33, 100], 170, kernel_device, bits=True)
     assert edges.bits is not None

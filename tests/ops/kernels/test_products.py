@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.ops.kernels import dot_precision, precision, products_in
+from graphcaps.ops._triton.precision import dot_precision, precision, products_in
 
 # Share of the largest magnitude: 24, 11 and 8 bits of a number count.
 TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bf16": 1.6e-2}

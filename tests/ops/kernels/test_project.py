@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.data.assemble import draw
-from graphcaps.data.feature_table import feature_table
+from graphcaps.data.batching import draw
+from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import PrimaryCapsules
-from graphcaps.ops.kernels import kernels_wanted, products_in
-from graphcaps.ops.project import project, project_gathered, reads_store, statistics
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.precision import products_in
+from graphcaps.ops.projection.projection import project, project_gathered, reads_store, statistics
 from graphcaps.types import FeatureRows
 from tests.graphs import assert_equal, random_graphs
 
@@ -28,7 +29,7 @@ DRAWN = {
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number that a kernel forgets to write shows. Few programs, each with several tiles."""
-    monkeypatch.setattr("graphcaps.ops.kernels.project._PROGRAMS", 16)
+    monkeypatch.setattr("graphcaps.ops.projection.projection_triton._PROGRAMS", 16)
 
 
 def _features(nodes: int, channels: int, seed: int = 0) -> Tensor:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphcaps.ops import coarsen, edge_table
-from graphcaps.ops.kernels import kernels_wanted
-from graphcaps.ops.tiles import segment_sum, spread
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.ragged.tiles import segment_sum, spread
 from graphcaps.types import Segments
 from tests.ops.kernels.ragged_rows import SIZES, assert_close, moved, poisoned, rows
 
@@ -20,7 +20,7 @@ def _device(kernel_device: str, empty_is_nan: None) -> None:
 @pytest.mark.parametrize("width", [1, 8, 20, 130])
 @pytest.mark.parametrize("lead", [True, False])
 def test_sum_and_its_gradient(kernel_device: str, width: int, lead: bool) -> None:
-    from graphcaps.ops.kernels.ragged import ragged_sum
+    from graphcaps.ops.ragged.ragged_triton import ragged_sum
 
     segments = rows(SIZES, lead=lead)
     x = poisoned(segments, width)
@@ -41,7 +41,7 @@ def test_sum_and_its_gradient(kernel_device: str, width: int, lead: bool) -> Non
 @pytest.mark.parametrize("width", [1, 20, 130])
 @pytest.mark.parametrize("lead", [True, False])
 def test_spread_and_its_gradient(kernel_device: str, width: int, lead: bool) -> None:
-    from graphcaps.ops.kernels.ragged import ragged_spread
+    from graphcaps.ops.ragged.ragged_triton import ragged_spread
 
     segments = rows(SIZES, lead=lead)
     x = torch.randn(*segments.ptr.shape[:-1], segments.num_graphs, width)
@@ -59,7 +59,7 @@ def test_spread_and_its_gradient(kernel_device: str, width: int, lead: bool) -> 
 
 def test_large_graphs_are_cut(kernel_device: str) -> None:
     """More than two chunks, with what the host knows and without; the sums agree."""
-    from graphcaps.ops.kernels.ragged import CHUNK, ragged_product, ragged_sum
+    from graphcaps.ops.ragged.ragged_triton import CHUNK, ragged_product, ragged_sum
 
     sizes = [[3, 2 * CHUNK + 5, 0, CHUNK]]
     for bound in (-1, 4 * CHUNK, None):
@@ -76,7 +76,7 @@ def test_large_graphs_are_cut(kernel_device: str) -> None:
 @pytest.mark.parametrize(("left", "right"), [(1, 1), (5, 20), (20, 5), (33, 130)])
 @pytest.mark.parametrize("lead", [True, False])
 def test_product(kernel_device: str, left: int, right: int, lead: bool) -> None:
-    from graphcaps.ops.kernels.ragged import ragged_product
+    from graphcaps.ops.ragged.ragged_triton import ragged_product
 
     segments = rows(SIZES, lead=lead)
     a, x = poisoned(segments, left), poisoned(segments, right, seed=1)
@@ -129,7 +129,7 @@ def test_coarsen_without_gradient_is_the_product(kernel_device: str) -> None:
 
 
 def test_nothing_at_all(kernel_device: str) -> None:
-    from graphcaps.ops.kernels.ragged import ragged_product, ragged_spread, ragged_sum
+    from graphcaps.ops.ragged.ragged_triton import ragged_product, ragged_spread, ragged_sum
 
     ptr = torch.zeros(2, 1, dtype=torch.long, device=kernel_device)
     index = torch.zeros(2, 4, dtype=torch.long, device=kernel_device)

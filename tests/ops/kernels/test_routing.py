@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 from graphcaps.ops import route, route_dense
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
 from graphcaps.ops.routing import route_dense_factored, route_dense_kernel, route_factored, route_kernel
 from graphcaps.types import Routing, Segments
 from tests.ops.kernels.ragged_rows import SIZES, assert_close, moved, poisoned, rows
@@ -99,7 +99,7 @@ def test_one_model_and_the_papers_squash(kernel_device: str, sizes: list[int]) -
 
 
 def test_large_graphs_are_cut(kernel_device: str) -> None:
-    from graphcaps.ops.kernels.ragged import CHUNK
+    from graphcaps.ops.ragged.ragged_triton import CHUNK
 
     for bound in (-1, 3 * CHUNK + 1):
         segments = rows([[2, 2 * CHUNK + 9, 0], [CHUNK, 1, CHUNK + 1]], bound=bound)
@@ -140,7 +140,7 @@ def test_same_bits_twice_and_nothing_kept_without_gradient(kernel_device: str) -
 
 def test_who_serves(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernels leave to the factored form: gradients through c, wide or many capsules, unknown sizes."""
-    import graphcaps.ops.routing.kernel as module
+    import graphcaps.ops.routing.fused as module
 
     asked: list[str] = []
     original = module._Route.apply

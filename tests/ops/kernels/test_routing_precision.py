@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.ops.kernels import Precision, products_in
+from graphcaps.ops._triton.precision import Precision, products_in
 from graphcaps.ops.routing import route_dense_factored, route_dense_kernel, route_factored, route_kernel
 from tests.ops.kernels.ragged_rows import moved, poisoned, rows
 
@@ -75,7 +75,7 @@ def test_dense_level(kernel_device: str, precision: Precision) -> None:
 
 
 def test_a_product_of_rows_is_as_asked(kernel_device: str) -> None:
-    from graphcaps.ops.kernels.ragged import ragged_product
+    from graphcaps.ops.ragged.ragged_triton import ragged_product
 
     segments = rows([[5, 0, 40]])
     a, x = poisoned(segments, 5), poisoned(segments, 20, seed=1)

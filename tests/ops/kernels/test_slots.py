@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps.ops.kernels import kernels_wanted
-from graphcaps.ops.slots import lay_out
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops.batch_layout.layout import lay_out
 
 PTR = torch.tensor([0, 3, 5, 9, 10, 16, 349])
 CLASSES = torch.tensor([1, 0, 2, 2, 0, 1])
@@ -22,7 +22,7 @@ CASES = {
 @pytest.mark.parametrize("graphs", list(CASES.values()), ids=list(CASES))
 @pytest.mark.parametrize("spare", [0, 1, 370])
 def test_slots_equal_torch(kernel_device: str, graphs: list[list[int]], spare: int) -> None:
-    from graphcaps.ops.kernels.slots import slots
+    from graphcaps.ops.batch_layout.layout_triton import slots
 
     chosen = torch.tensor(graphs)
     sizes = PTR.diff()[chosen.clamp_min(0)].masked_fill(chosen < 0, 0)
@@ -36,7 +36,7 @@ def test_slots_equal_torch(kernel_device: str, graphs: list[list[int]], spare: i
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_a_cursor_walks_over_an_order(kernel_device: str, step: int) -> None:
-    from graphcaps.ops.kernels.slots import slots
+    from graphcaps.ops.batch_layout.layout_triton import slots
 
     order = torch.tensor([[4, 1, 0, 2, 3, 3, -1, -1], [0, -1, 1, 2, -1, -1, -1, -1]])
     chosen = order[:, 2 * step : 2 * step + 2]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from graphcaps.engine.tally import Tally
-from graphcaps.ops.kernels import kernels_wanted
+from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.training.epoch_metrics import Tally
 from graphcaps.types import LossTerms
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 from graphcaps.ops import route, route_dense
-from graphcaps.ops.routing.rounds import routing_rounds, routing_rounds_dense
+from graphcaps.ops.routing.iterations import routing_rounds, routing_rounds_dense
 from graphcaps.types import Segments
 from tests.graphs import assert_equal
 

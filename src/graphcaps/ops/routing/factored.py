@@ -23,8 +23,8 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
+from graphcaps.ops.ragged.tiles import from_tiles, one_graph, sum_tiles, tile_of_graphs, tiles_of, to_tiles
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
-from graphcaps.ops.tiles import from_tiles, one_graph, sum_tiles, tile_of_graphs, tiles_of, to_tiles
 from graphcaps.types import Routing, Segments
 
 __all__ = ["route_dense_factored", "route_factored"]

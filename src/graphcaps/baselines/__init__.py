@@ -1,5 +1,0 @@
-"""The systems that HGCN is compared with, one file each, one registry."""
-
-from graphcaps.baselines.gin import GIN
-
-__all__ = ["GIN"]

@@ -1,0 +1,263 @@
+"""From and to the graphs of networkx.
+
+Nodes are numbered in the graph's own order, whatever they are called. A directed graph lists each of its
+edges once, an undirected one in both directions; parallel edges of a multigraph are repeated rows. Edges are
+then cleaned as everywhere, and ``store.report`` counts what was done.
+
+Classes of graphs may be text: they become ``store.class_names``. Node labels may be text too: a store holds
+whole numbers, so text is replaced by its place among all different texts of the graphs in ascending order.
+:func:`node_label_codes` gives that dictionary; keep it, and hand it over as ``codes`` for every later graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from networkx import Graph
+
+__all__ = ["from_networkx", "node_label_codes", "to_networkx"]
+
+_OWNER = "from_networkx"
+_Rows = list[tuple[str, dict[str, Any]]]  # nodes or edges: where each is, and its entries
+
+
+def from_networkx(
+    graphs: Graph | Iterable[Graph],
+    labels: Sequence[int | str] | Tensor | None = None,
+    *,
+    node_label: str | None = "label",
+    node_attributes: str | Sequence[str] | None = None,
+    edge_label: str | None = None,
+    edge_attributes: str | Sequence[str] | None = None,
+    weight: str | None = "weight",
+    codes: Mapping[str, int] | None = None,
+    class_names: Sequence[str] | None = None,
+    name: str = "graphs",
+) -> GraphStore:
+    """A store from networkx graphs, directed or not, simple or not.
+
+    Args:
+        graphs (Graph or iterable): One graph or several.
+        labels (sequence, optional): Class of each graph, numbers or text. (default: ``graph.graph["y"]``)
+        node_label (str, optional): Node entry that holds a category (a whole number or text), or several of
+            them; not used where no node has it. (default: ``"label"``)
+        node_attributes (str or sequence, optional): Node entries that hold a number or several each.
+        edge_label, edge_attributes (optional): The same for edges, with whole numbers as labels.
+        weight (str, optional): Edge entry that holds the weight, 1 at edges without; not used where no edge
+            has it. (default: ``"weight"``)
+        codes (mapping, optional): Numbers for node labels that are text. (default: :func:`node_label_codes`)
+        class_names (sequence, optional): Names of the classes, where they are known beforehand.
+        name (str): Name of the store.
+
+    Raises:
+        ArgumentError: If a graph has no nodes or an entry is missing or not a number; the message names the
+            graph and the node or edge.
+    """
+    graphs = _listed(graphs)
+    if labels is None:
+        classes = [graph.graph.get("y") for graph in graphs]
+    else:
+        classes = labels.tolist() if isinstance(labels, Tensor) else list(labels)
+        if len(classes) != len(graphs):
+            raise ArgumentError(_OWNER, "labels", f"give one class per graph, {len(graphs)}", len(classes))
+    if not any(node_label in entry for graph in graphs for _, entry in graph.nodes(data=True)):
+        node_label = None
+    elif codes is None and node_label is not None:
+        codes = node_label_codes(graphs, node_label)
+    rows = [_rows(graph) for graph in graphs]
+    if not any(weight in entry for listed in rows for *_, entry in listed):
+        weight = None
+    arrays = []
+    for index, graph in enumerate(graphs):
+        nodes = [(f"node {node!r}", entry) for node, entry in graph.nodes(data=True)]
+        edges = [(f"edge {(a, b)!r}", entry) for a, b, _, _, entry in rows[index]]
+        ends = [[row[2] for row in rows[index]], [row[3] for row in rows[index]]]
+        arrays.append(
+            GraphArrays(
+                graph.number_of_nodes(),
+                torch.tensor(ends, dtype=torch.long),
+                _class(classes[index], index),
+                node_labels=_categories(index, nodes, node_label, codes or {}),
+                node_attributes=_numbers(index, nodes, node_attributes),
+                edge_labels=_categories(index, edges, edge_label, {}),
+                edge_attributes=_numbers(index, edges, edge_attributes),
+                edge_weight=_weights(index, edges, weight),
+            )
+        )
+    return store_from_graphs(arrays, name, class_names=class_names, owner=_OWNER)
+
+
+def to_networkx(store: GraphStore, graph: int) -> Graph:
+    """One graph of the store, nodes 0 to n − 1, with everything that the store knows about it.
+
+    Entries of nodes: ``label`` (a number, or a tuple where there are several label columns), ``attributes``
+    (a tuple), ``truth_<key>``; of edges: ``label``, ``attributes``, ``weight``; of the graph: ``y``, the name
+    of the class. ``from_networkx`` gives the graph back where its arguments name these entries.
+    """
+    import networkx as nx
+
+    if not isinstance(graph, int):
+        raise ArgumentError("to_networkx", "graph", "name one graph, as a whole number", repr(graph))
+    one = store[graph].to("cpu")
+    made = nx.Graph()
+    if one.y is not None:
+        made.graph["y"] = store.class_names[int(one.y[0])]
+    made.add_nodes_from(range(one.num_nodes))
+    source = torch.arange(one.num_nodes).repeat_interleave(one.degree)
+    upper = (source < one.neighbours).nonzero().squeeze(-1)  # each edge once
+    edges = list(zip(source[upper].tolist(), one.neighbours[upper].tolist(), strict=True))
+    made.add_edges_from(edges)
+
+    def enter(columns: Any, keys: Iterable[Any], key: str, values: Tensor | None) -> None:
+        if values is not None:
+            for where, value in zip(keys, values.tolist(), strict=True):
+                columns[where][key] = tuple(value) if isinstance(value, list) else value
+
+    def pick(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values[upper]
+
+    enter(made.nodes, made.nodes, "label", _narrow(one.node_labels))
+    enter(made.nodes, made.nodes, "attributes", one.node_attributes)
+    for key, values in one.truth.items():
+        enter(made.nodes, made.nodes, f"truth_{key}", values)
+    enter(made.edges, edges, "label", _narrow(pick(one.edge_labels)))
+    enter(made.edges, edges, "attributes", pick(one.edge_attributes))
+    enter(made.edges, edges, "weight", pick(one.edge_weight))
+    return made
+
+
+def node_label_codes(graphs: Graph | Iterable[Graph], node_label: str = "label") -> dict[str, int]:
+    """The numbers that stand for node labels that are text: places in ascending order, from 0."""
+    seen: set[str] = set()
+    for graph in _listed(graphs):
+        for _, entry in graph.nodes(data=True):
+            values = entry.get(node_label)
+            seen.update(value for value in _sequence(values) if isinstance(value, str))
+    return {value: code for code, value in enumerate(sorted(seen))}
+
+
+def _listed(graphs: Graph | Iterable[Graph]) -> list[Graph]:
+    import networkx as nx
+
+    listed = [graphs] if isinstance(graphs, nx.Graph) else list(graphs)
+    for index, graph in enumerate(listed):
+        if not isinstance(graph, nx.Graph):
+            raise ArgumentError(
+                _OWNER, "graphs", "hold networkx graphs", f"{type(graph).__name__} at graph {index}"
+            )
+    return listed
+
+
+def _rows(graph: Graph) -> list[tuple[Any, Any, int, int, dict[str, Any]]]:
+    """Edges as listed: names of the ends, their places, entries; both directions of an undirected edge."""
+    place = {node: index for index, node in enumerate(graph)}
+    rows = [(a, b, place[a], place[b], entry) for a, b, entry in graph.edges(data=True)]
+    if not graph.is_directed():
+        rows += [(b, a, j, i, entry) for a, b, i, j, entry in rows if i != j]
+    return rows
+
+
+def _class(value: Any, index: int) -> int | str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if _whole(value):
+        return int(value)
+    raise ArgumentError(_OWNER, "labels", "be whole numbers or text", f"{value!r} for graph {index}")
+
+
+def _categories(index: int, rows: _Rows, key: str | None, codes: Mapping[str, int]) -> Tensor | None:
+    """Labels of the nodes or edges of a graph, ``[rows, columns]``."""
+    if key is None or not rows:
+        return None
+    table = []
+    for where, entry in rows:
+        line = []
+        for value in _sequence(_get(index, where, entry, key)):
+            found = f"{value!r} at {where} of graph {index}"
+            if codes and not (isinstance(value, str) or _whole(value)):
+                raise ArgumentError(_OWNER, key, "be text or a whole number", found)
+            if codes and value not in codes:
+                raise ArgumentError(_OWNER, key, "be one of the texts that have a code", found)
+            if not codes and not _whole(value):
+                raise ArgumentError(_OWNER, key, "be a whole number", found)
+            line.append(codes[value] if codes else int(value))
+        table.append(line)
+    return torch.tensor(_even(index, rows, key, table), dtype=torch.long)
+
+
+def _numbers(index: int, rows: _Rows, keys: str | Sequence[str] | None) -> Tensor | None:
+    """Attributes of the nodes or edges of a graph, ``[rows, columns]``, entry after entry."""
+    if keys is None or not rows:
+        return None
+    keys = [keys] if isinstance(keys, str) else list(keys)
+    table = []
+    for where, entry in rows:
+        line: list[float] = []
+        for key in keys:
+            line += [_number(index, where, key, value) for value in _sequence(_get(index, where, entry, key))]
+        table.append(line)
+    return _floats(_even(index, rows, ", ".join(keys), table))
+
+
+def _weights(index: int, rows: _Rows, key: str | None) -> Tensor | None:
+    if key is None or not rows:
+        return None
+    return _floats([_number(index, where, key, entry.get(key, 1.0)) for where, entry in rows])
+
+
+def _get(index: int, where: str, entry: dict[str, Any], key: str) -> Any:
+    if entry.get(key) is None:
+        raise ArgumentError(
+            _OWNER, key, "be there everywhere or nowhere", f"none at {where} of graph {index}"
+        )
+    return entry[key]
+
+
+def _even(index: int, rows: _Rows, key: str, table: list[list[Any]]) -> list[list[Any]]:
+    width = len(table[0])
+    expected = f"hold {width} {'value' if width == 1 else 'values'}, as at {rows[0][0]}"
+    for (where, _), line in zip(rows, table, strict=True):
+        if len(line) != width:
+            raise ArgumentError(_OWNER, key, expected, f"{len(line)} at {where} of graph {index}")
+    return table
+
+
+def _number(index: int, where: str, key: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:  # the last at a whole number of 400 digits
+        raise ArgumentError(
+            _OWNER, key, "be a number", f"{repr(value)[:80]} at {where} of graph {index}"
+        ) from error
+
+
+def _floats(values: list[Any]) -> Tensor:
+    """float32, or float64 where a number exceeds float32's range, as the reader of TU folders has it."""
+    wide = torch.tensor(values, dtype=torch.float64)
+    narrow = wide.float()
+    return narrow if bool((torch.isfinite(narrow) == torch.isfinite(wide)).all()) else wide
+
+
+def _sequence(value: Any) -> list[Any]:
+    """The values of an entry that holds one, or several in a tuple, list, array or tensor."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _whole(value: Any) -> bool:
+    value = value.item() if hasattr(value, "item") else value
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _narrow(labels: Tensor | None) -> Tensor | None:
+    """A single label column as plain numbers."""
+    return labels.squeeze(1) if labels is not None and labels.size(1) == 1 else labels

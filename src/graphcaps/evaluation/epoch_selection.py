@@ -1,0 +1,180 @@
+"""Which epoch counts: rules from the records of a cross-validation to one accuracy per fold.
+
+All rules read arrays ``[F, E]``, a row per fold and a column per epoch, and know nothing of trainings. Ties go
+to the earliest epoch. Rules that look at test accuracies to choose give upper bounds, and are named so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.training.early_stopping import WINDOW
+
+__all__ = [
+    "UPPER_BOUND",
+    "Choice",
+    "Figure",
+    "average_seeds",
+    "best_common_epoch",
+    "best_own_epochs",
+    "held_out",
+    "optimism",
+    "smooth",
+    "window_for",
+]
+
+UPPER_BOUND = "an upper bound: the epoch is chosen on test data"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What a rule chose among the epochs of one seed.
+
+    Args:
+        epochs (ndarray): Chosen epoch of each fold, counted from 1, ``[F]``.
+        accuracies (ndarray): Test accuracy of each fold at that epoch, from 0 to 1, ``[F]``; for
+            :func:`optimism` a difference of two.
+    """
+
+    epochs: np.ndarray
+    accuracies: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean over folds, in percent."""
+        return float(100 * self.accuracies.mean())
+
+    @property
+    def std_folds(self) -> float | None:
+        """Standard deviation over folds (n − 1), in percent; ``None`` for a single fold."""
+        return _std(100 * self.accuracies)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An accuracy in percent, as it is printed.
+
+    Args:
+        mean (float): Mean over folds, then over seeds.
+        std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds.
+        std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean; ``None`` for
+            one seed.
+        seeds (tuple): Seeds it was made from.
+    """
+
+    mean: float
+    std_folds: float | None
+    std_seeds: float | None
+    seeds: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.std_folds is None else f"{self.mean:.2f} ± {self.std_folds:.2f}"
+
+
+def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
+    r"""Centred mean over ``window`` epochs, ``[F, E]``; at the ends, over the epochs of it that exist.
+
+    .. math::
+        \bar\ell_e = \frac{1}{|W_e|} \sum_{t \in W_e} \ell_t, \qquad
+        W_e = \{\, t : |t - e| \le (\mathrm{window} - 1) / 2,\; 1 \le t \le E \,\}
+
+    Sums are taken in whole billionths, so that equal losses have equal means wherever they stand.
+    """
+    if window < 1 or window % 2 == 0:
+        raise ArgumentError("smooth", "window", "be an odd number from 1 on", window)
+    loss = _table("smooth", "loss", loss)
+    E, half = loss.shape[1], window // 2
+    sums = np.pad(np.rint(loss * 1e9).astype(np.int64).cumsum(1), ((0, 0), (1, 0)))  # [F, E + 1]
+    epoch = np.arange(E)
+    first, end = np.maximum(epoch - half, 0), np.minimum(epoch + half + 1, E)
+    mean: np.ndarray = (sums[:, end] - sums[:, first]) / (end - first) / 1e9
+    return mean
+
+
+def window_for(epochs: int) -> int:
+    """Over how many epochs a loss is smoothed: the largest odd number up to 21 and up to half of the epochs.
+
+    A window that held all epochs at each of them would make all means equal, and choose the first epoch.
+    """
+    most = max(min(WINDOW, epochs // 2), 1)
+    return most - (most + 1) % 2
+
+
+def held_out(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
+    r"""Each fold's epoch of lowest smoothed validation loss, and its test accuracy.
+
+    .. math:: e_f = \arg\min_e \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
+
+    The test part takes no part in the choice: this is the honest figure. Losses are smoothed over ``window``
+    epochs. (default: :func:`window_for` as many as there are)
+    """
+    loss = _table("held_out", "validation_loss", validation_loss)
+    smoothed = smooth(loss, window_for(loss.shape[1]) if window is None else window)
+    test = _table("held_out", "test_accuracy", test_accuracy, smoothed.shape)
+    return _at(test, smoothed.argmin(1))
+
+
+def best_common_epoch(test_accuracy: np.ndarray) -> Choice:
+    r"""Criterion C: the one epoch, for all folds, with the best mean test accuracy. An upper bound.
+
+    .. math:: e = \arg\max_e \frac{1}{F} \sum_f a^{\mathrm{test}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e}
+    """
+    test = _table("best_common_epoch", "test_accuracy", test_accuracy)
+    # Folds summed in another order must not break a tie.
+    epoch = int(test.mean(0).round(12).argmax())
+    return _at(test, np.full(len(test), epoch))
+
+
+def best_own_epochs(test_accuracy: np.ndarray) -> Choice:
+    r"""Criterion C*: each fold's own best test epoch. An upper bound, and never below C.
+
+    .. math:: e_f = \arg\max_e a^{\mathrm{test}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
+    """
+    test = _table("best_own_epochs", "test_accuracy", test_accuracy)
+    return _at(test, test.argmax(1))
+
+
+def optimism(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
+    """What choosing on the test folds is worth: C minus held-out, both on the same held-out training."""
+    best = best_common_epoch(test_accuracy)
+    honest = held_out(validation_loss, test_accuracy, window)
+    return Choice(best.epochs, best.accuracies - honest.accuracies)
+
+
+def average_seeds(choices: Sequence[Choice], seeds: Sequence[int]) -> Figure:
+    """One figure from the choices of several seeds: folds first, then seeds."""
+    if not choices or len(choices) != len(seeds):
+        raise ArgumentError("average_seeds", "choices", f"be one per seed, {len(seeds)}", len(choices))
+    means = np.array([choice.mean for choice in choices])
+    spreads = [choice.std_folds for choice in choices]
+    known = [spread for spread in spreads if spread is not None]
+    return Figure(
+        float(means.mean()),
+        float(np.mean(known)) if len(known) == len(spreads) else None,
+        _std(means),
+        tuple(seeds),
+    )
+
+
+def _at(test: np.ndarray, epochs: np.ndarray) -> Choice:
+    return Choice(epochs + 1, test[np.arange(len(test)), epochs])
+
+
+def _std(values: np.ndarray) -> float | None:
+    return float(values.std(ddof=1)) if len(values) > 1 else None
+
+
+def _table(owner: str, name: str, values: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """``values`` as float64 ``[F, E]``, all of them numbers."""
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ShapeError(owner, name, "have a row per fold and a column per epoch", list(table.shape))
+    if shape is not None and table.shape != shape:
+        raise ShapeError(owner, name, f"have the shape {list(shape)} of the loss", list(table.shape))
+    if not np.isfinite(table).all():
+        raise ArgumentError(owner, name, "hold numbers alone", "NaN or infinity")
+    return table

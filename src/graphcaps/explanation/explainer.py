@@ -1,0 +1,213 @@
+"""``graphcaps.explain``: from a model and graphs to what the decision was made from."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.explanation.explanation import Explanation, StoreExplanation
+from graphcaps.explanation.model_inputs import Encoded, encode, network_of, spans
+from graphcaps.explanation.trace import edge_probability, node_evidence, walk
+from graphcaps.nn.hgcn import HGCN
+
+__all__ = ["explain", "explain_encoded", "explain_store"]
+
+
+def explain(
+    model: Any,
+    graph: Any,
+    *,
+    target: int | str | Tensor | None = None,
+    x: Tensor | None = None,
+    unseen: Literal["refuse", "ignore"] = "refuse",
+) -> Explanation | StoreExplanation:
+    """Says from which parts a model made its decision.
+
+    Args:
+        model: A ``FittedModel`` (from :func:`graphcaps.load`), or an :class:`graphcaps.nn.HGCN` with ``x``.
+        graph: One torch-geometric ``Data`` or networkx graph or a store of one graph (``store[3]``), for an
+            :class:`Explanation`; a store of several or an iterable of graphs, for a :class:`StoreExplanation`.
+        target (int, str or Tensor, optional): Class that node and edge scores are for: its number or name, or a
+            number for each graph ``[G]``. (default: the predicted class of each graph)
+        x (Tensor, optional): Features of all nodes ``[N, in]``, for a bare ``HGCN`` only.
+        unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
+
+    Raises:
+        ArgumentError: If the model has no capsules, a graph does not fit it, or there is no such class.
+
+    Example:
+        >>> found = graphcaps.explain(graphcaps.load("mutag.safetensors"), data)   # doctest: +SKIP
+        >>> found.node_scores, found.levels[0].capsule                             # doctest: +SKIP
+    """
+    encoded = encode(model, graph, x=x, unseen=unseen)
+    found = explain_encoded(network_of(model), encoded, target=target)
+    several = isinstance(graph, (list, tuple)) or len(found) != 1
+    return found if several else found[0]
+
+
+def explain_store(
+    model: Any,
+    store: Any,
+    *,
+    target: int | str | Tensor | None = None,
+    x: Tensor | None = None,
+    unseen: Literal["refuse", "ignore"] = "refuse",
+) -> StoreExplanation:
+    """:func:`explain` of all graphs together, in columns, also where there is only one."""
+    return explain_encoded(network_of(model), encode(model, store, x=x, unseen=unseen), target=target)
+
+
+def explain_encoded(
+    network: HGCN, encoded: Encoded, *, target: int | str | Tensor | None = None
+) -> StoreExplanation:
+    """The explanation of graphs that are encoded already; everything it returns is on the CPU."""
+    chosen = _chosen(target, encoded)
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.inference_mode(False):  # a caller's, in which nothing can have a gradient
+            parts = [_explain_span(network, encoded, chosen, *span) for span in spans(encoded.store)]
+    finally:
+        network.train(was_training)
+    return _joined(parts, encoded)
+
+
+def _explain_span(
+    network: HGCN, encoded: Encoded, chosen: Tensor | None, first: int, end: int
+) -> dict[str, Any]:
+    device = next(network.parameters()).device
+    store = encoded.store[torch.arange(first, end, device=encoded.store.device)].to(device)
+    begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
+    batch = store.batch(encoded.x[begin:stop].to(device))
+    with torch.no_grad():
+        primary = network.primary(batch.x)
+    primary.requires_grad_()
+    with torch.enable_grad():
+        levels = walk(network, primary, batch.edges, batch.segments)
+        scores = levels[-1].lengths
+        likely = _probabilities(scores.detach().cpu(), encoded).argmax(-1)
+        target = (likely if chosen is None else chosen[first:end]).to(device)
+        evidence = node_evidence(network, primary, scores, target)
+    source, other, count = _edges_once(store)
+    there = edge_probability(network, primary, levels[-1].capsules, batch, source, other)
+    local = store.node_ptr[:-1].repeat_interleave(count)
+    found: dict[str, Any] = {
+        "class_scores": scores,
+        "target": target,
+        "edge_count": count,
+        "edges": torch.stack([source - local, other - local]),
+        "node_scores": evidence,
+        "edge_scores": (evidence[source] + evidence[other]) / 2,
+        "reconstruction_error": None if there is None else 1 - there,
+        "rounds": [level.rounds for level in levels],
+        "lengths": [level.lengths for level in levels],
+        "adjacency": [level.adjacency for level in levels],
+    }
+    return {name: _host(value) for name, value in found.items()}
+
+
+def _edges_once(store: GraphStore) -> tuple[Tensor, Tensor, Tensor]:
+    """Both ends of each edge, smaller first, as rows of the store, and the edges of each graph."""
+    source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
+    other = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    once = source < other
+    source, other = source[once], other[once]
+    return source, other, torch.bincount(store.node_graph[source], minlength=len(store))
+
+
+def _host(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_host(item) for item in value]
+    return None if value is None else value.detach().cpu()
+
+
+def _joined(parts: list[dict[str, Any]], encoded: Encoded) -> StoreExplanation:
+    store = encoded.store
+
+    def together(name: str) -> Tensor:
+        return torch.cat([part[name] for part in parts])
+
+    def per_level(name: str, axis: int = 0) -> tuple[Any, ...]:
+        columns = zip(*(part[name] for part in parts), strict=True)
+        return tuple(None if column[0] is None else torch.cat(column, axis) for column in columns)
+
+    scores = together("class_scores")
+    broken = (~scores.isfinite().all(-1)).nonzero()
+    if broken.numel():
+        raise ArgumentError(
+            "explain", "graph", "give scores that are numbers", f"none for graph {int(broken[0])}",
+            "Check its attributes for extreme values.",
+        )  # fmt: skip
+    rounds = per_level("rounds", 1)
+    decoded = parts[0]["reconstruction_error"] is not None
+    elements, bonds = _molecules(store)
+    return StoreExplanation(
+        class_names=encoded.class_names,
+        class_scores=scores,
+        probabilities=_probabilities(scores, encoded),
+        target=together("target"),
+        true_class=None if encoded.true_class is None else encoded.true_class.cpu(),
+        node_ptr=store.host_node_ptr,
+        edge_ptr=torch.nn.functional.pad(together("edge_count").cumsum(0), (1, 0)),
+        edges=torch.cat([part["edges"] for part in parts], 1),
+        node_labels=None if store.node_labels is None else store.node_labels.cpu(),
+        assignments=tuple(value[-1] for value in rounds),
+        rounds=rounds,
+        lengths=per_level("lengths"),
+        adjacency=per_level("adjacency"),
+        node_scores=together("node_scores"),
+        edge_scores=together("edge_scores"),
+        reconstruction_error=together("reconstruction_error") if decoded else None,
+        nodes=None if encoded.nodes is None else encoded.nodes.cpu(),
+        elements=elements,
+        bonds=bonds,
+    )
+
+
+def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
+    """What a picture needs of molecules that were read from SMILES: elements, and a label for each edge."""
+    elements = store.truth.get("element")
+    if elements is None or store.edge_labels is None:
+        return None if elements is None else elements.cpu(), None
+    source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
+    once = source - store.node_ptr[store.node_graph[source]] < store.neighbours  # in the order of _edges_once
+    return elements.cpu(), store.edge_labels[once, 0].cpu()
+
+
+def _probabilities(scores: Tensor, encoded: Encoded) -> Tensor:
+    """The model's own, calibrated where it is, or lengths over their sum."""
+    return _shares(scores) if encoded.shares is None else torch.from_numpy(encoded.shares(scores))
+
+
+def _shares(scores: Tensor) -> Tensor:
+    """Lengths over their sum, as a fitted model without calibration does; equal where all are zero."""
+    values = scores.double()
+    total = values.sum(-1, keepdim=True)
+    return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1)))
+
+
+def _chosen(target: int | str | Tensor | None, encoded: Encoded) -> Tensor | None:
+    """The class asked for, of each graph; ``None`` for the predicted one."""
+    names, graphs = encoded.class_names, len(encoded.store)
+    if target is None:
+        return None
+    if isinstance(target, str):
+        if target not in names:
+            raise ArgumentError("explain", "target", f"be one of {', '.join(names)}", repr(target))
+        target = names.index(target)
+    numbers = torch.as_tensor(target).long()
+    if not numbers.dim():
+        numbers = numbers.expand(graphs)
+    if numbers.shape != (graphs,):
+        raise ShapeError(
+            "explain", "target", f"name a class for each of {graphs} graphs", list(numbers.shape)
+        )
+    wrong = (numbers < 0) | (numbers >= len(names))
+    if bool(wrong.any()):
+        wanted = f"be a class from 0 to {len(names) - 1}"
+        raise ArgumentError("explain", "target", wanted, int(numbers[wrong][0]))
+    return numbers

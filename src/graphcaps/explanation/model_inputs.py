@@ -1,0 +1,114 @@
+"""Graphs as a model reads them: features by its own recipe, cut as in training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcaps.data.coerce import as_store
+from graphcaps.data.features.compatibility import refuse_misfits
+from graphcaps.data.features.truncate import cap_nodes
+from graphcaps.data.store import GraphStore
+from graphcaps.data.store import spans as data_spans
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.hgcn import HGCN
+
+__all__ = ["Encoded", "encode", "network_of", "some_of", "spans"]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Graphs as a model reads them.
+
+    Args:
+        store (GraphStore): The graphs, cut where the model reads only so many nodes.
+        x (Tensor): Features of all their nodes, ``[N, in]``.
+        class_names (tuple): The model's classes.
+        true_class (Tensor, optional): Own class of each graph among these, −1 where it is none of them, ``[G]``.
+        nodes (Tensor, optional): Numbers of the nodes in their graphs as given, ``[N]``, where any was cut.
+        shares (Callable, optional): The model's own way from scores to probabilities, float64 ``[G, O]``.
+    """
+
+    store: GraphStore
+    x: Tensor
+    class_names: tuple[str, ...]
+    true_class: Tensor | None
+    nodes: Tensor | None
+    shares: Callable[[Tensor], np.ndarray] | None = None
+
+
+def network_of(model: Any) -> HGCN:
+    """The HGCN in a fitted model, or the model itself."""
+    network = getattr(model, "model", model)
+    if not isinstance(network, HGCN):
+        fix = "Only HGCN routes nodes to capsules."
+        raise ArgumentError("explain", "model", "be an HGCN or a fitted one", type(network).__name__, fix)
+    if network.lead:
+        raise ArgumentError("explain", "model", "be a single one", f"{network.lead[0]} replicas")
+    return network
+
+
+def encode(
+    model: Any, graphs: Any, *, x: Tensor | None = None, unseen: Literal["refuse", "ignore"] = "refuse"
+) -> Encoded:
+    """Graphs as the model reads them: features by its own recipe, or ``x``; cut as in training."""
+    network = network_of(model)
+    if network is model:  # an HGCN by itself knows no recipe
+        store = as_store(graphs, owner="explain")
+        if x is None:
+            fix = "Pass x=…, or a model from graphcaps.load."
+            raise ArgumentError("explain", "x", "be given with a bare HGCN", "None", fix)
+        if tuple(x.shape) != (store.num_nodes, network.in_channels):
+            wanted = f"have the shape {[store.num_nodes, network.in_channels]}"
+            raise ShapeError("explain", "x", wanted, list(x.shape))
+        names = store.class_names
+        if len(names) != network.num_classes:
+            names = tuple(str(number) for number in range(network.num_classes))
+        return Encoded(store, x, names, store.y, None)
+    if x is not None:
+        raise ArgumentError("explain", "x", "be left out with a fitted model", "features")
+    store = as_store(graphs, attributes=bool(model.recipe.num_attributes), owner="explain")
+    refuse_misfits(store, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # told once by refuse_misfits
+        x = model.recipe.apply(store, unseen="ignore", dtype=model.dtype)
+    true_class = _true_class(store, model.class_names)
+    limit, shares = model.config.features.max_nodes, getattr(model, "shares", None)
+    if limit is None:
+        return Encoded(store, x, model.class_names, true_class, None, shares)
+    capped = cap_nodes(store, limit, x)
+    assert capped.x is not None
+    own = capped.nodes - store.node_ptr[store.node_graph[capped.nodes]]
+    nodes = own if capped.cut_graphs else None
+    return Encoded(capped.store, capped.x, model.class_names, true_class, nodes, shares)
+
+
+def some_of(encoded: Encoded, chosen: Tensor) -> Encoded:
+    """The named graphs alone, in that order."""
+    first, sizes = encoded.store.node_ptr[chosen], encoded.store.sizes[chosen]
+    rows = torch.cat(
+        [torch.arange(n) + start for start, n in zip(first.tolist(), sizes.tolist(), strict=True)]
+    )
+    own = None if encoded.true_class is None else encoded.true_class[chosen]
+    nodes = None if encoded.nodes is None else encoded.nodes[rows]
+    return replace(encoded, store=encoded.store[chosen], x=encoded.x[rows], true_class=own, nodes=nodes)
+
+
+def spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17) -> Iterator[tuple[int, int]]:
+    """Graphs to explain together; at the default, what is computed of them takes a hundred megabytes at most."""
+    return data_spans(store, nodes, entries)
+
+
+def _true_class(store: GraphStore, names: tuple[str, ...]) -> Tensor | None:
+    """Own classes of a store, counted as the model counts them."""
+    if store.y is None:
+        return None
+    known = {name: number for number, name in enumerate(names)}
+    there = torch.tensor([known.get(name, -1) for name in store.class_names], dtype=torch.long)
+    return there[store.y.cpu()] if there.numel() else None

@@ -1,0 +1,149 @@
+"""HGCN under torch-geometric's ``Explainer``: the model as it calls one, and our scores as its algorithm."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.explain import ExplainerAlgorithm
+from torch_geometric.explain import Explanation as PyGExplanation
+from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
+from torch_geometric.nn import MessagePassing
+
+from graphcaps.explanation.model_inputs import network_of
+from graphcaps.explanation.trace import blank_row, node_evidence, walk
+from graphcaps.ops.edges import edge_table
+from graphcaps.types import Segments
+
+__all__ = ["CapsuleExplainer", "GraphProbabilities", "node_scores"]
+
+
+class GraphProbabilities(nn.Module):
+    """An HGCN as torch-geometric's explainers call a model: features and edges in, probabilities out.
+
+    Masks on edges that an explainer sets become edge weights.
+
+    Args:
+        model: An :class:`graphcaps.nn.HGCN`, or a ``FittedModel`` around one; it is put into evaluation mode.
+        centred (bool): Whether features are given as their difference from a blank row
+            (:func:`graphcaps.explanation.trace.blank_row`, see :meth:`centre`). An explainer masks a node by setting
+            its features to zero: with this, it then looks like the average node, and not like nothing the model
+            has ever seen. (default: False)
+
+    Returns (from ``forward``):
+        Tensor: Lengths of the class capsules over their sum, ``[B, O]``.
+    """
+
+    blank: Tensor
+
+    def __init__(self, model: Any, *, centred: bool = False) -> None:
+        super().__init__()
+        self.network = network_of(model).eval()
+        row = blank_row(self.network)
+        self.register_buffer("blank", row if centred else torch.zeros_like(row))
+        self.edge_masks = _EdgeMasks()
+        # torch-geometric's Explainer puts a model back into the mode it found: in training mode, a norm would
+        # take what explainers try for training data.
+        self.eval()
+
+    def centre(self, x: Tensor) -> Tensor:
+        """Features of a recipe as ``forward`` expects them."""
+        return x - self.blank
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        output = self.network(x + self.blank, edge_index, batch, edge_weight=self.edge_masks.weights())
+        scores: Tensor = output.class_scores
+        # Not all zero, so that a logarithm is finite: GNNExplainer takes one.
+        scores = scores.clamp_min(torch.finfo(scores.dtype).tiny)
+        return scores / scores.sum(-1, keepdim=True)
+
+
+class _EdgeMasks(MessagePassing):
+    """Passes no message: torch-geometric hands edge masks to layers of this kind, and here they are read."""
+
+    _edge_mask: Tensor | None
+    _apply_sigmoid: bool
+
+    def weights(self) -> Tensor | None:
+        mask = self._edge_mask
+        if mask is None:
+            return None
+        return mask.sigmoid() if self._apply_sigmoid else mask
+
+
+class CapsuleExplainer(ExplainerAlgorithm):
+    """HGCN's own node and edge scores as a torch-geometric ``ExplainerAlgorithm``.
+
+    Masks are the scores of :func:`graphcaps.explain` for the target, those against it set to zero, over the largest
+    of their graph. One forward and one backward pass for all graphs given; nothing is trained.
+
+    Example:
+        >>> explainer = torch_geometric.explain.Explainer(           # doctest: +SKIP
+        ...     GraphProbabilities(model), CapsuleExplainer(), explanation_type="model",
+        ...     node_mask_type="object", edge_mask_type="object",
+        ...     model_config=dict(mode="multiclass_classification", task_level="graph", return_type="probs"))
+        >>> explainer(x, edge_index, batch=batch).node_mask          # doctest: +SKIP
+    """
+
+    def forward(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        target: Tensor,
+        index: int | Tensor | None = None,
+        batch: Tensor | None = None,
+        **kwargs: Any,
+    ) -> PyGExplanation:
+        if batch is None:
+            batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+        scores = node_scores(model, x, edge_index, batch, target=target).clamp_min(0)
+        largest = scores.new_zeros(target.numel()).scatter_reduce(0, batch, scores, "amax")
+        mask = scores / largest.clamp_min(torch.finfo(scores.dtype).tiny)[batch]
+        if index is not None:  # other graphs of the batch are not asked about
+            wanted = torch.zeros(target.numel(), dtype=torch.bool, device=x.device)
+            wanted[index] = True
+            mask = mask.masked_fill(~wanted[batch], 0)
+        ends = mask[edge_index].mean(0)
+        nodes = self.explainer_config.node_mask_type is not None
+        edges = self.explainer_config.edge_mask_type is not None
+        return PyGExplanation(
+            node_mask=mask.unsqueeze(-1) if nodes else None, edge_mask=ends if edges else None
+        )
+
+    def supports(self) -> bool:
+        config, model = self.explainer_config, self.model_config
+        for what, kind in (("node", config.node_mask_type), ("edge", config.edge_mask_type)):
+            if kind not in (None, MaskType.object):
+                logging.error(
+                    f"'CapsuleExplainer' scores {what}s as a whole, '{kind.value}' is not supported"
+                )
+                return False
+        if model.mode != ModelMode.multiclass_classification or model.task_level != ModelTaskLevel.graph:
+            logging.error("'CapsuleExplainer' explains classes of whole graphs ('multiclass_classification')")
+            return False
+        return True
+
+
+def node_scores(model: nn.Module, x: Tensor, edge_index: Tensor, batch: Tensor, *, target: Tensor) -> Tensor:
+    """Scores of :func:`graphcaps.explain` for graphs in torch-geometric's form, ``[V]``.
+
+    Args:
+        model (Module): A :class:`GraphProbabilities`, whose kind of features ``x`` are, or an HGCN.
+        x, edge_index, batch (Tensor): ``[V, in]``, ``[2, E]``, ``[V]``.
+        target (Tensor): Class of each graph, ``[B]``.
+    """
+    if isinstance(model, GraphProbabilities):
+        network, x = model.network, x + model.blank
+    else:
+        network = network_of(model)
+    segments = Segments.from_index(batch, target.numel())
+    with torch.no_grad():
+        primary = network.primary(x)
+    primary.requires_grad_()
+    with torch.enable_grad():
+        levels = walk(network, primary, edge_table(edge_index, x.size(0)), segments)
+        return node_evidence(network, primary, levels[-1].lengths, target)

@@ -1,0 +1,165 @@
+"""HGCN once more, level by level, with what an explanation needs and a prediction does not.
+
+The same numbers as :meth:`graphcaps.nn.HGCN.forward_batch` (a test compares them): in between, the weights of
+every routing round are kept, and all of them are constants for the gradient, in every formulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcaps.nn.capsule_layer import CapsuleLayer
+from graphcaps.nn.hgcn import HGCN
+from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
+from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
+from graphcaps.ops.lengths.lengths import lengths
+from graphcaps.ops.propagation.propagation import dense_propagate
+from graphcaps.ops.ragged.tiles import sum_tiles, tiles_of, to_tiles
+from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
+from graphcaps.ops.routing.iterations import routing_rounds, routing_rounds_dense
+from graphcaps.ops.squash import RELEASED_EPSILON, squash
+from graphcaps.types import EdgeTable, GraphBatch, Segments
+
+__all__ = ["WalkedLevel", "blank_row", "edge_probability", "neutral_capsule", "node_evidence", "walk"]
+
+
+@dataclass(frozen=True, eq=False)
+class WalkedLevel:
+    """One level of B graphs.
+
+    Args:
+        capsules (Tensor): ``[B, J, d]``, with a gradient.
+        rounds (Tensor): Weights of every round, ``[R, V, J]`` over nodes, ``[R, B, n, J]`` above.
+        adjacency (Tensor, optional): ``[B, J, J]``.
+    """
+
+    capsules: Tensor
+    rounds: Tensor
+    adjacency: Tensor | None
+
+    @property
+    def lengths(self) -> Tensor:
+        """``[B, J]``."""
+        return lengths(self.capsules)
+
+
+def walk(model: HGCN, primary: Tensor, edges: EdgeTable, segments: Segments) -> tuple[WalkedLevel, ...]:
+    """All levels over primary capsules ``[V, d]``, the class level last."""
+    lowest, *above = model.layers
+    level = _over_nodes(lowest, primary, edges, segments)  # type: ignore[arg-type]
+    levels = [level]
+    for layer in above:
+        assert level.adjacency is not None
+        level = _over_capsules(layer, level.capsules, level.adjacency)  # type: ignore[arg-type]
+        levels.append(level)
+    return tuple(levels)
+
+
+def _over_nodes(layer: CapsuleLayer, u: Tensor, edges: EdgeTable, segments: Segments) -> WalkedLevel:
+    hop = layer.hop(u, edges, segments)
+    rounds = routing_rounds(
+        hop.h, layer.weight, layer.bias, segments, layer.routing_iterations, _epsilon(layer)
+    )
+    c, tiles = rounds[-1], tiles_of(segments)
+    gathered = sum_tiles(to_tiles(c, tiles).mT @ to_tiles(hop.h, tiles), tiles)  # [B, J, d]
+    weights = sum_tiles(to_tiles(c, tiles).sum(-2), tiles)  # [B, J]
+    mean = None if hop.mean is None else hop.mean.unsqueeze(-2)
+    adjacency = coarsen(c, edges, segments) if layer.coarsen else None
+    return _level(layer, gathered, weights, mean, rounds, adjacency)
+
+
+def _over_capsules(layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> WalkedLevel:
+    if layer.norm is not None:
+        u = layer.norm(u.flatten(-3, -2)).unflatten(-2, u.shape[-3:-1])
+    h = dense_propagate(u, adjacency)
+    rounds = routing_rounds_dense(h, layer.weight, layer.bias, layer.routing_iterations, _epsilon(layer))
+    c = rounds[-1]
+    mean = u.mean(-2, keepdim=True) if layer.residual else None
+    above = dense_coarsen(c, adjacency) if layer.coarsen else None
+    return _level(layer, c.mT @ h, c.sum(-2), mean, rounds, above)
+
+
+def _level(
+    layer: CapsuleLayer,
+    gathered: Tensor,
+    weights: Tensor,
+    mean: Tensor | None,
+    rounds: Tensor,
+    adjacency: Tensor | None,
+) -> WalkedLevel:
+    """Wholes from Σ c h ``[B, J, d]`` and Σ c ``[B, J]``, as the layer's formulation has it."""
+    s = torch.einsum("bjd,jde->bje", gathered, layer.weight) + weights.unsqueeze(-1) * layer.bias
+    if mean is not None and layer.released:
+        s = s + mean
+    u = squash(s, _epsilon(layer))
+    if mean is not None and not layer.released:
+        u = u + mean
+    if adjacency is not None and layer.released:
+        adjacency = simplify(adjacency)
+    return WalkedLevel(u, rounds, adjacency)
+
+
+def _epsilon(layer: CapsuleLayer) -> float:
+    return RELEASED_EPSILON if layer.released else 0.0
+
+
+def blank_row(model: HGCN) -> Tensor:
+    """A feature row that says nothing, ``[in]``: the mean row of the training graphs, or zeros.
+
+    Where the model normalises its input, the mean is known to it, and zeros would be far from all that it has
+    seen: a column that is always 1 would lie hundreds of standard deviations off.
+    """
+    norm = model.primary.norm
+    if norm is None:
+        return next(model.parameters()).new_zeros(model.in_channels)
+    return norm.running_mean.detach().clone()
+
+
+def neutral_capsule(model: HGCN) -> Tensor:
+    """A primary capsule that says nothing, ``[d]``: the mean one of the training graphs, or that of a blank row.
+
+    The mean is known to the norm of the first capsule layer, which takes it away before the parts vote.
+    """
+    norm = model.layers[0].norm
+    if isinstance(norm, RaggedBatchNorm):
+        return norm.running_mean.detach().clone()
+    with torch.no_grad():
+        capsule: Tensor = model.primary(blank_row(model).unsqueeze(0)).squeeze(0)
+    return capsule
+
+
+def node_evidence(model: HGCN, primary: Tensor, class_lengths: Tensor, target: Tensor) -> Tensor:
+    r"""How far each node speaks for a class, ``[V]``.
+
+    .. math:: a_i = \Big\langle \frac{\partial \|u_o\|}{\partial u_i}, u_i - u_\emptyset \Big\rangle
+
+    with primary capsules :math:`u_i`, the class capsule :math:`u_o` of the node's graph and a neutral capsule
+    :math:`u_\emptyset` (:func:`neutral_capsule`): to first order, the length that the class capsule loses when the
+    node's capsule becomes neutral while all routing weights stay.
+
+    Args:
+        model (HGCN): The model.
+        primary (Tensor): Primary capsules that :func:`walk` was given; they ask for a gradient, ``[V, d]``.
+        class_lengths (Tensor): What it made of them, ``[B, O]``.
+        target (Tensor): Class of each graph, ``[B]``.
+    """
+    chosen = class_lengths.gather(-1, target.unsqueeze(-1)).sum()
+    (slope,) = torch.autograd.grad(chosen, primary)
+    with torch.no_grad():
+        return (slope * (primary - neutral_capsule(model))).sum(-1)
+
+
+@torch.no_grad()
+def edge_probability(
+    model: HGCN, primary: Tensor, class_capsules: Tensor, batch: GraphBatch, source: Tensor, target: Tensor
+) -> Tensor | None:
+    """P that the decoder gives to pairs of nodes, ``[E]``, with the predicted class; ``None`` without a decoder."""
+    if model.decoder is None:
+        return None
+    code = model.decoder.code(class_capsules, lengths(class_capsules).argmax(-1))
+    z = primary + code[batch.segments.index]
+    rule = RELEASED if model.formulation == "released" else PAPER
+    return (z[source] * z[target]).sum(-1).clamp(rule.low, rule.high)

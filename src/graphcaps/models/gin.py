@@ -1,0 +1,131 @@
+"""Graph Isomorphism Network."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.initialise import linear_
+from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
+from graphcaps.ops.propagation.propagation import neighbour_sum
+from graphcaps.ops.ragged.tiles import segment_sum
+from graphcaps.registry import MODELS
+from graphcaps.types import ClassOutput, GraphBatch, LossTerms
+
+__all__ = ["GIN"]
+
+
+class _Linear(nn.Module):
+    """A linear map per replica, ``[*lead, …, in]`` to ``[*lead, …, out]``."""
+
+    def __init__(self, in_channels: int, out_channels: int, lead: tuple[int, ...]) -> None:
+        super().__init__()
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.weight = nn.Parameter(torch.empty(*lead, in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(*lead, out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        linear_(self.weight, self.in_channels)
+        linear_(self.bias, self.in_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight + self.bias.unsqueeze(-2)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}"
+
+
+class _Layer(nn.Module):
+    def __init__(self, in_channels: int, hidden: int, lead: tuple[int, ...]) -> None:
+        super().__init__()
+        self.inner, self.outer = _Linear(in_channels, hidden, lead), _Linear(hidden, hidden, lead)
+        self.inner_norm, self.outer_norm = (
+            RaggedBatchNorm(hidden, lead=lead),
+            RaggedBatchNorm(hidden, lead=lead),
+        )
+        self.epsilon = nn.Parameter(torch.zeros(*lead, 1, 1))
+
+    def reset_parameters(self) -> None:
+        for part in (self.inner, self.outer, self.inner_norm, self.outer_norm):
+            part.reset_parameters()
+        nn.init.zeros_(self.epsilon)
+
+    def forward(self, x: Tensor, batch: GraphBatch, mask: Tensor | None) -> Tensor:
+        x = (1 + self.epsilon) * x + neighbour_sum(x, batch.edges)
+        x = self.inner_norm(self.inner(x), mask).relu()
+        return self.outer_norm(self.outer(x), mask).relu()
+
+
+@MODELS.register("gin")
+class GIN(nn.Module):
+    r"""Sums over neighbours, a small network per layer, and a sum over nodes.
+
+    Graph Isomorphism Network (ICLR 2019, https://arxiv.org/abs/1810.00826):
+
+    .. math:: x_i \leftarrow \mathrm{MLP}\Big((1 + \epsilon)\, x_i + \sum_{j \in N(i)} x_j\Big)
+
+    then the nodes of a graph are added up and classified by two more linear maps. Trained with
+    cross-entropy. Edge weights, where given, weigh the sum.
+
+    Args:
+        in_channels (int): Length of a feature row.
+        num_classes (int): Number of classes.
+        hidden (int): Width. (default: 128)
+        num_layers (int): Layers. (default: 3)
+        dropout (float): Dropout before the last map. (default: 0.5)
+        lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
+    """
+
+    scores_are: ClassVar[str] = "logits"
+    capturable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 128,
+        num_layers: int = 3,
+        dropout: float = 0.5,
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
+            if value < 1:
+                raise ArgumentError("GIN", name, "be at least 1", value)
+        self.in_channels, self.num_classes, self.lead = in_channels, num_classes, lead
+        widths = [in_channels] + [hidden] * num_layers
+        self.layers = nn.ModuleList(_Layer(a, b, lead) for a, b in pairwise(widths))
+        self.inner, self.outer = _Linear(hidden, hidden, lead), _Linear(hidden, num_classes, lead)
+        self.dropout = ReplicaDropout(dropout, lead=lead)
+
+    def reset_parameters(self) -> None:
+        for part in (*self.layers, self.inner, self.outer, self.dropout):
+            part.reset_parameters()
+
+    def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ClassOutput:
+        """Logits of the graphs of a batch; ``y`` is not looked at."""
+        x, segments = batch.x, batch.segments
+        if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
+            raise ShapeError(
+                "GIN", "x", f"have the shape {[*self.lead, 'V', self.in_channels]}", list(x.shape)
+            )
+        mask = segments.row_mask
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        for layer in self.layers:
+            x = layer(x, batch, mask)
+        pooled = self.inner(segment_sum(x, segments)).relu()
+        return ClassOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
+
+    def loss(self, output: ClassOutput, y: Tensor, *, class_weight: Tensor | None = None) -> LossTerms:
+        """Cross-entropy."""
+        loss = cross_entropy(output.class_scores, y, class_weight)
+        return LossTerms(loss, {"cross-entropy": loss})

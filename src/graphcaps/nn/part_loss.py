@@ -1,0 +1,118 @@
+"""The option ``parts``: what asks the lowest wholes to be parts of the graph. Ours, not of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.coarsening import coarsen
+from graphcaps.ops.propagation.propagation import degrees
+from graphcaps.ops.ragged.tiles import segment_sum
+from graphcaps.types import EdgeTable, HGCNOutput, Segments
+
+__all__ = [
+    "CONTEXT_HOPS",
+    "CONTEXT_LAYERS",
+    "TEMPERATURE",
+    "Parts",
+    "PartsOutput",
+    "block_loss",
+    "check_parts",
+]
+
+Parts = Literal["blocks"]
+
+CONTEXT_LAYERS = 3
+"""Layers of :class:`graphcaps.nn.Context` under the votes. Six were worse than three or four."""
+CONTEXT_HOPS = 3
+"""Hops behind them: neighbours, which mostly belong to one part, vote alike. With none, single nodes stand out."""
+TEMPERATURE = 0.5
+"""Weight of the entropy in :func:`block_loss`. At 0 the first guess freezes, since a sharp assignment has hardly a
+gradient; at 1, the full variational bound, one capsule may take all."""
+_PRIOR = 1.0
+"""Pairs of the overall density that every block starts with: an empty block then gains and costs nothing."""
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PartsOutput(HGCNOutput):
+    """An output whose assignment was also judged as a set of parts.
+
+    Args:
+        parts_loss (Tensor, optional): :func:`block_loss` of the first level, one number per replica, ``[*lead]``.
+    """
+
+    parts_loss: Tensor | None = None
+
+
+def check_parts(parts: str | None, weight: float) -> None:
+    """Refuses an unknown option, and a weight that would drive parts apart."""
+    if parts is not None and parts not in get_args(Parts):
+        raise ArgumentError("HGCN", "parts", "be None or 'blocks'", repr(parts))
+    if not 0 <= weight < float("inf"):
+        raise ArgumentError("HGCN", "parts_weight", "be 0 or more, and finite", weight)
+
+
+def block_loss(
+    assignment: Tensor, edges: EdgeTable, segments: Segments, *, temperature: float = TEMPERATURE
+) -> Tensor:
+    r"""How badly the assignment explains, as a block model, who is joined with whom.
+
+    Nodes of one capsule in one graph are joined with the capsule's density, all other pairs of nodes of a graph
+    with one common density. Over all graphs of the batch, with c the assignment,
+
+    .. math::
+        M_j &= \sum_{i \ne k} A_{ik} c_{ij} c_{kj}, \quad N_j = \sum_{i \ne k} c_{ij} c_{kj}, \quad
+        M_0 = M - \sum_j M_j, \quad N_0 = N - \sum_j N_j, \\
+        L &= -\frac1M \Big( \sum_{b = 0}^{J} M_b \log \frac{M_b \, N}{N_b \, M}
+             + 2 T \sum_{ij} c_{ij} \log \frac{1}{c_{ij}} \Big)
+
+    where M and N count the neighbours of all nodes and all ordered pairs inside graphs. The first sum is the
+    logarithm of the likelihood of the best densities, over that of a single density; it is large where capsules
+    are dense inside and few edges lead out of them, and a capsule that took two parts would lose by the pairs
+    between them that are not joined. The second is the entropy, with temperature T, that keeps nodes undecided
+    until the likelihood decides. Densities belong to capsules and not to graphs, so that a capsule stands for the
+    same kind of part in all of them. No class and no truth about parts enters.
+
+    Args:
+        assignment (Tensor): c, ``[*lead, V, J]``, 0 at padding.
+        edges (EdgeTable): A; weights count, and are not negative.
+        segments (Segments): Which node belongs to which graph.
+        temperature (float): T, 0 or more. (default: 0.5)
+
+    Returns:
+        Tensor: One number per replica, ``[*lead]``; 0 where a batch has no edges.
+    """
+    c = assignment
+    if c.shape[:-1] != segments.index.shape:
+        raise ShapeError(
+            "block_loss",
+            "assignment",
+            f"have one row per node, {list(segments.index.shape)}",
+            list(c.shape[:-1]),
+        )
+    within = coarsen(c, edges, segments).diagonal(dim1=-2, dim2=-1).sum(-2)  # M_j, [*lead, J]
+    sizes = segment_sum(c, segments)  # [*lead, B, J]
+    pairs = (sizes.square() - segment_sum(c.square(), segments)).sum(-2)  # N_j
+    all_within = degrees(edges).to(c.dtype).sum(-1, keepdim=True)  # M, [*lead, 1]
+    n = segments.sizes.to(c.dtype)
+    all_pairs = (n * (n - 1)).sum(-1, keepdim=True)  # N
+    density = all_within.clamp_min(_SMALLEST) / all_pairs.clamp_min(1)
+
+    gain = _gain(within, pairs, density).sum(-1)
+    across = all_within - within.sum(-1, keepdim=True), all_pairs - pairs.sum(-1, keepdim=True)
+    gain = gain + _gain(*across, density).squeeze(-1)
+    # 0 log 0 is 0, and so is its gradient at padding rows.
+    entropy = -(c * c.clamp_min(_SMALLEST).log()).sum((-2, -1))
+    M = all_within.squeeze(-1)
+    loss = -(gain + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
+    return loss.masked_fill(M <= 0, 0)  # without edges nothing speaks for any assignment
+
+
+def _gain(joined: Tensor, pairs: Tensor, density: Tensor) -> Tensor:
+    """M_b log(M_b N / (N_b M)): what a density of its own is worth to a block."""
+    joined = joined.clamp_min(0) + _PRIOR * density
+    return joined * (joined / ((pairs.clamp_min(0) + _PRIOR) * density)).log()

@@ -1,0 +1,186 @@
+"""From node features to primary capsules."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.initialise import glorot_
+from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
+from graphcaps.ops.activation.activation import BiasPlace, activate, drop, rectify
+from graphcaps.ops.linear import rows_times
+from graphcaps.ops.projection.projection import project, reads_store, statistics
+from graphcaps.ops.squash import RELEASED_EPSILON, squash
+from graphcaps.types import FeatureRows
+
+__all__ = ["FactorSquash", "Formulation", "InputCapsules", "PrimaryCapsules"]
+
+Formulation = Literal["released", "paper"]
+FactorSquash = Literal["joined", "separate"]
+
+
+class PrimaryCapsules(nn.Module):
+    r"""Projects node features onto K factors and squashes them into one capsule per node.
+
+    Disentangled graph capsules of HGCN (AAAI 2021, Eq. 2-3, https://arxiv.org/abs/2012.08734):
+
+    .. math::
+        z_{i,k} = \sigma(W_k^\top x_i) + e_k, \quad u_i = \mathrm{squash}([z_{i,1}, \dots, z_{i,K}])
+
+    with :math:`\sigma` = ReLU and K projections of width d / K. In the released formulation
+    :math:`z_{i,k} = \mathrm{ReLU}(W_k^\top \mathrm{BatchNorm}(x_i) + e_k)`. Dropout acts on the factors
+    before they are joined.
+
+    Joined and squashed as one vector, K projections are one projection of width d: K decides nothing but
+    the bound of the starting weights, from fan-in and d / K. With ``factor_squash="separate"`` (our
+    addition) every factor is squashed by itself, divided by √K so that the capsule stays shorter than 1;
+    then factors matter.
+
+    Args:
+        in_channels (int): Length of a feature row.
+        capsule_dim (int): Length d of a capsule, a multiple of ``num_factors``.
+        num_factors (int): Number of factors K. (default: 4)
+        dropout (float): Share of numbers dropped while training. (default: 0.0)
+        factor_squash (str): ``"joined"`` as published, or ``"separate"``. (default: "joined")
+        formulation (str): ``"released"`` or ``"paper"``. (default: "released")
+        lead (tuple): Leading axes of the parameters. (default: ())
+
+    Returns (from ``forward``):
+        Tensor: Capsules ``[*lead, V, d]``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        capsule_dim: int,
+        *,
+        num_factors: int = 4,
+        dropout: float = 0.0,
+        factor_squash: FactorSquash = "joined",
+        formulation: Formulation = "released",
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        if num_factors < 1 or capsule_dim % num_factors:
+            raise ArgumentError(
+                "PrimaryCapsules",
+                "num_factors",
+                f"divide 'capsule_dim', {capsule_dim}, without remainder",
+                num_factors,
+            )
+        if factor_squash not in ("joined", "separate"):
+            raise ArgumentError(
+                "PrimaryCapsules", "factor_squash", "be 'joined' or 'separate'", repr(factor_squash)
+            )
+        self.in_channels, self.capsule_dim, self.num_factors = in_channels, capsule_dim, num_factors
+        self.factor_squash, self.formulation, self.lead = factor_squash, formulation, lead
+        self.norm = RaggedBatchNorm(in_channels, lead=lead) if formulation == "released" else None
+        # The K projections side by side: columns k·d/K to (k+1)·d/K belong to factor k.
+        self.weight = nn.Parameter(torch.empty(*lead, in_channels, capsule_dim))
+        self.bias = nn.Parameter(torch.empty(*lead, capsule_dim))
+        self.dropout = ReplicaDropout(dropout, lead=lead)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.norm is not None:
+            self.norm.reset_parameters()
+        glorot_(self.weight, self.in_channels, self.capsule_dim // self.num_factors)
+        nn.init.zeros_(self.bias)
+        self.dropout.reset_parameters()
+
+    def forward(self, x: Tensor | FeatureRows, mask: Tensor | None = None) -> Tensor:
+        """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
+        _check_width("PrimaryCapsules", x, self.in_channels)
+        if isinstance(x, FeatureRows):
+            if reads_store(x, self.weight):
+                return self._from_store(x, mask)
+            x = x.gather()
+            if self.norm is None and mask is not None:  # a norm keeps out what stands in padding rows
+                x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        if self.norm is None:
+            return self._finish(rows_times(x, self.weight), self.bias, mask)
+        if x.requires_grad:
+            return self._finish(self.norm(x, mask) @ self.weight, self.bias, mask)
+        # Without a gradient for x the rows are standardised once, and γ and β go into the projection:
+        # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
+        weight = self.norm.weight.unsqueeze(-1) * self.weight
+        return self._finish(rows_times(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
+
+    def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
+        """The same without gathering a row: γ / σ goes into the projection too."""
+        norm = self.norm
+        if norm is None:
+            one, no_shift = torch.ones_like(self.weight[..., 0]), -rows.table.shift
+            z = project(rows, self.weight, one, no_shift.expand_as(one))
+            return self._finish(z, self.bias, mask)
+        running = norm.running_mean, norm.running_var
+        mean, rstd = statistics(
+            rows, running, training=norm.training, momentum=norm.momentum, epsilon=norm.epsilon
+        )
+        z = project(rows, self.weight, norm.weight * rstd, mean)
+        return self._finish(z, self._folded_bias(), mask)
+
+    def _folded_bias(self) -> Tensor:
+        """β W + e."""
+        assert self.norm is not None
+        return (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
+
+    def _finish(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+        """ReLU, dropout and squash of projected features."""
+        place: BiasPlace = "inside" if self.norm is not None else "outside"
+        epsilon = RELEASED_EPSILON if self.norm is not None else 0.0
+        dropped = self.dropout.take_step(mask)
+        if self.factor_squash == "joined":
+            return activate(z, bias, dropped=dropped, bias_place=place, epsilon=epsilon, mask=mask)
+        K = self.num_factors
+        z = rectify(z, bias, place)
+        if dropped is not None:
+            z = drop(z, dropped)
+        return (squash(z.unflatten(-1, (K, -1)), epsilon) / K**0.5).flatten(-2)
+
+    def extra_repr(self) -> str:
+        shown = f"{self.in_channels}, {self.capsule_dim}, num_factors={self.num_factors}"
+        if self.factor_squash != "joined":
+            shown += f", factor_squash='{self.factor_squash}'"
+        return shown + (f", lead={self.lead}" if self.lead else "")
+
+
+class InputCapsules(nn.Module):
+    r"""Ablation A1: the node features themselves, squashed, serve as primary capsules.
+
+    .. math:: u_i = \mathrm{squash}(\mathrm{BatchNorm}(x_i))
+
+    without the normalisation in the paper's formulation. A capsule is as long as a feature row.
+
+    Args:
+        in_channels (int): Length of a feature row.
+        formulation (str): ``"released"`` or ``"paper"``. (default: "released")
+        lead (tuple): Leading axes of the parameters. (default: ())
+    """
+
+    def __init__(
+        self, in_channels: int, *, formulation: Formulation = "released", lead: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__()
+        self.in_channels = self.capsule_dim = in_channels
+        self.norm = RaggedBatchNorm(in_channels, lead=lead) if formulation == "released" else None
+
+    def reset_parameters(self) -> None:
+        if self.norm is not None:
+            self.norm.reset_parameters()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
+        _check_width("InputCapsules", x, self.in_channels)
+        if self.norm is None:
+            return squash(x, 0.0)
+        return squash(self.norm(x, mask))
+
+
+def _check_width(owner: str, x: Tensor | FeatureRows, width: int) -> None:
+    if x.shape[-1] != width:
+        raise ShapeError(owner, "x", f"have {width} columns", x.shape[-1])

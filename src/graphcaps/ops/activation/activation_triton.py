@@ -1,0 +1,222 @@
+"""ReLU, dropout and squash of rows in one kernel; the gradient makes the same mask again instead of keeping it.
+
+Which numbers are dropped is the hash of :mod:`graphcaps.ops.activation.activation`, bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+if TYPE_CHECKING:  # it imports this module, late
+    from graphcaps.ops.activation.activation import Drop
+
+__all__ = ["activate", "take_step"]
+
+
+def activate(
+    z: Tensor,
+    bias: Tensor,
+    *,
+    dropped: Drop | None,
+    inside: bool,
+    epsilon: float,
+    mask: Tensor | None,
+) -> Tensor:
+    """As :func:`graphcaps.ops.activation.activation.activate`, for rows of at most 1024 numbers."""
+    found: Tensor = _Activate.apply(z, bias, dropped, inside, epsilon, _bytes(mask))
+    return found
+
+
+def take_step(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
+    """As :func:`graphcaps.ops.activation.activation.take_step`, in one launch."""
+    keys = torch.empty(*seed.shape, 2, dtype=torch.int32, device=seed.device)
+    V = 1 if mask is None else mask.size(-1)
+    given = _bytes(mask)
+    _step_kernel[(seed.numel(),)](
+        seed, step, seed if given is None else given, keys, V,
+        MASKED=mask is not None, WIDTH=1024, num_warps=4,
+    )  # fmt: skip
+    return keys
+
+
+class _Activate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        bias: Tensor,
+        dropped: Drop | None,
+        inside: bool,
+        epsilon: float,
+        mask: Tensor | None,
+    ) -> Tensor:
+        z, bias = z.contiguous(), bias.contiguous()
+        ctx.save_for_backward(z, bias, mask)
+        ctx.how = dropped, inside, epsilon
+        out = torch.empty_like(z)
+        grid, given, options = _call(z, bias, mask, dropped, inside)
+        _forward_kernel[grid](*given, out, *z.shape[-2:], *_chance(dropped), epsilon, **options)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        z, bias, mask = ctx.saved_tensors
+        dropped, inside, epsilon = ctx.how
+        dz = torch.empty_like(z)
+        grid, given, options = _call(z, bias, mask, dropped, inside)
+        V, d = z.shape[-2:]
+        blocks = triton.cdiv(V, options["ROWS"])
+        part = z.new_empty(*z.shape[:-2], blocks, d)
+        _backward_kernel[grid](
+            *given, grad.contiguous(), dz, part, V, d, *_chance(dropped), epsilon, **options
+        )
+        return dz, part.sum(-2), None, None, None, None
+
+
+def _call(
+    z: Tensor, bias: Tensor, mask: Tensor | None, dropped: Drop | None, inside: bool
+) -> tuple[tuple[int], tuple[Tensor, ...], dict[str, Any]]:
+    """Grid, tensors and options that both directions share."""
+    V, d = z.shape[-2:]
+    width = max(16, triton.next_power_of_2(d))
+    rows = max(2, min(64, 4096 // width))
+    keys = z.view(torch.int32) if dropped is None else dropped.keys.contiguous()  # not read without dropout
+    options: dict[str, Any] = {
+        "MASKED": mask is not None,
+        "INSIDE": inside,
+        "ROWS": rows,
+        "WIDTH": width,
+        "num_warps": 4,
+    }
+    grid = (z.numel() // (V * d) * triton.cdiv(V, rows),)
+    return grid, (z, bias, z if mask is None else mask, keys), options
+
+
+def _chance(dropped: Drop | None) -> tuple[int, float]:
+    """Hashes below the first are dropped; the other numbers are multiplied by the second."""
+    return (0, 1.0) if dropped is None else (dropped.threshold, dropped.scale)
+
+
+def _bytes(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask.contiguous().view(torch.uint8)
+
+
+@triton.jit
+def _mix64(x):  # type: ignore[no-untyped-def]
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
+
+
+@triton.jit(do_not_specialize=["V"])
+def _step_kernel(  # type: ignore[no-untyped-def]
+    seed, step, mask, keys, V, MASKED: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Keys of a replica's step, and the next step where it has a real row."""
+    replica = tl.program_id(0).to(tl.int64)
+    now = tl.load(step + replica)
+    key = _mix64(tl.load(seed + replica) ^ _mix64(now + 1))
+    tl.store(keys + 2 * replica, key.to(tl.int32))
+    tl.store(keys + 2 * replica + 1, (key >> 32).to(tl.int32))
+    if MASKED:
+        some = tl.zeros([WIDTH], tl.int32)
+        for first in range(0, V, WIDTH):
+            rows = first + tl.arange(0, WIDTH)
+            seen = tl.load(mask + replica * V + rows, mask=rows < V, other=0)
+            some = tl.maximum(some, (seen != 0).to(tl.int32))
+        now += tl.max(some, 0)
+    else:
+        now += 1
+    tl.store(step + replica, now)
+
+
+@triton.jit
+def _factors(place, keys, replica, threshold, scale):  # type: ignore[no-untyped-def]
+    """0 where the number at a place is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without any key.
+
+    That hashes in vain where nothing is dropped, which hides behind the memory, and saves a compilation.
+    """
+    some = threshold > 0
+    h = place * -1640531527 + tl.load(keys + 2 * replica, mask=some, other=0)
+    h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
+    h = h ^ tl.load(keys + 2 * replica + 1, mask=some, other=0)
+    h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
+    h = (h ^ ((h >> 16) & 0xFFFF)) & 0x7FFFFFFF
+    return tl.where(h >= threshold, scale, 0.0)
+
+
+@triton.jit
+def _rows_of(  # type: ignore[no-untyped-def]
+    z, bias, mask, keys, V, D, threshold, scale,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What is squashed; factors of dropout; where ReLU is open; first place and the others from it; real, all."""
+    blocks = tl.cdiv(V, ROWS)
+    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    first = tl.program_id(0) % blocks * ROWS
+    rows = first + tl.arange(0, ROWS)
+    columns = tl.arange(0, WIDTH)
+    wide = columns < D
+    real = rows < V
+    if MASKED:
+        real = real & (tl.load(mask + replica * V + rows, mask=real, other=0) != 0)
+    seen = real[:, None] & wide[None, :]
+    origin = (replica * V + first) * D
+    local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]  # 32 bits take half the registers
+    e = tl.load(bias + replica * D + columns, mask=wide, other=0.0)[None, :]
+    value = tl.load(z + origin + local, mask=seen, other=0.0)
+    if INSIDE:
+        value = value + e
+        above = value > 0
+        h = tl.where(above, value, 0.0)
+    else:
+        above = value > 0
+        h = tl.where(above, value, 0.0) + e
+    factor = _factors(first * D + local, keys, replica, threshold, scale)
+    h = tl.where(seen, h * factor, 0.0)
+    inside = (rows < V)[:, None] & wide[None, :]
+    return h, factor, above, origin, local, seen, inside
+
+
+@triton.jit(do_not_specialize=["V", "threshold"])
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    z, bias, mask, keys, out, V, D, threshold, scale, epsilon,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    h, _factor, _above, origin, local, _seen, inside = _rows_of(
+        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH
+    )
+    squared = tl.sum(h * h, 1)
+    length = tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0))  # squash(0) = 0, with ε = 0 too
+    shorter = squared / ((1 + squared) * length)
+    tl.store(out + origin + local, h * shorter[:, None], mask=inside)
+
+
+@triton.jit(do_not_specialize=["V", "threshold"])
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    z, bias, mask, keys, grad, dz, part, V, D, threshold, scale, epsilon,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    h, factor, above, origin, local, seen, inside = _rows_of(
+        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH
+    )
+    du = tl.load(grad + origin + local, mask=seen, other=0.0)
+    squared = tl.sum(h * h, 1)
+    raised = tl.where(squared > 0, squared + epsilon, 1.0)
+    per = 1 / ((1 + squared) * tl.sqrt(raised))
+    # d scale / d squared; at zero the vector it multiplies is zero as well.
+    bend = per * (1 / (1 + squared) - 0.5 * squared / raised)
+    dh = du * (squared * per)[:, None] + h * (2 * bend * tl.sum(h * du, 1))[:, None]
+    dh = tl.where(seen, dh * factor, 0.0)
+    slope = tl.where(above, dh, 0.0)
+    tl.store(dz + origin + local, slope, mask=inside)
+    summed = tl.sum(slope if INSIDE else dh, 0)
+    columns = tl.arange(0, WIDTH)
+    tl.store(part + tl.program_id(0).to(tl.int64) * D + columns, summed, mask=columns < D)

@@ -1,0 +1,46 @@
+"""The graph among wholes: how strongly the parts of two wholes are joined."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops.propagation.propagation import neighbour_sum
+from graphcaps.ops.ragged.tiles import sum_tiles, tiles_of, to_tiles
+from graphcaps.types import EdgeTable, Segments
+
+__all__ = ["coarsen", "dense_coarsen", "simplify"]
+
+
+def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
+    """CᵀAC of every graph as Cᵀ(AC): one sparse product with J columns and one ragged reduction.
+
+    Args:
+        assignment (Tensor): C, ``[*lead, V, J]``, zero at padding.
+        edges (EdgeTable): A.
+        segments (Segments): Which node belongs to which graph.
+
+    Returns:
+        Tensor: ``[*lead, B, J, J]``.
+    """
+    joined = neighbour_sum(assignment, edges)
+    if kernels_serve(assignment, joined) and not (assignment.requires_grad or joined.requires_grad):
+        from graphcaps.ops.ragged.ragged_triton import MOST_COLUMNS, ragged_product
+
+        if assignment.size(-1) <= MOST_COLUMNS:
+            return ragged_product(assignment, joined, segments.ptr, segments.max_size)
+    tiles = tiles_of(segments)
+    return sum_tiles(to_tiles(assignment, tiles).mT @ to_tiles(joined, tiles), tiles)
+
+
+def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:
+    """CᵀAC above the first level, ``assignment [*lead, B, I, J]``, ``adjacency [*lead, B, I, I]``."""
+    return assignment.mT @ (adjacency @ assignment)
+
+
+def simplify(adjacency: Tensor) -> Tensor:
+    """What the released program does to a coarse adjacency: at most 1, and 0 on the diagonal."""
+    J = adjacency.size(-1)
+    diagonal = torch.eye(J, dtype=torch.bool, device=adjacency.device)
+    return adjacency.clamp_max(1).masked_fill(diagonal, 0)

@@ -1,0 +1,1 @@
+"""margin_loss."""

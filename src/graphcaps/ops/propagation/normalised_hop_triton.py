@@ -1,0 +1,110 @@
+"""Batch normalisation, a hop and the mean part of every graph, in few passes over the rows.
+
+Forward: statistics and mean parts (rows read once), and the hop, which normalises what it gathers. Backward: a
+hop of the gradient, with what the mean parts hand back added and the sums for γ and β taken beside it, and one
+pass for the gradient of the rows. The rows are handed on to whoever reads them next, so that the gradient that
+comes back from there is added in that same pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, rows_gradient
+from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
+from graphcaps.ops.propagation.neighbour_sum_triton import Terms, product_with
+from graphcaps.types import EdgeTable, Segments
+
+__all__ = ["normalised_hop"]
+
+
+def normalised_hop(
+    u: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running: tuple[Tensor, Tensor],
+    edges: EdgeTable,
+    segments: Segments,
+    *,
+    momentum: float,
+    epsilon: float,
+    divisor: float | None,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Â û, the mean part of û and u itself, where û is u normalised by statistics of these rows.
+
+    Args:
+        u (Tensor): ``[*lead, V, d]``, float32; padding rows may hold anything.
+        weight, bias (Tensor): γ and β, ``[*lead, d]``.
+        running (tuple): Running mean and variance, ``[*lead, d]``, moved in place.
+        edges (EdgeTable): A, without weights.
+        segments (Segments): Which row belongs to which graph.
+        momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
+        divisor (float, optional): Of a graph's sum; 0 takes its own count, ``None`` asks for no mean part.
+
+    Returns:
+        tuple: ``[*lead, V, d]``, zero at padding; ``[*lead, B, d]`` or ``None``; and ``u``, to be read instead
+        of the argument by whatever else reads it.
+    """
+    given = running, edges, segments, momentum, epsilon, divisor, dot_precision()
+    found: tuple[Tensor, Tensor | None, Tensor] = _Hop.apply(u, weight, bias, *given)
+    return found
+
+
+class _Hop(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        running: tuple[Tensor, Tensor],
+        edges: EdgeTable,
+        segments: Segments,
+        momentum: float,
+        epsilon: float,
+        divisor: float | None,
+        precision: str,
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        ctx.set_materialize_grads(False)
+        rows, weight, bias = u.contiguous(), weight.contiguous(), bias.contiguous()
+        (mean, var, count), part = graph_statistics(
+            rows,
+            segments.ptr.contiguous(),
+            weight,
+            bias,
+            running,
+            momentum=momentum,
+            epsilon=epsilon,
+            divisor=divisor,
+            max_size=segments.max_size,
+        )
+        terms = Terms(mean, var, weight, bias, epsilon)
+        h, _ = product_with(rows, edges, None, True, precision, terms)
+        ctx.save_for_backward(rows, weight, bias, mean, var, count)
+        ctx.given = edges, segments, epsilon, divisor or 0.0, precision
+        return h, part, u.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dh: Tensor | None, dpart: Tensor | None, more: Tensor | None) -> Any:
+        u, weight, bias, mean, var, count = ctx.saved_tensors
+        edges, segments, epsilon, divisor, precision = ctx.given
+        dh = torch.zeros_like(u) if dh is None else dh
+        terms = Terms(
+            mean, var, weight, bias, epsilon, u, dpart, segments.index, segments.ptr, divisor=divisor
+        )
+        g, tables = product_with(dh, edges, None, True, precision, terms)
+        assert tables is not None
+        dbias, dweight = (sums.view_as(weight) for sums in add_tables(*tables))
+        du = None
+        if ctx.needs_input_grad[0]:
+            statistics = mean, var, count
+            du = rows_gradient(
+                u, g, segments.row_mask, weight, dweight, dbias, statistics, epsilon, more=more
+            )
+        return du, dweight, dbias, *[None] * 7

@@ -1,0 +1,204 @@
+"""Sums over neighbours: sparse at the level of nodes, dense above it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.types import EdgeTable
+
+__all__ = ["degrees", "dense_hop", "dense_propagate", "edge_index_of", "neighbour_sum", "propagate"]
+
+
+def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
+    r"""One hop of a graph convolution without its weights.
+
+    .. math:: \hat A x, \quad \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}, \quad
+        \tilde D_{ii} = \max\Big(1, 1 + \sum_j A_{ij}\Big)
+
+    Args:
+        x (Tensor): One row per slot of the batch, ``[*lead, V, d]``.
+        edges (EdgeTable): Its edges; weights, where given, stand in A.
+
+    Returns:
+        Tensor: ``[*lead, V, d]``; padding rows hold no neighbour's value.
+    """
+    if _kernel_serves(x, edges):
+        from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+
+        # Without weights the kernel finds the scale by itself, from the numbers of neighbours.
+        weighted = edges.weight is not None
+        scales = (degrees(edges) + 1).clamp_min(1).rsqrt() if weighted else None
+        return neighbour_product(x, edges, scales, own=True)
+    if edges.weight is None:
+        hop: Tensor = _Hop.apply(x.reshape(-1, x.size(-1)), edges)
+        return hop.reshape(x.shape)
+    scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
+    scaled = x * scale
+    return (neighbour_sum(scaled, edges) + scaled) * scale
+
+
+def dense_propagate(x: Tensor, adjacency: Tensor) -> Tensor:
+    """The same hop on small dense graphs, ``x [*lead, B, J, d]``, ``adjacency [*lead, B, J, J]``."""
+    scale = (adjacency.sum(-1) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
+    scaled = x * scale
+    return (adjacency @ scaled + scaled) * scale
+
+
+def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
+    """That hop and the mean of the rows of each graph, ``[*lead, B, J, d]`` and ``[*lead, B, 1, d]``."""
+    if kernels_serve(x, adjacency) and not adjacency.requires_grad:
+        from graphcaps.ops.propagation import dense_hop_triton as kernel
+
+        if x.size(-2) <= kernel.MOST_CAPSULES:
+            return kernel.dense_hop(x, adjacency)
+    return dense_propagate(x, adjacency), x.mean(-2, keepdim=True)
+
+
+def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
+    """A x: for each slot the (weighted) sum over its neighbours' rows, ``[*lead, V, d]`` to the same.
+
+    A is symmetric, so the gradient is one more product with A. Weights that ask for a gradient get one.
+    """
+    if _kernel_serves(x, edges):
+        from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+
+        return neighbour_product(x, edges)
+    flat = x.reshape(-1, x.size(-1))
+    if edges.weight is not None and edges.weight.requires_grad:
+        ptr, column, entry = _flat_csr(edges)
+        row, weight = _rows(ptr, column.numel()), edges.weight[entry]
+        total = torch.zeros_like(flat).index_add(0, row, flat[column] * weight.to(x.dtype).unsqueeze(-1))
+    else:
+        total = _NeighbourSum.apply(flat, edges)
+    return total.reshape(x.shape)
+
+
+def degrees(edges: EdgeTable) -> Tensor:
+    """Sum of the weights at each slot, 0 at padding, ``[*lead, V]``."""
+    if edges.weight is None:
+        if "degrees" not in edges.memo:
+            count = edges.ptr[1:] - edges.ptr[:-1]
+            edges.memo["degrees"] = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
+        known: Tensor = edges.memo["degrees"]
+        return known
+    # Weights may change or ask for a gradient: nothing that depends on them is kept.
+    ones = edges.weight.new_ones(()).expand(*edges.node.shape, 1)
+    if _kernel_serves(ones, edges):
+        from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+
+        return neighbour_product(ones, edges).squeeze(-1)
+    ptr, column, entry = _flat_csr(edges)
+    total = edges.weight.new_zeros(edges.node.numel())
+    return total.index_add(0, _rows(ptr, column.numel()), edges.weight[entry]).reshape(edges.node.shape)
+
+
+def edge_index_of(edges: EdgeTable) -> Tensor:
+    """Both directions of every edge as ``[2, E]`` over the flattened slots, for torch-geometric's layers."""
+    ptr, column, _ = _flat_csr(edges)
+    return torch.stack([column, _rows(ptr, column.numel())])
+
+
+def _kernel_serves(x: Tensor, edges: EdgeTable) -> bool:
+    """Kernels give no gradient to weights."""
+    weight = edges.weight
+    if weight is not None and weight.requires_grad:
+        return False
+    return x.shape[:-1] == edges.node.shape and kernels_serve(x, weight)
+
+
+class _NeighbourSum(torch.autograd.Function):
+    """Product with the symmetric sparse A; its own transpose in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
+        ctx.edges = edges
+        # Into a result that is there: the operator @ would copy one of zeros first.
+        return torch.zeros_like(x).addmm_(_matrix(edges, x.dtype), x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _NeighbourSum.apply(grad, ctx.edges), None
+
+
+class _Hop(torch.autograd.Function):
+    """Product with the symmetric normalised A of edges without weights: one pass, and the result its only tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
+        ctx.edges = edges
+        matrix, own = _normalised(edges, x.dtype)
+        return (x * own).addmm_(matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Hop.apply(grad, ctx.edges), None
+
+
+def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Â of edges without weights over the flattened slots: what is off the diagonal, and the diagonal ``[F·V, 1]``."""
+    key = ("normalised", dtype)
+    if key not in edges.memo:
+        ptr, column, _ = _flat_csr(edges)
+        scale = (degrees(edges).reshape(-1).to(dtype) + 1).rsqrt_()
+        values = scale.repeat_interleave(ptr[1:] - ptr[:-1], output_size=column.numel()) * scale[column]
+        edges.memo[key] = (_csr(ptr, column, values), scale.square().unsqueeze(-1))
+    found: tuple[Tensor, Tensor] = edges.memo[key]
+    return found
+
+
+def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
+    """A over the flattened slots as a CSR matrix; one without weights is kept for the batch."""
+    key = ("matrix", dtype)
+    if key in edges.memo:
+        kept: Tensor = edges.memo[key]
+        return kept
+    ptr, column, entry = _flat_csr(edges)
+    values = (
+        column.new_ones(column.numel(), dtype=dtype)
+        if edges.weight is None
+        else edges.weight[entry].to(dtype)
+    )
+    matrix = _csr(ptr, column, values.detach())
+    if edges.weight is None:
+        edges.memo[key] = matrix
+    return matrix
+
+
+def _csr(ptr: Tensor, column: Tensor, values: Tensor) -> Tensor:
+    size = ptr.numel() - 1
+    with warnings.catch_warnings():
+        # Said once per process by some versions of torch; the arrays are right by construction.
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        return torch.sparse_csr_tensor(ptr, column, values, (size, size), check_invariants=False)
+
+
+def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
+    """Row offsets, column and store entry of all slots' entries, by index arithmetic, kept for the batch."""
+    if "csr" not in edges.memo:
+        *lead, V = edges.node.shape
+        node = edges.node.reshape(-1)
+        known = node.clamp_min(0)
+        start = edges.ptr[known]
+        count = (edges.ptr[known + 1] - start).masked_fill(node < 0, 0)
+        ptr = torch.nn.functional.pad(count.cumsum(0), (1, 0))
+        total = edges.num_entries if edges.num_entries is not None else int(ptr[-1])
+        row = _rows(ptr, total)
+        entry = torch.arange(total, device=node.device) - ptr[row] + start[row]
+        first = edges.first.reshape(-1)
+        if lead:  # neighbours stay inside their own replica
+            first = first + torch.arange(node.numel(), device=node.device) // V * V
+        column = edges.neighbours[entry] + first[row]
+        edges.memo["csr"] = (ptr, column, entry)
+    found: tuple[Tensor, Tensor, Tensor] = edges.memo["csr"]
+    return found
+
+
+def _rows(ptr: Tensor, total: int) -> Tensor:
+    """Row of each CSR entry."""
+    count = ptr[1:] - ptr[:-1]
+    return torch.arange(count.numel(), device=ptr.device).repeat_interleave(count, output_size=total)

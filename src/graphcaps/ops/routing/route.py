@@ -1,0 +1,140 @@
+"""The one entry to routing: checks shapes and picks the implementation."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops.routing.factored import route_dense_factored, route_factored
+from graphcaps.ops.routing.fused import route_dense_kernel, route_kernel
+from graphcaps.ops.routing.naive import route_naive
+from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.types import Routing, Segments
+
+__all__ = ["RoutingMethod", "route", "route_dense"]
+
+RoutingMethod = Literal["auto", "factored", "naive", "kernel"]
+
+
+def route(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    batch: Tensor | Segments,
+    iterations: int,
+    *,
+    num_graphs: int | None = None,
+    residual: Tensor | None = None,
+    detach: bool = True,
+    method: RoutingMethod = "auto",
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    r"""Routes parts to wholes by agreement (HGCN, Eq. 4-5).
+
+    .. math::
+        v_{j|i} &= W_j^\top h_i + e_j, \quad c_{ij} = \mathrm{softmax}_j(b_{ij}) \\
+        u_j &= \mathrm{squash}\Big(\textstyle\sum_i c_{ij} v_{j|i}\Big), \quad
+        b_{ij} \leftarrow b_{ij} + v_{j|i}^\top u_j
+
+    Args:
+        h (Tensor): Parts, propagated along the edges, ``[*lead, V, d]``.
+        weight (Tensor): W, ``[*lead, J, d, d']``.
+        bias (Tensor): e, ``[*lead, J, d']``.
+        batch (Tensor or Segments): Graph of each part, sorted, ``[*lead, V]``; a part with the number
+            ``num_graphs`` is padding.
+        iterations (int): Rounds R, at least 1.
+        num_graphs (int, optional): B. (default: the largest number in ``batch``, plus one)
+        residual (Tensor, optional): Added to every sum before the last squash, ``[*lead, B, 1, d']``.
+        detach (bool): Whether c is a constant for the gradient and only the last sum carries one, as in
+            the released program; with ``False`` the gradient flows through all rounds. (default: True)
+        method (str): ``"factored"`` stores no votes; ``"naive"`` stores them all and is its oracle;
+            ``"kernel"`` is ``"factored"`` in fused kernels (float32 on a GPU), and hands what they do not
+            serve to it (:func:`graphcaps.ops.routing.route_kernel` states the rule); ``"auto"`` takes the
+            fastest that gives the same result. (default: "auto")
+        epsilon (float): As in :func:`graphcaps.ops.squash`.
+
+    Returns:
+        Routing: ``capsules [*lead, B, J, d']`` and ``assignment [*lead, V, J]``.
+
+    Raises:
+        ShapeError: If the sizes disagree.
+        ArgumentError: If ``method`` is ``"kernel"`` where kernels do not serve.
+    """
+    if isinstance(batch, Segments):
+        segments = batch
+    else:
+        if bool((batch[..., 1:] < batch[..., :-1]).any()):
+            raise ShapeError("route", "batch", "be sorted", "graphs out of order", "Sort the parts by graph.")
+        segments = Segments.from_index(batch, num_graphs)
+    fused = kernels_serve(h, weight, bias, residual)
+    _check(h, weight, bias, segments, iterations, residual, method, fused)
+    fastest = route_kernel if fused else route_factored
+    chosen = {"naive": route_naive, "factored": route_factored}.get(method, fastest)
+    return chosen(h, weight, bias, segments, iterations, residual, detach, epsilon)
+
+
+def route_dense(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None = None,
+    detach: bool = True,
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    """Routing where every graph has the same number of parts, ``h [*lead, B, n, d]``; else as :func:`route`.
+
+    The assignment is ``[*lead, B, n, J]``. Kernels serve where they can.
+    """
+    chosen = route_dense_kernel if kernels_serve(h, weight, bias, residual) else route_dense_factored
+    return chosen(h, weight, bias, iterations, residual, detach, epsilon)
+
+
+def _check(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    segments: Segments,
+    iterations: int,
+    residual: Tensor | None,
+    method: str,
+    fused: bool,
+) -> None:
+    if method not in get_args(RoutingMethod):
+        raise ArgumentError(
+            "route", "method", f"be one of {', '.join(get_args(RoutingMethod))}", repr(method)
+        )
+    if method == "kernel" and not fused:
+        raise ArgumentError(
+            "route",
+            "method",
+            "be available here",
+            f"'kernel' for {h.dtype} on {h.device.type}",
+            "Kernels serve float32 on a GPU with Triton, unless they are switched off: use 'auto'.",
+        )
+    if iterations < 1:
+        raise ArgumentError("route", "iterations", "be at least 1", iterations)
+    if h.dim() < 2 or weight.dim() < 3:
+        expected = "have at least the axes [V, d] and [J, d, d']"
+        raise ShapeError("route", "h, weight", expected, f"{list(h.shape)} and {list(weight.shape)}")
+    lead = tuple(h.shape[:-2])
+    V, d = h.shape[-2:]
+    if tuple(segments.index.shape) != (*lead, V):
+        raise ShapeError(
+            "route", "batch", f"have one entry per part, {[*lead, V]}", list(segments.index.shape)
+        )
+    if tuple(weight.shape[:-3]) != lead or weight.size(-2) != d:
+        raise ShapeError("route", "weight", f"have the shape {[*lead, 'J', d]} + [d']", list(weight.shape))
+    J, d_out = weight.size(-3), weight.size(-1)
+    if tuple(bias.shape) != (*lead, J, d_out):
+        raise ShapeError("route", "bias", f"have the shape {[*lead, J, d_out]}", list(bias.shape))
+    if residual is not None and tuple(residual.shape) != (*lead, segments.num_graphs, 1, d_out):
+        raise ShapeError(
+            "route",
+            "residual",
+            f"have the shape {[*lead, segments.num_graphs, 1, d_out]}",
+            list(residual.shape),
+        )

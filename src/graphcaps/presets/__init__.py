@@ -1,0 +1,104 @@
+"""Presets: whole runs as TOML files inside the package, and a user's own files read the same way."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from graphcaps._io.atomic_write import user_path
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.catalogue import find_entry
+from graphcaps.errors import ArgumentError, DataError
+
+__all__ = ["list_presets", "load_preset"]
+
+_PAPER = "paper"
+_EMBEDDED = "planted-parts"  # one preset for all levels of the embedded set
+
+
+def list_presets() -> tuple[str, ...]:
+    """Names of the presets in the package: "paper/MUTAG", …, "planted-parts"."""
+    return tuple(sorted(_names(_folder())))
+
+
+def load_preset(preset: str | Path, dataset: str | Path | None = None) -> RunConfig:
+    """Reads a preset.
+
+    Args:
+        preset (str or Path): "paper" (the supplement's values for ``dataset``), a name of
+            :func:`list_presets`, or a path to a TOML file: what ends in ``.toml`` or has a ``/`` in it.
+        dataset (str or Path, optional): What "paper" is asked for: a name, whose case and punctuation may
+            differ, or a path to a folder or zip of that name.
+
+    Raises:
+        ArgumentError: If there is no such preset; near names are told.
+        DataError: If a file cannot be read or holds an unknown key or a wrong value.
+    """
+    if isinstance(preset, Path) or preset.lower().endswith(".toml") or _has_folder(preset):
+        return _read_own(user_path(preset, "load_preset", "preset"))
+    family, slash, member = preset.partition("/")
+    embedded = find_entry(preset)
+    if family.lower() == _PAPER:
+        name = f"{_PAPER}/{_paper_dataset(member if slash else dataset)}"
+    else:
+        name = _EMBEDDED if embedded is not None and embedded.embedded else preset
+    if name not in list_presets():
+        names = [_PAPER, *(known for known in list_presets() if "/" not in known)]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+        hint = "A path to your own preset ends in .toml."
+        raise ArgumentError("load_preset", "preset", f"be one of {', '.join(near)}", repr(preset), hint)
+    return RunConfig.from_toml(_folder().joinpath(*f"{name}.toml".split("/")).read_text("utf-8"), name)
+
+
+def _folder() -> Traversable:
+    return resources.files("graphcaps").joinpath("presets")
+
+
+def _names(folder: Traversable, prefix: str = "") -> list[str]:
+    """Presets in a folder and below, without their ending."""
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _names(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            found.append(prefix + entry.name.removesuffix(".toml"))
+    return found
+
+
+def _paper_dataset(dataset: str | Path | None) -> str:
+    """The name that a preset of the paper has for a data set."""
+    known = [name.partition("/")[2] for name in list_presets() if name.startswith(f"{_PAPER}/")]
+    if dataset is None:
+        fix = f"The presets 'paper' are for {', '.join(known)}."
+        raise ArgumentError("load_preset", "dataset", "be named for the preset 'paper'", "none", fix)
+    name = Path(dataset).name
+    name = name[:-4] if name.lower().endswith(".zip") else name
+    entry = find_entry(name)
+    if entry is not None and entry.name in known:
+        return entry.name
+    if entry is not None and entry.embedded:
+        fix = f"Use the preset '{_EMBEDDED}'."
+    else:
+        near = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.5)
+        start = f"Near names: {', '.join(near)}." if near else f"It has {', '.join(known)}."
+        fix = f"{start} For your own graphs leave the preset out, or write one (docs/presets.md)."
+    raise ArgumentError("load_preset", "dataset", "be a data set of the paper", repr(name), fix)
+
+
+def _has_folder(preset: str) -> bool:
+    """Whether a name is a path; "paper/MUTAG" is not."""
+    return bool({"/", os.sep, os.altsep} & set(preset)) and not preset.lower().startswith(f"{_PAPER}/")
+
+
+def _read_own(path: Path) -> RunConfig:
+    """A user's file."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise DataError(path, "a preset, a TOML file", error.strerror or "none") from error
+    except ValueError as error:  # not UTF-8
+        raise DataError(path, "a preset, a TOML file", "no text") from error
+    return RunConfig.from_toml(text, str(path))

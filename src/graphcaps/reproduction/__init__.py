@@ -1,0 +1,30 @@
+"""The paper: its published figures, and the presets that stand for its experiments."""
+
+from graphcaps.presets import list_presets, load_preset
+from graphcaps.reproduction.published import (
+    Figure,
+    Hyperparameters,
+    Statistics,
+    hyperparameters,
+    paper_datasets,
+    published,
+    published_hgcn,
+    statistics,
+    systems,
+    tables,
+)
+
+__all__ = [
+    "Figure",
+    "Hyperparameters",
+    "Statistics",
+    "hyperparameters",
+    "list_presets",
+    "load_preset",
+    "paper_datasets",
+    "published",
+    "published_hgcn",
+    "statistics",
+    "systems",
+    "tables",
+]

@@ -1,0 +1,110 @@
+"""Paper beside ours: a row of figures per cell, from what the results store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from graphcaps.evaluation.epoch_selection import Figure
+from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.record import RecordKey, SeedRecord
+from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.reproduction.cells import Cell
+
+__all__ = ["Comparison", "Library", "compare"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cell of a table with what was measured for it.
+
+    Args:
+        cell (Cell): Which, with the published figure.
+        ours (Figure, optional): Our figure; ``None`` where nothing is measured, or it is the paper's to report.
+        epochs (int, optional): Epochs of our training.
+        seconds (float, optional): What our training took, all its seeds.
+    """
+
+    cell: Cell
+    ours: Figure | None
+    epochs: int | None
+    seconds: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's, in points."""
+        if self.ours is None or self.cell.paper is None:
+            return None
+        return self.ours.mean - self.cell.paper.mean
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of our mean, over seeds; ``None`` for one seed."""
+        if self.ours is None or self.ours.std_seeds is None:
+            return None
+        return self.ours.std_seeds / len(self.ours.seeds) ** 0.5
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-safe; rows of other systems have no figure of ours."""
+        ours, variant = self.ours, self.cell.variant
+        return {
+            "table": self.cell.table,
+            "row": self.cell.row,
+            "dataset": self.cell.dataset,
+            "criterion": self.cell.criterion,
+            "paper": None if self.cell.paper is None else self.cell.paper.mean,
+            "ours": None if ours is None else round(ours.mean, 4),
+            "std_folds": None if ours is None or ours.std_folds is None else round(ours.std_folds, 4),
+            "std_seeds": None if ours is None or ours.std_seeds is None else round(ours.std_seeds, 4),
+            "seeds": 0 if ours is None else len(ours.seeds),
+            "epochs": self.epochs,
+            "formulation": None if variant is None else variant.formulation,
+        }
+
+
+class Library:
+    """Ledgers by data set, variant and protocol, read from a results store when they are first asked for.
+
+    Args:
+        results (ResultsStore): Records.
+        seeds (int, optional): Only the first so many seeds. (default: all that are there)
+    """
+
+    def __init__(self, results: ResultsStore, seeds: int | None = None) -> None:
+        self.results, self.seeds = results, seeds
+        self._ledgers: dict[tuple[str, str, str], Ledger | None] = {}
+
+    def ledger(self, dataset: str, variant: str, protocol: str) -> Ledger | None:
+        """The seeds from 0 on, without a gap; ``None`` where seed 0 is missing."""
+        key = (dataset, variant, protocol)
+        if key not in self._ledgers:
+            records: list[SeedRecord] = []
+            while self.seeds is None or len(records) < self.seeds:
+                record = self.results.get(RecordKey(*key, len(records)))
+                if record is None or record.partition is not None:  # other folds than the paper's
+                    break
+                records.append(record)
+            self._ledgers[key] = Ledger(tuple(records)) if records else None
+        return self._ledgers[key]
+
+    def figure(self, dataset: str, variant: str, name: str) -> Figure | None:
+        """A figure of :data:`graphcaps.evaluation.RULES` by its name."""
+        protocol = "paper" if name in ("C", "C*") else "held-out"
+        ledger = self.ledger(dataset, variant, protocol)
+        return None if ledger is None else ledger.figures.get(name)
+
+
+def compare(cells: Iterable[Cell], library: Library) -> list[Comparison]:
+    """What was measured for each cell, beside what was published."""
+    found = []
+    for cell in cells:
+        ledger = (
+            None if cell.variant is None else library.ledger(cell.dataset, cell.variant.name, cell.protocol)
+        )
+        if ledger is None:
+            found.append(Comparison(cell, None, None, None))
+            continue
+        epochs = ledger.records[0].curves.num_epochs
+        found.append(Comparison(cell, ledger.figures[cell.criterion], epochs, ledger.seconds))
+    return found

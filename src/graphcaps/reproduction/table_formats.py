@@ -1,0 +1,155 @@
+"""Comparisons as tables: Markdown for pages, LaTeX for papers, cells for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from graphcaps.reproduction.cells import Criterion
+from graphcaps.reproduction.measured import Comparison
+from graphcaps.reproduction.published import paper_datasets
+
+__all__ = ["REPORTED", "Line", "latex", "lines", "markdown", "titles"]
+
+REPORTED = "reported"
+
+_TITLES = {
+    "table1": "Table 1: biological graphs",
+    "table2": "Table 2: social graphs",
+    "table3": "Table 3: ablation and sensitivity, biological graphs",
+    "table4": "Table 4: ablation and sensitivity, social graphs",
+    "table5": "Table 5: biological graphs, each fold's own best test epoch",
+    "table6": "Table 6: social graphs, each fold's own best test epoch",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table under one criterion: paper, ours and difference for each data set.
+
+    Args:
+        row (str): Its name.
+        criterion (str): How the epoch is chosen.
+        what (str): ``"paper"``, ``"ours"``, ``"difference"``, ``"reported"``, or ``"± folds"``, ``"± seeds"``.
+        cells (tuple): A text per data set.
+    """
+
+    row: str
+    criterion: Criterion
+    what: str
+    cells: tuple[str, ...]
+
+
+def titles(comparisons: Iterable[Comparison]) -> dict[str, str]:
+    """Headings of the tables that there are cells of."""
+    return {each.cell.table: _TITLES[each.cell.table] for each in comparisons}
+
+
+def lines(
+    comparisons: Sequence[Comparison], table: str, *, apart: bool = False
+) -> tuple[list[str], list[Line]]:
+    """Data sets of a table, and its rows in order.
+
+    ``±`` is a standard deviation over folds, and after a second one over seeds where there are several.
+
+    Args:
+        comparisons (list): Cells of this and other tables.
+        table (str): Which.
+        apart (bool): Deviations of ours on lines of their own, those of the paper left out: for a narrow page.
+    """
+    own = [each for each in comparisons if each.cell.table == table]
+    datasets = [name for name in paper_datasets() if any(each.cell.dataset == name for each in own)]
+    rows = list(dict.fromkeys((each.cell.row, each.cell.criterion) for each in own))
+    found = []
+    for row, criterion in rows:
+        cells = {
+            each.cell.dataset: each
+            for each in own
+            if (each.cell.row, each.cell.criterion) == (row, criterion)
+        }
+        known = [cells.get(name) for name in datasets]
+        paper = tuple(_paper(each, apart) for each in known)
+        if all(each is None or each.cell.variant is None for each in known):
+            found.append(Line(row, criterion, REPORTED, paper))
+            continue
+        if any(text != "–" for text in paper):
+            found.append(Line(row, criterion, "paper", paper))
+        found.append(Line(row, criterion, "ours", tuple(_ours(each, apart) for each in known)))
+        for what in ("folds", "seeds") if apart else ():
+            spreads = tuple(_spread(each, what) for each in known)
+            found += [Line(row, criterion, f"± {what}", spreads)] if set(spreads) != {"–"} else []
+        if any(text != "–" for text in paper):
+            found.append(Line(row, criterion, "difference", tuple(_difference(each) for each in known)))
+    return datasets, found
+
+
+def markdown(comparisons: Sequence[Comparison]) -> str:
+    """All tables, with a heading each."""
+    parts = []
+    for table, title in titles(comparisons).items():
+        datasets, rows = lines(comparisons, table)
+        text = f"### {title}\n\n| row | criterion | | {' | '.join(datasets)} |\n"
+        text += f"|---|---|---|{'---|' * len(datasets)}\n"
+        for line in rows:
+            cells = [f"**{cell}**" if line.what == "ours" and cell != "–" else cell for cell in line.cells]
+            text += f"| {line.row} | {_escaped(line.criterion)} | {line.what} | {' | '.join(cells)} |\n"
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def latex(comparisons: Sequence[Comparison]) -> str:
+    """All tables for a paper that loads ``booktabs``."""
+    parts = []
+    for table, title in titles(comparisons).items():
+        datasets, rows = lines(comparisons, table)
+        heads = " & ".join(_tex(name) for name in datasets)
+        text = (
+            f"\\begin{{table}}\n\\caption{{{_tex(title)}}}\n\\begin{{tabular}}{{lll{'r' * len(datasets)}}}\n"
+        )
+        text += f"\\toprule\nrow & criterion & & {heads} \\\\\n\\midrule\n"
+        for line in rows:
+            cells = [_tex(cell) for cell in (line.row, line.criterion, line.what, *line.cells)]
+            text += f"{' & '.join(cells)} \\\\\n"
+        parts.append(f"{text}\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n")
+    return "\n".join(parts)
+
+
+def _paper(each: Comparison | None, apart: bool) -> str:
+    if each is None or each.cell.paper is None:
+        return "–"
+    return f"{each.cell.paper.mean:.2f}" if apart else str(each.cell.paper)
+
+
+def _spread(each: Comparison | None, what: str) -> str:
+    value = None if each is None or each.ours is None else getattr(each.ours, f"std_{what}")
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _ours(each: Comparison | None, apart: bool) -> str:
+    if each is None or each.ours is None:
+        return "–"
+    if apart:
+        return f"{each.ours.mean:.2f}"
+    seeds = "" if each.ours.std_seeds is None else f" ± {each.ours.std_seeds:.2f}"
+    return f"{each.ours}{seeds}"
+
+
+def _difference(each: Comparison | None) -> str:
+    return "–" if each is None or each.difference is None else f"{round(each.difference, 2) + 0.0:+.2f}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("*", "\\*")
+
+
+def _tex(text: str) -> str:
+    for plain, written in (
+        ("_", "\\_"),
+        ("%", "\\%"),
+        ("&", "\\&"),
+        ("±", "$\\pm$"),
+        ("–", "--"),
+        ("C*", "$C^*$"),
+    ):
+        text = text.replace(plain, written)
+    return text

@@ -1,0 +1,22 @@
+"""Training: configuration, replicas, one update, the loop. It receives stores and opens no files."""
+
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.training.optimizer import ReplicaAdam
+from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
+from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
+
+__all__ = [
+    "EpochEnd",
+    "FeatureConfig",
+    "Replica",
+    "ReplicaAdam",
+    "RunConfig",
+    "TrainConfig",
+    "Trainer",
+    "TrainingError",
+    "model_maker",
+    "pick_replica",
+    "recipe_arguments",
+    "stack_replicas",
+]

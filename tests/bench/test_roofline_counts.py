@@ -1,0 +1,101 @@
+"""Bytes and operations of a step, computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphcaps.bench import PHASES, Count, StepSizes, count_phases, step_sizes
+from graphcaps.data.features.encoding import feature_table
+from graphcaps.errors import ArgumentError
+from graphcaps.models import GIN
+from graphcaps.nn import HGCN
+from tests.graphs import random_graphs
+
+# Two graphs of 2 and 3 nodes, 4 edges; 3 columns, capsules of 4, two wholes, three classes, two rounds.
+SIZES = StepSizes(
+    replicas=1, graphs=2, rows=5, entries=8, pairs=13, in_channels=3, width=4,
+    wholes=(2, 3), rounds=2, parameters=100,
+)  # fmt: skip
+BY_HAND = {
+    "batch": Count(4 * (2 * 15 + 2 * 5), 0),
+    "primary": Count(4 * (15 + 16 + 20), 2 * 5 * 3 * 4),
+    "hop": Count(4 * (20 + 20 + 8 + 13), 2 * 13 * 4 + 20),
+    "routing": Count(4 * (20 + 8 + 40 + 16 + 10), 20 + 160 + 384),
+    "coarsening": Count(4 * (10 + 8 + 13), 32 + 40),
+    "class level": Count(4 * (16 + 8 + 60 + 24 + 12), 64 + 16 + 192 + 576),
+    "reconstruction": Count(4 * (20 + 8 + 52 + 1 + 10), 8 * 4 + 64),
+    # primary, hop, routing, class level, reconstruction; the assignment and A' carry no gradient
+    "backward": Count(4 * (67 + 81 + 152 + 184 + 171), 120 + 124 + 336 + 544 + 232),
+    "update": Count(2800, 1200),
+}
+
+
+def test_phases_of_a_step_by_hand() -> None:
+    found = count_phases(SIZES)
+    assert tuple(found) == PHASES
+    assert found == BY_HAND
+
+
+def test_one_round_is_a_sum_and_one_product_with_each_matrix() -> None:
+    assert count_phases(replace(SIZES, rounds=1))["routing"].operations == 5 * 4 + 2 * 2 * 2 * 4 * 4
+
+
+def test_without_a_decoder_there_is_no_reconstruction() -> None:
+    found = count_phases(replace(SIZES, reconstruction=False))
+    assert found["reconstruction"] == Count(0, 0)
+    assert BY_HAND["backward"].operations - found["backward"].operations == 232
+
+
+def test_gradients_through_the_assignment_cost_more() -> None:
+    found = count_phases(replace(SIZES, detached=False))["backward"]
+    # routing and class level twice their forward pass, and twice the coarsening
+    assert found.operations == 120 + 124 + 2 * 564 + 2 * 848 + 2 * 72 + 232
+    # gradients of c [5, 2] and of A' [2, 2, 2], of the class level's c [2, 2, 3] and A' as input
+    assert found.bytes == BY_HAND["backward"].bytes + 4 * (10 + (10 + 8 + 10 + 13) + 12 + 8)
+
+
+def test_a_level_between_hands_an_adjacency_on() -> None:
+    two = count_phases(replace(SIZES, wholes=(2, 2, 3)))["class level"]
+    # a level of two wholes over two below: capsules, A, weights, capsules, c and A'
+    assert two.bytes - BY_HAND["class level"].bytes == 4 * (16 + 8 + 40 + 16 + 8 + 8)
+    # hop, routing of 4 rows to 2 wholes, coarsening
+    assert two.operations - BY_HAND["class level"].operations == 64 + (16 + 2 * 64 + 3 * 128) + (32 + 32)
+
+
+def test_sizes_are_those_of_the_graphs_drawn() -> None:
+    store = random_graphs([2, 3, 5, 1], channels=4, seed=1).as_store()
+    model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), routing_iterations=2, lead=(2,))
+    found = step_sizes(model, store, torch.tensor([[0, 2, 3], [1, -1, -1]]))
+    entries = store.host_entry_ptr.diff()
+    assert found == StepSizes(
+        replicas=2, graphs=4, rows=2 + 5 + 1 + 3, entries=int(entries.sum()), pairs=4 + 25 + 1 + 9,
+        in_channels=4, width=8, wholes=(3, 2), rounds=2, parameters=sum(p.numel() for p in model.parameters()),
+    )  # fmt: skip
+
+
+def test_another_model_is_refused() -> None:
+    store = random_graphs([2, 3], channels=4, seed=1).as_store()
+    for model in (GIN(4, 2), HGCN(4, 2, disentangle=False)):
+        with pytest.raises(ArgumentError, match="'model' must be an HGCN with primary capsules"):
+            step_sizes(model, store, torch.tensor([[0, 1]]))
+
+
+def test_features_that_are_listed_are_read_once_and_not_copied() -> None:
+    found = count_phases(replace(SIZES, listed=6))
+    assert found["batch"] == Count(4 * 2 * 5, 0)
+    assert found["primary"] == Count(4 * (6 + 16 + 20 + 6 + 5), 2 * 6 * 4)
+    saved = 120 - 48
+    assert BY_HAND["backward"].operations - found["backward"].operations == saved
+
+
+def test_entries_are_counted_of_the_graphs_drawn() -> None:
+    graphs = random_graphs([2, 3, 5, 1], channels=4, seed=1)
+    store = graphs.as_store()
+    x = torch.zeros(11, 4)
+    x[1, 2], x[6, 0], x[9, 3], x[9, 1] = 1.0, 2.0, 3.0, 4.0  # of graphs 0, 2, 2 and 2
+    table = feature_table(x, store)
+    model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), lead=(2,))
+    assert step_sizes(model, store, torch.tensor([[0, 2], [2, -1]]), table).listed == 1 + 3 + 3

@@ -1,0 +1,183 @@
+"""torch-geometric's graphs: there and back, and what a Data may lack."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+
+with warnings.catch_warnings():
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # torch-geometric 2.8 scripts a class as it is imported
+    from torch_geometric.data import Batch, Data
+
+COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "edge_weight")
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> GraphStore:
+    """One to four graphs; each column is there in all of them or in none."""
+    seed = draw(st.integers(0, 10_000))
+    have = {column: draw(st.booleans()) for column in (*COLUMNS, "y", "truth")}
+    generator = torch.Generator().manual_seed(seed)
+    graphs = []
+    for _ in range(draw(st.integers(1, 4))):
+        n, E = draw(st.integers(1, 6)), draw(st.integers(0, 8))
+        rows: dict[str, Any] = {
+            "node_labels": torch.randint(0, 9, (n, 2), generator=generator),
+            "node_attributes": torch.randn(n, 3, generator=generator),
+            "edge_labels": torch.randint(0, 9, (E, 1), generator=generator),
+            "edge_attributes": torch.randn(E, 2, generator=generator),
+            "edge_weight": torch.rand(E, generator=generator),
+            "y": draw(st.integers(0, 2)),
+            "truth": {"part": torch.randint(0, 4, (n,), generator=generator)},
+        }
+        edges = torch.randint(0, n, (2, E), generator=generator)
+        graphs.append(GraphArrays(n, edges, **{key: value for key, value in rows.items() if have[key]}))
+    return store_from_graphs(graphs, "source", class_names=("a", "b", "c") if have["y"] else None)
+
+
+def assert_same(found: GraphStore, expected: GraphStore) -> None:
+    for name in ("node_ptr", "edge_ptr", "neighbours", "y", *COLUMNS):
+        a, b = getattr(found, name), getattr(expected, name)
+        if b is None or (name.startswith("edge_") and name != "edge_ptr" and not b.numel()):
+            assert a is None or not a.numel(), name
+        else:
+            assert a is not None, name
+            assert a.dtype == b.dtype, name
+            assert torch.equal(a, b), name
+    assert found.class_names == expected.class_names
+    assert found.truth.keys() == expected.truth.keys()
+    for key, value in expected.truth.items():
+        assert torch.equal(found.truth[key], value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(store=stores(), as_batch=st.booleans())
+def test_there_and_back(store: GraphStore, as_batch: bool) -> None:
+    again = from_pyg(to_pyg(store, as_batch=as_batch), "source", class_names=store.class_names or None)
+    assert_same(again, store)
+    report = again.report
+    assert (report.rows, report.edges) == (2 * store.num_edges, store.num_edges)
+    assert (report.self_loops, report.repeated, report.one_way, report.conflicting_labels) == (0, 0, 0, 0)
+
+
+def test_entries_of_ours_that_not_all_graphs_have_are_left_out() -> None:
+    store = planted_parts(num_graphs=3)
+    first, *others = to_pyg(store)
+    for key in [key for key in first.to_dict() if key.startswith("truth_")]:
+        del first[key]
+    assert from_pyg([first, *others]).truth == {}
+    assert from_pyg(others).truth.keys() == store.truth.keys() != set()
+
+
+def test_named_graphs_in_their_order() -> None:
+    store = store_from_graphs(
+        [GraphArrays(n, torch.empty(2, 0, dtype=torch.long), n % 2) for n in (1, 2, 3)], "sizes"
+    )
+    made = to_pyg(store, [2, 0])
+    assert isinstance(made, list)
+    assert [data.num_nodes for data in made] == [3, 1]
+    assert all(isinstance(data, Data) for data in made)
+    batch = to_pyg(store, torch.tensor([2, 0]), as_batch=True)
+    assert isinstance(batch, Batch)
+    assert batch.ptr.tolist() == [0, 3, 4]
+
+
+def test_edges_stand_in_both_directions_within_their_graph() -> None:
+    pair = torch.tensor([[0], [1]])
+    store = store_from_graphs([GraphArrays(2, pair), GraphArrays(3, torch.tensor([[2], [0]]))])
+    first, second = to_pyg(store)
+    assert first.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert second.edge_index.tolist() == [[0, 2], [2, 0]]
+    assert second.is_undirected()
+
+
+# ---------------------------------------------------------------------- what a Data may hold or lack
+def test_single_data_with_integer_features() -> None:
+    data = Data(x=torch.tensor([[1], [0], [2]]), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([4]))
+    store = from_pyg(data, "one")
+    assert (store.name, len(store), store.num_nodes, store.num_edges) == ("one", 1, 3, 1)
+    assert store.node_attributes is not None
+    assert store.node_attributes.dtype == torch.float32
+    assert store.node_attributes.tolist() == [[1], [0], [2]]  # numbers, not categories
+    assert store.node_labels is None
+    assert store.class_names == ("4",)
+    assert store.report.one_way == 1
+
+
+@pytest.mark.parametrize("y", [1, 1.0, torch.tensor(1), torch.tensor([1]), torch.tensor([[1.0]])])
+def test_ways_to_write_a_class(y: object) -> None:
+    store = from_pyg([Data(num_nodes=1, y=y), Data(num_nodes=1, y=-1)])
+    assert store.class_names == ("-1", "1")
+    assert store.y is not None
+    assert store.y.tolist() == [1, 0]
+
+
+def test_nodes_without_edges_are_kept() -> None:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graphs = [
+        Data(edge_index=edges, num_nodes=5),
+        Data(edge_index=edges, x=torch.ones(4, 1)),
+        Data(edge_index=edges),
+        Data(x=torch.ones(2, 1)),
+    ]
+    assert from_pyg(graphs[:1]).sizes.tolist() == [5]
+    assert from_pyg(graphs[1:2]).sizes.tolist() == [4]
+    assert from_pyg(graphs[2:3]).sizes.tolist() == [2]  # counted by the edges, and no warning
+    assert from_pyg(graphs[3:]).num_edges == 0
+
+
+def test_edge_columns() -> None:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    numbers = torch.tensor([1.0, 3.0])
+    one = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers))
+    assert one.edge_weight is not None
+    assert one.edge_weight.tolist() == [2, 2]  # both rows speak for the pair
+    assert one.edge_attributes is None
+    kinds = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=torch.tensor([4, 4])))
+    assert kinds.edge_weight is None
+    assert kinds.edge_attributes is not None
+    assert kinds.edge_attributes.tolist() == [[4], [4]]
+    both = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers, edge_weight=numbers * 2))
+    assert both.edge_weight is not None
+    assert both.edge_weight.tolist() == [4, 4]
+    assert both.edge_attributes is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (Data(), r"'graphs' must have at least one node each, got none in graph 1\."),
+        (Data(x=torch.ones(2, 3), y=0), r"'node_attributes' must have 1 column, as in graph 0, got 3 in graph 1"),
+        (Data(x=torch.ones(2, 1)), r"'y' must be given for every graph or for none, got none for graph 1\."),
+        (Data(num_nodes=2, y=0), r"'node_attributes' must be there in every graph, .*got none in graph 1"),
+        (Data(x=torch.ones(2, 1), y=torch.ones(3)), r"'y' must be one class per graph, got 3 values in graph 1"),
+        (Data(x=torch.ones(2, 1), y=0.5), r"'y' must be a whole number, got 0\.5 in graph 1"),
+        (Data(x=torch.ones(2, 1), y=float("nan")), r"'y' must be a whole number, got nan in graph 1"),
+        (Data(x=torch.tensor([[float("inf")]]), y=0), r"'node_attributes' must hold finite numbers, got .*graph 1"),
+        (Data(x=torch.ones(2, 1), y=0, edge_index=torch.tensor([[0], [2]])), r".* from 0 to 1 in graph 1, got 2"),
+        (Data(x=[[1.0], [1.0]], num_nodes=2, y=0), r"'x' must be a dense tensor, got list in graph 1"),
+        (Data(x=torch.ones(2, 1), y=0, adj_t=torch.eye(2)), r".* as .edge_index., got a matrix in graph 1"),
+        ("graph", r"'data' must hold torch-geometric Data, got str at graph 1"),
+    ],
+)  # fmt: skip
+def test_graph_that_does_not_fit_is_named(wrong: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=f"from_pyg: {text}"):
+        from_pyg([Data(x=torch.ones(2, 1), y=1), wrong])
+
+
+def test_no_graphs_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"from_pyg: 'graphs' must hold at least one graph, got none"):
+        from_pyg([])

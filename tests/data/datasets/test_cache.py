@@ -1,0 +1,219 @@
+"""The cache gives back exactly what was kept, and nothing that cannot be trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.data.datasets import cache
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.ops.edges import clean_edges
+
+DIGEST = "ab" * 32
+
+
+def make_store() -> GraphStore:
+    """Three graphs (triangle and tail, an edge, a single node) with every kind of column."""
+    source = torch.tensor([0, 1, 2, 2, 4, 1, 0])
+    target = torch.tensor([1, 2, 0, 3, 5, 0, 0])
+    labels = torch.tensor([[0], [1], [-7], [3], [300], [0], [0]])
+    clean = clean_edges(
+        source,
+        target,
+        7,
+        weight=torch.linspace(0.1, 0.7, 7, dtype=torch.float64),
+        labels=labels,
+        attributes=torch.arange(14.0).reshape(7, 2),
+    )
+    return GraphStore.from_clean_edges(
+        "tiny",
+        torch.tensor([0, 4, 6, 7]),
+        clean,
+        y=torch.tensor([1, 0, 1]),
+        class_names=("no", "jä"),
+        node_labels=torch.tensor([[5, 70_000], [0, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 6]]),
+        node_attributes=torch.randn(7, 3, generator=torch.Generator().manual_seed(0)),
+        truth={"part": torch.tensor([0, 0, 1, -1, 2, 2, 3], dtype=torch.int32)},
+    )
+
+
+def assert_same(one: GraphStore, two: GraphStore) -> None:
+    for entry in fields(GraphStore):
+        left, right = getattr(one, entry.name), getattr(two, entry.name)
+        if isinstance(left, Tensor):
+            assert left.dtype == right.dtype, entry.name
+            assert torch.equal(left, right), entry.name
+        elif isinstance(left, dict):
+            assert left.keys() == right.keys()
+            assert all(
+                torch.equal(left[key], right[key]) and left[key].dtype == right[key].dtype for key in left
+            )
+        else:
+            assert left == right, entry.name
+
+
+def test_what_is_kept_comes_back(tmp_path):
+    store = make_store()
+    path = cache.save_cached(store, DIGEST, tmp_path)
+    assert path is not None
+    assert path.parent == tmp_path
+    kept = cache.load_cached(DIGEST, tmp_path)
+    assert kept is not None
+    assert_same(store, kept)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]  # no temporary file stays
+
+
+def test_a_store_without_columns_or_classes_comes_back(tmp_path):
+    full = make_store()
+    bare = GraphStore("bare", full.node_ptr, full.edge_ptr, full.neighbours)
+    cache.save_cached(bare, DIGEST, tmp_path)
+    kept = cache.load_cached(DIGEST, tmp_path)
+    assert kept is not None
+    assert_same(bare, kept)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([0, 255], torch.uint8),
+        ([-1, 127], torch.int8),
+        ([-1, 128], torch.int16),
+        ([0, 40_000], torch.int32),
+        ([0, 2**40], torch.int64),
+    ],
+)
+def test_integers_take_the_smallest_type_that_holds_them(values, dtype):
+    assert cache._narrow(torch.tensor(values)).dtype == dtype
+
+
+def test_another_source_finds_nothing(tmp_path):
+    cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert cache.load_cached("cd" * 32, tmp_path) is None
+
+
+def test_a_file_renamed_to_another_source_is_not_served(tmp_path):
+    path = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert path is not None
+    path.rename(path.with_name(path.name.replace(DIGEST, "cd" * 32)))
+    assert cache.load_cached("cd" * 32, tmp_path) is None
+
+
+def test_no_single_changed_byte_is_served(tmp_path):
+    path = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert path is not None
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert cache.load_cached(DIGEST, tmp_path) is None, f"byte {place}"
+    path.write_bytes(whole)
+    assert cache.load_cached(DIGEST, tmp_path) is not None
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 7, b"\xff" * 64, b"PK\x03\x04junk", b"{}"])
+def test_a_foreign_file_is_ignored_and_replaced(tmp_path, content):
+    store = make_store()
+    path = cache.save_cached(store, DIGEST, tmp_path)
+    assert path is not None
+    path.write_bytes(content)
+    assert cache.load_cached(DIGEST, tmp_path) is None
+    cache.save_cached(store, DIGEST, tmp_path)
+    assert cache.load_cached(DIGEST, tmp_path) is not None
+
+
+def test_a_cut_or_grown_file_is_ignored(tmp_path):
+    path = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert path is not None
+    whole = path.read_bytes()
+    for content in (whole[:-1], whole[: len(whole) // 2], whole[:9], whole + b"\0"):
+        path.write_bytes(content)
+        assert cache.load_cached(DIGEST, tmp_path) is None
+
+
+def test_another_format_is_ignored(tmp_path, monkeypatch):
+    path = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert path is not None
+    monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
+    assert cache.load_cached(DIGEST, tmp_path) is None
+    path.rename(cache._place(DIGEST, tmp_path))  # even under the name of that format
+    assert cache.load_cached(DIGEST, tmp_path) is None
+
+
+def test_the_header_is_json(tmp_path):
+    path = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert path is not None
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert json.loads(header["__metadata__"]["graphcaps"])["class_names"] == ["no", "jä"]
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    assert cache.save_cached(make_store(), DIGEST, blocked / "cache") is None
+    assert cache.load_cached(DIGEST, blocked / "cache") is None
+    assert cache.cache_contents(blocked / "cache").files == 0
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    assert cache.save_cached(make_store(), DIGEST, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clearing_removes_cached_sets_and_nothing_else(tmp_path):
+    store = make_store()
+    cache.save_cached(store, DIGEST, tmp_path)
+    cache.save_cached(replace(store, name="other"), "cd" * 32, tmp_path)
+    (tmp_path / f".left{cache._SUFFIX}.part").write_bytes(b"half")
+    (tmp_path / "mine.safetensors").write_bytes(b"a model")
+    before = cache.clear_cache(tmp_path)
+    assert before.files == 3
+    assert before.bytes > 4
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
+
+
+def test_the_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "here"))
+    assert cache.cache_folder() == tmp_path / "here"
+    monkeypatch.delenv("GRAPHCAPS_CACHE")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    expected = {
+        "linux": tmp_path / "xdg" / "graphcaps",
+        "darwin": tmp_path / "Library" / "Caches" / "graphcaps",
+        "win32": tmp_path / "local" / "graphcaps" / "cache",
+    }
+    for platform, folder in expected.items():
+        monkeypatch.setattr(sys, "platform", platform)
+        assert cache.cache_folder() == folder
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.cache_folder() == tmp_path / ".cache" / "graphcaps"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_ignored(tmp_path):
+    kept = cache.save_cached(make_store(), DIGEST, tmp_path)
+    assert kept is not None
+    kept.unlink()
+    os.mkfifo(kept)
+    assert cache.load_cached(DIGEST, tmp_path) is None
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    monkeypatch.setenv("GRAPHCAPS_CACHE", "~no-such-user/cache")
+    assert cache.save_cached(make_store(), DIGEST) is None
+    assert cache.load_cached(DIGEST) is None
+    with pytest.raises(ArgumentError, match="'GRAPHCAPS_CACHE' must name a home folder that is known"):
+        cache.cache_contents()

@@ -1,0 +1,257 @@
+"""From a name or a path to a store: where it is looked for, and what is said when it is nowhere."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphcaps.data.datasets import download, loading
+from graphcaps.data.datasets.cache import cache_contents
+from graphcaps.data.datasets.loading import find_dataset, load_dataset, open_dataset, search_folders
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    """Each test has its own home, cache and working folder, and no network."""
+    monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "*")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+def write_tu(folder: Path, name: str, graphs: int = 2) -> Path:
+    """A data set of single edges."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = [(2 * graph + 1, 2 * graph + 2) for graph in range(graphs)]
+    rows = [f"{one}, {two}\n{two}, {one}\n" for one, two in pairs]
+    (folder / f"{name}_A.txt").write_text("".join(rows))
+    indicator = [f"{graph + 1}\n{graph + 1}\n" for graph in range(graphs)]
+    (folder / f"{name}_graph_indicator.txt").write_text("".join(indicator))
+    (folder / f"{name}_graph_labels.txt").write_text("".join(f"{graph % 2}\n" for graph in range(graphs)))
+    return folder
+
+
+def write_zip(path: Path, name: str, graphs: int = 2) -> Path:
+    folder = write_tu(path.parent / f"{name}-{graphs}-source" / name, name, graphs)
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, f"{name}/{file.name}")
+    return path
+
+
+@pytest.mark.parametrize("name", ["planted-parts", "planted-parts-hard", "Planted_Parts"])
+def test_embedded_sets_need_no_file(name):
+    loaded = open_dataset(name)
+    assert loaded.source is None
+    assert loaded.store.name == name.lower().replace("_", "-")
+    assert len(loaded.store) == 360
+
+
+def test_levels_differ():
+    easy, named, hard = (load_dataset(f"planted-parts{level}") for level in ("", "-easy", "-hard"))
+    assert torch.equal(easy.neighbours, named.neighbours)
+    assert easy.num_nodes != hard.num_nodes
+
+
+def test_folders_are_searched_in_order(tmp_path, monkeypatch):
+    root, named, share = tmp_path / "root", tmp_path / "named", tmp_path / "share" / "graphcaps"
+    for graphs, folder in enumerate((root, named, share), start=2):
+        write_tu(folder / "MUTAG", "MUTAG", graphs)
+    monkeypatch.setenv("GRAPHCAPS_DATA", str(named))
+    assert search_folders(root) == (root, named, share)
+    assert len(load_dataset("MUTAG", root)) == 2
+    assert len(load_dataset("MUTAG")) == 3
+    monkeypatch.delenv("GRAPHCAPS_DATA")
+    assert len(load_dataset("MUTAG")) == 4
+
+
+def test_every_layout_in_a_folder(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    assert find_dataset("ONE", write_tu(tmp_path / "flat", "ONE")) == tmp_path / "flat"
+    write_tu(root / "TWO" / "raw", "TWO")
+    assert find_dataset("TWO", root) == root / "TWO" / "raw"
+    write_tu(root / "THREE", "THREE")
+    assert find_dataset("THREE", root) == root / "THREE"
+    write_zip(root / "THREE.zip", "THREE")
+    assert find_dataset("THREE", root) == root / "THREE.zip"
+
+
+def test_case_and_punctuation_are_forgiven_but_an_exact_name_wins(tmp_path):
+    root = tmp_path / "root"
+    write_tu(root / "IMDB-BINARY", "IMDB-BINARY")
+    assert load_dataset("imdb_binary", root).name == "IMDB-BINARY"
+    write_tu(root / "imdb_binary", "mine", 3)
+    assert len(load_dataset("imdb_binary", root)) == 3
+
+
+def test_paths(tmp_path, monkeypatch):
+    folder, packed = (
+        write_tu(tmp_path / "sets" / "OWN", "OWN"),
+        write_zip(tmp_path / "sets" / "OWN.zip", "OWN"),
+    )
+    assert load_dataset(folder).name == load_dataset(str(folder)).name == load_dataset(packed).name == "OWN"
+    monkeypatch.chdir(tmp_path / "sets")
+    assert open_dataset("OWN").source == Path("OWN")  # a TU folder in the working folder
+    assert open_dataset("OWN.zip").source == Path("OWN.zip")
+    assert open_dataset("./OWN").source == Path("OWN")
+
+
+@pytest.mark.parametrize("missing", ["no/such/folder", "nothing.zip", ".."])
+def test_a_path_that_is_not_there(missing):
+    with pytest.raises(DataError, match="expected"):
+        load_dataset(missing)
+
+
+def test_a_root_that_is_not_there(tmp_path):
+    with pytest.raises(ArgumentError, match="'root' must be a folder that exists"):
+        load_dataset("MUTAG", tmp_path / "gone")
+
+
+def test_a_known_name_without_network_names_the_folder(tmp_path):
+    with pytest.raises(GraphcapsError) as caught:
+        load_dataset("mutag")
+    text = str(caught.value)
+    assert text.startswith("MUTAG could not be downloaded (")
+    assert f"put MUTAG.zip into {tmp_path / 'share' / 'graphcaps'}, or name the folder" in text
+
+
+@pytest.mark.parametrize(("name", "near"), [("MUTAGG", "Near names: MUTAG."), ("PTC", "Near names: PTC_MR")])
+def test_an_unknown_name_lists_near_ones(name, near):
+    for allowed in (True, False):
+        with pytest.raises(ArgumentError) as caught:
+            load_dataset(name, download=allowed)
+        assert near in str(caught.value)
+        assert "a path to a TU folder or zip" in str(caught.value)
+
+
+@pytest.mark.parametrize("smiles", ["CCO", "c1ccccc1", "CC(=O)O", "ClCBr", "[13C]C#N"])
+def test_a_molecule_is_not_looked_for_in_the_network(smiles, monkeypatch):
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr(loading, "download_tu", fetch)
+    with pytest.raises(ArgumentError, match="reads as a molecule, which is not looked for in the network"):
+        load_dataset(smiles)
+
+
+def test_a_name_like_no_other_lists_all():
+    with pytest.raises(ArgumentError, match=r"Known names: MUTAG, PTC_MR, .*planted-parts-hard"):
+        load_dataset("zzzzzzzz", download=False)
+
+
+def test_downloads_are_used_and_checked_later(tmp_path, monkeypatch):
+    served = write_zip(tmp_path / "AIDS.zip", "AIDS").read_bytes()
+    asked: list[tuple[str, str | None]] = []
+
+    def fetch(name: str, folder: Path, *, sha256: str | None = None) -> download.Download:
+        asked.append((name, sha256))
+        folder.mkdir(parents=True)
+        path = folder / f"{name}.zip"
+        path.write_bytes(served)
+        download._write_record(path, "0" * 64)
+        return download.Download(path, "0" * 64, False)
+
+    monkeypatch.setattr(loading, "download_tu", fetch)
+    with pytest.raises(DataError, match="recorded at its download"):
+        load_dataset("AIDS")
+    (tmp_path / "share" / "graphcaps" / "AIDS.zip.sha256").unlink()
+    assert load_dataset("AIDS").name == "AIDS"
+    assert asked == [("AIDS", None)]
+
+
+def test_the_stated_checksum_is_asked_for(monkeypatch, tmp_path):
+    def fetch(name: str, folder: Path, *, sha256: str | None = None) -> download.Download:
+        raise download.DownloadError(name, f"asked for {sha256}", folder)
+
+    monkeypatch.setattr(loading, "download_tu", fetch)
+    with pytest.raises(GraphcapsError, match="asked for c419bdc8"):
+        load_dataset("MUTAG")
+
+
+# ---------------------------------------------------------------------- the cache
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_second_reading_comes_from_the_cache(tmp_path, packed):
+    source = write_zip(tmp_path / "OWN.zip", "OWN") if packed else write_tu(tmp_path / "OWN", "OWN")
+    first, second = open_dataset(source), open_dataset(source)
+    assert (first.from_cache, second.from_cache) == (False, True)
+    assert torch.equal(first.store.neighbours, second.store.neighbours)
+    assert second.store.class_names == ("0", "1")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_changed_source_is_read_again(tmp_path, packed):
+    make = (lambda n: write_zip(tmp_path / "OWN.zip", "OWN", n)) if packed else None
+    for graphs in (2, 3, 4):
+        source = make(graphs) if make else write_tu(tmp_path / "OWN", "OWN", graphs)
+        loaded = open_dataset(source)
+        assert (len(loaded.store), loaded.from_cache) == (graphs, False)
+
+
+def test_a_source_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
+    source, read = write_tu(tmp_path / "OWN", "OWN"), loading.read_tu
+
+    def slow(path: Path) -> object:
+        store = read(path)
+        write_tu(source, "OWN", 5)
+        return store
+
+    monkeypatch.setattr(loading, "read_tu", slow)
+    load_dataset(source)
+    assert cache_contents().files == 0
+
+
+def test_without_cache_nothing_is_kept(tmp_path):
+    source = write_tu(tmp_path / "OWN", "OWN")
+    assert not open_dataset(source, cache=False).from_cache
+    assert cache_contents().files == 0
+    open_dataset(source)
+    assert not open_dataset(source, cache=False).from_cache
+
+
+def test_an_unwritable_cache_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "blocked").write_text("in the way")
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "blocked"))
+    source = write_tu(tmp_path / "OWN", "OWN")
+    assert len(load_dataset(source)) == len(load_dataset(source)) == 2
+
+
+def test_a_damaged_cache_file_is_replaced(tmp_path):
+    source = write_tu(tmp_path / "OWN", "OWN")
+    load_dataset(source)
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert not open_dataset(source).from_cache
+    assert open_dataset(source).from_cache
+
+
+def test_bad_files_are_not_kept(tmp_path):
+    source = write_tu(tmp_path / "OWN", "OWN")
+    (source / "OWN_A.txt").write_text("1, 2\n2, 3\n")
+    with pytest.raises(DataError, match="line 2"):
+        load_dataset(source)
+    assert cache_contents().files == 0
+
+
+def test_a_home_that_nobody_knows_is_told_in_a_sentence(tmp_path, monkeypatch):
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    with pytest.raises(ArgumentError, match="'name' must name a home folder that is known"):
+        find_dataset("~no-such-user/T")
+    with pytest.raises(ArgumentError, match="'root' must name a home folder that is known"):
+        search_folders("~no-such-user")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setattr(Path, "home", unknown)
+    assert search_folders(tmp_path) == (tmp_path,)
+    with pytest.raises(ArgumentError, match="'HOME' must name the user's home folder"):
+        search_folders()

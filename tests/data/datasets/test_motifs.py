@@ -1,0 +1,61 @@
+"""The shapes of planted parts, against networkx's graphs of the same names."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+
+from graphcaps.data.datasets.motifs import PART_KINDS, Part, build_part
+
+
+def comb(size: int) -> nx.Graph:
+    graph = nx.path_graph(size)
+    graph.add_edges_from((i, size + i) for i in range(size))
+    return graph
+
+
+REFERENCE = {
+    "ring": nx.cycle_graph,
+    "star": nx.star_graph,
+    "clique": nx.complete_graph,
+    "ladder": nx.ladder_graph,
+    "wheel": lambda size: nx.wheel_graph(size + 1),
+    "grid": lambda size: nx.grid_2d_graph(3, size),
+    "comb": comb,
+}
+
+
+def to_graph(part: Part) -> nx.Graph:
+    graph = nx.Graph()
+    graph.add_nodes_from(range(part.num_nodes))
+    graph.add_edges_from(part.edges)
+    assert graph.number_of_edges() == len(part.edges)  # none listed twice
+    return graph
+
+
+@pytest.mark.parametrize("kind", PART_KINDS[1:])
+@pytest.mark.parametrize("size", [4, 5, 7])
+def test_part_is_the_graph_of_its_name(kind, size):
+    part = build_part(kind, size)
+    assert part.kind == kind
+    assert nx.is_isomorphic(to_graph(part), REFERENCE[kind](size))
+    assert part.degrees == tuple(degree for _, degree in sorted(to_graph(part).degree))
+
+
+def test_kinds_differ_at_every_size():
+    shapes = [to_graph(build_part(kind, size)) for kind in PART_KINDS[1:] for size in range(4, 9)]
+    for i, graph in enumerate(shapes):
+        assert not any(nx.is_isomorphic(graph, other) for other in shapes[:i])
+
+
+@pytest.mark.parametrize("kind", PART_KINDS[1:])
+def test_blur_changes_one_edge_and_keeps_the_part_connected(kind):
+    part = build_part(kind, 4)
+    before = {frozenset(edge) for edge in part.edges}
+    blurs = part.blurs()
+    assert len(blurs) == len({frozenset(map(frozenset, blur.edges)) for blur in blurs}) > 0
+    for blur in blurs:
+        after = {frozenset(edge) for edge in blur.edges}
+        assert len(before ^ after) == 1
+        assert (len(after) < len(before)) == (kind == "clique")
+        assert nx.is_connected(to_graph(blur))

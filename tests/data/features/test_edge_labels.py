@@ -1,0 +1,157 @@
+"""Counts of edge labels as input columns: against a loop, through propagation, saved, and refused where they misfit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.config import FeatureConfig, RunConfig
+from graphcaps.data import FeatureRecipe
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.data.features.compatibility import check_columns, find_misfits, refuse_misfits
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.models.builder import recipe_arguments
+
+
+def make(
+    seed: int = 0, graphs: int = 4, *, nodes: bool = True, values: tuple[int, int] = (3, 6)
+) -> GraphStore:
+    draw = np.random.default_rng(seed)
+    made = []
+    for _ in range(graphs):
+        n, E = int(draw.integers(2, 7)), int(draw.integers(1, 12))
+        labels = torch.from_numpy(draw.integers(*values, (E, 2)))
+        made.append(
+            GraphArrays(
+                n,
+                torch.from_numpy(draw.integers(0, n, (2, E))),
+                node_labels=torch.from_numpy(draw.integers(0, 2, (n, 1))) if nodes else None,
+                edge_labels=labels,
+            )
+        )
+    return store_from_graphs(made, "random")
+
+
+@pytest.mark.parametrize("nodes", [True, False])
+def test_counts_against_a_loop(nodes):
+    store = make(nodes=nodes)
+    recipe = FeatureRecipe(edge_labels=True, degree=False, degree_onehot=None, propagation=0).fit(store)
+    x = recipe.apply(store, dtype=torch.float64)
+    names = recipe.column_names()
+    assert x.shape == (store.num_nodes, len(names))
+    for node in range(store.num_nodes):
+        own = store.edge_labels[store.edge_ptr[node] : store.edge_ptr[node + 1]]
+        for column, values in enumerate(recipe.edge_label_values):
+            for value in values:
+                place = names.index(f"edges[{column}]={value}")
+                assert x[node, place] == int((own[:, column] == value).sum())
+
+
+def test_they_pass_through_propagation_and_leave_the_rest_alone():
+    store = make()
+    plain, with_edges = (FeatureRecipe(edge_labels=used, propagation=2).fit(store) for used in (False, True))
+    a, b = plain.apply(store), with_edges.apply(store)
+    names = with_edges.column_names()
+    assert f"A^2 {[name for name in names if name.startswith('edges')][-1]}" == names[-1]
+    shared = [names.index(name) for name in plain.column_names()]
+    assert torch.equal(a, b[:, shared])
+    assert b.size(1) == with_edges.num_columns == len(names)
+
+
+def test_the_order_of_nodes_does_not_matter():
+    store = make(graphs=1, seed=3)
+    recipe = FeatureRecipe(edge_labels=True).fit(store)
+    n = store.num_nodes
+    order = torch.from_numpy(np.random.default_rng(0).permutation(n))
+    source = torch.arange(n).repeat_interleave(store.degree)
+    edges = torch.stack([order[source], order[store.neighbours.long()]])
+    labels = torch.empty_like(store.node_labels)
+    labels[order] = store.node_labels
+    turned = store_from_graphs([GraphArrays(n, edges, node_labels=labels, edge_labels=store.edge_labels)])
+    torch.testing.assert_close(recipe.apply(turned)[order], recipe.apply(store))
+
+
+def test_saved_and_read_back():
+    recipe = FeatureRecipe(edge_labels=True).fit(make())
+    values = json.loads(json.dumps(recipe.to_dict()))
+    assert FeatureRecipe.from_dict(values) == recipe
+    assert "edge_labels" not in FeatureRecipe().fit(make()).to_dict()  # as before there was the choice
+    with pytest.raises(ArgumentError, match="'edge_label_values' must be given where edge labels are used"):
+        FeatureRecipe.from_dict(values | {"edge_labels": False})
+    with pytest.raises(ArgumentError, match="'edge_label_values' must hold ascending whole numbers"):
+        FeatureRecipe.from_dict(values | {"edge_label_values": [[2, 1]]})
+
+
+def test_misfits_are_told_in_plain_words():
+    recipe = FeatureRecipe(edge_labels=True).fit(make())
+    bare = replace(make(), edge_labels=None)
+    message = (
+        "have 2 edge label columns, as the graphs that the {} trained on, got no edge label columns in random"
+    )
+    with pytest.raises(ArgumentError, match=message.format("model was")):
+        check_columns(bare, recipe)
+    with pytest.raises(
+        ArgumentError, match="have 2 edge label columns, as the graphs that the recipe was fitted on"
+    ):
+        recipe.apply(bare)
+    new = make()
+    new.edge_labels[new.edge_labels == 4] = 77
+    with pytest.raises(
+        ArgumentError, match=r"only edge labels that have an input column, in label column 0, got 77 on"
+    ):
+        recipe.apply(new)
+    with pytest.raises(ArgumentError, match="got 77 on"):
+        refuse_misfits(new, recipe)
+    assert all("edge label 77, on " in reason for reason in find_misfits(new, recipe).values())
+    assert find_misfits(new, recipe)
+    assert find_misfits(new, recipe, unseen="ignore") == {}
+    with pytest.warns(UserWarning, match="labels of edges that have no input column are not counted: 77 on"):
+        x = recipe.apply(new, unseen="ignore")
+    assert torch.isfinite(x).all()
+
+
+def test_graphs_without_edges_fit():
+    recipe = FeatureRecipe(edge_labels=True).fit(make())
+    alone = store_from_graphs(
+        [GraphArrays(2, torch.empty(2, 0, dtype=torch.long), node_labels=torch.zeros(2, 1).long())]
+    )
+    assert alone.edge_labels is None
+    check_columns(alone, recipe)
+    x = recipe.apply(alone)
+    assert x[:, [recipe.column_names().index("edges[0]=3")]].sum() == 0
+
+
+def test_a_run_carries_the_choice_and_old_records_stay_as_they_are():
+    assert "edge_labels" not in RunConfig().as_dict()["features"]
+    config = RunConfig.from_toml("[features]\nedge_labels = true\n")
+    assert config.as_dict()["features"]["edge_labels"] is True
+    assert RunConfig.from_dict(config.as_dict()).features == config.features
+    assert recipe_arguments(FeatureConfig(edge_labels=True))["edge_labels"] is True
+
+
+def test_mutag_s_bonds(shared_data):
+    store = load_dataset("MUTAG", shared_data)
+    recipe = FeatureRecipe(edge_labels=True).fit(store)
+    assert (recipe.edge_label_values, recipe.num_base_columns) == (((0, 1, 2, 3),), 11)
+    x = recipe.apply(store)
+    assert torch.equal(x[:, 7:11].sum(1), store.degree.float())
+
+
+def test_networkx_graphs_carry_edge_labels_to_a_model():
+    import networkx as nx
+
+    from graphcaps.data.coerce import as_store
+    from graphcaps.data.convert.networkx_graphs import to_networkx
+
+    store = make()
+    graphs = [to_networkx(store, graph) for graph in range(len(store))]
+    assert torch.equal(as_store(graphs).edge_labels, store.edge_labels)
+    graphs[0].edges[next(iter(graphs[0].edges))]["label"] = "text"
+    assert as_store(graphs).edge_labels is None
+    assert as_store(nx.path_graph(3)).edge_labels is None

@@ -1,0 +1,346 @@
+"""The recipe against a dense computation of each graph by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+
+
+def make(*, labels: bool = True, attributes: bool = True, seed: int = 0, graphs: int = 4) -> GraphStore:
+    """Random graphs of 1 to 7 nodes with isolated nodes; weights that the recipe must not look at."""
+    draw = np.random.default_rng(seed)
+    made = []
+    for _ in range(graphs):
+        n = int(draw.integers(1, 8))
+        E = int(draw.integers(0, 2 * n))
+        made.append(
+            GraphArrays(
+                n,
+                torch.from_numpy(draw.integers(0, n, (2, E))),
+                node_labels=torch.from_numpy(draw.integers(3, 9, (n, 2))) if labels else None,
+                node_attributes=torch.from_numpy(draw.normal(size=(n, 3))) if attributes else None,
+                edge_weight=torch.from_numpy(draw.uniform(0.5, 2, E)),
+            )
+        )
+    return store_from_graphs(made, "random")
+
+
+def dense_features(store: GraphStore, recipe: FeatureRecipe) -> np.ndarray:
+    """The oracle: graph by graph, node by node, with an n × n matrix."""
+    ptr = store.node_ptr.tolist()
+    rows = []
+    for g in range(len(store)):
+        n = ptr[g + 1] - ptr[g]
+        adjacency = np.zeros((n, n))
+        for i in range(n):
+            begin, end = int(store.edge_ptr[ptr[g] + i]), int(store.edge_ptr[ptr[g] + i + 1])
+            for j in store.neighbours[begin:end].tolist():
+                adjacency[i, j] = 1
+        degree = adjacency.sum(1)
+        x = np.zeros((n, 0))
+        if recipe.attributes and store.node_attributes is not None:
+            x = np.hstack([x, store.node_attributes[ptr[g] : ptr[g + 1]].double().numpy()])
+        if recipe.labels and store.node_labels is not None:
+            for column, values in enumerate(recipe.label_values or ()):
+                labels = store.node_labels[ptr[g] : ptr[g + 1], column].tolist()
+                x = np.hstack([x, np.array([[float(a == b) for b in values] for a in labels])])
+        if not x.shape[1]:
+            x = np.ones((n, 1))
+        columns = [x]
+        if recipe.degree:
+            columns.append(degree[:, None])
+        if recipe.degree_onehot is not None:
+            capped = np.minimum(degree, recipe.degree_onehot).astype(int)
+            columns.append(np.eye(recipe.degree_onehot + 1)[capped])
+        with_diagonal = adjacency + 1e-8 * np.eye(n)
+        root = np.diag(with_diagonal.sum(1) ** -0.5)
+        A = root @ with_diagonal @ root
+        columns += [np.linalg.matrix_power(A, p) @ x for p in range(1, recipe.propagation + 1)]
+        rows.append(np.hstack(columns))
+    return np.vstack(rows)
+
+
+# ---------------------------------------------------------------------- values
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    labels=st.booleans(),
+    attributes=st.booleans(),
+    use_labels=st.booleans(),
+    use_attributes=st.booleans(),
+    degree=st.booleans(),
+    cap=st.none() | st.integers(0, 4),
+    propagation=st.integers(0, 3),
+)
+def test_apply_equals_dense_graph_by_graph(
+    seed: int,
+    labels: bool,
+    attributes: bool,
+    use_labels: bool,
+    use_attributes: bool,
+    degree: bool,
+    cap: int | None,
+    propagation: int,
+) -> None:
+    store = make(labels=labels, attributes=attributes, seed=seed)
+    recipe = FeatureRecipe(
+        attributes=use_attributes,
+        labels=use_labels,
+        degree=degree,
+        degree_onehot=cap,
+        propagation=propagation,
+    ).fit(store)
+    expected = dense_features(store, recipe)
+    found = recipe.apply(store, dtype=torch.float64)
+    assert found.shape == expected.shape == (store.num_nodes, recipe.num_columns)
+    assert len(recipe.column_names()) == len(set(recipe.column_names())) == recipe.num_columns
+    torch.testing.assert_close(found, torch.from_numpy(expected), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(recipe.apply(store), found.float(), rtol=0, atol=0)
+
+
+def test_path_of_three_and_an_isolated_node_by_hand() -> None:
+    store = store_from_graphs(
+        [GraphArrays(4, torch.tensor([[0, 1], [1, 2]]), node_labels=torch.tensor([[5], [6], [5], [6]]))]
+    )
+    recipe = FeatureRecipe(degree_onehot=1, propagation=2).fit(store)
+    half = 0.5**0.5
+    expected = [
+        # x        degree, capped   Ax          A²x
+        [1, 0, 1, 0, 1, 0, half, 1.0, 0],
+        [0, 1, 2, 0, 1, 2 * half, 0, 0, 1],
+        [1, 0, 1, 0, 1, 0, half, 1.0, 0],
+        [0, 1, 0, 1, 0, 0, 1, 0, 1],
+    ]
+    torch.testing.assert_close(recipe.apply(store), torch.tensor(expected), rtol=0, atol=1e-7)
+    assert recipe.column_names() == [
+        "label[0]=5",
+        "label[0]=6",
+        "degree",
+        "degree=0",
+        "degree>=1",
+        "A^1 label[0]=5",
+        "A^1 label[0]=6",
+        "A^2 label[0]=5",
+        "A^2 label[0]=6",
+    ]
+
+
+def test_ones_stand_first_where_nodes_carry_nothing() -> None:
+    store = make(labels=False, attributes=False)
+    recipe = FeatureRecipe(degree_onehot=2).fit(store)
+    x = recipe.apply(store)
+    assert recipe.column_names()[0] == "one"
+    assert recipe.num_columns == 1 + 1 + 3 + 3
+    assert bool((x[:, 0] == 1).all())
+    assert x.dtype == torch.float32
+
+
+def test_isolated_nodes_keep_their_own_x() -> None:
+    store = store_from_graphs(
+        [GraphArrays(3, torch.empty(2, 0, dtype=torch.long), node_attributes=torch.randn(3, 2))]
+    )
+    x = FeatureRecipe(degree=False, degree_onehot=None).fit(store).apply(store)
+    for power in range(1, 4):
+        torch.testing.assert_close(x[:, 2 * power : 2 * power + 2], x[:, :2])
+
+
+def test_graphs_do_not_touch_each_other() -> None:
+    store = make(graphs=6)
+    recipe = FeatureRecipe().fit(store)
+    whole = recipe.apply(store)
+    alone = torch.cat([recipe.apply(store[g]) for g in range(len(store))])
+    torch.testing.assert_close(alone, whole, rtol=0, atol=0)
+
+
+# ---------------------------------------------------------------------- label columns
+@pytest.mark.parametrize(
+    ("seen", "kept"),
+    [
+        ([3, 1, 2], (1, 2, 3)),
+        ([1, 4], (1, 2, 3, 4)),  # two of four: half of the range was seen
+        ([1, 5], (1, 5)),  # two of five
+        ([-1, 1], (-1, 0, 1)),
+        ([7], (7,)),
+        ([0, 1_000_000], (0, 1_000_000)),
+    ],
+)
+def test_range_is_kept_where_half_of_it_was_seen(seen: list[int], kept: tuple[int, ...]) -> None:
+    assert FeatureRecipe().fit(labelled(seen)).label_values == (kept,)
+
+
+def labelled(*labels: list[int], name: str = "labelled") -> GraphStore:
+    """One graph without edges per list of labels."""
+    empty = torch.empty(2, 0, dtype=torch.long)
+    return store_from_graphs(
+        [GraphArrays(len(values), empty, node_labels=torch.tensor(values)[:, None]) for values in labels],
+        name,
+    )
+
+
+def test_label_inside_a_kept_gap_has_its_column() -> None:
+    recipe = FeatureRecipe(degree=False, degree_onehot=None, propagation=0).fit(labelled([1, 4]))
+    assert recipe.apply(labelled([3])).tolist() == [[0, 0, 1, 0]]
+
+
+def test_identifiers_are_not_categories() -> None:
+    store = labelled(list(range(5000)))
+    with pytest.raises(
+        ArgumentError, match=r"at most 4096 different values .*, got 5000 in label column 0 of"
+    ):
+        FeatureRecipe().fit(store)
+    assert FeatureRecipe(labels=False).fit(store).label_values == ()
+
+
+# ---------------------------------------------------------------------- refusals
+def test_unseen_label_is_named_with_its_count_and_first_graph() -> None:
+    recipe = FeatureRecipe(degree=False, degree_onehot=None, propagation=0).fit(labelled([1, 2]))
+    new = labelled([1, 2], [2, 9], [9, 1], name="new")
+    with pytest.raises(ArgumentError) as caught:
+        recipe.apply(new)
+    assert str(caught.value) == (
+        "FeatureRecipe.apply: 'store' must hold only node labels that have an input column, in label column 0, "
+        "got 9 on 2 nodes, first on node 1 of graph 1 of new. "
+        "Fit the recipe on graphs with these labels, or pass unseen='ignore'."
+    )
+    with pytest.warns(
+        UserWarning, match=r"encoded as zeros: 9 on 2 nodes, first on node 1 of graph 1 of new\."
+    ):
+        x = recipe.apply(new, unseen="ignore")
+    assert x.tolist() == [[1, 0], [0, 1], [0, 1], [0, 0], [0, 0], [1, 0]]
+
+
+def test_store_without_the_fitted_columns_is_refused() -> None:
+    full, bare = make(), make(labels=False, attributes=False)
+    one = store_from_graphs(
+        [GraphArrays(1, torch.empty(2, 0, dtype=torch.long), node_attributes=torch.ones(1, 1))], "one"
+    )
+    fitted = FeatureRecipe().fit(full)
+    with pytest.raises(
+        ArgumentError, match=r"must have 3 node attribute columns, as .*, got no node attribute"
+    ):
+        fitted.apply(bare)
+    with pytest.raises(
+        ArgumentError, match=r"3 node attribute columns.*, got 1 node attribute column in one\."
+    ):
+        fitted.apply(one)
+    with pytest.raises(
+        ArgumentError, match=r"must have 2 node label columns, as .*, got no node label columns"
+    ):
+        FeatureRecipe(attributes=False).fit(full).apply(bare)
+    with pytest.raises(
+        ArgumentError, match=r"must have no node label columns, as .*, got 2 node label columns"
+    ):
+        FeatureRecipe(attributes=False).fit(bare).apply(full)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+def test_attributes_must_be_finite(wrong: float) -> None:
+    from dataclasses import replace
+
+    store = make()
+    recipe = FeatureRecipe().fit(store)
+    assert store.node_attributes is not None
+    attributes = store.node_attributes.clone()
+    row = int(store.node_ptr[2])
+    attributes[row, 1] = wrong
+    broken = replace(store, node_attributes=attributes)
+    text = rf"finite node attributes, got {wrong} in attribute 1 of node 0 of graph 2 of random\."
+    with pytest.raises(ArgumentError, match=text):
+        recipe.apply(broken)
+    with pytest.raises(ArgumentError, match=text):
+        FeatureRecipe().fit(broken)
+    assert FeatureRecipe(attributes=False).fit(broken).num_attributes == 0
+
+
+def test_number_beyond_float32_is_refused_there_alone() -> None:
+    empty = torch.empty(2, 0, dtype=torch.long)
+    huge = torch.tensor([[1e300]], dtype=torch.float64)
+    store = store_from_graphs([GraphArrays(1, empty, node_attributes=huge)])
+    recipe = FeatureRecipe().fit(store)
+    with pytest.raises(ArgumentError, match="finite node attributes, got 1e"):
+        recipe.apply(store)
+    assert float(recipe.apply(store, dtype=torch.float64)[0, 0]) == 1e300
+
+
+def test_wrong_use_is_refused() -> None:
+    store = make()
+    with pytest.raises(ArgumentError, match=r"'recipe' must be fitted, got one that is not\. Call fit"):
+        FeatureRecipe().apply(store)
+    with pytest.raises(ArgumentError, match="must be fitted"):
+        _ = FeatureRecipe().num_columns
+    with pytest.raises(ArgumentError, match=r"'unseen' must be 'refuse' or 'ignore', got 'drop'"):
+        FeatureRecipe().fit(store).apply(store, unseen="drop")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"'dtype' must be torch.float32 or torch.float64"):
+        FeatureRecipe().fit(store).apply(store, dtype=torch.float16)
+    with pytest.raises(ArgumentError, match="at least one graph"):
+        FeatureRecipe().fit(store[[]])
+
+
+# ---------------------------------------------------------------------- saving
+@pytest.mark.parametrize("recipe", [FeatureRecipe(), FeatureRecipe(degree_onehot=None).fit(make())])
+def test_recipe_survives_json(recipe: FeatureRecipe) -> None:
+    again = FeatureRecipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
+    assert again == recipe
+    assert hash(again) == hash(recipe)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"degrees": True}, "'degrees' must be one of attributes, labels, degree"),
+        ({"degree": 1}, "'degree' must be true or false, got 1"),
+        ({"degree_onehot": -1}, "'degree_onehot' must be a whole number from 0 on, or none, got -1"),
+        ({"propagation": 1.5}, "'propagation' must be a whole number from 0 on, got 1.5"),
+        ({"propagation": True}, "'propagation' must be a whole number from 0 on, got True"),
+        ({"num_attributes": 1}, "'label_values' must be given together with 'num_attributes'"),
+        ({"num_attributes": 0, "label_values": [[2, 1]]}, "must hold ascending whole numbers"),
+        ({"num_attributes": 0, "label_values": [["a"]]}, "must hold ascending whole numbers"),
+        ({"num_attributes": 0, "label_values": [[]]}, "must hold ascending whole numbers"),
+        ({"num_attributes": 0, "label_values": 3}, "'label_values' must be a list of lists, got 3"),
+    ],
+)
+def test_dictionary_that_is_no_recipe_is_refused(values: dict[str, object], text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        FeatureRecipe.from_dict(values)
+
+
+# ---------------------------------------------------------------------- real data
+@pytest.mark.parametrize(
+    ("name", "base", "columns"),
+    [("MUTAG", 7, 130), ("PTC_MR", 18, 174), ("ENZYMES", 21, 186), ("IMDB-BINARY", 1, 106)],
+)
+def test_columns_of_the_published_sets(shared_data: Path, name: str, base: int, columns: int) -> None:
+    from graphcaps.data.readers.tu import read_tu
+
+    store = read_tu(shared_data / f"{name}.zip")[list(range(40))]
+    recipe = FeatureRecipe().fit(read_tu(shared_data / f"{name}.zip"))
+    assert (recipe.num_base_columns, recipe.num_columns) == (base, columns)
+    expected = torch.from_numpy(dense_features(store, recipe))
+    torch.testing.assert_close(recipe.apply(store, dtype=torch.float64), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_dd_keeps_the_gaps_in_its_labels(shared_data: Path) -> None:
+    from graphcaps.data.readers.tu import read_tu
+
+    store = read_tu(shared_data / "DD.zip")
+    recipe = FeatureRecipe(degree_onehot=10, propagation=1).fit(store)
+    assert recipe.label_values == (tuple(range(1, 90)),)
+    assert recipe.num_columns == 190
+
+
+def test_the_widest_range_of_labels_is_fitted():
+    ends = (-(2**63), 2**63 - 1)
+    labels = torch.tensor(ends).reshape(2, 1)
+    store = store_from_graphs([GraphArrays(2, torch.tensor([[0], [1]]), node_labels=labels)], "wide")
+    assert FeatureRecipe().fit(store).label_values == (ends,)

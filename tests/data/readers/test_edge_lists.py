@@ -1,0 +1,128 @@
+"""Edge lists of many graphs, and the front door that tells one kind of file from another."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphcaps.data.convert.networkx_graphs import to_networkx
+from graphcaps.data.datasets.loading import load_dataset, open_dataset
+from graphcaps.data.label_encoding import text_code
+from graphcaps.errors import ArgumentError, DataError
+from tests.data.readers.test_networks import triangle, write
+
+EDGES = "graph,source,target,weight,label\ng1,a,b,2,s\ng1,b,c,1,t\ng2,x,y,3,s\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "own"
+    place.mkdir()
+    (place / "edges.csv").write_text(EDGES)
+    return place
+
+
+def test_edges_alone(folder):
+    for source in (folder, folder / "edges.csv"):
+        loaded = open_dataset(source)
+        assert (loaded.store.name, loaded.rows.ids) == ("own", ("g1", "g2"))
+        assert loaded.store.y is None
+        assert loaded.store.sizes.tolist() == [3, 2]
+        edges = to_networkx(loaded.store, 0).edges
+        assert {key: (edges[key]["weight"], edges[key]["label"]) for key in edges} == {
+            (0, 1): (2.0, text_code("s")),
+            (1, 2): (1.0, text_code("t")),
+        }
+
+
+def test_edges_graphs_and_nodes(folder):
+    (folder / "graphs.csv").write_text("graph,label,part\ng2,no,train\ng1,yes,test\ng3,no,train\n")
+    nodes = "graph,node,label,size,age\ng1,c,1,0.5,9\ng1,b,1,1,9\ng1,a,2,2,9\ng2,x,1,3,9\ng2,y,1,4,9\ng3,z,2,5,8\n"
+    (folder / "nodes.csv").write_text(nodes)
+    loaded = open_dataset(folder, split="part")
+    store = loaded.store
+    assert (loaded.rows.ids, loaded.rows.split) == (("g2", "g1", "g3"), ("train", "test", "train"))
+    assert (store.class_names, store.y.tolist(), store.sizes.tolist()) == (
+        ("no", "yes"),
+        [0, 1, 0],
+        [2, 3, 1],
+    )
+    assert store.node_labels.flatten().tolist() == [1, 1, 1, 1, 2, 2]
+    assert loaded.rows.columns["node_attributes"] == ("age", "size")  # by name, whatever the order of columns
+    assert store.node_attributes[:, 1].tolist() == [3, 4, 0.5, 1, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (
+            "edges.csv",
+            "graph,source,target\ng1,a,\n",
+            "edges.csv, line 2: expected an entry in column 'target'",
+        ),
+        (
+            "edges.csv",
+            EDGES.replace("3,s", "x,s"),
+            "edges.csv, line 4: expected a number in column 'weight', found 'x'.",
+        ),
+        (
+            "graphs.csv",
+            "graph,label\ng1,1\n",
+            "edges.csv, line 4: expected a graph that graphs.csv lists, found 'g2'.",
+        ),
+        (
+            "graphs.csv",
+            "graph,label\ng1,1\ng1,1\n",
+            "graphs.csv, line 3: expected every graph once, found 'g1' again.",
+        ),
+        (
+            "graphs.csv",
+            "graph,label\ng1,1\ng2,1\ng3,1\n",
+            "graphs.csv, line 4: expected nodes or edges of graph 'g3'",
+        ),
+        (
+            "graphs.csv",
+            "graph,label\ng1,1\ng2,nan\n",
+            "graphs.csv, line 3: expected a class in column 'label', found 'nan'.",
+        ),
+        (
+            "nodes.csv",
+            "graph,node\ng1,a\ng2,x\ng2,y\n",
+            "edges.csv, line 2: expected a node of graph 'g1' in the table",
+        ),
+        (
+            "nodes.csv",
+            "graph,node\ng1,a\ng1,a\n",
+            "nodes.csv, line 3: expected every node of graph 'g1' once",
+        ),
+        ("nodes.csv", "graph,node,q\ng1,a,nan\n", "edges.csv, line 2: expected a node"),
+    ],
+)
+def test_wrong_tables_are_told_with_file_and_line(folder, file, text, message):
+    (folder / file).write_text(text)
+    with pytest.raises(DataError) as told:
+        open_dataset(folder)
+    assert str(told.value).startswith(message)
+
+
+# ---------------------------------------------------------------------- the front door
+def test_hints_that_mean_nothing_here_are_refused(folder, tmp_path):
+    net = write(tmp_path / "n.json", triangle())
+    with pytest.raises(
+        ArgumentError, match=r"'smiles' must be left out for a file of networks, 'n.json', got 'x'"
+    ):
+        load_dataset(net, smiles="x")
+    with pytest.raises(ArgumentError, match="'smiles' must be left out for an edge list, 'own', got 's'"):
+        load_dataset(folder, smiles="s")
+    with pytest.raises(ArgumentError, match="'lable' must be one of label, split"):
+        load_dataset(folder, lable="s")
+    with pytest.raises(ArgumentError, match="'label' must be left out for 'planted-parts'"):
+        load_dataset("planted-parts", label="x")
+    with pytest.raises(DataError, match=r"none.csv: expected a file to read, found nothing of that name"):
+        load_dataset("none.csv")
+    with pytest.raises(DataError, match="a table of graphs with a column 'kind', found none"):
+        load_dataset(folder, label="kind")
+
+
+def test_a_bare_name_of_a_folder_here(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert len(load_dataset("own")) == 2

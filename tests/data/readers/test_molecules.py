@@ -1,0 +1,206 @@
+"""SMILES become graphs the same way each time; a text that is no molecule is told with its line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.data.convert.networkx_graphs import to_networkx
+from graphcaps.data.readers.molecules import BOND_LABELS, LONGEST_SMILES, from_smiles, read_smiles
+from graphcaps.data.splits.scaffolds import scaffold_split, scaffolds
+from graphcaps.errors import ArgumentError, DataError, MissingExtraError
+
+chem = pytest.importorskip("rdkit.Chem")
+
+
+def test_atoms_and_bonds_by_hand():
+    store = from_smiles(["CC(=O)N", "C#N"], ["no", "yes"])
+    assert store.class_names == ("no", "yes")
+    assert store.y.tolist() == [0, 1]
+    one = to_networkx(store, 0)
+    assert [one.nodes[node]["label"] for node in one] == [6, 6, 7, 8]  # CC(N)=O, the canonical order
+    assert sorted((min(e), max(e), one.edges[e]["label"]) for e in one.edges) == [
+        (0, 1, 1),
+        (1, 2, 1),
+        (1, 3, 2),
+    ]
+    other = to_networkx(store, 1)
+    assert [entry["label"] for *_, entry in other.edges(data=True)] == [3]
+
+
+def test_aromatic_and_other_bonds():
+    benzene = from_smiles(["c1ccccc1", "C1=CC=CC=C1"])
+    assert set(benzene.edge_labels.flatten().tolist()) == {4}
+    assert BOND_LABELS[4] == "aromatic"
+    assert set(from_smiles(["[NH3]->[Fe]"]).edge_labels.flatten().tolist()) == {5}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("OCC", "CCO"),
+        ("c1ccccc1O", "OC1=CC=CC=C1"),
+        ("[H]C([H])([H])O", "CO"),
+        ("N[C@@H](C)C(=O)O", "CC(N)C(O)=O"),
+        ("[Na+].CC(=O)[O-]", "CC(=O)[O-].[Na+]"),
+    ],
+)
+def test_a_molecule_gives_the_same_arrays_however_it_is_written(one, other):
+    a, b = from_smiles([one], atoms="full"), from_smiles([other], atoms="full")
+    for name in ("node_labels", "neighbours", "edge_labels", "edge_ptr"):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_all_columns_of_atoms():
+    store = from_smiles(["C[NH3+]", "c1ccncc1"], atoms="full")
+    assert store.node_labels[:2].tolist() == [[6, 0, 0, 3], [7, 1, 0, 3]]
+    assert set(store.node_labels[2:, 2].tolist()) == {1}
+
+
+def test_the_largest_part():
+    read = read_smiles(["CC(=O)[O-].[Na+]", "CC.CCO.CC"], fragments="largest")
+    assert read.smiles == ("CC(=O)[O-]", "CCO")
+    assert from_smiles(["CC(=O)[O-].[Na+]"]).num_nodes == 5
+
+
+def test_canonical_text_has_the_atoms_in_the_order_of_nodes():
+    read = read_smiles(["OC1CC(Cl)C(=O)N1", "c1cc(F)ccc1Br"])
+    for graph, text in enumerate(read.smiles):
+        atoms = [atom.GetAtomicNum() for atom in chem.MolFromSmiles(text).GetAtoms()]
+        assert atoms == read.store[graph].node_labels.flatten().tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("C(C", "'C(C': it does not follow the rules of SMILES"),
+        ("c1cccc1", "'c1cccc1': Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4"),
+        ("C(C)(C)(C)(C)C", "Explicit valence for atom # 0 C, 5, is greater than permitted"),
+        ("", "'': nothing is written there"),
+        ("*C", "an atom in it is written *, which names no element"),
+        ("C C", "there is a blank in it"),
+        ("C" * 100 + "(", "C…': it does not"),
+        ("C" * 60_000, "C…': it has 60,000 characters, and 5,000 is the most"),
+        ("C(" * 30_000 + "C" + ")" * 30_000, "it has 90,001 characters, and 5,000 is the most"),
+    ],
+)
+def test_what_is_no_molecule_is_told_with_its_line(text, reason, capfd):
+    with pytest.raises(DataError) as told:
+        from_smiles(["CO", text], where="own.csv", lines=[2, 7])
+    assert str(told.value).startswith("own.csv, line 7: expected a molecule in SMILES, found ")
+    assert reason in str(told.value)
+    assert "--bad skip" in str(told.value)
+    assert capfd.readouterr().err == ""  # RDKit does not speak beside
+
+
+def test_a_long_smiles_is_read_up_to_the_bound_and_skipped_beyond():
+    read = read_smiles(["CO", "C" * (LONGEST_SMILES + 1), "C(O)" * (LONGEST_SMILES // 4)], bad="skip")
+    assert read.kept == (0, 2)
+    assert read.store.num_nodes == 2 + LONGEST_SMILES // 2
+    assert [(row.line, row.reason) for row in read.skipped] == [
+        (2, "it has 5,001 characters, and 5,000 is the most")
+    ]
+
+
+def test_atoms_know_their_element_beside_the_labels():
+    store = from_smiles(["CCO", "C[NH3+]"], atoms="full")
+    assert store.truth["element"].tolist() == [6, 6, 8, 6, 7]
+    assert store[1].truth["element"].tolist() == [6, 7]
+
+
+def test_what_is_no_molecule_may_be_left_out():
+    read = read_smiles(["CO", "C(C", "CN", None], ["a", "b", "c", "d"], bad="skip")
+    assert read.kept == (0, 2)
+    assert read.store.class_names == ("a", "c")
+    assert [(row.line, row.text, row.reason) for row in read.skipped] == [
+        (2, "C(C", "it does not follow the rules of SMILES"),
+        (4, "", "nothing is written there"),
+    ]
+    with pytest.raises(DataError, match=r"at least one molecule in SMILES, found none \(line 1: it does not"):
+        from_smiles(["C("], bad="skip")
+
+
+def test_wrong_use_is_refused():
+    with pytest.raises(ArgumentError, match="'smiles' must be a list of texts"):
+        from_smiles("CCO")
+    with pytest.raises(ArgumentError, match="'y' must give one class per molecule, 2, got 1"):
+        from_smiles(["C", "CC"], [1])
+    for name in ("atoms", "fragments", "bad"):
+        with pytest.raises(ArgumentError, match=f"'{name}' must be "):
+            from_smiles(["C"], **{name: "x"})
+
+
+def test_without_rdkit_the_install_line_is_told(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'graphcaps\[chem\]'"):
+        from_smiles(["C"])
+
+
+# ---------------------------------------------------------------------- scaffolds
+MOLECULES = [
+    "c1ccccc1C",
+    "c1ccccc1CC",
+    "c1ccccc1O",
+    "C1CCCCC1",
+    "C1CCCCC1C",
+    "CCO",
+    "c1ccncc1",
+    "C1CC1",
+    "C1CCC1",
+    "CO",
+]
+
+
+def test_scaffolds_by_hand():
+    assert scaffolds(["c1ccccc1CC", "CCO", "C1CCCCC1OC"]) == ("c1ccccc1", "", "C1CCCCC1")
+    with pytest.raises(ArgumentError, match="'C\\('"):
+        scaffolds(["C("])
+    with pytest.raises(ArgumentError, match=r"'C{60}…' at 1"):  # RDKit itself would end the process
+        scaffolds(["CC", "C" * 50_000])
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_no_scaffold_is_in_two_parts_and_large_ones_train(seed):
+    split = scaffold_split(MOLECULES, (0.5, 0.2, 0.3), seed)
+    known = np.array([found or text for found, text in zip(scaffolds(MOLECULES), MOLECULES, strict=True)])
+    parts = [set(known[part.numpy()]) for part in (split.train, split.validation, split.test)]
+    assert len(parts[0] | parts[1] | parts[2]) == sum(map(len, parts))
+    assert sum(part.numel() for part in (split.train, split.validation, split.test)) == len(MOLECULES)
+    assert {0, 1, 2} <= set(split.train.tolist())
+    assert (split.train.numel(), split.validation.numel(), split.test.numel()) == (5, 2, 3)
+    again = scaffold_split(MOLECULES, (0.5, 0.2, 0.3), seed)
+    assert torch.equal(again.test, split.test)
+
+
+def test_without_a_validation_share_there_is_none():
+    assert scaffold_split(MOLECULES, (0.8, 0.0, 0.2)).validation is None
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.2, 0.1), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5)])
+def test_wrong_shares_are_refused(shares):
+    with pytest.raises(ArgumentError, match="'shares' must be three shares that add up to 1"):
+        scaffold_split(MOLECULES, shares)
+
+
+def test_one_scaffold_cannot_be_split():
+    with pytest.raises(ArgumentError, match="to train, got 3 of 3 molecules share a scaffold"):
+        scaffold_split(["C1CC1", "CC1CC1", "C1CC1O"])
+
+
+def test_a_molecule_without_rings_is_a_scaffold_of_its_own():
+    split = scaffold_split(["CC", "CO", "CN", "OC", "CS"], (0.6, 0.2, 0.2))
+    assert (split.train.tolist(), split.validation.tolist(), split.test.tolist()) == ([0, 1, 3], [2], [4])
+    with pytest.raises(ArgumentError, match="'groups' must be one per molecule, 2, got 1"):
+        scaffold_split(["CC", "CO"], groups=[0])
+
+
+def test_whoever_takes_graphs_takes_smiles():
+    from graphcaps.data.coerce import as_store
+
+    assert as_store("CCO").num_nodes == 3
+    assert len(as_store(["CCO", "CC"])) == 2
+    with pytest.raises(ArgumentError, match="networkx graphs or SMILES, of one kind, got int, str"):
+        as_store(["CC", 3])

@@ -1,0 +1,263 @@
+"""Networks in files: formats, classes, labels as text, attributes, and what is wrong in a sentence."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+import torch
+
+from graphcaps.data.convert.networkx_graphs import to_networkx
+from graphcaps.data.datasets.loading import load_dataset, open_dataset
+from graphcaps.data.label_encoding import text_code
+from graphcaps.data.readers.networks import read_networks
+from graphcaps.errors import ArgumentError, DataError
+
+
+def triangle(y: object = None, colour: str = "red") -> nx.Graph:
+    graph = nx.Graph()
+    graph.add_node("a", label=colour, age=3.0, note="x")
+    graph.add_node("b", label="blue", age=4.5, note="y")
+    graph.add_node("c", label="blue", age=5.0, note="z")
+    for ends, weight, kind in (
+        (("a", "b"), 2.0, "friend"),
+        (("b", "c"), 0.5, "foe"),
+        (("a", "c"), 1.0, "friend"),
+    ):
+        graph.add_edge(*ends, weight=weight, label=kind, years=7)
+    if y is not None:
+        graph.graph["y"] = y
+    return graph
+
+
+def write(path, graph):
+    path.parent.mkdir(exist_ok=True, parents=True)
+    if path.suffix == ".graphml":
+        nx.write_graphml(graph, path)
+    elif path.suffix == ".gexf":
+        nx.write_gexf(graph, path)
+    else:
+        path.write_text(json.dumps(nx.node_link_data(graph, edges="links")))
+    return path
+
+
+@pytest.mark.parametrize("ending", [".graphml", ".json"])
+def test_labels_attributes_and_weights_are_kept(tmp_path, ending):
+    loaded = open_dataset(write(tmp_path / f"net{ending}", triangle(y="yes")))
+    store, rows = loaded.store, loaded.rows
+    assert (store.name, len(store), store.class_names) == ("net", 1, ("yes",))
+    assert store.node_labels.flatten().tolist() == [text_code(text) for text in ("red", "blue", "blue")]
+    assert store.node_attributes.flatten().tolist() == [3, 4.5, 5]
+    assert set(store.edge_attributes.flatten().tolist()) == {7}
+    edges = to_networkx(store, 0).edges
+    assert {key: edges[key]["weight"] for key in edges} == {(0, 1): 2.0, (0, 2): 1.0, (1, 2): 0.5}
+    assert edges[0, 1]["label"] == edges[0, 2]["label"] == text_code("friend") != edges[1, 2]["label"]
+    assert rows.label_names[text_code("red")] == "red"
+    assert rows.columns == {
+        "node_labels": ("label",),
+        "edge_labels": ("label",),
+        "node_attributes": ("age",),
+        "edge_attributes": ("years",),
+    }
+    assert rows.ids == (f"net{ending}",)
+
+
+def test_names_of_gexf_nodes_are_no_labels_unless_asked_for(tmp_path):
+    path = write(tmp_path / "net.gexf", triangle())
+    assert load_dataset(path).node_labels is None
+    assert load_dataset(path).node_attributes.flatten().tolist() == [3, 4.5, 5]
+    named = load_dataset(path, node_label="name", weight="years")
+    assert named.node_labels[0, 0] == text_code("red")
+    assert set(named.edge_weight.tolist()) == {7.0}
+
+
+def test_text_has_the_same_number_in_every_file(tmp_path):
+    """Counting texts of a file from 0 would give blue another number beside red than beside black."""
+    one = load_dataset(write(tmp_path / "a.json", triangle(colour="red")))
+    other = load_dataset(write(tmp_path / "b.json", triangle(colour="black")))
+    assert torch.equal(one.node_labels[1:], other.node_labels[1:])
+    assert one.node_labels[0] != other.node_labels[0]
+
+
+def test_a_folder_of_folders_gives_the_classes(tmp_path):
+    for kind, number in (("good", 2), ("bad", 1)):
+        for index in range(number):
+            write(tmp_path / "nets" / kind / f"{index}.graphml", triangle(y="ignored"))
+    loaded = open_dataset(tmp_path / "nets")
+    assert loaded.store.class_names == ("bad", "good")
+    assert loaded.store.y.tolist() == [0, 1, 1]
+    assert loaded.rows.ids == ("bad/0.graphml", "good/0.graphml", "good/1.graphml")
+
+
+def test_a_table_gives_the_classes(tmp_path):
+    for name in ("b.json", "a.gexf", "c.graphml"):
+        write(tmp_path / name, triangle())
+    table = tmp_path / "labels.csv"
+    table.write_text("file,label,part\na.gexf,x,train\nb,y,test\nc.graphml,x,train\n")
+    loaded = open_dataset(tmp_path, split="part")
+    assert (loaded.rows.ids, loaded.rows.split) == (
+        ("a.gexf", "b.json", "c.graphml"),
+        ("train", "test", "train"),
+    )
+    assert loaded.store.y.tolist() == [0, 1, 0]
+    table.write_text("file,label\na.gexf,x\nb,y\n")
+    with pytest.raises(DataError, match=r"labels.csv: expected a row for the file 'c.graphml', found none"):
+        open_dataset(tmp_path)
+    table.write_text("file,label\na.gexf,x\na.gexf,y\n")
+    with pytest.raises(
+        DataError, match=r"labels.csv, line 3: expected every file once, found 'a.gexf' again"
+    ):
+        open_dataset(tmp_path)
+
+
+def test_several_graphs_in_one_file(tmp_path):
+    path = tmp_path / "all.json"
+    graphs = [nx.node_link_data(triangle(y=kind), edges="edges") for kind in (1, 0, 1)]
+    path.write_text(json.dumps({"graphs": graphs}))
+    loaded = open_dataset(path)
+    assert (loaded.store.y.tolist(), loaded.rows.ids[2]) == ([1, 0, 1], "all.json#2")
+    two = tmp_path / "two.graphml"
+    nx.write_graphml(triangle(), two)
+    text = two.read_text()
+    start, end = text.index("<graph "), text.index("</graph>") + len("</graph>")
+    two.write_text(text[:end] + text[start:end] + text[end:])
+    assert len(load_dataset(two)) == 2
+
+
+def test_what_stands_on_some_nodes_only_is_noted_and_not_read(tmp_path):
+    graph = triangle()
+    del graph.nodes["a"]["label"], graph.nodes["b"]["age"]
+    loaded = open_dataset(write(tmp_path / "net.json", graph))
+    assert loaded.store.node_labels is None
+    assert loaded.rows.notes == (
+        "The node entry 'label' stands on 2 of 3 nodes and is not read.",
+        "The node entry 'age' is a number on 2 of 3 nodes and is not read.",
+    )
+
+
+def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
+    path = tmp_path / "n.json"
+    links = [{"source": 1, "target": 2}, {"source": 2, "target": 1}, {"source": 2, "target": 3}]
+    path.write_text(json.dumps({"directed": True, "nodes": [{"id": k} for k in (1, 2, 3)], "links": links}))
+    store = load_dataset(path)
+    assert (store.num_edges, store.report.one_way, store.report.repeated) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("n.json", '{"nodes": [\n{"id": 1},\n]}', "n.json, line 3: expected JSON, found"),
+        ("n.json", "[]", "n.json: expected at least one graph, found none."),
+        (
+            "n.json",
+            '{"links": []}',
+            "n.json: expected a graph with lists of 'nodes' and 'links', found one with 'links'",
+        ),
+        (
+            "n.json",
+            '{"nodes": [{"name": 1}]}',
+            "n.json: expected an 'id' (text or number) at node 0, found one with",
+        ),
+        (
+            "n.json",
+            '{"nodes": [{"id": 1}, {"id": 1}]}',
+            "n.json: expected every node once, found 1 again, at node 1.",
+        ),
+        (
+            "n.json",
+            '[{"nodes": [{"id": 1}]}, {"nodes": [{"id": 1}], "links": [{"source": 1, "target": 9}]}]',
+            "n.json, graph 1: expected two nodes of the graph at link 0, found 9.",
+        ),
+        ("n.json", '{"nodes": []}', "n.json, graph 'n.json': expected at least one node, found none."),
+        (
+            "n.json",
+            '{"nodes": [{"id": 1, "label": [2]}]}',
+            "graph 'n.json': expected text or a whole number in the",
+        ),
+        (
+            "n.graphml",
+            "<graphml>\n<graph>\n</graphml>",
+            "n.graphml, line 3: expected XML, found 'mismatched",
+        ),
+        (
+            "n.graphml",
+            '<!DOCTYPE x [<!ENTITY a "b">]><graphml/>',
+            "n.graphml, line 1: expected plain GraphML or GEXF, found a document type.",
+        ),
+        (
+            "n.gexf",
+            "<gexf/>",
+            "n.gexf: expected GEXF of the versions 1.1draft, 1.2draft, 1.3, found the namespace ''",
+        ),
+        (
+            "n.gexf",
+            '<gexf xmlns="http://gexf.net/1.3"/>',
+            "n.gexf: expected a GEXF file, found one that cannot be read",
+        ),
+        ("n.gexf", "<graphml/>", "n.gexf: expected a GEXF file, found one that should end in .graphml."),
+        ("n.graphml", "<graphml/>", "n.graphml: expected GraphML in the namespace http"),
+        ("n.graphml", "<html/>", "n.graphml: expected GraphML or GEXF, found an element 'html'."),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DataError) as told:
+        read_networks(path)
+    assert str(told.value).startswith(message)
+
+
+def test_odd_entries_and_numbers(tmp_path):
+    """Names of entries that networkx has for its own arguments, and a number that no float holds."""
+    path = tmp_path / "n.json"
+    path.write_text('{"nodes": [{"id": 1, "self": 3, "node_for_adding": 2}], "links": []}')
+    assert load_dataset(path).node_attributes.tolist() == [[2.0, 3.0]]
+    path.write_text('{"nodes": [{"id": 1, "size": %s}], "links": []}' % ("9" * 400))
+    with pytest.raises(ArgumentError, match=r"'size' must be a number, got 9{80} at node 1 of graph 0"):
+        load_dataset(path)
+    path.write_text('[{"nodes": [{"id": 1}], "y": NaN}, {"nodes": [{"id": 1}], "y": 1}]')
+    with pytest.raises(DataError, match=r"its class in the graph's entry 'y', found nan"):
+        load_dataset(path)
+
+
+def test_parallel_edges_loops_and_single_nodes(tmp_path):
+    graph = nx.MultiGraph(
+        [("a", "b", {"weight": 1.0}), ("a", "b", {"weight": 2.0}), ("a", "a", {"weight": 5.0})]
+    )
+    store = load_dataset(write(tmp_path / "multi.graphml", graph))
+    assert (store.num_nodes, store.num_edges, store.edge_weight.tolist()) == (2, 1, [1.5, 1.5])
+    assert (store.report.self_loops, store.report.repeated) == (1, 2)
+    lone = nx.Graph()
+    lone.add_node("a")
+    for name in ("one.graphml", "one.gexf", "one.json"):
+        store = load_dataset(write(tmp_path / name, lone))
+        assert (store.num_nodes, store.num_edges) == (1, 0)
+
+
+def test_classes_for_some_graphs_only_are_refused(tmp_path):
+    path = tmp_path / "n.json"
+    path.write_text(json.dumps([nx.node_link_data(triangle(y=y), edges="links") for y in ("a", None)]))
+    with pytest.raises(
+        DataError, match=r"n.json: expected a class for every graph or for none, found none for 'n.json#1'"
+    ):
+        load_dataset(path)
+    with pytest.raises(
+        DataError, match=r"graph 'n.json#0': expected its class in the graph's entry 'kind', found none"
+    ):
+        load_dataset(path, label="kind")
+
+
+def test_numbers_of_labels():
+    from graphcaps.data.label_encoding import label_code, text_codes
+
+    names: dict[int, str] = {}
+    assert [label_code(value, names) for value in (3, 3.0, " 3", "-3", True)] == [3, 3, 3, -3, 1]
+    assert [label_code(value, names) for value in (None, 2.5, "", [1], 10**30, float("nan"))] == [None] * 6
+    assert names == {}
+    long = "9" * 30  # a text: no store holds such a number
+    codes = [label_code(value, names) for value in ("red", "1_000", long)]
+    assert names == dict(zip(codes, ("red", "1_000", long), strict=True))
+    assert min(codes) >= 1 << 32
+    assert text_codes(["red"]) == {"red": codes[0]}
+    assert codes[0] == 205_123_748_151_700  # for ever: models are saved with it

@@ -1,0 +1,83 @@
+"""Trainings side by side: on a CPU one after another; on a GPU at a time, each as if it were alone."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import fields
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps import load_dataset
+from graphcaps.config import RunConfig
+from graphcaps.evaluation import cross_validate
+from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.nn import HGCN
+from graphcaps.training import Replica, stack_replicas
+
+CPU = torch.device("cpu")
+
+
+def test_on_a_cpu_one_after_another() -> None:
+    seen = []
+
+    def task(number: int) -> int:
+        seen.append((number, threading.current_thread() is threading.main_thread()))
+        return number * number
+
+    assert list(side_by_side([partial(task, n) for n in range(4)], 3, CPU)) == [0, 1, 4, 9]
+    assert seen == [(n, True) for n in range(4)]
+
+
+def test_what_goes_wrong_is_told() -> None:
+    def wrong() -> int:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        list(side_by_side([wrong, wrong], 2, CPU))
+
+
+def test_weights_are_drawn_by_one_thread_at_a_time() -> None:
+    """torch has one generator for all threads; a model is what its seed says, whoever else draws."""
+    none = torch.empty(0, dtype=torch.long)
+    replicas = [Replica(torch.arange(3), none, none, seed=seed) for seed in range(3)]
+    make = partial(HGCN, 5, 2, capsule_dim=16, num_capsules=4)
+    expected = stack_replicas(lambda lead: make(lead=lead), replicas).state_dict()
+    found: list[dict[str, torch.Tensor]] = []
+
+    def draw() -> None:
+        found.append(stack_replicas(lambda lead: make(lead=lead), replicas).state_dict())
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=draw) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    for state in found:
+        assert all(torch.equal(value, expected[name]) for name, value in state.items())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_on_a_gpu_as_if_alone() -> None:
+    store = load_dataset("planted-parts")[:120]
+    config = RunConfig(model_arguments={"num_capsules": (6,)}).with_training(epochs=4, batch_size=16)
+    tasks = [
+        partial(cross_validate, store, config.with_training(learning_rate=rate), folds=3, device="cuda")
+        for rate in (0.001, 0.002, 0.003)
+    ]
+    alone = list(side_by_side(tasks, 1, torch.device("cuda")))
+    together = list(side_by_side(tasks, 3, torch.device("cuda")))
+    for one, other in zip(alone, together, strict=True):
+        for mine, theirs in zip(one.records, other.records, strict=True):
+            for entry in fields(mine.curves):
+                found, expected = (getattr(curves, entry.name) for curves in (theirs.curves, mine.curves))
+                assert np.array_equal(found, expected), entry.name

@@ -1,0 +1,108 @@
+"""Counts are exact, losses are whole steps, and both survive JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.errors import DataError
+from graphcaps.evaluation.epoch_records import LOSS_STEP, EpochRecords, _pack
+from graphcaps.training import EpochEnd, Replica
+from tests.evaluation.records import curves
+
+
+def _replica(train: int, validation: int, test: int) -> Replica:
+    return Replica(torch.arange(train), torch.arange(validation), torch.arange(test))
+
+
+def _event(epoch: int, loss: float, validation: bool = True) -> EpochEnd:
+    return EpochEnd(
+        epoch=epoch,
+        epochs=2,
+        seconds=0.1,
+        train_loss=[loss, 0.25],
+        train_accuracy=[1 / 3, 49 / 50],
+        validation_loss=[loss, 0.123456789] if validation else [],
+        validation_accuracy=[2 / 7, 3 / 7] if validation else [],
+        test_accuracy=[10 / 11, 4 / 12],
+    )
+
+
+def test_counts_and_steps_from_events() -> None:
+    replicas = [_replica(3, 7, 11), _replica(50, 7, 12)]
+    found = EpochRecords.from_events([_event(1, 0.5), _event(2, 1e-7)], replicas)
+    assert found.train_right.tolist() == [[1, 1], [49, 49]]
+    assert found.validation_right.tolist() == [[2, 2], [3, 3]]
+    assert found.test_right.tolist() == [[10, 10], [4, 4]]
+    assert found.train_loss.tolist() == [[50_000, 0], [25_000, 25_000]]
+    assert found.validation_loss.tolist() == [[50_000, 0], [12_346, 12_346]]
+    assert found.test_accuracy[0, 0] == 10 / 11
+    assert (found.num_folds, found.num_epochs) == (2, 2)
+
+
+def test_no_validation_part() -> None:
+    found = EpochRecords.from_events([_event(1, 0.5, validation=False)], [_replica(3, 0, 11)] * 2)
+    assert found.validation_loss.tolist() == found.validation_right.tolist() == [[0], [0]]
+    assert np.isnan(found.validation_accuracy).all()
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e30])
+def test_a_loss_that_is_no_number_is_the_largest(loss: float) -> None:
+    found = EpochRecords.from_events([_event(1, loss)], [_replica(3, 7, 11)] * 2)
+    assert found.validation_loss[0, 0] == 2**31 - 1
+    assert EpochRecords.from_dict(found.as_dict(), "here") == found
+
+
+def test_json_round_trip() -> None:
+    kept = curves(folds=10, epochs=1000)
+    text = json.dumps(kept.as_dict())
+    assert EpochRecords.from_dict(json.loads(text), "here") == kept
+    assert json.loads(text)["loss_step"] == LOSS_STEP
+
+
+def test_a_thousand_epochs_of_ten_folds_are_a_small_file() -> None:
+    draw = np.random.default_rng(0)
+    smooth = (200_000 * np.exp(-np.arange(1000) / 100)).astype(int)
+    near = np.clip(16 + draw.integers(-1, 3, (10, 1000)), 0, 18)
+    loss = smooth + draw.integers(0, 2_000, (10, 1000))
+    parts = np.full(10, 18)
+    kept = EpochRecords(loss, near, loss, near, near, parts, parts, parts)
+    assert len(json.dumps(kept.as_dict())) < 80_000
+
+
+def test_rows_and_joining() -> None:
+    kept = curves(folds=5)
+    assert EpochRecords.join([kept.folds([0, 1]), kept.folds([2, 3, 4])]) == kept
+    assert kept.folds([3]).test_right.tolist() == kept.test_right[3:4].tolist()
+    assert kept != curves(seed=1, folds=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("test_right", "no base64!"),
+        ("test_right", "YWJj"),
+        ("test_right", None),
+        ("test_right", curves(epochs=5).as_dict()["test_right"]),
+        ("test_right", curves(epochs=3).as_dict()["test_right"]),
+        ("folds", "3"),
+        ("epochs", 0),
+        ("test_graphs", [7, 7]),
+        ("test_graphs", [7, 7, 7.5]),
+        ("test_graphs", [7, 7, 0]),
+        ("test_graphs", [7, 7, float("nan")]),
+        ("test_graphs", [7, 7, 10**30]),
+        ("test_graphs", [1, 1, 1]),
+        ("validation_graphs", [6, 6, -1]),
+        ("test_right", _pack(np.full((3, 4), -1))),
+        ("test_right", _pack(np.full((3, 4), 8))),
+        ("train_loss", _pack(np.full((3, 4), -1))),
+        ("loss_step", float("nan")),
+    ],
+)
+def test_damage_is_told(name: str, value: object) -> None:
+    with pytest.raises(DataError, match=r"^here.*: expected .*, found "):
+        EpochRecords.from_dict(curves().as_dict() | {name: value}, "here")

@@ -1,0 +1,153 @@
+"""Every rule against tables small enough to check by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.evaluation.epoch_selection import (
+    Choice,
+    Figure,
+    average_seeds,
+    best_common_epoch,
+    best_own_epochs,
+    held_out,
+    optimism,
+    smooth,
+    window_for,
+)
+
+# Two folds, five epochs.
+TEST = np.array([[0.5, 0.8, 0.7, 0.9, 0.6], [0.9, 0.4, 0.8, 0.6, 0.7]])
+LOSS = np.array([[9.0, 3.0, 1.0, 5.0, 4.0], [1.0, 2.0, 9.0, 9.0, 9.0]])
+TABLES = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 60)), elements=st.integers(0, 20))
+
+
+def test_smoothing_is_a_centred_mean_with_shorter_windows_at_the_ends() -> None:
+    found = smooth(np.array([[0.0, 3.0, 6.0, 0.0, 12.0]]), window=3)
+    assert found.tolist() == [[1.5, 3.0, 3.0, 6.0, 6.0]]
+
+
+def test_the_window_is_21_epochs() -> None:
+    loss = np.zeros((1, 60))
+    loss[0, 30] = 21.0
+    found = smooth(loss)[0]
+    assert found[20:41].tolist() == [1.0] * 21
+    assert found[:20].sum() == found[41:].sum() == 0
+    assert smooth(np.arange(60.0)[None])[0, 0] == 5.0  # epochs 0 to 10
+
+
+@given(TABLES, st.sampled_from([1, 3, 21]))
+def test_smoothing_equals_a_loop(loss: np.ndarray, window: int) -> None:
+    half, (F, E) = window // 2, loss.shape
+    slow = [[loss[f, max(e - half, 0) : e + half + 1].mean() for e in range(E)] for f in range(F)]
+    np.testing.assert_allclose(smooth(loss, window), slow, atol=1e-9)
+
+
+def test_equal_losses_have_equal_means_wherever_they_stand() -> None:
+    flat = smooth(np.full((1, 50), 0.1))
+    assert len(set(flat[0].tolist())) == 1
+    assert held_out(np.full((1, 50), 0.1), np.linspace(0, 1, 50)[None]).epochs.tolist() == [1]
+
+
+def test_held_out_takes_each_folds_own_lowest_smoothed_loss() -> None:
+    # Smoothed over three: 6, 13/3, 3, 10/3, 4.5 and 1.5, 4, 20/3, 9, 9.
+    choice = held_out(LOSS, TEST, window=3)
+    assert choice.epochs.tolist() == [3, 1]
+    assert choice.accuracies.tolist() == [0.7, 0.9]
+    assert choice.mean == pytest.approx(80)
+    assert choice.std_folds == pytest.approx(100 * np.sqrt(0.02))  # n − 1: √((0.1² + 0.1²) / 1)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "window"), [(1, 1), (5, 1), (6, 3), (12, 5), (20, 9), (41, 19), (42, 21), (1000, 21)]
+)
+def test_short_trainings_are_smoothed_over_fewer_epochs(epochs: int, window: int) -> None:
+    assert window_for(epochs) == window
+    falling = np.linspace(1, 0, epochs)[None]
+    assert held_out(falling, falling).epochs.tolist() == [epochs]  # not the first, though it is a short one
+
+
+def test_held_out_smooths_before_it_chooses() -> None:
+    loss = np.array([[2.0, 2.0, 0.5, 9.0, 1.0, 1.0, 1.0]])
+    test = np.arange(7.0)[None] / 10
+    assert held_out(loss, test, window=1).epochs.tolist() == [3]
+    assert held_out(loss, test, window=3).epochs.tolist() == [6]
+
+
+def test_held_out_never_looks_at_the_test_accuracy() -> None:
+    shuffled = np.random.default_rng(0).permuted(TEST, axis=1)
+    assert (held_out(LOSS, shuffled).epochs == held_out(LOSS, TEST).epochs).all()
+
+
+def test_c_takes_one_epoch_for_all_folds() -> None:
+    # Means: 0.7, 0.6, 0.75, 0.75, 0.65; of the two best the earlier.
+    choice = best_common_epoch(TEST)
+    assert choice.epochs.tolist() == [3, 3]
+    assert choice.accuracies.tolist() == [0.7, 0.8]
+    assert choice.mean == pytest.approx(75)
+
+
+def test_c_star_takes_each_folds_own_best() -> None:
+    choice = best_own_epochs(TEST)
+    assert choice.epochs.tolist() == [4, 1]
+    assert choice.mean == pytest.approx(90)
+    assert best_own_epochs(np.array([[0.5, 0.7, 0.7]])).epochs.tolist() == [2]
+
+
+def test_a_tie_is_not_broken_by_the_order_of_the_folds() -> None:
+    table = np.array([[0.3, 0.1], [0.2, 0.2], [0.1, 0.3]])
+    assert table.mean(0)[1] > table.mean(0)[0]  # by the last bit alone
+    assert best_common_epoch(table).epochs.tolist() == [1, 1, 1]
+
+
+@given(TABLES)
+def test_honest_is_at_most_c_and_c_is_at_most_c_star(table: np.ndarray) -> None:
+    test, loss = table / 20, np.roll(table, 1, axis=1)
+    best = best_common_epoch(test).mean
+    assert best <= best_own_epochs(test).mean + 1e-9
+    if len(test) == 1:
+        assert held_out(loss, test).mean <= best + 1e-9
+
+
+def test_optimism_is_c_minus_held_out_fold_by_fold() -> None:
+    found = optimism(LOSS, TEST, window=3)
+    assert found.accuracies.tolist() == pytest.approx([0.0, -0.1])
+    assert found.mean == pytest.approx(75 - 80)
+
+
+def test_seeds_are_averaged_after_folds() -> None:
+    choices = [
+        Choice(np.array([1, 1]), np.array([0.8, 0.9])),
+        Choice(np.array([1, 1]), np.array([0.7, 0.7])),
+    ]
+    figure = average_seeds(choices, [0, 1])
+    spread = 100 * np.sqrt(0.005)
+    assert figure.mean == pytest.approx((85 + 70) / 2)
+    assert figure.std_folds == pytest.approx(spread / 2)  # mean of 7.07 and 0
+    assert figure.std_seeds == pytest.approx(15 / np.sqrt(2))
+    assert figure.seeds == (0, 1)
+    alone = average_seeds(choices[:1], [0])
+    assert (alone.mean, alone.std_seeds) == (pytest.approx(85), None)
+    assert str(Figure(87.301, 6.118, None, (0,))) == "87.30 ± 6.12"
+
+
+@pytest.mark.parametrize("window", [0, 2, -1])
+def test_an_even_window_is_refused(window: int) -> None:
+    with pytest.raises(ArgumentError, match="'window' must be an odd number from 1 on"):
+        smooth(LOSS, window)
+
+
+def test_wrong_tables_are_refused() -> None:
+    with pytest.raises(ShapeError, match=r"must have the shape \[2, 5\] of the loss, got \[1, 5\]\."):
+        held_out(LOSS, TEST[:1])
+    with pytest.raises(ShapeError, match="a row per fold and a column per epoch"):
+        best_own_epochs(TEST[0])
+    with pytest.raises(ArgumentError, match="must hold numbers alone"):
+        held_out(np.where(LOSS == 9, np.nan, LOSS), TEST)
+    with pytest.raises(ArgumentError, match="must be one per seed, 2, got 1"):
+        average_seeds([best_own_epochs(TEST)], [0, 1])

@@ -1,0 +1,247 @@
+"""``graphcaps.explain``: what goes in, what comes out, and that graphs do not see one another."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import networkx as nx
+import pytest
+import torch
+
+import graphcaps
+from graphcaps.data import to_networkx
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.explanation import Explanation, StoreExplanation, explain_store
+from graphcaps.explanation.model_inputs import encode, spans
+from graphcaps.models import GIN
+from graphcaps.nn import HGCN
+from tests.graphs import assert_equal, tiny_graphs
+from tests.small_models import labelled, labelled_model, planted, small_model, train_small
+
+
+def test_a_store_is_explained_as_its_graphs_are() -> None:
+    store, fitted = planted(), small_model()
+    found = graphcaps.explain(fitted, store)
+    assert isinstance(found, StoreExplanation)
+    assert len(found) == len(list(found)) == 30
+    assert_equal(found.class_scores, fitted.scores(store), "scores", 1e-6)
+    assert torch.equal(found.true_class, store.y)
+    assert found.node_scores.shape == (store.num_nodes,)
+    assert found.edges.shape == (2, store.num_edges)
+    assert_equal(found.probabilities, torch.from_numpy(fitted.predict_proba(store)), "probabilities", 1e-5)
+    for graph in (0, 17, -1):
+        one = graphcaps.explain(fitted, store[graph])
+        assert isinstance(one, Explanation)
+        same = found[graph]
+        assert same.graph == graph % 30
+        for name in ("class_scores", "node_scores", "edge_scores", "reconstruction_error", "edges"):
+            assert_equal(getattr(one, name), getattr(same, name), name, 1e-5)
+        for level, other in zip(one.levels, same.levels, strict=True):
+            assert_equal(level.rounds, other.rounds, "rounds", 1e-5)
+            assert_equal(level.lengths, other.lengths, "lengths", 1e-5)
+            assert torch.equal(level.rounds[-1], level.assignment)
+        assert one.levels[0].adjacency.shape == (4, 4)
+        assert one.levels[-1].adjacency is None
+    with pytest.raises(ArgumentError, match="from 0 to 29"):
+        found[30]
+
+
+def test_edges_stand_once_and_are_the_graph_s() -> None:
+    store = planted()
+    found = graphcaps.explain(small_model(), store)[4]
+    assert (found.edges[0] < found.edges[1]).all()
+    graph = to_networkx(store, 4)
+    assert {tuple(edge) for edge in found.edges.T.tolist()} == {tuple(sorted(edge)) for edge in graph.edges}
+    assert_equal(found.edge_scores, found.node_scores[found.edges].mean(0), "edge scores")
+    assert found.num_nodes == len(graph)
+
+
+def test_error_of_an_edge_is_what_the_decoder_misses() -> None:
+    store, fitted = planted(), small_model()
+    found, network = graphcaps.explain(fitted, store), fitted.model
+    with torch.no_grad():
+        output = network.forward_batch(store.batch(encode(fitted, store).x))
+    z = output.primary + network.decoder.code(output.class_capsules, found.predicted)[store.node_graph]
+    source, target = found[7].edges + store.node_ptr[7]
+    expected = 1 - (z[source] * z[target]).sum(-1).detach().clamp(0, 1)
+    assert_equal(found[7].reconstruction_error, expected, "error", 1e-5)
+    assert 0.001 < float(expected.mean()) < 0.999
+    bare = train_small(store, arguments={"capsule_dim": 8, "num_capsules": (4,), "reconstruction": False})
+    assert graphcaps.explain(bare, store)[0].reconstruction_error is None
+
+
+def test_data_and_networkx_graphs_are_taken() -> None:
+    from torch_geometric.data import Data
+
+    store, fitted = planted(), small_model()
+    expected = graphcaps.explain(fitted, store)[2]
+    graph = to_networkx(store, 2)
+    edge_index = torch.tensor(list(graph.edges)).T
+    data = Data(edge_index=torch.cat([edge_index, edge_index.flip(0)], 1), num_nodes=len(graph), y=7)
+    for given in (graph, data):
+        one = fitted.explain(given)
+        assert_equal(one.node_scores, expected.node_scores, "node scores", 1e-5)
+        assert one.true_class is None
+    assert isinstance(graphcaps.explain(fitted, [data]), StoreExplanation)  # a list stays several
+    assert len(graphcaps.explain(fitted, [graph, nx.path_graph(3)])) == 2
+
+
+def test_odd_graphs() -> None:
+    one = graphcaps.explain(small_model(), nx.empty_graph(1))
+    assert one.edges.shape == (2, 0)
+    assert one.node_scores.shape == (1,)
+    assert one.levels[0].assignment.shape == (1, 4)
+    json.loads(one.to_json())
+    none = graphcaps.explain(small_model(), nx.empty_graph(5))
+    assert none.edge_scores.numel() == 0
+    assert_equal(none.node_scores, none.node_scores[:1].expand(5), "equal nodes", 1e-6)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_caller_without_gradients_is_served(mode: type) -> None:
+    expected = graphcaps.explain(small_model(), planted()[:3])
+    with mode():
+        found = graphcaps.explain(small_model(), planted()[:3])
+    assert_equal(found.node_scores, expected.node_scores, "scores")
+
+
+def test_any_class_can_be_asked_for() -> None:
+    store, fitted = planted(), small_model()
+    own = graphcaps.explain(fitted, store)
+    assert torch.equal(own.target, own.predicted)
+    second = graphcaps.explain(fitted, store, target=1)
+    named = graphcaps.explain(fitted, store, target=store.class_names[1])
+    each = graphcaps.explain(fitted, store, target=store.y)
+    assert_equal(second.node_scores, named.node_scores, "name")
+    assert torch.equal(each.target, store.y)
+    rows = store.y[store.node_graph] == 1
+    assert_equal(each.node_scores[rows], second.node_scores[rows], "own class", 1e-6)
+    assert not torch.allclose(each.node_scores[~rows], second.node_scores[~rows])
+    with pytest.raises(ArgumentError, match="'target' must be one of ring-star, ring-clique"):
+        graphcaps.explain(fitted, store, target="nothing")
+    with pytest.raises(ArgumentError, match="from 0 to 2, got 3"):
+        graphcaps.explain(fitted, store, target=3)
+    with pytest.raises(ShapeError, match="each of 30 graphs"):
+        graphcaps.explain(fitted, store, target=torch.zeros(4))
+
+
+def test_classes_are_counted_as_the_model_counts_them() -> None:
+    store = planted()
+    turned = replace(store, class_names=(store.class_names[2], "other", store.class_names[0]))
+    found = graphcaps.explain(small_model(), turned)
+    assert found.true_class.tolist() == [{0: 2, 1: -1, 2: 0}[label] for label in store.y.tolist()]
+    unknown = int((store.y == 1).nonzero()[0])
+    assert found[unknown].true_class is None
+
+
+def test_a_bare_network_takes_features() -> None:
+    graphs = tiny_graphs()
+    torch.manual_seed(0)
+    model = HGCN(5, 2, capsule_dim=8, num_capsules=(3, 2), formulation="paper").double()
+    found = graphcaps.explain(model, graphs.as_store(), x=graphs.x)
+    assert model.training  # the mode is given back
+    assert all(parameter.grad is None for parameter in model.parameters())
+    expected = model.eval().forward_batch(graphs.as_batch())
+    assert_equal(found.class_scores, expected.class_scores, "scores")
+    assert [tuple(value.shape) for value in found.assignments] == [(7, 3), (3, 3, 2), (3, 2, 2)]
+    assert found[1].levels[1].assignment.shape == (3, 2)
+    with pytest.raises(ArgumentError, match="'x' must be given with a bare HGCN"):
+        graphcaps.explain(model, graphs.as_store())
+    with pytest.raises(ShapeError, match=r"have the shape \[7, 5\]"):
+        graphcaps.explain(model, graphs.as_store(), x=graphs.x[:, :4])
+    with pytest.raises(ArgumentError, match="'x' must be left out"):
+        graphcaps.explain(small_model(), planted(), x=graphs.x)
+
+
+def test_cut_graphs_say_which_nodes_were_read() -> None:
+    store = planted()
+    fitted = train_small(store, max_nodes=20)
+    found = graphcaps.explain(fitted, store)
+    assert_equal(found.class_scores, fitted.scores(store), "scores", 1e-6)
+    one = found[3]
+    assert one.num_nodes == 20
+    assert one.nodes.tolist() == sorted(one.nodes.tolist())
+    degree = store[3].degree
+    lost = sorted(set(range(int(store.sizes[3]))) - set(one.nodes.tolist()))
+    assert degree[one.nodes].min() >= degree[lost].max()
+    whole = set(to_networkx(store, 3).edges)
+    for a, b in one.nodes[one.edges].T.tolist():
+        assert (a, b) in whole or (b, a) in whole
+
+
+def test_labels_travel_and_unknown_ones_are_refused() -> None:
+    store = labelled()
+    assert torch.equal(graphcaps.explain(labelled_model(), store)[5].node_labels, store[5].node_labels)
+    strange = replace(store, node_labels=store.node_labels + 7)
+    with pytest.raises(ArgumentError):
+        graphcaps.explain(labelled_model(), strange)
+    with pytest.warns(UserWarning, match="labels"):
+        assert len(graphcaps.explain(labelled_model(), strange, unseen="ignore")) == 30
+
+
+def test_what_cannot_be_explained_says_so() -> None:
+    with pytest.raises(ArgumentError, match="'model' must be an HGCN or a fitted one, got GIN"):
+        graphcaps.explain(GIN(1, 2), planted())
+    with pytest.raises(ArgumentError, match="be a single one, got 2 replicas"):
+        graphcaps.explain(HGCN(5, 2, lead=(2,)), planted())
+    huge = replace(labelled(), node_attributes=labelled().node_attributes.sign() * 1e38)
+    with pytest.raises(ArgumentError, match="scores that are numbers, got none for graph 0"):
+        explain_store(labelled_model(), huge)
+
+
+def test_spans_hold_every_graph_once() -> None:
+    store = planted()
+    found = list(spans(store, nodes=100, entries=10**6))
+    assert [first for first, _ in found[1:]] == [end for _, end in found[:-1]]
+    assert (found[0][0], found[-1][1]) == (0, 30)
+    assert all(int(store.node_ptr[end] - store.node_ptr[first]) <= 100 for first, end in found)
+    assert list(spans(store, nodes=1)) == [(graph, graph + 1) for graph in range(30)]
+
+
+def test_tree_and_json_hold_everything_once() -> None:
+    found = graphcaps.explain(small_model(), planted())[1]
+    tree = json.loads(json.dumps(found.tree))
+    assert [row["class"] for row in tree["classes"]] == list(found.class_names)
+    capsules = [part for row in tree["classes"] for part in row["parts"]]
+    assert sorted(part["capsule"] for part in capsules) == [0, 1, 2, 3]
+    nodes = [(part["capsule"], leaf["node"]) for part in capsules for leaf in part["parts"]]
+    assert sorted(node for _, node in nodes) == list(range(found.num_nodes))
+    assert all(int(found.levels[0].capsule[node]) == capsule for capsule, node in nodes)
+    for number, row in enumerate(tree["classes"]):
+        for part in row["parts"]:
+            assert int(found.levels[1].capsule[part["capsule"]]) == number
+            assert part["weight"] == max(part["weights"])
+            assert part["length"] == pytest.approx(float(found.levels[0].lengths[part["capsule"]]), abs=1e-5)
+    plain = json.loads(found.to_json())
+    assert plain["node_scores"] == pytest.approx(found.node_scores.tolist(), rel=1e-4)
+    assert len(plain["levels"][0]["rounds"]) == 3
+    assert plain["predicted"] == found.class_names[found.predicted]
+
+
+def test_a_picture_and_a_page(tmp_path: Path) -> None:
+    found = graphcaps.explain(small_model(), planted()[1])
+    found.draw(tmp_path / "parts.svg")
+    assert "</svg>" in (tmp_path / "parts.svg").read_text("utf-8")
+    page = found.to_html(tmp_path / "one.html")
+    assert "</html>" in page
+    assert (tmp_path / "one.html").read_text("utf-8") == page
+
+
+def test_the_class_is_the_one_that_predict_gives() -> None:
+    """Also where a calibration changes which is the largest."""
+    from dataclasses import replace
+
+    from graphcaps.inference.probabilities import Calibration
+    from tests.small_models import planted, small_model
+
+    store, plain = planted(), small_model()
+    ends = ((0.0, 0.01), (0.9, 0.95), (0.1, 0.2))  # whatever the lengths say, the second is the likeliest
+    model = replace(
+        plain, calibration=Calibration("isotonic", 9, curves=tuple(((0.0, 1.0), e) for e in ends))
+    )
+    assert set(explain_store(plain, store).predicted.tolist()) != {1}
+    found = explain_store(model, store)
+    names = [found.class_names[index] for index in found.predicted.tolist()]
+    assert names == list(model.predict(store))
+    assert found.target.tolist() == found.predicted.tolist()
+    assert found[0].predicted == int(found.predicted[0])

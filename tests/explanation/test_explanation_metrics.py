@@ -1,0 +1,107 @@
+"""All measures together: what stands where, and that a model agrees with itself."""
+
+import json
+
+import pytest
+import torch
+
+from graphcaps.errors import ArgumentError
+from graphcaps.explanation import measure, stability
+from graphcaps.explanation.baselines import SCORERS, GraphsAsGiven
+from graphcaps.explanation.explanation_metrics import MEASURES, METHODS
+from graphcaps.explanation.pyg_explainer import GraphProbabilities
+from tests.small_models import labelled, labelled_model, planted, small_model, train_small
+
+
+@pytest.fixture
+def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.STEPS", 2)
+
+
+def test_slow_methods_see_the_sample_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def slow(model: GraphProbabilities, graphs: GraphsAsGiven) -> torch.Tensor:
+        asked.append(graphs.target.numel())
+        return torch.rand(graphs.x.size(0))
+
+    monkeypatch.setitem(SCORERS, "gnnexplainer", slow)
+    found = measure(small_model(), planted(), sample=4, methods=("capsules", "gnnexplainer"))
+    assert asked == [4]
+    plus = found["sample"]["fidelity_plus"]
+    assert found["methods"]["gnnexplainer"]["fidelity_plus"] == plus["gnnexplainer"]
+
+
+@pytest.mark.usefixtures("few_epochs")
+def test_every_method_has_every_measure_that_applies() -> None:
+    told: list[str] = []
+    found = json.loads(json.dumps(measure(small_model(), planted(), sample=4, on_step=told.append)))
+    assert set(found["methods"]) == set(METHODS) <= set(told)
+    for name, row in found["methods"].items():
+        assert tuple(row) == MEASURES
+        parts, scores = name.startswith(("capsules", "kmeans")), not name.startswith("kmeans")
+        assert (row["nmi"] is not None) == (row["ari"] is not None) == parts, name
+        assert (row["fidelity_plus"] is not None) == (row["sparsity"] is not None) == scores, name
+        assert (row["entropy"] is not None) == (row["dead_capsules"] is not None) == (name == "capsules")
+        assert row["seconds_per_graph"] > 0
+    assert len(found["sample"]["graphs"]) == 4
+    assert set(found["sample"]["fidelity_plus"]) == set(METHODS) - {"kmeans-features", "kmeans-primary"}
+    assert found["instances"]["graphs"] == 30  # the easy level has one part of each kind
+    assert len(found["capsules"]["share"]) == 4
+
+
+def test_graphs_without_known_parts_and_chosen_methods() -> None:
+    from dataclasses import replace
+
+    store = replace(labelled(), truth={})
+    found = measure(labelled_model(), store, methods=("random", "capsules"), seed=1)
+    assert list(found["methods"]) == ["random", "capsules"]
+    assert found["methods"]["capsules"]["nmi"] is None
+    assert found["instances"] is None
+    assert found["methods"]["capsules"]["fidelity_plus"] is not None
+    with pytest.raises(ArgumentError, match="'methods' must be among capsules"):
+        measure(labelled_model(), store, methods=("lime",))
+    with pytest.raises(ArgumentError, match="'sample' must be at least 1"):
+        measure(labelled_model(), store, sample=0)
+
+
+def test_parts_that_follow_the_truth_are_measured_as_such() -> None:
+    """A truth that is the assignment itself must give full agreement."""
+    from dataclasses import replace
+
+    from graphcaps.explanation import explain_store
+
+    store, fitted = planted(), small_model()
+    capsule = explain_store(fitted, store).capsule
+    own = replace(store, truth={"kind": capsule, "part": capsule})
+    row = measure(fitted, own, methods=("capsules",))["methods"]["capsules"]
+    assert (row["nmi"], row["nmi_all"], row["ari"]) == pytest.approx((1, 1, 1))
+
+
+def test_stability_is_one_with_oneself_and_less_with_another() -> None:
+    store, fitted = planted(), small_model()
+    same = stability([fitted, fitted], store)
+    assert same == pytest.approx({"models": 2, "nmi": 1, "ari": 1, "rank": 1})
+    torch.manual_seed(5)
+    other = train_small(store, arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"})
+    assert stability([fitted, other, fitted], store)["rank"] < 0.999
+    with pytest.raises(ArgumentError, match="be two or more, got 1"):
+        stability([fitted], store)
+    cut = train_small(store, max_nodes=20)
+    with pytest.raises(ArgumentError, match="read the same nodes"):
+        stability([fitted, cut], store)
+
+
+def test_graphs_with_weights_have_no_fidelity() -> None:
+    """torch-geometric's call has no place for them, and figures of another model's graphs are worse than none."""
+    from dataclasses import replace
+
+    from tests.small_models import planted, small_model
+
+    store = planted()
+    weighted = replace(store, edge_weight=torch.full((store.neighbours.numel(),), 0.5))
+    found = measure(small_model(), weighted, methods=("capsules", "gradient"))
+    assert found["sample"] is None
+    assert found["methods"]["gradient"]["fidelity_plus"] is None
+    assert found["methods"]["capsules"]["entropy"] is not None

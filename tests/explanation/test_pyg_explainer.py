@@ -1,0 +1,113 @@
+"""HGCN under torch-geometric's Explainer: its metrics and its own algorithms run on it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain.metric import fidelity, unfaithfulness
+
+from graphcaps.explanation import CapsuleExplainer, GraphProbabilities, explain_store
+from graphcaps.explanation.baselines import CONFIG
+from graphcaps.explanation.model_inputs import encode
+from graphcaps.explanation.pyg_explainer import node_scores
+from graphcaps.explanation.trace import blank_row
+from tests.graphs import assert_equal
+from tests.small_models import planted, small_model
+
+
+def _given(graphs: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Features, edges and batch of the first graphs."""
+    encoded = encode(small_model(), planted()[:graphs])
+    store = encoded.store
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    other = store.neighbours + store.node_ptr[store.node_graph[source]]
+    return encoded.x, torch.stack([source, other]), store.node_graph
+
+
+def _explainer(algorithm: Any, **settings: Any) -> Explainer:
+    settings = {"node_mask_type": "object", "edge_mask_type": "object", "model_config": CONFIG} | settings
+    model = settings.pop("model", None) or GraphProbabilities(small_model())
+    return Explainer(model, algorithm, explanation_type="model", **settings)
+
+
+def test_masks_are_our_scores_and_the_metrics_run() -> None:
+    x, edge_index, batch = _given()
+    explainer = _explainer(CapsuleExplainer())
+    found = explainer(x, edge_index, batch=batch)
+    assert found.validate()
+    ours = explain_store(small_model(), planted()[:6])
+    assert torch.equal(found.target, ours.predicted)
+    for graph in range(6):
+        scores = ours[graph].node_scores.clamp_min(0)
+        own = found.node_mask[batch == graph].squeeze(-1)
+        assert_equal(own, scores / scores.max(), "mask", 1e-4)
+    assert_equal(found.edge_mask, found.node_mask.squeeze(-1)[edge_index].mean(0), "edge mask")
+    plus, minus = fidelity(explainer, found)
+    assert 0 <= plus <= 1
+    assert 0 <= minus <= 1
+    assert 0 <= unfaithfulness(explainer, found) <= 1
+
+
+def test_one_graph_needs_no_batch_and_an_index_leaves_the_others_out() -> None:
+    x, edge_index, batch = _given()
+    alone = _explainer(CapsuleExplainer(), edge_mask_type=None)
+    whole = alone(x, edge_index, batch=batch)
+    assert "edge_mask" not in whole
+    rows = batch == 0
+    inside = edge_index[:, rows[edge_index[0]]]
+    assert_equal(alone(x[rows], inside).node_mask, whole.node_mask[rows], "alone", 1e-4)
+    second = alone(x, edge_index, batch=batch, index=1)
+    assert_equal(second.node_mask[batch == 1], whole.node_mask[batch == 1], "index")
+    assert float(second.node_mask[batch != 1].abs().max()) == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"node_mask_type": "attributes"},
+        {"model_config": CONFIG | {"task_level": "node"}},
+        {"model_config": {"mode": "regression", "task_level": "graph"}},
+    ],
+)
+def test_what_it_does_not_do_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="does not support"):
+        _explainer(CapsuleExplainer(), **settings)
+
+
+def test_probabilities_are_the_model_s() -> None:
+    x, edge_index, batch = _given()
+    expected = torch.from_numpy(small_model().predict_proba(planted()[:6])).float()
+    assert_equal(GraphProbabilities(small_model())(x, edge_index, batch), expected, "raw", 1e-5)
+    centred = GraphProbabilities(small_model(), centred=True)
+    assert_equal(centred(centred.centre(x), edge_index, batch), expected, "centred", 1e-5)
+    blank = blank_row(small_model().model).expand_as(x)
+    masked = centred(torch.zeros_like(x), edge_index, batch)
+    assert_equal(masked, GraphProbabilities(small_model())(blank, edge_index, batch), "blank", 1e-5)
+    ours = node_scores(small_model().model, x, edge_index, batch, target=expected.argmax(-1))
+    same = node_scores(centred, centred.centre(x), edge_index, batch, target=expected.argmax(-1))
+    assert_equal(same, ours, "scores", 1e-4)
+
+
+def test_edge_masks_reach_the_model() -> None:
+    x, edge_index, batch = _given(1)
+    explainer = _explainer(CapsuleExplainer())
+    without = (edge_index[0] != 0) & (edge_index[1] != 0)
+    masked = explainer.get_masked_prediction(x, edge_index, None, without.float(), batch=batch)
+    cut = explainer.get_prediction(x, edge_index[:, without], batch=batch)
+    whole = explainer.get_prediction(x, edge_index, batch=batch)
+    assert_equal(masked, cut, "without the edges of node 0", 1e-5)
+    assert float((whole - cut).abs().max()) > 1e-4
+    assert_equal(explainer.get_prediction(x, edge_index, batch=batch), whole, "mask taken off")
+
+
+def test_explainers_leave_the_model_as_it_was() -> None:
+    x, edge_index, batch = _given(1)
+    before = {name: value.clone() for name, value in small_model().model.state_dict().items()}
+    explainer = _explainer(GNNExplainer(epochs=3))
+    found = explainer(x, edge_index, batch=batch)
+    assert found.node_mask.shape == (x.size(0), 1)
+    assert float(found.edge_mask.std()) > 0  # weights of edges got a gradient
+    assert not small_model().model.training
+    for name, value in small_model().model.state_dict().items():
+        assert torch.equal(value, before[name]), name

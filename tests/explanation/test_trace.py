@@ -1,0 +1,106 @@
+"""The walk is the model: same capsules, same weights, in every variant; float64."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphcaps.explanation.trace import edge_probability, neutral_capsule, node_evidence, walk
+from graphcaps.nn import HGCN, CapsuleLayer
+from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
+from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "released": {},
+    "paper": {"formulation": "paper"},
+    "three levels": {"num_capsules": (5, 4, 3)},
+    "three levels, paper": {"num_capsules": (5, 4, 3), "formulation": "paper"},
+    "features as capsules": {"disentangle": False},
+    "features as capsules, as long as capsules": {"disentangle": False, "capsule_dim": 5, "num_factors": 1},
+    "no residual": {"residual": False},
+    "fixed divisor": {"residual_nodes": 9},
+    "one round": {"routing_iterations": 1},
+    "separate factors": {"factor_squash": "separate"},
+    "no decoder": {"reconstruction": False},
+    "trunk": {"trunk": "gin"},
+    "parts": {"parts": "blocks"},
+}
+
+
+def _model(graphs: Graphs, **arguments: Any) -> HGCN:
+    torch.manual_seed(1)
+    settings: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
+    model = HGCN(graphs.x.size(1), 3, **(settings | arguments)).double()
+    for module in model.modules():  # norms and biases that do something
+        if isinstance(module, CapsuleLayer):
+            torch.nn.init.normal_(module.bias, std=0.3)
+        if hasattr(module, "running_mean"):
+            module.running_mean.normal_(std=0.2)
+            module.running_var.uniform_(0.5, 2)
+    return model.eval()
+
+
+@pytest.mark.parametrize("arguments", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("graphs", [tiny_graphs(), random_graphs([70, 3, 1, 40])], ids=["tiny", "random"])
+def test_walk_equals_the_model(graphs: Graphs, arguments: dict[str, Any]) -> None:
+    model = _model(graphs, **arguments)
+    batch = graphs.as_batch()
+    expected = model.forward_batch(batch)
+    levels = walk(model, expected.primary, batch.edges, batch.segments)
+    assert len(levels) == len(expected.levels)
+    for found, right in zip(levels, expected.levels, strict=True):
+        assert_equal(found.capsules, right.capsules, "capsules")
+        assert_equal(found.rounds[-1], right.assignment, "assignment")
+        assert len(found.rounds) == model.layers[0].routing_iterations
+        assert (found.adjacency is None) == (right.adjacency is None)
+        if found.adjacency is not None:
+            assert_equal(found.adjacency, right.adjacency, "adjacency")
+    assert_equal(levels[-1].lengths, expected.class_scores, "lengths")
+
+
+def test_evidence_is_the_slope_of_the_class_towards_a_blank_node() -> None:
+    graphs = random_graphs([9, 5, 1])
+    model, batch, target = _model(graphs), graphs.as_batch(), torch.tensor([2, 0, 1])
+    # The released model holds its weights constant by itself: its own gradient is the oracle.
+    output = model.forward_batch(batch)
+    chosen = output.class_scores[torch.arange(3), target].sum()
+    (slope,) = torch.autograd.grad(chosen, output.primary)
+    expected = (slope * (output.primary - model.layers[0].norm.running_mean)).sum(-1)
+
+    primary = output.primary.detach().requires_grad_()
+    levels = walk(model, primary, batch.edges, batch.segments)
+    found = node_evidence(model, primary, levels[-1].lengths, target)
+    assert_equal(found, expected, "evidence", 1e-12)
+    assert float(found.abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_a_neutral_node_says_nothing(formulation: str) -> None:
+    graphs = random_graphs([6, 4])
+    model = _model(graphs, formulation=formulation)
+    primary = model.primary(graphs.x).detach()
+    primary[[1, 7]] = neutral_capsule(model)
+    primary.requires_grad_()
+    levels = walk(model, primary, graphs.edges, graphs.segments)
+    found = node_evidence(model, primary, levels[-1].lengths, torch.tensor([0, 1]))
+    assert_equal(found[[1, 7]], torch.zeros(2, dtype=torch.float64), "neutral nodes", 1e-12)
+    assert (found[[0, 2, 3]].abs() > 1e-6).all()
+    if formulation == "paper":  # no norm knows a mean: features of zeros are neutral
+        assert_equal(neutral_capsule(model), model.primary(torch.zeros(1, 5).double())[0], "zeros")
+
+
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_probability_of_an_edge_is_the_decoder_s(formulation: str) -> None:
+    graphs = tiny_graphs()
+    model, batch = _model(graphs, formulation=formulation), graphs.as_batch()
+    output = model.forward_batch(batch)
+    source, target = graphs.edge_index[:, ::2]
+    found = edge_probability(model, output.primary, output.class_capsules, batch, source, target)
+    code = model.decoder.code(output.class_capsules, output.class_scores.argmax(-1))
+    z = output.primary + code[graphs.batch]
+    rule = RELEASED if formulation == "released" else PAPER
+    expected = (z @ z.T).clamp(rule.low, rule.high)[source, target]
+    assert found is not None
+    assert_equal(found, expected, "P")
+    bare = _model(graphs, reconstruction=False)
+    assert edge_probability(bare, output.primary, output.class_capsules, batch, source, target) is None

@@ -1,0 +1,101 @@
+"""Exported programs give the scores of the model, whatever the sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from graphcaps.data import from_networkx
+from graphcaps.errors import ArgumentError
+from graphcaps.inference.export import INPUTS, PlainHGCN, export, export_inputs
+from graphcaps.inference.fitted_model import FittedModel
+from tests.small_models import labelled, labelled_model, planted, train_small
+
+SMALL = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
+MODELS = {
+    "one level": SMALL,
+    "two levels": SMALL | {"num_capsules": (5, 3)},
+    "paper": SMALL | {"formulation": "paper", "dropout": 0.2},
+    "separate factors": SMALL | {"factor_squash": "separate"},
+    "features as capsules": SMALL | {"disentangle": False},
+    "no residual": SMALL | {"residual": False},
+    "fixed divisor": SMALL | {"residual_nodes": 40, "routing_iterations": 1},
+    "blocks": SMALL | {"parts": "blocks"},
+}
+
+
+@cache
+def trained(name: str) -> FittedModel:
+    return train_small(planted(), arguments=MODELS[name])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_plain_operations_give_the_same_scores(name):
+    model = trained(name)
+    with torch.no_grad():
+        found = PlainHGCN(model.model)(*export_inputs(model, planted()))
+    torch.testing.assert_close(found, model.scores(planted()), rtol=1e-5, atol=1e-5)
+
+
+def test_edge_weights_count():
+    store = planted()
+    draw = torch.Generator().manual_seed(3)
+    both = torch.rand(store.num_nodes, generator=draw)
+    target = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    first = store.node_ptr[store.node_graph].repeat_interleave(store.degree)
+    weighted = replace(store, edge_weight=both[target] * both[store.neighbours.long() + first] + 0.1)
+    model = trained("one level")
+    with torch.no_grad():
+        found = PlainHGCN(model.model)(*export_inputs(model, weighted))
+    torch.testing.assert_close(found, model.scores(weighted), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(found, model.scores(store), atol=1e-3)
+
+
+def test_torch_export(tmp_path: Path):
+    model, store = labelled_model(), labelled()
+    model.export(tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    for graphs in (range(30), [7], [3, 4]):
+        with torch.no_grad():
+            found = program(*export_inputs(model, store[graphs]))
+        torch.testing.assert_close(found, model.scores(store[graphs]), rtol=1e-5, atol=1e-5)
+
+
+def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):
+    model = trained("one level")
+    model.export(tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    lonely = from_networkx([nx.empty_graph(1)], [0])
+    with torch.no_grad():
+        found = program(*export_inputs(model, lonely))
+    torch.testing.assert_close(found, model.scores(lonely), rtol=1e-5, atol=1e-5)
+
+
+def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model, store = labelled_model(), labelled()
+    model.export(tmp_path / "model.onnx")
+    assert capfd.readouterr().out == ""
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    assert tuple(entry.name for entry in session.get_inputs()) == INPUTS
+    for graphs in (range(30), [7], [3, 4]):
+        values = [value.numpy() for value in export_inputs(model, store[graphs])]
+        (found,) = session.run(["scores"], dict(zip(INPUTS, values, strict=True)))
+        np.testing.assert_allclose(found, model.scores(store[graphs]).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_exported_says_so(tmp_path: Path):
+    with pytest.raises(ArgumentError, match=r"'path' must end in .pt2 or .onnx, got 'model.bin'"):
+        export(labelled_model(), tmp_path / "model.bin")
+    with pytest.raises(ArgumentError, match="'model' must be an HGCN, got GIN"):
+        train_small(planted(), "gin").export(tmp_path / "model.pt2")
+    with pytest.raises(ArgumentError, match="'model' must have no trunk"):
+        train_small(planted(), arguments=SMALL | {"trunk": "gin"}).export(tmp_path / "model.pt2")
+    assert list(tmp_path.iterdir()) == []

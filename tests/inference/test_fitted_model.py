@@ -1,0 +1,242 @@
+"""A trained model predicts on new graphs, whatever holds them and however they are batched."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps.data import FeatureRecipe, cap_nodes, to_networkx, to_pyg
+from graphcaps.errors import ArgumentError
+from graphcaps.inference import fitted_model as module
+from graphcaps.inference.fitted_model import FittedModel, probabilities, training_summary
+from tests.graphs import random_graphs
+from tests.small_models import labelled, labelled_model, planted, small_model, train_small
+
+
+def strange(graph: int, label: int = 9) -> graphcaps.GraphStore:
+    """The labelled graphs, the first two nodes of one with a label that training never saw."""
+    store = labelled()
+    labels = store.node_labels.clone()
+    labels[store.node_ptr[graph] : store.node_ptr[graph] + 2] = label
+    return replace(store, name="new", node_labels=labels)
+
+
+# ---------------------------------------------------------------------- scores and classes
+def test_scores_are_those_of_the_model_by_hand():
+    model, store = small_model(), planted()
+    x = model.recipe.apply(store)
+    with torch.no_grad():
+        expected = model.model.eval().forward_batch(store.batch(x)).class_scores
+    torch.testing.assert_close(model.scores(store), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("nodes", [1, 40, 300])
+@pytest.mark.parametrize("kind", ["hgcn", "gin"])
+def test_the_batch_does_not_matter(monkeypatch, kind, nodes):
+    model = small_model() if kind == "hgcn" else train_small(planted(), "gin")
+    whole = model.scores(planted())
+    batches = []
+    forward = model.model.forward_batch
+    monkeypatch.setattr(
+        model.model, "forward_batch", lambda batch: (batches.append(batch), forward(batch))[1]
+    )
+    monkeypatch.setattr(module, "_BATCH_NODES", nodes)
+    torch.testing.assert_close(model.scores(planted()), whole, rtol=1e-5, atol=1e-6)
+    sizes = [(batch.num_graphs, batch.segments.num_rows) for batch in batches]
+    assert all(graphs == 1 or rows <= nodes for graphs, rows in sizes)
+    assert sum(graphs for graphs, _ in sizes) == len(planted())
+
+
+def test_many_edges_bound_a_batch_as_well(monkeypatch):
+    monkeypatch.setattr(module, "_BATCH_ENTRIES", 1)
+    assert list(module._spans(planted())) == [(graph, graph + 1) for graph in range(len(planted()))]
+
+
+def test_prediction_is_in_evaluation_mode_without_gradient_and_leaves_no_trace():
+    model = train_small(planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "dropout": 0.5})
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+    model.model.train()
+    first, second = model.scores(planted()), model.scores(planted())
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert all(torch.equal(value, before[name]) for name, value in model.model.state_dict().items())
+
+
+def test_predict_names_the_class_of_the_highest_score():
+    store = planted()
+    model = small_model()
+    shares = model.predict_proba(store)
+    names = model.predict(store)
+    assert shares.shape == (30, 3)
+    assert shares.dtype == np.float64
+    np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-12)
+    best = model.scores(store).argmax(-1)
+    assert names.tolist() == [store.class_names[index] for index in best]
+
+
+def test_lengths_are_divided_by_their_sum_and_logits_go_through_softmax():
+    scores = torch.tensor([[0.2, 0.6], [0.0, 0.0]])
+    np.testing.assert_allclose(probabilities(scores, "lengths"), [[0.25, 0.75], [0.5, 0.5]], atol=1e-7)
+    odds = probabilities(torch.tensor([[0.0, np.log(3.0)], [1000.0, 0.0]]), "logits")
+    np.testing.assert_allclose(odds, [[0.25, 0.75], [1, 0]], atol=1e-7)
+
+
+def test_what_scores_are_follows_the_model():
+    assert small_model().scores_are == "lengths"
+    assert train_small(planted(), "gin").scores_are == "logits"
+
+
+def test_the_cap_on_nodes_is_applied_after_the_columns_are_made():
+    store = planted()
+    model = train_small(store, max_nodes=20)
+    capped = cap_nodes(store, 20, model.recipe.apply(store))
+    with torch.no_grad():
+        expected = model.model.forward_batch(capped.store.batch(capped.x)).class_scores
+    torch.testing.assert_close(model.scores(store), expected, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(expected, replace(model, config=small_model().config).scores(store))
+
+
+# ---------------------------------------------------------------------- what graphs may be
+def test_torch_geometric_and_networkx_graphs_score_as_the_store():
+    store, model = labelled(), labelled_model()
+    expected = model.scores(store)
+    listed = to_pyg(store)
+    for graphs in (listed, to_pyg(store, as_batch=True), iter(listed)):
+        torch.testing.assert_close(model.scores(graphs), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model.scores(listed[3]), expected[3:4], rtol=1e-5, atol=1e-6)
+    drawn = [to_networkx(store, graph) for graph in range(3)]
+    torch.testing.assert_close(model.scores(drawn), expected[:3], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model.scores(drawn[1]), expected[1:2], rtol=1e-5, atol=1e-6)
+
+
+def test_classes_of_the_graphs_are_not_looked_at():
+    graphs = to_pyg(planted())[:2]
+    graphs[0].y = torch.tensor([0.5, 2.0])
+    graphs[1].y = None
+    assert small_model().predict(graphs).shape == (2,)
+    assert graphs[0].y.tolist() == [0.5, 2.0]  # the caller's object is as it was
+    drawn = to_networkx(planted(), 0)
+    drawn.graph["y"] = object()
+    assert small_model().predict(drawn).shape == (1,)
+
+
+def test_text_labels_of_networkx_are_refused_since_their_numbers_are_not_known():
+    drawn = nx.path_graph(3)
+    nx.set_node_attributes(drawn, "C", "label")
+    with pytest.raises(ArgumentError, match="'label' must be a whole number, got 'C' at node 0 of graph 0"):
+        labelled_model().predict(drawn)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "found"),
+    [([], "none"), (3, "int"), ([1, "x"], "int, str"), (None, "NoneType")],
+)
+def test_anything_else_is_refused(graphs, found):
+    with pytest.raises(ArgumentError, match=f"FittedModel: 'graphs' must .*, got {found}"):
+        small_model().predict(graphs)
+
+
+# ---------------------------------------------------------------------- graphs that do not fit
+def test_other_columns_are_refused_in_a_sentence():
+    with pytest.raises(ArgumentError) as caught:
+        labelled_model().predict(planted())
+    assert str(caught.value) == (
+        "FittedModel: 'graphs' must have 1 node label column, as the graphs that the model was trained on, "
+        "got no node label columns in planted-parts-easy."
+    )
+    with pytest.raises(ArgumentError, match="must have no node label columns"):
+        small_model().predict(labelled())
+    with pytest.raises(ArgumentError, match=r"must have 2 node attribute columns, .* got no node attribute"):
+        labelled_model().predict(replace(labelled(), node_attributes=None))
+
+
+def test_an_unseen_label_is_refused_with_its_true_place(monkeypatch):
+    monkeypatch.setattr(module, "_BATCH_NODES", 1)  # the place counts in the store, not in the batch
+    with pytest.raises(ArgumentError, match="got 9 on 2 nodes, first on node 0 of graph 7 of new"):
+        labelled_model().predict(strange(7))
+
+
+def test_an_unseen_label_can_be_ignored_with_one_warning(monkeypatch):
+    monkeypatch.setattr(module, "_BATCH_NODES", 1)
+    model, store = labelled_model(), strange(7)
+    with pytest.warns(
+        UserWarning, match="encoded as zeros: 9 on 2 nodes, first on node 0 of graph 7"
+    ) as told:
+        scores = model.scores(store, unseen="ignore")
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = model.recipe.apply(store, unseen="ignore")
+    with torch.no_grad():
+        expected = model.model.forward_batch(store.batch(x)).class_scores
+    torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ArgumentError, match="'unseen' must be 'refuse' or 'ignore', got 'zero'"):
+        model.scores(store, unseen="zero")
+
+
+def test_attributes_that_are_no_numbers_are_refused():
+    store = labelled()
+    attributes = store.node_attributes.clone()
+    attributes[5, 1] = float("nan")
+    with pytest.raises(ArgumentError, match="hold finite node attributes, got nan in attribute 1 of node 5"):
+        labelled_model().predict(replace(store, node_attributes=attributes), unseen="ignore")
+
+
+def test_scores_that_are_no_numbers_are_refused():
+    store = labelled()
+    attributes = store.node_attributes.clone()
+    attributes[store.node_ptr[3]] = 3e38  # finite, and its square is not
+    with pytest.raises(ArgumentError, match="give scores that are numbers, got none for graph 3"):
+        labelled_model().predict(replace(store, node_attributes=attributes))
+
+
+# ---------------------------------------------------------------------- parts that belong together
+def test_parts_that_do_not_belong_together_are_refused():
+    model = small_model()
+    with pytest.raises(ArgumentError, match="'recipe' must be fitted"):
+        replace(model, recipe=FeatureRecipe())
+    with pytest.raises(ArgumentError, match="'recipe' must make the 8 columns that the model reads, got"):
+        replace(model, recipe=labelled_model().recipe)
+    for names in (("a", "b"), ("a", "b", "b")):
+        with pytest.raises(ArgumentError, match="'class_names' must name the 3 classes"):
+            replace(model, class_names=names)
+    with pytest.raises(ArgumentError, match="'model' must be a single one, got 2 replicas"):
+        replace(model, model=graphcaps.nn.HGCN(8, 3, lead=(2,)))
+
+
+def test_info_is_plain_and_complete():
+    told = labelled_model().info()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["model"]["name"] == "hgcn"
+    assert told["model"]["formulation"] == "released"
+    assert told["model"]["parameters"] == sum(p.numel() for p in labelled_model().model.parameters())
+    assert told["class_names"] == ["ring-star", "ring-clique", "ring-ladder"]
+    assert told["expects"]["node_labels"] == [[0, 1, 2, 3]]
+    assert told["expects"]["node_attributes"] == 2
+    assert told["training"]["dataset"] == "labelled"
+    assert told["training"]["class_counts"] == {"ring-star": 10, "ring-clique": 10, "ring-ladder": 10}
+    assert told["versions"]["graphcaps"] == graphcaps.__version__
+
+
+def test_training_summary_counts():
+    store = random_graphs([2, 4, 6], seed=1).as_store()
+    assert training_summary(store, seed=3) == {
+        "dataset": "test",
+        "graphs": 3,
+        "nodes_mean": 4.0,
+        "nodes_max": 6,
+        "class_counts": {"0": 2, "1": 1},
+        "seed": 3,
+    }
+
+
+def test_names_are_public():
+    assert graphcaps.FittedModel is FittedModel
+    assert repr(small_model()).startswith("FittedModel('hgcn', classes=(ring-star, ")

@@ -1,0 +1,397 @@
+"""The model file: the same scores bit for bit, no code, and one sentence for everything that is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import random
+import zipfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+import graphcaps
+from graphcaps._io.checked_safetensors import read_sealed, seal
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION, load
+from graphcaps.inference.probabilities import Calibration
+from tests.small_models import HGCN_SMALL, labelled, labelled_model, planted, small_model, train_small
+
+VARIANTS = {
+    "released": ("hgcn", HGCN_SMALL),
+    "paper": ("hgcn", HGCN_SMALL | {"formulation": "paper"}),
+    "trunk": ("hgcn", HGCN_SMALL | {"trunk": "gin", "trunk_layers": 2}),
+    "separate": ("hgcn", HGCN_SMALL | {"factor_squash": "separate", "dropout": 0.3}),
+    "two levels": ("hgcn", HGCN_SMALL | {"num_capsules": (5, 3), "routing_iterations": 2}),
+    "ablated": ("hgcn", HGCN_SMALL | {"disentangle": False, "reconstruction": False, "residual": False}),
+    "gin": ("gin", {"hidden": 8, "num_layers": 2}),
+}
+
+
+@cache
+def saved() -> bytes:
+    """The bytes of a small model file."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        small_model().save(Path(folder) / "m.safetensors")
+        return (Path(folder) / "m.safetensors").read_bytes()
+
+
+def refused(path: Path) -> str:
+    """The sentence with which a file is refused, without its path."""
+    with pytest.raises(DataError) as caught:
+        load(path)
+    told = str(caught.value)
+    assert told.startswith(f"{path}")
+    assert "\n" not in told
+    return told.removeprefix(f"{path}").removeprefix(": ")
+
+
+def rewritten(tmp_path: Path, tensors=None, **changes) -> Path:
+    """A model file sealed anew with other entries (``None`` removes one) and tensors."""
+    source = tmp_path / "source.safetensors"
+    source.write_bytes(saved())
+    read = read_sealed(source, FORMAT, FORMAT_VERSION)
+    content = {
+        key: value for key, value in read.content.items() if key not in ("format", "version", "sha256")
+    }
+    content = {key: value for key, value in (content | changes).items() if value is not Ellipsis}
+    path = tmp_path / "made.safetensors"
+    path.write_bytes(seal(FORMAT, FORMAT_VERSION, content, tensors or read.tensors))
+    return path
+
+
+def entry(tmp_path: Path, name: str):
+    source = tmp_path / "source.safetensors"
+    source.write_bytes(saved())
+    return read_sealed(source, FORMAT, FORMAT_VERSION).content[name]
+
+
+# ---------------------------------------------------------------------- there and back
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_loaded_model_gives_the_same_scores_bit_for_bit(tmp_path, variant):
+    name, arguments = VARIANTS[variant]
+    model = train_small(planted(), name, arguments, max_nodes=30 if variant == "gin" else None)
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    back = graphcaps.load(str(path))
+    assert torch.equal(back.scores(planted()), model.scores(planted()))
+    assert back.predict(planted()).tolist() == model.predict(planted()).tolist()
+    for entry in ("recipe", "class_names", "training", "versions"):
+        assert getattr(back, entry) == getattr(model, entry)
+    assert back.config.features == model.config.features
+    assert back.config.training == model.config.training
+    assert not back.model.training
+
+
+def test_weights_in_double_precision_stay_so(tmp_path):
+    model = train_small(planted())
+    model.model.double()
+    model.save(tmp_path / "m.safetensors")
+    back = load(tmp_path / "m.safetensors")
+    assert back.dtype == torch.float64
+    assert torch.equal(back.scores(planted()), model.scores(planted()))
+
+
+def test_a_file_saved_again_has_the_same_bytes(tmp_path):
+    paths = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    model = labelled_model()
+    model.save(paths[0])
+    model.save(paths[1])
+    load(paths[0]).save(paths[2])
+    first = paths[0].read_bytes()
+    assert all(path.read_bytes() == first for path in paths)
+
+
+def test_every_argument_of_the_model_is_spelled_out(tmp_path):
+    model = entry(tmp_path, "config")["model"]
+    assert model["formulation"] == "released"
+    assert (model["routing_iterations"], model["num_capsules"], model["trunk"]) == (3, [4], None)
+    assert "lead" not in model
+
+
+def test_loading_draws_no_random_numbers(tmp_path):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(saved())
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    load(path)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_names_of_classes_may_hold_anything(tmp_path):
+    names = ('"quoted", with comma', "0" * 64, "Größe\n☃ \\u0000")
+    model = replace(small_model(), class_names=names, training={"sha256": "0" * 64})
+    model.save(tmp_path / "m.safetensors")
+    assert load(tmp_path / "m.safetensors").class_names == names
+
+
+# ---------------------------------------------------------------------- saving
+def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(b"old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match="No space left on device"):
+        small_model().save(path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_what_cannot_be_kept_is_refused_when_saved(tmp_path):
+    path = tmp_path / "m.safetensors"
+    model = small_model()
+    config = replace(model.config, model_arguments=HGCN_SMALL | {"trunk": torch.nn.Identity()})
+    with pytest.raises(ArgumentError, match="'trunk' must be a plain value to be saved, got Identity"):
+        replace(model, config=config).save(path)
+    config = replace(model.config, model_arguments=HGCN_SMALL | {"capsule_dim": 16})
+    with pytest.raises(ArgumentError, match="'config' must describe the model: the shape "):
+        replace(model, config=config).save(path)
+    for value in (float("nan"), {1, 2}):
+        with pytest.raises(ArgumentError, match="'training' must hold values that JSON can"):
+            replace(model, training={"loss": value}).save(path)
+    assert os.listdir(tmp_path) == []
+
+
+# ---------------------------------------------------------------------- files that are something else
+class Trap:
+    """Leaves a mark where a pickle of it is opened."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("opened",))
+
+
+def test_files_that_are_something_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("m.safetensors")
+    assert refused(path) == "expected a file written by graphcaps, found nothing of that name."
+    assert refused(tmp_path) == "expected a file written by graphcaps, found a folder."
+    path.write_bytes(b"")
+    assert refused(path) == "expected a file written by graphcaps, found an empty file."
+    path.write_text("# a note about models\n")
+    assert refused(path) == "expected a file written by graphcaps, found text."
+    torch.save({"weight": torch.zeros(2), "trap": Trap()}, path)
+    assert "found a zip archive, as torch.save and data sets use it." in refused(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("MUTAG/MUTAG_A.txt", "1, 2\n")
+    assert "found a zip archive" in refused(path)
+    path.write_bytes(pickle.dumps(Trap()))
+    assert "found a pickle, which could run code and is not opened." in refused(path)
+    save_file({"weight": torch.zeros(2)}, path)
+    assert "found a safetensors file of another program." in refused(path)
+    path.write_bytes(random.Random(0).randbytes(500))
+    assert "found something else." in refused(path)
+    assert not Path("opened").exists()
+
+
+def test_a_newer_format_says_so(tmp_path):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(seal(FORMAT, 7, {"versions": {"graphcaps": "9.0"}}, {}))
+    assert refused(path) == (
+        "expected format 2 or older of 'graphcaps model', found the newer format 7, written by graphcaps 9.0. "
+        "Update graphcaps to read it."
+    )
+    path.write_bytes(seal("graphcaps checkpoint", 1, {}, {}))
+    assert "expected a file of the format 'graphcaps model', found 'graphcaps checkpoint'." in refused(path)
+
+
+def test_a_pickle_is_never_opened(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("loading opened a pickle")
+
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(saved())
+    for owner, name in ((torch, "load"), (pickle, "load"), (pickle, "loads"), (pickle, "Unpickler")):
+        monkeypatch.setattr(owner, name, fail)
+    load(path)
+
+
+# ---------------------------------------------------------------------- changed and cut files
+def test_a_cut_file_says_how_much_is_missing(tmp_path):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(saved()[:-1])
+    size = len(saved())
+    assert refused(path) == (
+        f"expected {size:,} bytes, found {size - 1:,}: the file is cut short. Copy or save it again."
+    )
+    path.write_bytes(saved() + b"\n")
+    assert refused(path) == f"expected {size:,} bytes, found {size + 1:,}: something was added to the file."
+
+
+def test_a_changed_weight_and_a_changed_header_are_noticed(tmp_path):
+    path = tmp_path / "m.safetensors"
+    told = (
+        "expected the contents that were saved, found others: the checksum does not agree, "
+        "the file was changed or damaged. Copy or save it again."
+    )
+    data = bytearray(saved())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert refused(path) == told
+    renamed = saved().replace(b"ring-star", b"ring-rats")
+    assert renamed != saved()
+    path.write_bytes(renamed)
+    assert refused(path) == told
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_flipped_byte_is_refused(tmp_path, data):
+    length = int.from_bytes(saved()[:8], "little")
+    inside = st.one_of(
+        st.integers(0, 7), st.integers(8, 7 + length), st.integers(8 + length, len(saved()) - 1)
+    )
+    place, change = data.draw(inside), data.draw(st.integers(1, 255))
+    changed = bytearray(saved())
+    changed[place] ^= change
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(changed)
+    refused(path)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_any_cut_is_refused(tmp_path, share):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(saved()[: int(share * len(saved()))])
+    refused(path)
+
+
+# ---------------------------------------------------------------------- sealed, but not sound
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"training": ...}, "expected a header with a table under 'training', found none."),
+        ({"in_channels": "8"}, "expected a header with a whole number under 'in_channels', found '8'."),
+        ({"in_channels": True}, "expected a header with a whole number under 'in_channels', found True."),
+        ({"num_classes": 0}, "expected at least 1 under 'num_classes', found 0."),
+        ({"calibration": 3}, "expected a header with a table or nothing under 'calibration', found 3."),
+        ({"calibration": {"t": 2}}, "'t' must be one of method, graphs, temperature, curves, figures"),
+        ({"profile": []}, "expected a header with a table or nothing under 'profile', found []."),
+        ({"profile": {"sizes": {}}}, "be what TrainingProfile.to_dict writes"),
+        ({"extra": 1}, "found 'extra'."),
+        ({"class_names": ["a", "b", 3]}, "expected class names that are text"),
+        ({"class_names": ["a", "b"]}, "'class_names' must name the 3 classes"),
+        ({"recipe": {"attributes": 3}}, "'attributes' must be true or false"),
+        ({"recipe": {"codes": 3}}, "'codes' must be one of"),
+        ({"recipe": {}}, "'recipe' must be fitted"),
+        ({"in_channels": 10**12}, "expected the shape [1000000000000, "),
+    ],
+)
+def test_headers_that_are_not_sound(tmp_path, changes, told):
+    assert told in refused(rewritten(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "told"),
+    [
+        ("model", {"name": "os.system"}, "expected a model among gin, hgcn, found 'os.system'."),
+        ("model", {"depth": 3}, "'depth' must be one of capsule_dim"),
+        ("model", {"capsule_dim": "big"}, "expected a model that can be built, found"),
+        ("model", {"capsule_dim": None}, "expected a model that can be built, found"),
+        ("model", {"capsule_dim": 10**6}, "expected the shape "),
+        ("model", {"capsule_dim": 10**30}, "expected "),
+        ("model", {"formulation": "exact"}, "'formulation' must be 'released' or 'paper'"),
+        ("model", {"trunk": "os"}, "'kind' must be one of gin, sage, gat"),
+        ("training", {"epochs": 0}, "'epochs' must be at least 1"),
+        ("training", {"speed": 1}, "'speed'"),
+        ("features", {"max_nodes": 0}, "'max_nodes' must be at least 1, got 0."),
+    ],
+)
+def test_configurations_that_are_not_sound(tmp_path, section, changes, told):
+    config = entry(tmp_path, "config")
+    config[section] |= changes
+    assert told in refused(rewritten(tmp_path, config=config))
+
+
+def test_tensors_that_are_not_the_models(tmp_path):
+    state = small_model().model.state_dict()
+    name = next(key for key, value in state.items() if value.is_floating_point() and value.dim() > 1)
+    missing = {key: value for key, value in state.items() if key != name}
+    assert f"expected a tensor '{name}', found none." in refused(rewritten(tmp_path, tensors=missing))
+    more = state | {"other": torch.zeros(1)}
+    assert "found another, 'other'." in refused(rewritten(tmp_path, tensors=more))
+    shape = state | {name: state[name][..., :-1]}
+    assert f"expected the shape {list(state[name].shape)} for '{name}', found" in refused(
+        rewritten(tmp_path, tensors=shape)
+    )
+    kind = state | {name: state[name].half()}
+    assert f"expected float32 numbers in '{name}', found float16." in refused(
+        rewritten(tmp_path, tensors=kind)
+    )
+    for number in (float("nan"), float("inf")):
+        broken = {key: value.clone() for key, value in state.items()}
+        broken[name].view(-1)[0] = number
+        assert f"expected finite numbers in '{name}', found NaN or infinity." in refused(
+            rewritten(tmp_path, tensors=broken)
+        )
+
+
+# ---------------------------------------------------------------------- the format itself
+def test_the_file_is_plain_safetensors_with_a_json_header(tmp_path):
+    from safetensors import safe_open
+
+    path = tmp_path / "m.safetensors"
+    labelled_model().save(path)
+    with safe_open(path, "pt") as file:
+        content = json.loads(file.metadata()["graphcaps"])
+        names = set(file.keys())
+    assert names == set(labelled_model().model.state_dict())
+    assert (content["format"], content["version"]) == ("graphcaps model", 2)
+    assert content["class_names"] == list(labelled().class_names)
+    assert content["recipe"]["label_values"] == [[0, 1, 2, 3]]
+
+
+def test_the_checksum_is_that_of_the_file_with_zeros_in_its_place(tmp_path):
+    import hashlib
+
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(saved())
+    digest = read_sealed(path, FORMAT, FORMAT_VERSION).content["sha256"]
+    plain = saved().replace(digest.encode(), b"0" * 64, 1)
+    assert hashlib.sha256(io.BytesIO(plain).read()).hexdigest() == digest
+
+
+# ---------------------------------------------------------------------- calibration and profile
+def test_calibration_and_profile_are_kept(tmp_path):
+    model = replace(
+        labelled_model(),
+        calibration=Calibration("temperature", 40, 0.4, figures={"before": {"ece": 0.2}}),
+        profile=TrainingProfile.of(labelled()),
+    )
+    model.save(tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    assert again.calibration == model.calibration
+    assert again.profile == model.profile
+    np.testing.assert_array_equal(again.predict_proba(labelled()), model.predict_proba(labelled()))
+    assert not np.allclose(again.predict_proba(labelled()), labelled_model().predict_proba(labelled()))
+
+
+def test_a_file_of_version_1_still_loads(tmp_path):
+    """As graphcaps 0.1 wrote it: no profile, and nothing under 'calibration'."""
+    path = tmp_path / "m.safetensors"
+    labelled_model().save(path)
+    read = read_sealed(path, FORMAT, FORMAT_VERSION)
+    content = {name: value for name, value in read.content.items() if name != "profile"}
+    old = {name: value for name, value in content.items() if name not in ("format", "version", "sha256")}
+    path.write_bytes(seal(FORMAT, 1, old | {"calibration": None}, read.tensors))
+    model = load(path)
+    assert model.calibration is None
+    np.testing.assert_array_equal(model.predict_proba(labelled()), labelled_model().predict_proba(labelled()))
+    with pytest.raises(ArgumentError, match="Train the model again"):
+        model.unlike(labelled())

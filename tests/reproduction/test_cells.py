@@ -1,0 +1,89 @@
+"""What the tables ask for: every published cell, each training once, and names that are not there refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphcaps.errors import ArgumentError
+from graphcaps.reproduction.cells import ABLATIONS, TABLES, VARIANTS, choose_cells, find_variant, trainings
+from graphcaps.reproduction.published import paper_datasets, published, published_hgcn, systems
+
+
+def test_every_published_figure_is_a_cell() -> None:
+    cells = {(cell.table, cell.row, cell.dataset, cell.criterion): cell for cell in choose_cells(["all"])}
+    count = 0
+    for number, table in enumerate(TABLES, 1):
+        rule = "C*" if number > 4 else "C"
+        for system in systems(number):
+            row = "HGCN" if system == "Ours" else system
+            for dataset in paper_datasets():
+                figure = published(number, system, dataset)
+                if figure is not None:
+                    assert cells[table, row, dataset, rule].paper == figure
+                    count += 1
+    assert count > 200
+
+
+def test_rows_of_other_systems_are_only_reported() -> None:
+    for cell in choose_cells(["all"]):
+        own = find_variant(cell.row)
+        assert cell.variant == own
+        if own is None:
+            assert cell.paper is not None
+
+
+def test_tables_5_and_6_show_all_eleven_of_the_run_log() -> None:
+    cells = choose_cells(["table5", "table6"], rows=["HGCN"])
+    assert {cell.dataset for cell in cells} == set(paper_datasets())
+    assert all(cell.paper == published_hgcn(cell.dataset, "C*") for cell in cells)
+
+
+def test_tables_3_and_4_hold_the_ablations_under_both_rules() -> None:
+    cells = choose_cells(["table3", "table4"])
+    for dataset in paper_datasets():
+        own = {(cell.row, cell.criterion) for cell in cells if cell.dataset == dataset}
+        wanted = {"A1", "A2", "A3", "HGCN", "K=2", "K=8", "R=1", "R=2", "R=4", "R=5"}
+        assert {row for row, rule in own if rule == "C"} == wanted
+        assert {row for row, rule in own if rule == "held-out"} == {*ABLATIONS, "HGCN"}
+
+
+def test_a_training_serves_several_cells() -> None:
+    """C of table 1 and C* of table 5 come from one training."""
+    needed = trainings(
+        choose_cells(["table1", "table5"], rows=["HGCN"], datasets=["DD"], criteria=["C", "C*"])
+    )
+    assert [(each.dataset, each.variant.name, each.protocol) for each in needed] == [("DD", "hgcn", "paper")]
+
+
+def test_the_longest_comes_first() -> None:
+    needed = trainings(choose_cells(["table1", "table2"], rows=["HGCN"], criteria=["C"]))
+    assert {each.dataset for each in needed[:3]} <= {"REDDIT-BINARY", "COLLAB", "DD", "NCI1", "NCI109"}
+    assert needed[-1].dataset in ("IMDB-BINARY", "MUTAG", "PTC_MR")
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_variant_changes_what_it_says(variant) -> None:  # type: ignore[no-untyped-def]
+    plain, changed = find_variant("hgcn").config("MUTAG"), variant.config("MUTAG", epochs=7, precision="tf32")  # type: ignore[union-attr]
+    assert changed.model_arguments == plain.model_arguments | variant.changes
+    assert (changed.training.epochs, changed.training.precision) == (7, "tf32")
+    assert variant.formulation == changed.model_arguments["formulation"]
+
+
+def test_names_are_read_as_people_write_them() -> None:
+    (cell,) = choose_cells(["table3"], rows=["k=2"], datasets=["ptc-mr"], criteria=["c"])
+    assert (cell.row, cell.dataset, cell.criterion) == ("K=2", "PTC_MR", "C")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "said"),
+    [
+        ("table7", {}, "be one of table1"),
+        ("table1", {"rows": ["HGNC"]}, "HGCN"),
+        ("table1", {"datasets": ["MUTAGG"]}, "MUTAG"),
+        ("table1", {"criteria": ["D"]}, "held-out"),
+        ("table1", {"datasets": ["COLLAB"]}, "none of its cells"),
+    ],
+)
+def test_what_is_not_there_is_refused(wanted: str, chosen: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        choose_cells([wanted], **chosen)

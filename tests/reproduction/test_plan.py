@@ -1,0 +1,167 @@
+"""Only what is missing is trained; paper and ours stand side by side; nothing is invented."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graphcaps.errors import DataError
+from graphcaps.evaluation import ResultsStore
+from graphcaps.reproduction.cells import choose_cells, trainings
+from graphcaps.reproduction.measured import Library, compare
+from graphcaps.reproduction.plan import Progress, plan_runs, reproduce
+from graphcaps.reproduction.table_formats import latex, lines, markdown
+from tests.cli.test_evaluate import write_tu
+
+pytestmark = pytest.mark.usefixtures("own_folders")
+FEW = {"seeds": 1, "epochs": 2, "device": "cpu"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A small set that is called MUTAG."""
+    write_tu(tmp_path / "sets", "MUTAG", [1, 2] * 12)
+    return tmp_path / "sets"
+
+
+def _runs(store: ResultsStore, tables: str = "table3", seeds: int = 1, **chosen: list[str]) -> list[str]:
+    return [run.title for run in plan_runs(_needed(tables, **chosen), store, seeds)]
+
+
+def _needed(table: str, **chosen: list[str]) -> list:  # type: ignore[type-arg]
+    return trainings(choose_cells([table], datasets=["MUTAG"], **chosen))
+
+
+def test_factors_are_replicas_of_one_run(tmp_path: Path) -> None:
+    found = _runs(ResultsStore(tmp_path), criteria=["C"])
+    assert "MUTAG HGCN, K=2, K=8 paper" in found
+    assert {"MUTAG A1 paper", "MUTAG R=1 paper", "MUTAG R=5 paper"} < set(found)
+    assert len(found) == 8
+
+
+def test_what_is_finished_is_not_trained_again(tmp_path: Path, root: Path) -> None:
+    store = ResultsStore(tmp_path / "results")
+    told: list[Progress] = []
+    runs = plan_runs(_needed("table3", rows=["A3", "K=2"], criteria=["C"]), store, 1)
+    assert reproduce(runs, store, root=root, on_progress=told.append, **FEW) == 0
+    assert [event.run.title for event in told if event.finished] == ["MUTAG A3 paper", "MUTAG K=2 paper"]
+    before = {path.name: path.read_bytes() for path in store.folder.glob("*.json")}
+    assert len(before) == 2
+    assert _runs(store, rows=["A3", "K=2"], criteria=["C"]) == []
+    again = plan_runs(_needed("table3", rows=["A3", "K=2", "K=8"], criteria=["C"]), store, 1)
+    assert [run.title for run in again] == ["MUTAG K=8 paper"]
+    reproduce(again, store, root=root, **FEW)
+    assert before.items() < {path.name: path.read_bytes() for path in store.folder.glob("*.json")}.items()
+    assert _runs(store, rows=["A3"], criteria=["C"], seeds=2) == ["MUTAG A3 paper"]
+
+
+def test_nothing_is_started_when_the_time_is_over(tmp_path: Path, root: Path) -> None:
+    store = ResultsStore(tmp_path / "results")
+    runs = plan_runs(_needed("table3", rows=["A2", "A3"], criteria=["C"]), store, 1)
+    assert reproduce(runs, store, root=root, minutes=0, **FEW) == 2
+    assert not store.records()
+
+
+def test_an_interrupted_run_is_not_overwritten_by_accident(tmp_path: Path, root: Path) -> None:
+    store = ResultsStore(tmp_path / "results")
+    runs = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 1)
+
+    def stop(event: Progress) -> None:
+        if event.epoch is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(runs, store, root=root, on_progress=stop, **FEW)
+    with pytest.raises(DataError, match="--resume"):
+        reproduce(runs, store, root=root, **FEW)
+    reproduce(runs, store, root=root, resume=True, **FEW)
+    (record,) = store.records()
+    assert record.curves.num_epochs == 2
+
+
+def test_other_epochs_are_other_figures(tmp_path: Path, root: Path) -> None:
+    store = ResultsStore(tmp_path / "results")
+    first = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 1)
+    reproduce(first, store, root=root, **FEW)
+    more = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 2)
+    with pytest.raises(DataError, match="epochs"):
+        reproduce(more, store, root=root, **(FEW | {"seeds": 2, "epochs": 3}))
+
+
+RESULTS = Path(__file__).resolve().parents[2] / "results" / "reproduction"
+
+
+def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
+    for path in RESULTS.glob("MUTAG--hgcn--*.record.json"):
+        shutil.copy(path, tmp_path)
+    store = ResultsStore(tmp_path)
+    (ledger,) = store.ledgers()
+    found = compare(choose_cells(["all"], datasets=["MUTAG"]), Library(store))
+    by_key = {(each.cell.row, each.cell.criterion): each for each in found}
+    for rule in ("C", "C*", "held-out"):
+        each = by_key["HGCN", rule]
+        assert each.ours == ledger.figures[rule]
+        values = each.as_dict()
+        assert set(values) == {
+            *("table", "row", "dataset", "criterion", "paper", "ours", "std_folds", "std_seeds"),
+            *("seeds", "epochs", "formulation"),
+        }
+        assert values["ours"] == pytest.approx(ledger.figures[rule].mean, abs=1e-4)
+        assert (values["seeds"], values["epochs"], values["formulation"]) == (5, 1000, "released")
+        json.dumps(values)
+    assert by_key["HGCN", "C"].difference == pytest.approx(ledger.figures["C"].mean - 93.16)
+    assert by_key["HGCN", "held-out"].difference is None
+    for row in ("A1", "GIN"):
+        assert by_key[row, "C"].ours is None
+        assert by_key[row, "C"].as_dict()["seeds"] == 0
+    two = compare(choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"]), Library(store, seeds=2))
+    assert {each.as_dict()["seeds"] for each in two} == {2}
+
+
+def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
+    path = RESULTS / "MUTAG--hgcn--paper--seed0.record.json"
+    record = json.loads(path.read_text("utf-8"))
+    record["partition"] = {"kind": "groups", "count": 180, "sha256": "0" * 64, "by": "copies"}
+    (tmp_path / path.name).write_text(json.dumps(record), "utf-8")
+    (each,) = compare(
+        choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
+        Library(ResultsStore(tmp_path)),
+    )
+    assert each.ours is None
+
+
+def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
+    for seed in (0, 2):
+        shutil.copy(RESULTS / f"MUTAG--hgcn--paper--seed{seed}.record.json", tmp_path)
+    (each,) = compare(
+        choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
+        Library(ResultsStore(tmp_path)),
+    )
+    assert each.ours is not None
+    assert each.ours.seeds == (0,)
+    assert each.standard_error is None
+
+
+def test_pages_for_people_and_papers() -> None:
+    found = compare(
+        choose_cells(["table1", "table5"], rows=["GIN", "HGCN", "GMN"], datasets=["MUTAG", "PTC_MR", "DD"]),
+        Library(ResultsStore(RESULTS)),
+    )
+    page = markdown(found)
+    assert "| GIN | C | reported | 89.40 ± 5.60 | – | 64.60 ± 7.00 |" in page
+    assert "| HGCN | C | paper | 93.16 ± 6.10 | 80.99 ± 2.58 | 66.54 ± 7.97 |" in page
+    assert "| HGCN | C\\* | paper | 95.79" in page
+    ours = next(line for line in lines(found, "table1")[1] if (line.row, line.what) == ("HGCN", "ours"))
+    assert all(cell.count("±") == 2 for cell in ours.cells)
+    short = lines(found, "table1", apart=True)[1]
+    assert [line.what for line in short if (line.row, line.criterion) == ("HGCN", "C")] == [
+        *("paper", "ours", "± folds", "± seeds", "difference")
+    ]
+    written = latex(found)
+    assert "PTC\\_MR" in written
+    assert "$C^*$" in written
+    assert written.count("\\begin{tabular}") == written.count("\\end{tabular}") == 2
+    assert "±" not in written

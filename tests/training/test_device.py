@@ -1,0 +1,36 @@
+"""A training's precision reaches kernels and torch's products, and ends with it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps.config import RunConfig, TrainConfig
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.ops._triton.precision import precision
+from graphcaps.training.device import multiply_in
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="'precision' must be one of float32, tf32, bf16"):
+        TrainConfig(precision="half")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"\[training\] precision"):
+        RunConfig.from_dict({"training": {"precision": 16}})
+    assert RunConfig.from_dict({"training": {"precision": "tf32"}}).training.precision == "tf32"
+
+
+def test_it_holds_inside_a_training_and_no_longer() -> None:
+    before = torch.get_float32_matmul_precision()
+    with multiply_in("tf32", torch.device("cuda")):
+        assert precision() == "tf32"
+        assert torch.get_float32_matmul_precision() == "high"
+        with multiply_in("float32", torch.device("cuda")):
+            assert torch.get_float32_matmul_precision() == "highest"
+    assert precision() == "float32"
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_cpu_takes_float32() -> None:
+    with multiply_in("bf16", torch.device("cpu")):
+        assert precision() == "float32"
+        assert torch.get_float32_matmul_precision() == "highest"

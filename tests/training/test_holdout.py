@@ -1,0 +1,111 @@
+"""One training on given parts: test graphs are unknown to it, and are asked at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphcaps
+from graphcaps.config import RunConfig, TrainConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.splits.folds import Split
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, DataError
+from graphcaps.metrics import class_metrics
+from graphcaps.training.final_training import FinalTraining, train_final
+
+CONFIG = RunConfig(
+    model_arguments={"capsule_dim": 8, "num_capsules": (3,), "num_factors": 2},
+    training=TrainConfig(epochs=2, batch_size=8, learning_rate=0.01),
+)
+SPLIT = Split(torch.arange(0, 20), torch.arange(20, 25), torch.arange(25, 36), "column 'part'")
+
+
+@pytest.fixture(scope="module")
+def store() -> GraphStore:
+    return planted_parts(num_graphs=36)
+
+
+def test_figures_are_those_of_the_test_graphs(store: GraphStore, tmp_path: Path) -> None:
+    result = train_final(store, CONFIG, split=SPLIT, device="cpu")
+    told = result.training
+    assert (told["train_graphs"], told["validation_graphs"], told["test_graphs"]) == (20, 5, 11)
+    assert (told["split"], told["validation_share"], told["graphs"]) == ("column 'part'", None, 25)
+    tested = store[SPLIT.test]
+    assert tested.y is not None
+    wanted = class_metrics(tested.y.numpy(), result.model.predict_proba(tested))
+    assert told["test_metrics"] == wanted
+    assert told["test_accuracy"] == wanted["accuracy"]
+    assert {"balanced_accuracy", "roc_auc", "pr_auc", "mcc", "brier"} <= wanted.keys()
+    result.model.save(tmp_path / "m.safetensors")
+    assert graphcaps.load(tmp_path / "m.safetensors").training == told
+
+
+def test_the_training_knows_nothing_of_the_test_graphs(store: GraphStore) -> None:
+    """Other test graphs, with labels and classes of their own, leave the model as it is, bit by bit."""
+    assert store.y is not None
+    labels, y = store.degree.unsqueeze(1) % 3, store.y.clone()
+    store = replace(store, node_labels=labels.clone())
+    first = int(store.host_node_ptr[25])
+    labels[first] = 99
+    y[25:] = y[25:].flip(0)
+    other = replace(store, node_labels=labels, y=y)
+    one = train_final(store, CONFIG, split=SPLIT, device="cpu")
+    two = train_final(other, CONFIG, split=SPLIT, device="cpu")
+    a, b = one.model.model.state_dict(), two.model.model.state_dict()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert one.model.recipe.to_dict() == two.model.recipe.to_dict()
+    assert one.model.calibration is not None
+    assert two.model.calibration is not None
+    assert one.model.calibration.to_dict() == two.model.calibration.to_dict()
+    assert one.model.info()["profile"] == two.model.info()["profile"]
+    assert "test_graphs_with_new_labels" not in one.training
+    assert two.training["test_graphs_with_new_labels"] == 1
+
+
+def test_without_a_validation_part_a_share_is_drawn(store: GraphStore) -> None:
+    two = replace(SPLIT, train=torch.arange(25), validation=None)
+    training = FinalTraining(store, CONFIG, split=two, validation=0.2, device="cpu")
+    alone = FinalTraining(store[torch.arange(25)], CONFIG, validation=0.2, device="cpu")
+    assert torch.equal(training.known.validation, alone.known.validation)
+    assert training.known.describe()["validation_share"] == 0.2
+    assert training.known.describe()["test_graphs"] == 11
+    assert "split" not in alone.known.describe()
+
+
+def test_graphs_in_any_order_keep_their_parts(store: GraphStore) -> None:
+    order = torch.from_numpy(np.random.default_rng(0).permutation(36))
+    parts = Split(order[:20].sort().values, order[20:26].sort().values, order[26:].sort().values)
+    known = FinalTraining(store, CONFIG, split=parts, device="cpu").known
+    assert store.y is not None
+    assert known.store.y is not None
+    assert known.tested is not None
+    assert known.tested.y is not None
+    assert parts.validation is not None
+    assert torch.equal(known.store.y[known.train], store.y[parts.train])
+    assert torch.equal(known.store.sizes[known.validation], store.sizes[parts.validation])
+    assert torch.equal(known.tested.sizes, store.sizes[parts.test])
+
+
+def test_another_test_part_is_another_run(store: GraphStore, tmp_path: Path) -> None:
+    training = FinalTraining(store, CONFIG, split=SPLIT, device="cpu")
+    next(training.run())
+    training.save(tmp_path / "c")
+    other = FinalTraining(store, CONFIG, split=replace(SPLIT, test=torch.arange(25, 30)), device="cpu")
+    with pytest.raises(DataError, match="test_graphs"):
+        other.resume(tmp_path / "c")
+    same = FinalTraining(store, CONFIG, split=SPLIT, device="cpu")
+    same.resume(tmp_path / "c")
+    assert same.epoch == 1
+
+
+def test_one_class_to_learn_from_is_refused(store: GraphStore) -> None:
+    assert store.y is not None
+    one = (store.y == 0).nonzero().squeeze(-1)
+    others = (store.y != 0).nonzero().squeeze(-1)
+    with pytest.raises(ArgumentError, match=r"at least two classes to learn from, got one \(given\)"):
+        FinalTraining(store, CONFIG, split=Split(one, None, others), device="cpu")

@@ -1,0 +1,165 @@
+"""Replica f of F learns what f learns alone; a resumed training ends like an unbroken one."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphcaps.config import TrainConfig
+from graphcaps.errors import ArgumentError
+from graphcaps.models import GIN
+from graphcaps.nn import HGCN
+from graphcaps.training import EpochEnd, Replica, Trainer, TrainingError, pick_replica, stack_replicas
+from tests.graphs import Graphs, assert_equal, random_graphs
+
+CONFIG = TrainConfig(epochs=5, batch_size=4, learning_rate=0.01, weight_decay=0.001, halve_every=3)
+
+
+def _graphs() -> Graphs:
+    generator = torch.Generator().manual_seed(4)
+    sizes = torch.randint(1, 40, (45,), generator=generator).tolist()
+    return random_graphs(sizes, classes=2, seed=5)
+
+
+def _maker(kind: str, dropout: float) -> Callable[[tuple[int, ...]], nn.Module]:
+    if kind == "gin":
+        return lambda lead: GIN(5, 2, hidden=8, dropout=dropout, lead=lead)
+    trunk = "sage" if kind == "hgcn, sage" else None
+    return lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, trunk=trunk, lead=lead)
+
+
+def _replicas() -> list[Replica]:
+    """Three parts of unequal size: 40 graphs and 41 (one more batch), and 7 (fewer than two batches)."""
+    every = torch.arange(45)
+    return [
+        Replica(every[:40], every[40:43], every[43:], seed=0, fold=0),
+        Replica(every[4:], every[:2], every[2:4], seed=0, fold=1),
+        Replica(every[:7], every[7:9], every[9:20], seed=1, fold=0),
+    ]
+
+
+def _train(
+    kind: str, dropout: float, replicas: list[Replica], **changes: int
+) -> tuple[Trainer, list[EpochEnd]]:
+    graphs = _graphs()
+    model = stack_replicas(_maker(kind, dropout), replicas, torch.float64)
+    config = TrainConfig(**({**CONFIG.__dict__, **changes}))
+    trainer = Trainer(model, graphs.as_store(), graphs.x, replicas, config)
+    return trainer, list(trainer.run())
+
+
+def _scores(model: nn.Module) -> Tensor:
+    graphs = _graphs()
+    return model.eval().forward_batch(graphs.as_batch()).class_scores
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4], ids=["no dropout", "dropout"])
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, sage"])
+def test_replica_of_many_is_the_replica_alone(kind: str, dropout: float) -> None:
+    replicas = _replicas()
+    together, events = _train(kind, dropout, replicas)  # 51 and 55 steps, and 10
+    assert together.adam.steps.tolist() == [50, 55, 10]
+    for f, replica in enumerate(replicas):
+        alone, own = _train(kind, dropout, [replica])
+        # Weights whose true gradient is zero wander with the rounding: outputs are what counts.
+        one = pick_replica(together.model, _maker(kind, dropout), f)
+        two = pick_replica(alone.model, _maker(kind, dropout), 0)
+        assert_equal(_scores(one), _scores(two), "scores", 1e-9)
+        for many, single in zip(events, own, strict=True):
+            assert many.train_loss[f] == pytest.approx(single.train_loss[0], abs=1e-9)
+            assert many.validation_loss[f] == pytest.approx(single.validation_loss[0], abs=1e-9)
+            assert many.test_accuracy[f] == single.test_accuracy[0]
+            assert many.train_accuracy[f] == single.train_accuracy[0]
+
+
+def test_equals_a_plain_loop_with_torch_s_adam() -> None:
+    graphs = _graphs()
+    store = graphs.as_store()
+    replica = _replicas()[0]
+    trainer, events = _train("hgcn", 0.0, [replica])
+    torch.manual_seed(replica.stream)
+    model = _maker("hgcn", 0.0)(()).double()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.001)
+    for epoch in range(5):
+        for group in optimiser.param_groups:
+            group["lr"] = 0.01 if epoch < 3 else 0.005
+        model.train()
+        total = 0.0
+        for chosen in replica.order(epoch).split(4):
+            batch = store.batch(graphs.x, chosen)
+            loss = model.loss(model.forward_batch(batch, batch.y), batch.y).total
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            total += float(loss.detach()) * len(chosen)
+        assert events[epoch].train_loss[0] == pytest.approx(total / 40, abs=1e-9)
+    assert_equal(_scores(pick_replica(trainer.model, _maker("hgcn", 0.0), 0)), _scores(model), "scores", 1e-9)
+    model.eval()
+    batch = store.batch(graphs.x, replica.test)
+    right = (model.forward_batch(batch).class_scores.argmax(-1) == batch.y).double().mean()
+    assert events[-1].test_accuracy[0] == pytest.approx(float(right))
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    runs = [_train("hgcn", 0.3, _replicas()[:2])[0].state() for _ in range(2)]
+    assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
+    other = _train("hgcn", 0.3, [Replica(r.train, r.validation, r.test, seed=7) for r in _replicas()[:2]])[
+        0
+    ].state()
+    assert not torch.equal(other["model.primary.weight"], runs[0]["model.primary.weight"])
+
+
+def test_resumed_is_unbroken() -> None:
+    replicas = _replicas()
+    whole, events = _train("hgcn", 0.3, replicas)
+    broken, first = _train("hgcn", 0.3, replicas, epochs=2)
+    state = {name: value.clone() for name, value in broken.state().items()}
+    graphs = _graphs()
+    fresh = stack_replicas(_maker("hgcn", 0.3), replicas, torch.float64)
+    resumed = Trainer(fresh, graphs.as_store(), graphs.x, replicas, CONFIG)
+    resumed.load_state(state)
+    rest = list(resumed.run())
+    assert [event.train_loss for event in first + rest] == [event.train_loss for event in events]
+    final = whole.state()
+    assert all(torch.equal(value, final[name]) for name, value in resumed.state().items())
+
+
+def test_rate_is_halved() -> None:
+    config = TrainConfig(learning_rate=0.8, halve_every=500)
+    assert [config.rate(epoch) for epoch in (0, 499, 500, 999, 1000)] == [0.8, 0.8, 0.4, 0.4, 0.2]
+
+
+def test_nan_names_epoch_and_term() -> None:
+    graphs = _graphs()
+    replicas = _replicas()[:1]
+    model = stack_replicas(_maker("hgcn", 0.0), replicas, torch.float64)
+    trainer = Trainer(model, graphs.as_store(), graphs.x, replicas, CONFIG)
+    trainer.run_epoch()
+    with torch.no_grad():
+        model.decoder.bias.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"stopped in epoch 2: the reconstruction loss is not a number\."):
+        trainer.run_epoch()
+
+
+def test_refusals() -> None:
+    graphs = _graphs()
+    store = graphs.as_store()
+    nothing = Replica(torch.arange(0), torch.arange(0), torch.arange(3))
+    model = stack_replicas(_maker("gin", 0.0), [nothing], torch.float64)
+    with pytest.raises(ArgumentError, match=r"'replicas' must each have a graph to learn from"):
+        Trainer(model, store, graphs.x, [nothing], CONFIG)
+    with pytest.raises(ArgumentError, match=r"training: 'batch_size' must be at least 1, got 0\."):
+        TrainConfig(batch_size=0)
+
+
+def test_the_weight_of_the_reconstruction_counts() -> None:
+    graphs = _graphs()
+    replicas = _replicas()[:1]
+    losses = []
+    for weight in (0.0, 1.0):
+        model = stack_replicas(_maker("hgcn", 0.0), replicas, torch.float64)
+        config = TrainConfig(epochs=1, batch_size=4, reconstruction_weight=weight)
+        (event,) = Trainer(model, graphs.as_store(), graphs.x, replicas, config).run()
+        losses.append(event.train_loss[0])
+    assert losses[1] > losses[0] + 0.1
