@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphcaps.cli.output import columns, note, option, print_json, size, terminal
+from graphcaps.cli.output import columns, format_size, note, option, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -35,7 +35,13 @@ def bench_scaling(device: str, as_json: bool, out: Path | None) -> None:
     table = columns(*numbers, "pairs", right=numbers)
     for row in rows:
         grown = ["–" if each is None else f"{each:.2f}" for each in (row.time_ratio, row.memory_ratio)]
-        shown = (f"{row.nodes:,}", f"{row.edges:,}", f"{1e3 * row.seconds:.2f}", grown[0], size(row.memory))
+        shown = (
+            f"{row.nodes:,}",
+            f"{row.edges:,}",
+            f"{1e3 * row.seconds:.2f}",
+            grown[0],
+            format_size(row.memory),
+        )
         table.add_row(*shown, grown[1], "sampled" if row.sampled else "all")
     console = terminal()
     console.print(table)
@@ -153,7 +159,7 @@ def _show(speeds: list[Speed], out: Path | None) -> None:
 
 def _show_phases(console: Console, speed: Speed) -> None:
     """A data set: its epoch in a line, the phases of its step under it."""
-    memory = "" if speed.memory is None else f", {speed.memory_of} {size(speed.memory)}"
+    memory = "" if speed.memory is None else f", {speed.memory_of} {format_size(speed.memory)}"
     console.print(
         f"{speed.dataset}: {speed.seconds:.4f} s an epoch of {speed.folds} folds, "
         f"{speed.graphs_per_second:,.0f} graphs/s{memory}.",

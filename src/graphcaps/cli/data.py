@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli import data
 from graphcaps.cli.data_options import (
     Bad,
     Id,
@@ -18,10 +17,10 @@ from graphcaps.cli.data_options import (
     Smiles,
     Source,
     SplitColumn,
-    open_own,
-    own_hints,
+    open_source,
+    reader_options,
 )
-from graphcaps.cli.output import columns, pairs, print_json, size, terminal
+from graphcaps.cli.output import columns, format_size, pairs, print_json, terminal
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
@@ -67,7 +66,7 @@ def check(
     from graphcaps.data.quality.quality_report import examine_with_copies
     from graphcaps.data.splits.groups import write_groups
 
-    loaded = open_dataset(source, root, **own_hints(smiles, label, split, id, bad))
+    loaded = open_dataset(source, root, **reader_options(smiles, label, split, id, bad))
     store, rows = loaded.store, loaded.rows
     found = examine_with_copies(store, seconds=_SECONDS)
     findings = found.findings
@@ -143,7 +142,7 @@ def _forecast(store: GraphStore) -> dict[str, Any] | None:
     memory = validation.forecast.of(1)
     said = (
         f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, preset: "
-        f"{config.source}) takes about {size(memory)} of memory and {_time(seconds * epochs)}; "
+        f"{config.source}) takes about {format_size(memory)} of memory and {_time(seconds * epochs)}; "
         f"ten folds at most {_time(10 * seconds * epochs)}."
     )
     return {
@@ -194,7 +193,7 @@ def convert(
     """
     from graphcaps.data.readers.tu_writer import write_tu
 
-    loaded = open_own(source, root, own_hints(smiles, label, bad=bad))
+    loaded = open_source(source, root, reader_options(smiles, label, bad=bad))
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()
     written = [target] if target.is_file() else sorted(target.iterdir())
@@ -213,7 +212,7 @@ def convert(
             }
         )
         return
-    what = f"{len(loaded.store):,} graphs, {size(count)}"
+    what = f"{len(loaded.store):,} graphs, {format_size(count)}"
     terminal().print(f"{target}: {what}", soft_wrap=True, markup=False)
 
 
@@ -287,7 +286,7 @@ def info(
     from graphcaps.data.quality.summary import summarize
 
     start = time.perf_counter()
-    hints = own_hints(smiles, label, split, id, bad)
+    hints = reader_options(smiles, label, split, id, bad)
     loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **hints)
     seconds = round(time.perf_counter() - start, 3)
     summary = summarize(loaded.store)
@@ -359,8 +358,8 @@ def _categories(labels: Categories | None) -> str:
     return ", ".join(f"{_plural(count, 'label')} ({least} to {most})" for count, least, most in shown)
 
 
-app.command(epilog="Example: graphcaps data check MUTAG --root downloads")(data.check)
-app.command(epilog="Example: graphcaps data convert planted-parts parts.zip")(data.convert)
+app.command(epilog="Example: graphcaps data check MUTAG --root downloads")(check)
+app.command(epilog="Example: graphcaps data convert planted-parts parts.zip")(convert)
 
 
 @app.command(epilog="Example: graphcaps data cache --clear")
@@ -377,5 +376,5 @@ def cache(
             {"folder": str(found.folder), "files": found.files, "bytes": found.bytes, "cleared": clear}
         )
         return
-    what = f"{_plural(found.files, 'data set') or 'no data sets'}, {size(found.bytes)}"
+    what = f"{_plural(found.files, 'data set') or 'no data sets'}, {format_size(found.bytes)}"
     terminal().print(f"{found.folder}: {what}{' deleted' if clear else ''}", soft_wrap=True)

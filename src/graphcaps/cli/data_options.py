@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bad",
+    "BadReported",
     "BadRows",
-    "BadTold",
     "Id",
     "Json",
     "Label",
@@ -29,13 +29,13 @@ __all__ = [
     "Source",
     "SplitBy",
     "SplitColumn",
-    "called",
-    "need_classes",
-    "open_each",
-    "open_own",
+    "display_names",
+    "graph_label",
+    "open_keeping_bad_rows",
+    "open_source",
     "open_with_split",
-    "own_hints",
-    "own_names",
+    "reader_options",
+    "require_labels",
 ]
 
 
@@ -43,7 +43,7 @@ _MOST = 20  # names in a message
 _NETWORKX = {"node_default", "edge_default", "mode"}  # what networkx itself notes of a file
 
 
-def need_classes(owner: str, loaded: LoadedDataset) -> None:
+def require_labels(owner: str, loaded: LoadedDataset) -> None:
     """Refuses graphs without classes, and lists what ``--label`` can name.
 
     Raises:
@@ -132,7 +132,7 @@ Bad = Annotated[
     typer.Option("--bad", help="Rows that are no molecule. Default: refuse.", rich_help_panel=_COLUMN),
 ]
 
-BadTold = Annotated[
+BadReported = Annotated[
     BadRows | None,
     typer.Option(
         "--bad",
@@ -142,14 +142,14 @@ BadTold = Annotated[
 ]
 
 
-def own_hints(
+def reader_options(
     smiles: str | None = None,
     label: str | None = None,
     split: str | None = None,
     id: str | None = None,
     bad: BadRows | None = None,
 ) -> dict[str, Any]:
-    """What these options say, as ``open_dataset(source, root, **own_hints(…))`` takes it."""
+    """What these options say, as ``open_dataset(source, root, **reader_options(…))`` takes it."""
     given = {
         "smiles": smiles,
         "label": label,
@@ -160,7 +160,7 @@ def own_hints(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def open_own(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
+def open_source(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
     """Reads a data set or a user's own file, and tells which rows were left out."""
     from graphcaps.data.datasets.loading import open_dataset
 
@@ -170,7 +170,7 @@ def open_own(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDat
     return loaded
 
 
-def open_each(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
+def open_keeping_bad_rows(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
     """The same, where rows that are no molecule keep their place: it is told with the others what became of them.
 
     An option ``--bad`` that was given stands as it is.
@@ -179,23 +179,23 @@ def open_each(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDa
     from graphcaps.errors import ArgumentError
 
     if "bad" in hints:
-        return open_own(source, root, hints)
+        return open_source(source, root, hints)
     try:
         return open_dataset(source, root, **hints, bad="skip")
     except ArgumentError as error:
         if error.name != "bad":
             raise
-    return open_own(source, root, hints)  # no table of molecules: there are no such rows
+    return open_source(source, root, hints)  # no table of molecules: there are no such rows
 
 
-def own_names(rows: Rows | None, ids: Sequence[str] | None) -> Sequence[str] | None:
+def display_names(rows: Rows | None, ids: Sequence[str] | None) -> Sequence[str] | None:
     """Names of graphs where they tell more than a number does."""
     if rows is None or ids is None or not rows.named:
         return None
     return None if all(name == str(number) for number, name in enumerate(ids, start=1)) else ids
 
 
-def called(graph: int, names: Sequence[str] | None) -> str:
+def graph_label(graph: int, names: Sequence[str] | None) -> str:
     """How a graph, counted from 0, is named to people: its number from 1, and its name where it has one."""
     return f"{graph + 1:,}" if names is None else f"{graph + 1:,} ({names[graph]})"
 
@@ -217,6 +217,6 @@ def open_with_split(
     from graphcaps.data.splits.groups import find_split, split_column
 
     column = split_column(split)
-    loaded = open_own(source, root, hints if column is None else hints | {"split": column})
-    need_classes(owner, loaded)
+    loaded = open_source(source, root, hints if column is None else hints | {"split": column})
+    require_labels(owner, loaded)
     return loaded, None if split is None else find_split(split, loaded.store, loaded.rows)

@@ -37,12 +37,12 @@ def demo(
     earlier demo in DIR are replaced.
     """
     from graphcaps.cli.run_options import configure
-    from graphcaps.cli.training_files import TrainFiles, write_training
+    from graphcaps.cli.training_files import TrainingFiles, write_training
     from graphcaps.data.datasets.loading import open_dataset
 
     began = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
-    files = TrainFiles(out / f"{DATASET}.safetensors")
+    files = TrainingFiles(out / f"{DATASET}.safetensors")
     files.check(overwrite=True, resume=False)
     picture = out / "parts.png"
     if picture.exists() and not picture.is_file():

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, own_hints
-from graphcaps.cli.output import columns, note, option, print_json, size, terminal
+from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, reader_options
+from graphcaps.cli.output import columns, format_size, note, option, print_json, terminal
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def evaluate(
     from graphcaps.cli.run_options import configure
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
-    loaded = _load(names, root, own_hints(smiles, label, bad=bad), split)
+    loaded = _load(names, root, reader_options(smiles, label, bad=bad), split)
     results = None if out is None else ResultsStore(out)
     checked = []
     for one, parts in loaded:  # all of them before the first is trained
@@ -243,7 +243,9 @@ def _forecast(validation: CrossValidation) -> str:
     assert validation.group is not None
     together = min(validation.group, validation.folds.num_folds * len(validation.seeds))
     count = "one training at a time" if together == 1 else f"{together} trainings together"
-    return f"{validation.store.name}: {count}, about {size(validation.forecast.of(together))} of memory."
+    return (
+        f"{validation.store.name}: {count}, about {format_size(validation.forecast.of(together))} of memory."
+    )
 
 
 @contextmanager

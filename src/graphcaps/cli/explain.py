@@ -15,11 +15,11 @@ from graphcaps.cli.data_options import (
     Id,
     Label,
     Smiles,
-    called,
-    open_each,
-    open_own,
-    own_hints,
-    own_names,
+    display_names,
+    graph_label,
+    open_keeping_bad_rows,
+    open_source,
+    reader_options,
 )
 from graphcaps.cli.output import columns, note, option, print_json, print_pairs, terminal
 from graphcaps.errors import ArgumentError, DataError
@@ -137,7 +137,7 @@ def pick(asked: str, loaded: LoadedDataset, *, in_place: bool) -> Picked:
         own, other = iter(ids), iter(rows.skipped_ids)
         ids = [next(other) if place in reasons else next(own) for place in range(total)]
     total = len(places) + len(reasons)
-    names = own_names(rows, ids) if ids else None
+    names = display_names(rows, ids) if ids else None
     place = _place(asked, total, names)
     if place in reasons:
         line, found = reasons[place]
@@ -164,7 +164,7 @@ def _place(asked: str, total: int, names: Sequence[str] | None) -> int:
     if found:
         expected, got = (
             "name one graph",
-            f"'{asked}', the id of {len(found)}, such as {called(found[0], names)}",
+            f"'{asked}', the id of {len(found)}, such as {graph_label(found[0], names)}",
         )
     raise ArgumentError("explain", "--graph", expected, got)
 
@@ -387,8 +387,8 @@ def explain(
     where = choose_device(device, "explain")
     fitted = load(model).to(where)
     # Of one graph: rows that are no molecule keep their place, as predict counts them.
-    opened = open_own if graph is None else open_each
-    loaded = opened(source, root, own_hints(smiles, label, id=id, bad=bad))
+    opened = open_source if graph is None else open_keeping_bad_rows
+    loaded = opened(source, root, reader_options(smiles, label, id=id, bad=bad))
     store = loaded.store
     chosen_one = None if graph is None else pick(graph, loaded, in_place=bad is None)
     picked = store if chosen_one is None else store[chosen_one.index]
@@ -490,10 +490,10 @@ def _report(
     found: StoreExplanation,
     measures: dict[str, Any],
 ) -> Path:
-    from graphcaps.cli.training_files import TrainFiles
+    from graphcaps.cli.training_files import TrainingFiles
     from graphcaps.explanation.report import write_report
 
-    rows = TrainFiles(path).history_of(fitted.training)
+    rows = TrainingFiles(path).history_of(fitted.training)
     page: Path = write_report(
         out, fitted, store, found, measures=measures, history=rows, title=f"{path.stem} on {store.name}"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.output import pairs, print_json, size, terminal
+from graphcaps.cli.output import format_size, pairs, print_json, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
     told = {"lengths": "lengths of class capsules", "logits": "logits"}
     arguments = {key: value for key, value in model["arguments"].items() if key != "formulation"}
     return [
-        ("file", f"{file['path']} ({size(file['bytes'])})"),
+        ("file", f"{file['path']} ({format_size(file['bytes'])})"),
         ("model", f"{model['name']}{formulation}, {model['parameters']:,} weights ({model['dtype']})"),
         ("classes", f"{len(names)}: {_some(names)}"),
         ("scores", told.get(model["scores"], model["scores"])),

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "columns",
+    "format_size",
     "metric_rows",
     "note",
     "option",
     "pairs",
     "print_json",
     "print_pairs",
-    "size",
     "terminal",
 ]
 
@@ -86,7 +86,7 @@ def columns(*names: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """A number of bytes as people say it."""
     amount = float(count)
     for unit in ("bytes", "KB", "MB"):

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import BadTold, Id, Label, Smiles, called, open_each, own_hints, own_names
+from graphcaps.cli.data_options import (
+    BadReported,
+    Id,
+    Label,
+    Smiles,
+    display_names,
+    graph_label,
+    open_keeping_bad_rows,
+    reader_options,
+)
 from graphcaps.cli.output import columns, metric_rows, pairs, print_json, terminal
 from graphcaps.errors import ArgumentError, DataError
 
@@ -55,7 +64,7 @@ def predict(
     smiles: Smiles = None,
     label: Label = None,
     id: Id = None,
-    bad: BadTold = None,
+    bad: BadReported = None,
     abstain_below: Annotated[
         float | None,
         typer.Option(
@@ -92,7 +101,7 @@ def predict(
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict"))
-    loaded = open_each(source, root, own_hints(smiles, label, id=id, bad=bad))
+    loaded = open_keeping_bad_rows(source, root, reader_options(smiles, label, id=id, bad=bad))
     rows, places = loaded.rows, tuple(range(len(loaded.store)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
@@ -100,13 +109,13 @@ def predict(
         found = predict_each(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
     if rows is not None and rows.places is not None and bad is None:
         found, places = with_bad_rows(found, rows), rows.places
-    names = own_names(rows, found.ids)
+    names = display_names(rows, found.ids)
     if found.num_failed == len(found):
         fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
         raise DataError(
             source,
             "graphs that the model can read",
-            f"none (graph {called(0, names)}: {found.errors[0]})",
+            f"none (graph {graph_label(0, names)}: {found.errors[0]})",
             fix=fix,
         )
     failed = {graph: error for graph, error in enumerate(found.errors) if error}
@@ -205,5 +214,5 @@ def _warn_of(reasons: dict[int, str], graphs: int, what: str, names: Sequence[st
     if reasons:
         first = min(reasons)
         told = f"{len(reasons):,} of {graphs:,} graphs {what}"
-        sentence = f"{told}. Graph {called(first, names)}: {reasons[first]}."
+        sentence = f"{told}. Graph {graph_label(first, names)}: {reasons[first]}."
         typer.echo(f"graphcaps: warning: {' '.join(sentence.split())}", err=True)

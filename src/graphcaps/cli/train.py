@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, own_hints
+from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, reader_options
 from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphcaps.cli.training_files import TrainFiles
+    from graphcaps.cli.training_files import TrainingFiles
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
     from graphcaps.inference.probabilities import CalibrationMethod
@@ -27,7 +27,7 @@ __all__ = ["report_training", "train"]
 _NEAR = 0.05  # a training accuracy nearer to the share of the largest class than this has a warning
 
 
-def report_training(files: TrainFiles, training: FinalTraining, as_json: bool) -> None:
+def report_training(files: TrainingFiles, training: FinalTraining, as_json: bool) -> None:
     """What was made, from the files themselves, and a warning where that is little."""
     import json
 
@@ -172,14 +172,14 @@ def train(
     """
     from graphcaps.cli.progress import training_progress
     from graphcaps.cli.run_options import configure
-    from graphcaps.cli.training_files import TrainFiles, write_training
+    from graphcaps.cli.training_files import TrainingFiles, write_training
 
-    files = TrainFiles(out)
+    files = TrainingFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
     from graphcaps.training.final_training import FinalTraining
 
-    loaded, parts = open_with_split(source, root, own_hints(smiles, label, bad=bad), split)
+    loaded, parts = open_with_split(source, root, reader_options(smiles, label, bad=bad), split)
     _check_share(context, parts)
     config = configure(
         loaded.store.name,
@@ -262,7 +262,7 @@ def _method(given: str) -> CalibrationMethod | None:
     return "temperature" if given == "temperature" else "isotonic"
 
 
-def _go_on(training: FinalTraining, files: TrainFiles) -> bool:
+def _go_on(training: FinalTraining, files: TrainingFiles) -> bool:
     """Brings the training to where its checkpoint is; true where the run has already ended."""
     if files.checkpoint.exists():
         training.resume(files.checkpoint)

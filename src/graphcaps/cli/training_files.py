@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphcaps.training.final_training import FinalResult, FinalTraining
     from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["TrainFiles", "check_folder", "history_table", "write_json", "write_training"]
+__all__ = ["TrainingFiles", "check_folder", "history_table", "write_json", "write_training"]
 
 
 def check_folder(out: Path) -> None:
@@ -34,7 +34,7 @@ def check_folder(out: Path) -> None:
 
 
 @dataclass(frozen=True)
-class TrainFiles:
+class TrainingFiles:
     """Where a training writes: the model file named by the user, and what stands beside it."""
 
     model: Path
@@ -153,7 +153,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_training(
-    files: TrainFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset
+    files: TrainingFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset
 ) -> None:
     """All files of an ended training; the model last, which says that the others are there."""
     from graphcaps._io.versions import versions
