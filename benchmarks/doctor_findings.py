@@ -20,7 +20,7 @@ from graphcaps._io.atomic_write import write_atomically
 from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.quality.duplicates import find_duplicates, fold_leakage
-from graphcaps.data.quality.quality_report import examine_with_copies
+from graphcaps.data.quality.quality_report import quality_report
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 
@@ -31,7 +31,7 @@ def look_over(store: GraphStore) -> dict[str, Any]:
     """What is kept of one data set."""
     assert store.y is not None
     start = time.perf_counter()
-    found = examine_with_copies(store)
+    found = quality_report(store)
     sizes = store.sizes
     counts = np.bincount(store.y.numpy())
     row = {
@@ -57,7 +57,7 @@ def without_edges(store: GraphStore) -> dict[str, Any] | None:
     found = find_duplicates(store, edges=False)
     assert store.y is not None
     groups, lost = found.conflicts(store.y)
-    shares = fold_leakage(stratified_folds(store.y), found.group_ids(unsure=False))
+    shares = fold_leakage(stratified_folds(store.y), found.group_ids(undecided=False))
     return {
         "graphs": found.num_duplicates,
         "groups": len(found.groups),

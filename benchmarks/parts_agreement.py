@@ -27,7 +27,7 @@ from torch import Tensor
 from graphcaps._io.versions import describe_hardware, versions
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.explanation import node_parts
@@ -95,8 +95,8 @@ def measure(store: GraphStore, config: RunConfig, seed: int, device: str) -> dic
     network = result.model.model
     assert isinstance(network, HGCN)
     assert unseen.y is not None
-    rows_known = prepare(known, result.model.recipe).x
-    rows = prepare(unseen, result.model.recipe).x
+    rows_known = encode_graphs(known, result.model.recipe).x
+    rows = encode_graphs(unseen, result.model.recipe).x
     found = node_parts(network, unseen, rows)
     kinds = int(store.truth["kind"].unique().numel())
     capsules = k_means(primary(network, known, rows_known), primary(network, unseen, rows), kinds)

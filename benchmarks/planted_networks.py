@@ -20,7 +20,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from graphcaps._io.versions import describe_hardware, versions
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation import cross_validate
 from graphcaps.explanation import node_parts
@@ -42,7 +42,7 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
     assert isinstance(network, HGCN)
     assert training.split.validation is not None
     unseen = store[training.split.validation]
-    found = node_parts(network, unseen, prepare(unseen, fitted.recipe).x)
+    found = node_parts(network, unseen, encode_graphs(unseen, fitted.recipe).x)
     capsule = found.capsule.numpy()
     bounds = unseen.node_ptr.tolist()
     spans = [slice(a, b) for a, b in pairwise(bounds)]

@@ -10,7 +10,7 @@ import torch
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
@@ -38,7 +38,7 @@ def train_small(
         features=FeatureConfig(degree_onehot=4, propagation=1, max_nodes=max_nodes),
         training=TrainConfig(epochs=epochs, learning_rate=0.01),
     )
-    ready = prepare(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
+    ready = encode_graphs(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
     make = model_maker(config, ready.x.size(1), store.num_classes)
     nothing = torch.empty(0, dtype=torch.long)
     replicas = [Replica(torch.arange(len(store)), nothing, nothing)]

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import to_networkx, to_pyg
-from graphcaps.data.coerce import join_stores, read_graphs
+from graphcaps.data.coerce import coerce_graphs, concat_stores
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.estimator import default_config
@@ -100,11 +100,11 @@ def test_smiles():
 
 def test_stores_cut_up_and_joined_are_the_store():
     store = labelled()
-    joined = join_stores([store[graph] for graph in range(len(store))])
+    joined = concat_stores([store[graph] for graph in range(len(store))])
     for name in ("node_ptr", "edge_ptr", "neighbours", "y", "node_labels", "node_attributes"):
         assert torch.equal(getattr(joined, name), getattr(store, name)), name
     with pytest.raises(ArgumentError, match="all have 'node_labels', or none"):
-        join_stores([store, replace(store, node_labels=None)])
+        concat_stores([store, replace(store, node_labels=None)])
 
 
 # ---------------------------------------------------------------------- the habits of scikit-learn
@@ -355,7 +355,7 @@ def test_graphs_and_classes_are_checked():
         small().predict(store)
     with pytest.raises(ValueError, match="Unknown label type"):
         small().fit(store, np.linspace(0, 1, 30))
-    assert read_graphs(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
+    assert coerce_graphs(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
 
 
 @pytest.mark.slow

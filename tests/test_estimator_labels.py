@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from graphcaps import HGCNClassifier
-from graphcaps.data.coerce import read_graphs
+from graphcaps.data.coerce import coerce_graphs
 from graphcaps.data.label_encoding import text_code
 from graphcaps.errors import ArgumentError
 
@@ -73,16 +73,18 @@ def test_unseen_text_may_be_refused() -> None:
 
 def test_a_number_is_not_mistaken_for_the_code_of_a_text() -> None:
     with pytest.warns(UserWarning, match="never saw|encoded as zeros"):
-        assert min(read_graphs(graphs((0, 1)), codes={"a": 0, "b": 1}).store.node_labels.flatten()) > 1 << 32
+        assert (
+            min(coerce_graphs(graphs((0, 1)), codes={"a": 0, "b": 1}).store.node_labels.flatten()) > 1 << 32
+        )
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    read = read_graphs(graphs(("red", np.int64(2), np.int8(3))), codes={})
+    read = coerce_graphs(graphs(("red", np.int64(2), np.int8(3))), codes={})
     assert read.store.node_labels[:3].flatten().tolist() == [text_code("red"), 2, 3]
 
 
 def test_text_is_numbered_as_in_files_for_a_model_that_knows_numbers() -> None:
-    read = read_graphs(graphs(("red", "2", 3)), codes={})
+    read = coerce_graphs(graphs(("red", "2", 3)), codes={})
     assert read.store.node_labels[:3].flatten().tolist() == [text_code("red"), 2, 3]
     assert read.codes == {}
 
@@ -91,4 +93,4 @@ def test_text_is_numbered_as_in_files_for_a_model_that_knows_numbers() -> None:
 def test_what_is_no_label_is_refused_in_a_sentence(label: object) -> None:
     for codes in ({"a": 0}, {}, None):
         with pytest.raises(ArgumentError, match=r"^from_networkx: 'label' must be .* of graph 0\.$"):
-            read_graphs(graphs(("a", label)), codes=codes)
+            coerce_graphs(graphs(("a", label)), codes=codes)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 from torch import Tensor
 
 from graphcaps.config import RunConfig
-from graphcaps.data.coerce import GraphsRead, read_graphs
+from graphcaps.data.coerce import GraphInput, coerce_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.fitted_model import FittedModel
@@ -47,7 +47,7 @@ __all__ = [
 _OWNER = "HGCNClassifier"
 
 
-def with_classes(read: GraphsRead, y: Any) -> tuple[np.ndarray, GraphStore]:
+def with_classes(read: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
     """The classes, ascending, and the store with the index of each graph's class.
 
     Raises:
@@ -469,11 +469,11 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             figures = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {figures}\n")
 
-    def _read(self, X: Any, *, fitting: bool = False) -> GraphsRead:
+    def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
         """The graphs as a store; those to classify are read as those that were learned from."""
         if fitting:
-            return read_graphs(X)
-        return read_graphs(X, codes=self._label_codes, attributes=self._asks_attributes)
+            return coerce_graphs(X)
+        return coerce_graphs(X, codes=self._label_codes, attributes=self._asks_attributes)
 
     # ------------------------------------------------------------------ using
     def _store(self, X: Any) -> GraphStore:

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import validate_data
 
 from graphcaps import HGCNClassifier
-from graphcaps.data.coerce import GraphsRead
+from graphcaps.data.coerce import GraphInput
 from graphcaps.data.store import GraphStore
 
 SMALL: dict[str, Any] = {
@@ -45,7 +45,7 @@ class AskedWithRows(HGCNClassifier):
 class RowsAsGraphs(AskedWithRows):
     """Reads a row of numbers as a graph of one node with these attributes."""
 
-    def _read(self, X: Any, *, fitting: bool = False) -> GraphsRead:
+    def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
         X = validate_data(self, X, reset=fitting, dtype=np.float64)
         ones = torch.arange(len(X) + 1)
         empty = torch.empty(0, dtype=torch.int32)
@@ -53,7 +53,7 @@ class RowsAsGraphs(AskedWithRows):
             "rows", ones, torch.zeros(len(X) + 1, dtype=torch.long), empty,
             node_attributes=torch.from_numpy(np.array(X)),
         )  # fmt: skip
-        return GraphsRead(store, None, {}, True)
+        return GraphInput(store, None, {}, True)
 
 
 NOT_ROWS = "it hands over rows of numbers, and graphs are none: fit refuses them in a sentence"

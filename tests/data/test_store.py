@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.planted_parts import planted_parts
-from graphcaps.data.store import LARGEST_AS_BITS, MOST_WORDS, GraphStore
+from graphcaps.data.store import MAX_BIT_NODES, MAX_BIT_WORDS, GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import clean_edges
 from graphcaps.types import GraphBatch
@@ -191,8 +191,8 @@ def test_store_without_classes_gives_batches_without() -> None:
 @pytest.mark.parametrize(
     ("graphs", "text"),
     [
-        ([5], r"'graphs' must name graphs from 0 to 4 \(−1 for none\), got 5\."),
-        ([0, -2], r"'graphs' must name graphs from 0 to 4 \(−1 for none\), got -2\."),
+        ([5], r"'graphs' must be from 0 to 4 \(−1 for padding\), got 5\."),
+        ([0, -2], r"'graphs' must be from 0 to 4 \(−1 for padding\), got -2\."),
         ([], r"'graphs' must name at least one graph, got none\."),
     ],
 )
@@ -310,8 +310,8 @@ def test_edges_are_kept_as_bits_up_to_a_size() -> None:
         return GraphStore.from_clean_edges("path", torch.tensor([0, nodes]), edges)
 
     assert path(65).bit_words == 65 * 3
-    assert path(LARGEST_AS_BITS).bit_words == LARGEST_AS_BITS * LARGEST_AS_BITS // 32 <= MOST_WORDS
-    assert path(LARGEST_AS_BITS + 1).bit_words is None
+    assert path(MAX_BIT_NODES).bit_words == MAX_BIT_NODES * MAX_BIT_NODES // 32 <= MAX_BIT_WORDS
+    assert path(MAX_BIT_NODES + 1).bit_words is None
     assert path(65).bits is None  # nobody reads them on a CPU
 
 
@@ -319,7 +319,7 @@ def test_edges_are_kept_as_bits_up_to_a_size() -> None:
 def test_bits_on_a_gpu_follow_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = planted_parts(num_graphs=5)
     assert graphs.to("cuda").bits is not None
-    monkeypatch.setattr("graphcaps.data.store.LARGEST_AS_BITS", graphs.max_size - 1)
+    monkeypatch.setattr("graphcaps.data.store.MAX_BIT_NODES", graphs.max_size - 1)
     assert graphs.to("cuda").bits is None
 
 
@@ -370,6 +370,6 @@ def test_a_mask_is_no_batch() -> None:
     store = planted_parts(num_graphs=3)
     x = torch.ones(store.num_nodes, 1)
     with pytest.raises(
-        ArgumentError, match=r"'graphs' must hold whole numbers, got torch\.bool\. Use mask\.nonzero"
+        ArgumentError, match=r"'graphs' must hold integers, got torch\.bool\. Use mask\.nonzero"
     ):
         store.batch(x, torch.tensor([True, False, True]))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
-from graphcaps.data.splits.folds import Split, part_numbers, stratified_folds
+from graphcaps.data.splits.folds import Split, split_codes, stratified_folds
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore, SeedRecord, cross_validate
 from graphcaps.evaluation.partition import Partition, mark_groups
@@ -223,4 +223,4 @@ def test_splits_that_cannot_be_trained() -> None:
         (replace(SPLIT, test=nothing), "graphs to learn from and to test on"),
     ):
         with pytest.raises(ArgumentError, match=told):
-            part_numbers(wrong, 24)
+            split_codes(wrong, 24)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphcaps.data import FeatureRecipe, planted_parts, prepare
+from graphcaps.data import FeatureRecipe, encode_graphs, planted_parts
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import node_parts
 from graphcaps.models import GIN
@@ -11,7 +11,9 @@ from tests.graphs import assert_equal
 
 def test_parts_are_those_of_the_model_whatever_the_batch() -> None:
     torch.manual_seed(0)
-    prepared = prepare(planted_parts(num_graphs=9), FeatureRecipe(degree_onehot=10), dtype=torch.float64)
+    prepared = encode_graphs(
+        planted_parts(num_graphs=9), FeatureRecipe(degree_onehot=10), dtype=torch.float64
+    )
     store, x = prepared.store, prepared.x
     model = HGCN(x.size(1), 3, capsule_dim=8, num_capsules=(4,), dropout=0.5).double()
     found = node_parts(model, store, x, batch_size=2)

@@ -8,7 +8,7 @@ import torch
 
 from graphcaps import load_dataset
 from graphcaps.config import TrainConfig
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
@@ -41,7 +41,7 @@ def _trainer(
     kind: str, steps: Any, average_epochs: int = 1, weights: list[float] | None = None, **arguments: Any
 ) -> Trainer:
     store = load_dataset("planted-parts")[:200]
-    ready = prepare(store, FeatureRecipe())
+    ready = encode_graphs(store, FeatureRecipe())
     sizes = (ready.x.size(-1), store.num_classes)
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:

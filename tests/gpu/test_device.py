@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcaps.config import TrainConfig
-from graphcaps.data import FeatureRecipe, planted_parts, prepare
+from graphcaps.data import FeatureRecipe, encode_graphs, planted_parts
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops import edge_table, reconstruction_loss, route
@@ -72,7 +72,7 @@ def test_ops_with_sizes_unknown_to_the_host() -> None:
 
 def test_training_with_dropout() -> None:
     store = planted_parts(num_graphs=30)
-    prepared = prepare(store, FeatureRecipe(degree_onehot=10), dtype=torch.float64)
+    prepared = encode_graphs(store, FeatureRecipe(degree_onehot=10), dtype=torch.float64)
     every = torch.arange(30)
     replicas = [Replica(every[:20], every[20:25], every[25:], fold=f) for f in range(3)]
 

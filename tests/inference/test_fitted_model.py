@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps.data import FeatureRecipe, cap_nodes, to_networkx, to_pyg
+from graphcaps.data import FeatureRecipe, to_networkx, to_pyg, truncate_nodes
 from graphcaps.errors import ArgumentError
 from graphcaps.inference import fitted_model as module
 from graphcaps.inference.fitted_model import FittedModel, probabilities, training_summary
@@ -96,7 +96,7 @@ def test_what_scores_are_follows_the_model():
 def test_the_cap_on_nodes_is_applied_after_the_columns_are_made():
     store = planted()
     model = train_small(store, max_nodes=20)
-    capped = cap_nodes(store, 20, model.recipe.apply(store))
+    capped = truncate_nodes(store, 20, model.recipe.apply(store))
     with torch.no_grad():
         expected = model.model.forward_batch(capped.store.batch(capped.x)).class_scores
     torch.testing.assert_close(model.scores(store), expected, rtol=1e-5, atol=1e-6)

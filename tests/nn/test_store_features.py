@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.data.batching import draw
+from graphcaps.data.batching import collate
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import kernels_wanted
@@ -31,7 +31,7 @@ def test_steps_from_the_store(given: dict[str, Any], kernel_device: str, monkeyp
             torch.manual_seed(0)
             model = HGCN(6, 2, **SMALL, **given)
             model.to(kernel_device)
-            batch = draw(store, features, DRAWN)
+            batch = collate(store, features, DRAWN)
             output = model.forward_batch(batch, batch.y)
             model.loss(output, batch.y).total.sum().backward()  # type: ignore[arg-type]
             assert ("x" in batch.__dict__) == (features is x)  # nobody gathered

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphcaps.bench.rivals.rival import RivalError
 from graphcaps.bench.roofline import PHASES, Ceilings, Count, count_phases, step_sizes
 from graphcaps.config import TrainConfig
-from graphcaps.data.batching import assemble
+from graphcaps.data.batching import collate_padded
 from graphcaps.data.store import GraphStore
 from graphcaps.nn import HGCN
 from graphcaps.ops.coarsening import coarsen, simplify
@@ -233,7 +233,7 @@ def _fetcher(
     sizes = store.host_node_ptr.diff()
     slots = bucket(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
     placed = graphs.to(device)
-    return lambda: assemble(store, x, placed, slots)
+    return lambda: collate_padded(store, x, placed, slots)
 
 
 def _route(layer: Any, h: Tensor, mean: Tensor | None, batch: GraphBatch) -> CapsuleLevel:

@@ -19,7 +19,7 @@ from graphcaps.bench.rivals.pyg_training import PygKind, PygTraining
 from graphcaps.bench.rivals.rival import Rival
 from graphcaps.bench.roofline import Ceilings, measure_ceilings
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import Prepared, features_of
+from graphcaps.data.features.encoding import EncodedGraphs, compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
@@ -168,7 +168,7 @@ def measure_speed(
     plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
     make = model_maker(config, ready.x.size(-1), store.num_classes)
     here = ready.store.device.type == place.type  # features as training reads them
-    features: Tensor | FeatureTable = features_of(ready.x, ready.store) if here else ready.x
+    features: Tensor | FeatureTable = compact_features(ready.x, ready.store) if here else ready.x
     for plan in plans:  # one after another where they do not fit into memory together
         training = GroupTraining(plan, ready, place, config, make)
         took, trained = _epoch_seconds(training, warm_up, epochs)
@@ -177,7 +177,7 @@ def measure_speed(
     reserved = torch.cuda.max_memory_reserved(place) if gpu else None
     ceilings, step = _phases(make, ready.store, features, part, config, place, len(plans[0].replicas))
     replicas = [replica for plan in plans for replica in plan.replicas]
-    host = Prepared(ready.store.to("cpu"), ready.x.cpu(), ready.recipe)
+    host = EncodedGraphs(ready.store.to("cpu"), ready.x.cpu(), ready.recipe)
     if gpu:
         torch.cuda.synchronize(place)  # stores move without waiting
     timed, notes = [], []
@@ -243,7 +243,7 @@ def _phases(
 
 
 def _rival(
-    name: str, make: Maker, host: Prepared, replica: Replica, config: RunConfig, device: torch.device
+    name: str, make: Maker, host: EncodedGraphs, replica: Replica, config: RunConfig, device: torch.device
 ) -> Rival:
     training = config.training
     rates: dict[str, Any] = {"learning_rate": training.learning_rate, "weight_decay": training.weight_decay}
@@ -259,7 +259,7 @@ def _rival(
     )  # fmt: skip
 
 
-def _fits(host: Prepared) -> bool:
+def _fits(host: EncodedGraphs) -> bool:
     total = memory_of(torch.device("cpu"))
     return total is None or padded_bytes(host.store, host.x) <= _MOST_MEMORY * total
 

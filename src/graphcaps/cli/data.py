@@ -25,7 +25,7 @@ from graphcaps.cli.output import columns, format_size, pairs, print_json, termin
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.quality.quality_report import Finding
-    from graphcaps.data.quality.summary import Categories, StoreSummary
+    from graphcaps.data.quality.summary import LabelSummary, StoreSummary
     from graphcaps.data.store import GraphStore
 
 __all__ = ["app", "check", "convert"]
@@ -63,12 +63,12 @@ def check(
     Ends with 0 whenever the set can be read, whatever was found, else with 2.
     """
     from graphcaps.data.datasets.loading import open_dataset
-    from graphcaps.data.quality.quality_report import examine_with_copies
+    from graphcaps.data.quality.quality_report import quality_report
     from graphcaps.data.splits.groups import write_groups
 
     loaded = open_dataset(source, root, **reader_options(smiles, label, split, id, bad))
     store, rows = loaded.store, loaded.rows
-    found = examine_with_copies(store, seconds=_SECONDS)
+    found = quality_report(store, seconds=_SECONDS)
     findings = found.findings
     if groups is not None:
         write_groups(groups, store, found.duplicates, () if rows is None else rows.ids)
@@ -318,11 +318,13 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
         ("on nodes", ", ".join(filter(None, nodes)) or "nothing"),
         ("on edges", ", ".join(filter(None, edges)) or "nothing"),
     ]
-    from graphcaps.data.quality.summary import edge_sentences
+    from graphcaps.data.quality.summary import describe_edge_cleaning
 
     report = summary.report
     rows.append(("edge list", f"{report.rows:,} rows, {report.edges:,} undirected edges kept"))
-    rows += [("" if index else "done to it", text) for index, text in enumerate(edge_sentences(report))]
+    rows += [
+        ("" if index else "done to it", text) for index, text in enumerate(describe_edge_cleaning(report))
+    ]
     told = _reading(loaded)
     if told.get("split"):
         rows.append(("split", ", ".join(f"{part} ({count:,})" for part, count in told["split"].items())))
@@ -349,7 +351,7 @@ def _plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}" if count else ""
 
 
-def _categories(labels: Categories | None) -> str:
+def _categories(labels: LabelSummary | None) -> str:
     if labels is None:
         return ""
     if max(labels.max) >= 1 << 32:  # numbers of texts, which say nothing to people

@@ -214,9 +214,9 @@ def open_with_split(
     Raises:
         GraphcapsError: If there are no classes or no such parts, or no graph to learn from or to test on.
     """
-    from graphcaps.data.splits.groups import find_split, split_column
+    from graphcaps.data.splits.groups import resolve_split, split_column
 
     column = split_column(split)
     loaded = open_source(source, root, hints if column is None else hints | {"split": column})
     require_labels(owner, loaded)
-    return loaded, None if split is None else find_split(split, loaded.store, loaded.rows)
+    return loaded, None if split is None else resolve_split(split, loaded.store, loaded.rows)

@@ -114,7 +114,7 @@ def _train(loaded: LoadedDataset, config: RunConfig, quiet: bool) -> tuple[Final
 def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> None:
     """The first graph of each class among those that did not train the model."""
     from graphcaps.data.datasets.planted_parts import PART_KINDS
-    from graphcaps.data.features.encoding import prepare
+    from graphcaps.data.features.encoding import encode_graphs
     from graphcaps.explanation import draw_parts, node_parts
     from graphcaps.nn import HGCN
 
@@ -126,7 +126,7 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: Fi
     chosen = [
         next(graph for graph in unseen if int(store.y[graph]) == label) for label in range(store.num_classes)
     ]
-    ready = prepare(store, result.model.recipe)
+    ready = encode_graphs(store, result.model.recipe)
     found = node_parts(network, store, ready.x)
     titles = []
     for graph in chosen:

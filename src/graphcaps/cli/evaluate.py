@@ -177,7 +177,7 @@ def _check(out: Path | None, variant: str | None, seeds: int) -> None:
 
 def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None, protocol: str) -> None:
     """Refuses options for folds that contradict each other."""
-    from graphcaps.data.splits.groups import COPIES, SCAFFOLDS, is_table
+    from graphcaps.data.splits.groups import BY_DUPLICATES, BY_SCAFFOLD, is_table_path
 
     if folds < 3 and protocol in ("held-out", "both"):
         expected = "be at least 3: one fold tests and one chooses the epoch"
@@ -188,8 +188,8 @@ def _check_folds(names: list[str], folds: int, groups: str | None, split: str | 
     if split is not None and folds != _FOLDS:
         raise ArgumentError("evaluate", "--folds", "be left out beside --split, which is one training", folds)
     files = {
-        "--groups": groups not in (None, COPIES, *SCAFFOLDS),
-        "--split": split is not None and is_table(split),
+        "--groups": groups not in (None, BY_DUPLICATES, *BY_SCAFFOLD),
+        "--split": split is not None and is_table_path(split),
     }
     for name, is_file in files.items():
         if is_file and len(names) > 1:
@@ -210,10 +210,10 @@ def _load(
 
 
 def _groups(what: str | None, loaded: LoadedDataset) -> Grouping | None:
-    from graphcaps.data.splits.groups import find_groups
+    from graphcaps.data.splits.groups import resolve_groups
 
     smiles = None if loaded.rows is None else loaded.rows.smiles
-    return None if what is None else find_groups(what, loaded.store, smiles)
+    return None if what is None else resolve_groups(what, loaded.store, smiles)
 
 
 def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:

@@ -436,10 +436,10 @@ def explain(
 
 def _check_one(source: str, fitted: FittedModel, picked: GraphStore, called: str) -> None:
     """Says of a graph that the model cannot read why, as predict does."""
-    from graphcaps.data.features.compatibility import check_columns, find_misfits
+    from graphcaps.data.features.compatibility import check_columns, find_incompatible
 
     check_columns(picked, fitted.recipe, "explain")
-    for reason in find_misfits(picked, fitted.recipe, dtype=fitted.dtype).values():
+    for reason in find_incompatible(picked, fitted.recipe, dtype=fitted.dtype).values():
         raise DataError(source, "a graph that the model can read", f"graph {called}: {reason}")
 
 

@@ -94,7 +94,7 @@ def predict(
         )
     if out is not None and out.exists() and not out.is_file():
         raise DataError(out, "a name for a file to write", "a folder or a device")
-    from graphcaps.data.features.compatibility import find_misfits
+    from graphcaps.data.features.compatibility import find_incompatible
     from graphcaps.inference.model_file import load
     from graphcaps.inference.predictions import predict_each, with_bad_rows
     from graphcaps.training.device import choose_device
@@ -121,7 +121,7 @@ def predict(
     failed = {graph: error for graph, error in enumerate(found.errors) if error}
     _warn_of(failed, len(found), "could not be predicted", names)
     if unseen is Unseen.ignore:
-        strange = find_misfits(loaded.store, fitted.recipe, dtype=fitted.dtype)
+        strange = find_incompatible(loaded.store, fitted.recipe, dtype=fitted.dtype)
         passed = {places[graph]: reason for graph, reason in strange.items() if places[graph] not in failed}
         _warn_of(passed, len(found), "had unknown node labels read as zeros", names)
     strangers = {graph: reason for graph, reason in enumerate(found.unlike or ()) if reason}

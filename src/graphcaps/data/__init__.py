@@ -4,11 +4,11 @@ from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
 from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg
 from graphcaps.data.datasets.loading import load_dataset, open_dataset
 from graphcaps.data.datasets.planted_parts import planted_parts
-from graphcaps.data.features.encoding import Prepared, prepare
+from graphcaps.data.features.encoding import EncodedGraphs, encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.features.truncate import CappedStore, cap_nodes
+from graphcaps.data.features.truncate import TruncatedStore, truncate_nodes
 from graphcaps.data.quality.duplicates import find_duplicates
-from graphcaps.data.quality.quality_report import examine_with_copies
+from graphcaps.data.quality.quality_report import quality_report
 from graphcaps.data.readers.molecules import from_smiles
 from graphcaps.data.readers.row_info import given_split
 from graphcaps.data.readers.text_tables import read_table
@@ -18,14 +18,13 @@ from graphcaps.data.splits.scaffolds import scaffold_split
 from graphcaps.data.store import GraphStore
 
 __all__ = [
-    "CappedStore",
+    "EncodedGraphs",
     "FeatureRecipe",
     "Folds",
     "GraphStore",
-    "Prepared",
     "Split",
-    "cap_nodes",
-    "examine_with_copies",
+    "TruncatedStore",
+    "encode_graphs",
     "find_duplicates",
     "from_networkx",
     "from_pyg",
@@ -35,11 +34,12 @@ __all__ = [
     "load_dataset",
     "open_dataset",
     "planted_parts",
-    "prepare",
+    "quality_report",
     "read_table",
     "read_tu",
     "scaffold_split",
     "stratified_folds",
     "to_networkx",
     "to_pyg",
+    "truncate_nodes",
 ]

@@ -1,53 +1,102 @@
-"""Graphs of a store joined into a batch: by index arithmetic on the store's own arrays."""
+"""Collates graphs of a store into one ragged batch, by index arithmetic on the store's arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.batch_layout.layout import Slots, lay_out
-from graphcaps.types import EdgeTable, FeatureRows, FeatureTable, GraphBatch, Segments
+from graphcaps.types import BitRows, EdgeTable, FeatureRows, FeatureTable, GraphBatch, Segments
 
-if TYPE_CHECKING:
-    from graphcaps.data.store import GraphStore
-
-__all__ = ["assemble", "draw", "join"]
+__all__ = ["BatchSource", "batch_from_layout", "collate", "collate_padded", "size_chunks"]
 
 
-def draw(
-    store: GraphStore, x: Tensor | FeatureTable, graphs: Sequence[int] | Tensor | None = None
+class BatchSource(Protocol):
+    """The arrays of a :class:`graphcaps.data.GraphStore` that batches are made from."""
+
+    def __len__(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def node_ptr(self) -> Tensor: ...
+    @property
+    def edge_ptr(self) -> Tensor: ...
+    @property
+    def neighbours(self) -> Tensor: ...
+    @property
+    def edge_weight(self) -> Tensor | None: ...
+    @property
+    def y(self) -> Tensor | None: ...
+    @property
+    def bits(self) -> BitRows | None: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def max_size(self) -> int: ...
+    @property
+    def max_degree(self) -> int: ...
+    @property
+    def host_node_ptr(self) -> Tensor: ...
+    @property
+    def host_entry_ptr(self) -> Tensor: ...
+
+
+def size_chunks(store: BatchSource, max_nodes: int, max_entries: int) -> Iterator[tuple[int, int]]:
+    """Splits a store into runs of consecutive graphs of bounded size; yields first graph and end of each.
+
+    Args:
+        store (GraphStore): Graphs.
+        max_nodes (int): Nodes of a run at most.
+        max_entries (int): Edge entries of a run at most. A graph above either limit is a run of its own.
+    """
+    node, entry = store.host_node_ptr, store.host_entry_ptr
+    first = 0
+    while first < len(store):
+        by_nodes = int(torch.searchsorted(node, node[first] + max_nodes, right=True)) - 1
+        by_entries = int(torch.searchsorted(entry, entry[first] + max_entries, right=True)) - 1
+        end = max(min(by_nodes, by_entries), first + 1)
+        yield first, end
+        first = end
+
+
+def collate(
+    store: BatchSource, x: Tensor | FeatureTable, graphs: Sequence[int] | Tensor | None = None
 ) -> GraphBatch:
-    """What :meth:`GraphStore.batch` returns: sized exactly, from the sizes that the host knows."""
-    known_rows = len(x.x if isinstance(x, FeatureTable) else x)
-    if known_rows != store.num_nodes:
-        raise ShapeError("GraphStore.batch", "x", f"have one row per node, {store.num_nodes}", known_rows)
-    chosen = torch.arange(len(store)) if graphs is None else torch.as_tensor(graphs)
-    if chosen.numel() == 0:
+    """Makes the batch of :meth:`graphcaps.data.GraphStore.batch`.
+
+    Arguments are checked, and the number of rows is exact: it is computed from the sizes on the host. Padding rows
+    of the features are zero.
+    """
+    num_rows = len(x.x if isinstance(x, FeatureTable) else x)
+    if num_rows != store.num_nodes:
+        raise ShapeError("GraphStore.batch", "x", f"have one row per node, {store.num_nodes}", num_rows)
+    indices = torch.arange(len(store)) if graphs is None else torch.as_tensor(graphs)
+    if indices.numel() == 0:
         raise ShapeError("GraphStore.batch", "graphs", "name at least one graph", "none")
-    if chosen.dtype == torch.bool or chosen.is_floating_point():
+    if indices.dtype == torch.bool or indices.is_floating_point():
         fix = "Use mask.nonzero() for a mask."
-        raise ArgumentError("GraphStore.batch", "graphs", "hold whole numbers", str(chosen.dtype), fix)
-    host = chosen.cpu().long()
+        raise ArgumentError("GraphStore.batch", "graphs", "hold integers", str(indices.dtype), fix)
+    host = indices.cpu().long()
     if int(host.max()) >= len(store) or int(host.min()) < -1:
         wrong = int(host.max()) if int(host.max()) >= len(store) else int(host.min())
         raise ArgumentError(
-            "GraphStore.batch", "graphs", f"name graphs from 0 to {len(store) - 1} (−1 for none)", wrong
+            "GraphStore.batch", "graphs", f"be from 0 to {len(store) - 1} (−1 for padding)", wrong
         )
     empty = host < 0
-    known = host.clamp_min(0)
-    sizes = (store.host_node_ptr[known + 1] - store.host_node_ptr[known]).masked_fill(empty, 0)
-    entries = (store.host_entry_ptr[known + 1] - store.host_entry_ptr[known]).masked_fill(empty, 0)
+    real = host.clamp_min(0)
+    sizes = (store.host_node_ptr[real + 1] - store.host_node_ptr[real]).masked_fill(empty, 0)
+    entries = (store.host_entry_ptr[real + 1] - store.host_entry_ptr[real]).masked_fill(empty, 0)
     longest = int(sizes.sum(-1).max())
     padded = bool(empty.any()) or bool((sizes.sum(-1) < longest).any())
     num_entries, max_size = int(entries.sum()), int(sizes.max())
 
-    batch = assemble(
-        store, x, chosen.long().to(store.device), longest,
+    batch = collate_padded(
+        store, x, indices.long().to(store.device), longest,
         padded=padded, max_size=max_size, num_entries=num_entries,
     )  # fmt: skip
     if not padded:
@@ -57,59 +106,60 @@ def draw(
     outside = batch.edges.node < 0
     if batch.x.requires_grad or batch.x.is_cuda:
         return replace(batch, features=batch.x.masked_fill(outside.unsqueeze(-1), 0))
-    # The rows were gathered here, and few of them are padding: they alone are written.
+    # The rows were copied above and few of them are padding: only those are written.
     batch.x.view(-1, batch.x.size(-1)).index_fill_(0, outside.reshape(-1).nonzero().squeeze(-1), 0)
     return batch
 
 
-def assemble(
-    store: GraphStore,
+def collate_padded(
+    store: BatchSource,
     x: Tensor | FeatureTable,
     graphs: Tensor,
-    num_slots: int,
+    num_rows: int,
     *,
     padded: bool = True,
     max_size: int | None = None,
     num_entries: int | None = None,
 ) -> GraphBatch:
-    """A batch by index arithmetic alone; sizes that the host does not state are bounds over the whole store.
+    """Makes a batch with a given number of rows, without host–device synchronisation.
 
-    Slots after the last graph of a replica are padding; what stands in their rows of ``x`` is not defined.
+    Rows after the last graph of a replica are padding; their rows of ``x`` are undefined. Sizes that are not given
+    are bounds over the whole store.
 
     Args:
         store (GraphStore): All graphs.
-        x (Tensor or FeatureTable): Features of all its nodes, ``[N, in]``; of a table no row is gathered
-            until somebody asks for ``batch.x``.
-        graphs (Tensor): Graphs of the batch, on the store's device, ``[*lead, B]``, −1 for none.
-        num_slots (int): V; at least the nodes of each replica's graphs together.
-        padded (bool): Whether there may be padding slots or graphs. (default: True)
+        x (Tensor or FeatureTable): Features of all its nodes, ``[N, in]``. Rows of a table are gathered only when
+            ``batch.x`` is read.
+        graphs (Tensor): Graphs of the batch, on the store's device, ``[*lead, B]``, −1 for padding.
+        num_rows (int): V, at least the total number of nodes of each replica's graphs.
+        padded (bool): Whether there may be padding rows or graphs. (default: True)
         max_size (int, optional): Nodes of the largest graph. (default: of the largest in the store)
-        num_entries (int, optional): Edge entries of all slots, where the host knows them.
+        num_entries (int, optional): Edge entries of all rows, where known on the host.
     """
-    laid = lay_out(store.node_ptr, graphs, num_slots, classes=store.y)
-    return join(store, x, laid, padded=padded, max_size=max_size, num_entries=num_entries)
+    layout = lay_out(store.node_ptr, graphs, num_rows, classes=store.y)
+    return batch_from_layout(store, x, layout, padded=padded, max_size=max_size, num_entries=num_entries)
 
 
-def join(
-    store: GraphStore,
+def batch_from_layout(
+    store: BatchSource,
     x: Tensor | FeatureTable,
-    laid: Slots,
+    layout: Slots,
     *,
     padded: bool = True,
     max_size: int | None = None,
     num_entries: int | None = None,
 ) -> GraphBatch:
-    """The batch of graphs that are laid out; the other arguments as in :func:`assemble`."""
-    segments = Segments(laid.ptr, laid.index, padded, store.max_size if max_size is None else max_size)
-    segments.memo["row_mask"] = laid.mask
+    """Makes the batch of a computed layout; the other arguments as in :func:`collate_padded`."""
+    segments = Segments(layout.ptr, layout.index, padded, store.max_size if max_size is None else max_size)
+    segments.memo["row_mask"] = layout.mask
     table = EdgeTable(
-        store.edge_ptr, store.neighbours, store.edge_weight, laid.node, laid.first, num_entries,
-        store.max_degree, store.bits, laid.ptr,
+        store.edge_ptr, store.neighbours, store.edge_weight, layout.node, layout.first, num_entries,
+        store.max_degree, store.bits, layout.ptr,
     )  # fmt: skip
     features: Tensor | FeatureRows
     if isinstance(x, FeatureTable):
-        features = FeatureRows(x, laid.node, laid.graphs)
+        features = FeatureRows(x, layout.node, layout.graphs)
     else:
-        nodes = laid.node.clamp_min(0)
+        nodes = layout.node.clamp_min(0)
         features = x.index_select(0, nodes.reshape(-1)).reshape(*nodes.shape, x.size(-1))
-    return GraphBatch(features, segments, table, laid.y)
+    return GraphBatch(features, segments, table, layout.y)

@@ -18,7 +18,7 @@ from graphcaps.data.label_encoding import label_code, text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-__all__ = ["GraphsRead", "as_store", "join_stores", "read_graphs"]
+__all__ = ["GraphInput", "as_store", "coerce_graphs", "concat_stores"]
 
 
 def as_store(graphs: Any, *, attributes: bool = False, owner: str = "FittedModel") -> GraphStore:
@@ -119,7 +119,7 @@ _KINDS = "be a GraphStore or a list of torch-geometric Data, networkx graphs or 
 
 
 @dataclass(frozen=True, eq=False)
-class GraphsRead:
+class GraphInput:
     """Graphs as a store without classes, and their classes where they carry them.
 
     Args:
@@ -136,7 +136,9 @@ class GraphsRead:
     attributes: bool
 
 
-def read_graphs(X: Any, *, codes: dict[str, int] | None = None, attributes: bool | None = None) -> GraphsRead:
+def coerce_graphs(
+    X: Any, *, codes: dict[str, int] | None = None, attributes: bool | None = None
+) -> GraphInput:
     """Reads graphs to learn from, or, with the ``codes`` and ``attributes`` of those, graphs to classify.
 
     Raises:
@@ -156,17 +158,17 @@ def read_graphs(X: Any, *, codes: dict[str, int] | None = None, attributes: bool
         if all(isinstance(graph, str) for graph in listed):
             return _from_smiles(listed)
         if all(isinstance(graph, GraphStore) for graph in listed):  # what sklearn makes of a store it cuts up
-            return _from_store(join_stores(listed))
+            return _from_store(concat_stores(listed))
         if all(_kind(graph) == "networkx" for graph in listed):
             return _from_networkx(listed, codes, attributes)
         numbers = [graph for graph in listed if not _kind(graph)]
         if numbers:
             raise ArgumentError(_OWNER, "X", _KINDS, f"a list with {type(numbers[0]).__name__}")
     store = as_store(listed, owner=_OWNER)
-    return GraphsRead(store, _data_classes(listed), {}, False)
+    return GraphInput(store, _data_classes(listed), {}, False)
 
 
-def join_stores(stores: Sequence[GraphStore]) -> GraphStore:
+def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
     """One store of the graphs of several, which have the same columns and class names.
 
     Raises:
@@ -204,19 +206,19 @@ def join_stores(stores: Sequence[GraphStore]) -> GraphStore:
     )
 
 
-def _from_store(store: GraphStore) -> GraphsRead:
+def _from_store(store: GraphStore) -> GraphInput:
     y = None if store.y is None else np.array(store.class_names)[store.y.cpu().numpy()]
-    return GraphsRead(store, y, {}, store.node_attributes is not None)
+    return GraphInput(store, y, {}, store.node_attributes is not None)
 
 
-def _from_smiles(texts: list[str]) -> GraphsRead:
+def _from_smiles(texts: list[str]) -> GraphInput:
     from graphcaps.data.readers.molecules import from_smiles
 
     store: GraphStore = from_smiles(texts)
-    return GraphsRead(replace(store, y=None, class_names=()), None, {}, store.node_attributes is not None)
+    return GraphInput(replace(store, y=None, class_names=()), None, {}, store.node_attributes is not None)
 
 
-def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: bool | None) -> GraphsRead:
+def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: bool | None) -> GraphInput:
     read_with: dict[Any, int]
     if codes is None:
         codes = read_with = node_label_codes(graphs)
@@ -232,7 +234,7 @@ def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: 
         codes=read_with,
     )
     y = [graph.graph.get("y") for graph in graphs]
-    return GraphsRead(store, None if None in y else np.array(y), codes, attributes)
+    return GraphInput(store, None if None in y else np.array(y), codes, attributes)
 
 
 def _codes_for(graphs: list[Any], codes: dict[str, int]) -> dict[Any, int]:

@@ -7,7 +7,7 @@ there is no object per graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -15,30 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.data.batching import draw
+from graphcaps.data.batching import collate
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import CleanEdges, EdgeReport
 from graphcaps.ops.reconstruction.adjacency_bits import bit_rows, count_words
 from graphcaps.types import BitRows, FeatureTable, GraphBatch
 
-__all__ = ["LARGEST_AS_BITS", "MOST_WORDS", "GraphStore", "spans"]
+__all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore"]
 
 
-def spans(store: GraphStore, nodes: int, entries: int) -> Iterator[tuple[int, int]]:
-    """Consecutive graphs together, up to so many nodes and edge entries but at least one: first graph and end."""
-    node, entry = store.host_node_ptr, store.host_entry_ptr
-    first = 0
-    while first < len(store):
-        by_nodes = int(torch.searchsorted(node, node[first] + nodes, right=True)) - 1
-        by_entries = int(torch.searchsorted(entry, entry[first] + entries, right=True)) - 1
-        end = max(min(by_nodes, by_entries), first + 1)
-        yield first, end
-        first = end
-
-
-MOST_WORDS = 1 << 27
+MAX_BIT_WORDS = 1 << 27
 """Words of bits up to which a store keeps its edges as bits too: half a gigabyte."""
-LARGEST_AS_BITS = 1 << 14
+MAX_BIT_NODES = 1 << 14
 """Nodes of a graph up to which it does so: the bits of a graph grow with the square of its nodes."""
 
 
@@ -197,7 +185,7 @@ class GraphStore:
     def bit_words(self) -> int | None:
         """Words that the edges take as bits; ``None`` where there are too many, or a graph is too large."""
         words = count_words(self.host_node_ptr.diff())
-        return words if words <= MOST_WORDS and self.max_size <= LARGEST_AS_BITS else None
+        return words if words <= MAX_BIT_WORDS and self.max_size <= MAX_BIT_NODES else None
 
     # Host copies: batches are sized from these without asking the device.
     @cached_property
@@ -291,7 +279,7 @@ class GraphStore:
             graphs (Tensor, optional): Graphs of the batch, ``[*lead, B]``, −1 for none; with leading axes
                 each replica gets its own row, filled up to the longest. (default: all graphs in order)
         """
-        return draw(self, x, graphs)
+        return collate(self, x, graphs)
 
 
 def _offsets(counts: Tensor) -> Tensor:

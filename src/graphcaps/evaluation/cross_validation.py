@@ -13,10 +13,10 @@ from torch import Tensor
 
 from graphcaps._io.versions import describe_hardware, versions
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import Prepared, prepare
+from graphcaps.data.features.encoding import EncodedGraphs, encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.splits.folds import Folds, Split, stratified_folds
-from graphcaps.data.splits.groups import Grouping, find_groups
+from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.checkpoint_dir import UnfinishedRuns
@@ -79,7 +79,7 @@ def folds_of(
         store (GraphStore): Graphs with classes.
         folds (int): Number of folds.
         groups (sequence, Grouping or str, optional): Group of each graph, or what
-            :func:`graphcaps.data.splits.groups.find_groups` finds by that name.
+            :func:`graphcaps.data.splits.groups.resolve_groups` finds by that name.
         split (Split, optional): In place of folds.
         chooses (bool): Whether graphs choose the epoch, as in the protocol held-out. (default: ``True``)
     """
@@ -115,7 +115,7 @@ def _groups(store: GraphStore, groups: Groups) -> Grouping:
     if isinstance(groups, Grouping):
         return groups
     if isinstance(groups, str | Path):
-        return find_groups(groups, store)
+        return resolve_groups(groups, store)
     names = groups.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
     return Grouping(np.unique(np.array(names, dtype=str), return_inverse=True)[1].reshape(-1), "given")
 
@@ -308,7 +308,7 @@ class CrossValidation:
         self.finished = self._finished(resume)
         self.resume = resume
         self.forecast: MemoryForecast | None = None
-        self._ready: Prepared | None = None
+        self._ready: EncodedGraphs | None = None
         folder = None if results is None else results.folder
         self.unfinished = UnfinishedRuns(folder, store.name, "+".join(self.variants))
         if not resume:
@@ -374,15 +374,15 @@ class CrossValidation:
         finally:
             training.close()
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> EncodedGraphs:
         """Computes the input columns, forecasts the memory, and sets how many replicas are trained together."""
         if self._ready is not None:
             return self._ready
         recipe = FeatureRecipe(**recipe_arguments(self.config.features))  # type: ignore[arg-type]
-        ready = prepare(self.store, recipe, max_nodes=self.config.features.max_nodes)
+        ready = encode_graphs(self.store, recipe, max_nodes=self.config.features.max_nodes)
         with explain_memory(self.config, self.device):
             store, x = place(ready.store, ready.x, self.device)
-            self._ready = Prepared(store, x, ready.recipe)
+            self._ready = EncodedGraphs(store, x, ready.recipe)
             runs = {protocol: self._missing(protocol) for protocol in self.protocols}
             first = next(protocol for protocol in self.protocols if runs[protocol])
             replica = plan_groups(self.folds, first, runs[first], 1)[0].replicas[0]
@@ -403,7 +403,7 @@ class CrossValidation:
         runs = self._missing(protocol)
         return plan_groups(self.folds, protocol, runs, self.group) if runs else []
 
-    def _training(self, plan: ReplicaGroup, ready: Prepared, digest: str) -> GroupTraining:
+    def _training(self, plan: ReplicaGroup, ready: EncodedGraphs, digest: str) -> GroupTraining:
         sizes = (ready.x.size(-1), self.store.num_classes)
         make, *_ = makers = [model_maker(config, *sizes) for config in self.variants.values()]
         drawn = dict(zip(self.variants, makers, strict=True))

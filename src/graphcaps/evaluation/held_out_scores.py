@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
@@ -139,7 +139,7 @@ def held_out_scores(
         for fold, part in enumerate(parts)
     ]
     recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
-    ready = prepare(store, recipe, max_nodes=config.features.max_nodes)
+    ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
     make = model_maker(config, ready.x.size(-1), store.num_classes)
     model = stack_replicas(make, replicas).to(where)
     trainer = Trainer(model, *place(ready.store, ready.x, where), replicas, config.training)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.splits.folds import Folds, Split, class_checksum, part_numbers
+from graphcaps.data.splits.folds import Folds, Split, label_checksum, split_codes
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.training.early_stopping import label_doubt, validation_split
 
@@ -122,7 +122,7 @@ def one_split(
         ArgumentError: If a graph stands in two parts or does not exist, a part is empty, or a class has a single
             graph to draw from.
     """
-    parts = part_numbers(split, y.numel())
+    parts = split_codes(split, y.numel())
     mark = mark_split(parts, split.name)
     if chooses and not (parts == 1).any():
         split = _with_draw(split, y, seed, class_names)
@@ -141,7 +141,7 @@ def one_split(
     note += f"{counts[2]:,} to test on."
     tests = torch.where(parts == 2, 0, -1)
     sizes = tuple(torch.bincount(y.cpu().long()).tolist())
-    return OneSplit(tests, seed, 1, sizes, class_checksum(y), (note,), split), mark
+    return OneSplit(tests, seed, 1, sizes, label_checksum(y), (note,), split), mark
 
 
 def _with_draw(split: Split, y: Tensor, seed: int, class_names: Sequence[str]) -> Split:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import Prepared
+from graphcaps.data.features.encoding import EncodedGraphs
 from graphcaps.data.splits.folds import Folds
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
@@ -97,7 +97,7 @@ class GroupTraining:
 
     Args:
         group (ReplicaGroup): What is trained together.
-        ready (Prepared): Graphs and input columns, on the device or on the host to be streamed.
+        ready (EncodedGraphs): Graphs and input columns, on the device or on the host to be streamed.
         device (device): Where to train.
         config (RunConfig): Model and training.
         make (callable): From leading axes to the model.
@@ -110,7 +110,7 @@ class GroupTraining:
     def __init__(
         self,
         group: ReplicaGroup,
-        ready: Prepared,
+        ready: EncodedGraphs,
         device: torch.device,
         config: RunConfig,
         make: Maker,

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.data.batching import size_chunks
 from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import refuse_misfits
-from graphcaps.data.features.truncate import cap_nodes
+from graphcaps.data.features.compatibility import check_compatible
+from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
-from graphcaps.data.store import spans as data_spans
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.hgcn import HGCN
 
@@ -74,18 +74,18 @@ def encode(
     if x is not None:
         raise ArgumentError("explain", "x", "be left out with a fitted model", "features")
     store = as_store(graphs, attributes=bool(model.recipe.num_attributes), owner="explain")
-    refuse_misfits(store, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
+    check_compatible(store, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # told once by refuse_misfits
+        warnings.simplefilter("ignore")  # told once by check_compatible
         x = model.recipe.apply(store, unseen="ignore", dtype=model.dtype)
     true_class = _true_class(store, model.class_names)
     limit, shares = model.config.features.max_nodes, getattr(model, "shares", None)
     if limit is None:
         return Encoded(store, x, model.class_names, true_class, None, shares)
-    capped = cap_nodes(store, limit, x)
+    capped = truncate_nodes(store, limit, x)
     assert capped.x is not None
     own = capped.nodes - store.node_ptr[store.node_graph[capped.nodes]]
-    nodes = own if capped.cut_graphs else None
+    nodes = own if capped.truncated_graphs else None
     return Encoded(capped.store, capped.x, model.class_names, true_class, nodes, shares)
 
 
@@ -102,7 +102,7 @@ def some_of(encoded: Encoded, chosen: Tensor) -> Encoded:
 
 def spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17) -> Iterator[tuple[int, int]]:
     """Graphs to explain together; at the default, what is computed of them takes a hundred megabytes at most."""
-    return data_spans(store, nodes, entries)
+    return size_chunks(store, nodes, entries)
 
 
 def _true_class(store: GraphStore, names: tuple[str, ...]) -> Tensor | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps.data.features.recipe import label_columns
+from graphcaps.data.features.recipe import node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -195,7 +195,7 @@ def _label_counts(
     """For each label column its values and how often each graph has them, ``[G, values]``."""
     graph = store.node_graph.cpu().numpy()
     found = []
-    for column, labels in enumerate(label_columns(store) if store.node_labels is not None else []):
+    for column, labels in enumerate(node_label_columns(store) if store.node_labels is not None else []):
         if known is not None and column >= len(known):
             break
         values = np.unique(labels) if known is None else np.asarray(known[column], dtype=np.int64)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import refuse_misfits
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.compatibility import check_compatible
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.hgcn import HGCN
@@ -179,10 +179,10 @@ def export_inputs(fitted: FittedModel, graphs: Any, *, unseen: Any = "refuse") -
         graphs, unseen: As in :meth:`FittedModel.scores`.
     """
     store = as_store(graphs, attributes=bool(fitted.recipe.num_attributes))
-    refuse_misfits(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
+    check_compatible(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # refuse_misfits has told it
-        ready = prepare(
+        warnings.simplefilter("ignore")  # check_compatible has told it
+        ready = encode_graphs(
             store,
             fitted.recipe,
             max_nodes=fitted.config.features.max_nodes,

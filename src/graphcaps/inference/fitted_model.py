@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from graphcaps._io.versions import library_versions
 from graphcaps.config import RunConfig
+from graphcaps.data.batching import size_chunks
 from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import Unseen, refuse_misfits
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.compatibility import UnseenPolicy, check_compatible
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.store import GraphStore, spans
+from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.probabilities import Calibration, abstain, probabilities
@@ -100,7 +101,7 @@ class FittedModel:
         return self
 
     # ------------------------------------------------------------------ predicting
-    def scores(self, graphs: Any, *, unseen: Unseen = "refuse") -> Tensor:
+    def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """What the model gives each class, on the CPU, ``[G, O]``: lengths of class capsules, or logits.
 
         Graphs are encoded and scored in batches of bounded size; how they are batched changes nothing but
@@ -116,10 +117,10 @@ class FittedModel:
             ArgumentError: If a graph does not fit the recipe.
         """
         store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
-        refuse_misfits(store, self.recipe, unseen=unseen, dtype=self.dtype)
+        check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
         return self._scores(store)
 
-    def predict_proba(self, graphs: Any, *, unseen: Unseen = "refuse") -> np.ndarray:
+    def predict_proba(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
         """Probability of each class, float64 ``[G, O]``: calibrated where the model has a calibration, and else
         as :func:`probabilities` makes them."""
         scores = self.scores(graphs, unseen=unseen)
@@ -140,7 +141,7 @@ class FittedModel:
         return plain if self.calibration is None else self.calibration.apply(plain)
 
     def predict(
-        self, graphs: Any, *, unseen: Unseen = "refuse", abstain_below: float | None = None
+        self, graphs: Any, *, unseen: UnseenPolicy = "refuse", abstain_below: float | None = None
     ) -> np.ndarray:
         """Name of the class of each graph, ``[G]``.
 
@@ -164,7 +165,7 @@ class FittedModel:
             raise ArgumentError("FittedModel", "profile", "be known", "a model that has none", fix)
         return self.profile.reasons(as_store(graphs, attributes=bool(self.recipe.num_attributes)))
 
-    def embed(self, graphs: Any, *, level: int = -1, unseen: Unseen = "refuse") -> Tensor:
+    def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Each graph as one row: its capsules of a level one after another, on the CPU, ``[G, J · d]``.
 
         Args:
@@ -175,14 +176,14 @@ class FittedModel:
             ArgumentError: If the model has no capsules, or no such level.
         """
         store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
-        refuse_misfits(store, self.recipe, unseen=unseen, dtype=self.dtype)
+        check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
         count = len(getattr(self.model, "layers", ())) if self.scores_are == "lengths" else 0
         if not -count <= level < count:
             raise ArgumentError("FittedModel", "level", f"name one of {count} levels of capsules", level)
         return torch.cat([out.levels[level].capsules.flatten(1).cpu() for out in self._outputs(store)])
 
     def explain(
-        self, graph: Any, *, target: int | str | Tensor | None = None, unseen: Unseen = "refuse"
+        self, graph: Any, *, target: int | str | Tensor | None = None, unseen: UnseenPolicy = "refuse"
     ) -> Any:
         """Which parts the decision was made from, see :func:`graphcaps.explain`."""
         from graphcaps.explanation import explain
@@ -202,8 +203,8 @@ class FittedModel:
         scorer: Any = self.model
         for first, end in _spans(store):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # refuse_misfits has told it, once and for the whole store
-                part = prepare(
+                warnings.simplefilter("ignore")  # check_compatible has told it, once and for the whole store
+                part = encode_graphs(
                     store[torch.arange(first, end)],
                     self.recipe,
                     max_nodes=self.config.features.max_nodes,
@@ -278,4 +279,4 @@ def training_summary(store: GraphStore, **figures: Any) -> dict[str, Any]:
 
 def _spans(store: GraphStore) -> Iterator[tuple[int, int]]:
     """Consecutive graphs of bounded size together, at least one: first graph and end."""
-    return spans(store, _BATCH_NODES, _BATCH_ENTRIES)
+    return size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphcaps.data.features.compatibility import Unseen, check_columns, find_misfits
+from graphcaps.data.features.compatibility import UnseenPolicy, check_columns, find_incompatible
 from graphcaps.data.readers.row_info import Rows
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -160,7 +160,7 @@ def predict_each(
     fitted: FittedModel,
     store: GraphStore,
     *,
-    unseen: Unseen = "refuse",
+    unseen: UnseenPolicy = "refuse",
     abstain_below: float | None = None,
     ids: tuple[str, ...] | None = None,
 ) -> Predictions:
@@ -179,7 +179,7 @@ def predict_each(
     if abstain_below is not None and not 0 <= abstain_below <= 1:
         raise ArgumentError("predict", "abstain_below", "be from 0 to 1", abstain_below)
     check_columns(store, fitted.recipe, "predict")
-    errors = find_misfits(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
+    errors = find_incompatible(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
     sound = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
     scores = torch.full((len(store), len(fitted.class_names)), float("nan"), dtype=fitted.dtype)
     if sound.numel():

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from graphcaps.data.coerce import join_stores
+from graphcaps.data.coerce import concat_stores
 from graphcaps.data.datasets.element_labels import atom_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -170,4 +170,4 @@ def _joined(items: Sequence[Item]) -> GraphStore:
             else replace(store, edge_weight=torch.ones(store.neighbours.numel()))
             for store in stores
         ]
-    return join_stores(stores)
+    return concat_stores(stores)

@@ -13,7 +13,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from graphcaps.data.batching import join
+from graphcaps.data.batching import batch_from_layout
 from graphcaps.data.store import GraphStore
 from graphcaps.ops._triton.dispatch import kernels_serve
 from graphcaps.ops.batch_layout.layout import lay_out
@@ -126,7 +126,7 @@ class BucketSteps:
             self.store.node_ptr, self.order, num_slots,
             classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
         )  # fmt: skip
-        self.update(join(self.store, self.x, laid), laid.active)
+        self.update(batch_from_layout(self.store, self.x, laid), laid.active)
         self.update.adam.zero_grad()  # gradients would keep memory that the next shape can use
         self.cursor += 1
 

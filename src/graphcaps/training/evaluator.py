@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcaps.data.batching import assemble
+from graphcaps.data.batching import collate_padded
 from graphcaps.data.store import GraphStore
 from graphcaps.training.batch_schedule import pad_rows
 from graphcaps.training.streaming import open_store
@@ -67,7 +67,7 @@ class PartScorer:
         for chunk in self.chunks:
             rows = sizes[chunk.clamp_min(0)].masked_fill(chunk < 0, 0).sum(-1)
             ready.append((chunk.to(self.store.device), int(rows.max())))
-        return lambda: self._over(assemble(self.store, self.x, chunk, slots) for chunk, slots in ready)
+        return lambda: self._over(collate_padded(self.store, self.x, chunk, slots) for chunk, slots in ready)
 
     @torch.no_grad()
     def _over(self, batches: Any) -> None:

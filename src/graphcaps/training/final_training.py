@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphcaps._io.versions import describe_hardware
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import prepare
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
@@ -121,7 +121,7 @@ class FinalTraining:
         with explain_memory(config, self.device):
             fresh = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
             recipe = fresh if start is None else start.recipe
-            ready = prepare(store, recipe, max_nodes=config.features.max_nodes)
+            ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
             self.recipe = ready.recipe
             self._make = model_maker(config, ready.x.size(-1), store.num_classes)
             model = stack_replicas(self._make, [replica]).to(self.device)

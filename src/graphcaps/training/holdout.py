@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.features.compatibility import find_misfits
-from graphcaps.data.splits.folds import Split, part_numbers
+from graphcaps.data.features.compatibility import find_incompatible
+from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
@@ -64,7 +64,7 @@ def known_graphs(store: GraphStore, y: Tensor, split: Split | None, share: float
     if split is None:
         drawn = validation_split(y, share, seed, store.class_names)
         return KnownGraphs(store, drawn.train, _there(drawn.validation), share=share)
-    numbers = part_numbers(split, len(store))
+    numbers = split_codes(split, len(store))
     if y.cpu()[split.train].unique().numel() < 2:
         expected = "leave graphs of at least two classes to learn from"
         raise ArgumentError("train", "split", expected, f"one ({split.name})")
@@ -82,7 +82,7 @@ def figures_on(fitted: FittedModel, tested: GraphStore) -> FittedModel:
 
     Labels that no training graph has are read as zeros, and graphs with such labels are counted.
     """
-    strange = find_misfits(tested, fitted.recipe, dtype=fitted.dtype)
+    strange = find_incompatible(tested, fitted.recipe, dtype=fitted.dtype)
     scores = fitted._scores(tested)
     figures: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.config import TrainConfig
-from graphcaps.data.features.encoding import features_of
+from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.replicas import TRUNK, Maker, Replica, stack_replicas
@@ -145,7 +145,7 @@ def gather_trainer(
 
     features: Tensor | FeatureTable = x
     if store.device == x.device == device:  # looked through once, before the processes part
-        features = features_of(x, store)
+        features = compact_features(x, store)
 
     def build(part: list[Replica]) -> Trainer:
         model = stack_replicas(make, part, drawn=drawn).to(device)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.config import TrainConfig
-from graphcaps.data.features.encoding import features_of
+from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.training.batch_schedule import SCORED_ROWS, EpochPlan, plan_epoch
@@ -98,7 +98,7 @@ class Trainer:
         F, device = len(replicas), next(model.parameters()).device
         source = open_store(store, device)
         # Looked through once, unless graphs are streamed: their features come with them.
-        self.x = features_of(x, store) if source is store and isinstance(x, Tensor) else x
+        self.x = compact_features(x, store) if source is store and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
         self._device = device
         self._class_weight = None if class_weight is None else class_weight.to(device)

@@ -9,7 +9,7 @@ import torch
 
 from graphcaps.data import FeatureRecipe
 from graphcaps.data.datasets.element_labels import SYMBOLS, label_words
-from graphcaps.data.features.compatibility import find_misfits, refuse_misfits
+from graphcaps.data.features.compatibility import check_compatible, find_incompatible
 from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, from_smiles
 from graphcaps.errors import ArgumentError
 from tests.graphs import random_graphs
@@ -38,7 +38,7 @@ def test_unseen_labels_of_molecules_are_told_by_name() -> None:
     seen = from_smiles(["CCO", "CCN"])
     recipe = FeatureRecipe(edge_labels=True).fit(seen)
     new = from_smiles(["CCS", "C#C"])
-    assert find_misfits(new, recipe) == {
+    assert find_incompatible(new, recipe) == {
         0: "element S, on 1 atom, not seen in training",
         1: "bond triple, on 1 bond, not seen in training",
     }
@@ -46,4 +46,4 @@ def test_unseen_labels_of_molecules_are_told_by_name() -> None:
         ArgumentError,
         match=r"must hold only atoms as seen in training, got element S on 1 atom, first on node 2",
     ):
-        refuse_misfits(new, recipe)
+        check_compatible(new, recipe)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphcaps.data import FeatureRecipe
-from graphcaps.data.features.compatibility import check_columns, find_misfits, refuse_misfits
+from graphcaps.data.features.compatibility import check_columns, check_compatible, find_incompatible
 from graphcaps.errors import ArgumentError
 from tests.graphs import random_graphs
 
@@ -23,19 +23,19 @@ RECIPE = FeatureRecipe(degree_onehot=None, propagation=0).fit(SEEN)
 
 
 def test_graphs_that_fit_have_no_reason():
-    assert find_misfits(SEEN, RECIPE) == {}
-    refuse_misfits(SEEN, RECIPE)
+    assert find_incompatible(SEEN, RECIPE) == {}
+    check_compatible(SEEN, RECIPE)
 
 
 def test_every_label_column_and_every_graph_is_looked_at():
     new = replace(SEEN, node_labels=torch.tensor([[0, 5], [1, 5], [8, 6], [9, 6], [8, 7], [2, -1]]))
-    assert find_misfits(new, RECIPE) == {
+    assert find_incompatible(new, RECIPE) == {
         1: "node labels 8, 9 in label column 0, on 3 nodes, not seen in training; "
         "node label 7 in label column 1, on 1 node, not seen in training",
         2: "node label -1 in label column 1, on 1 node, not seen in training",
     }
-    assert find_misfits(new, RECIPE, unseen="ignore") == {}
-    assert find_misfits(new, replace(RECIPE, labels=False, label_values=())) == {}
+    assert find_incompatible(new, RECIPE, unseen="ignore") == {}
+    assert find_incompatible(new, replace(RECIPE, labels=False, label_values=())) == {}
 
 
 def test_attributes_name_their_place_within_the_graph():
@@ -46,9 +46,9 @@ def test_attributes_name_their_place_within_the_graph():
         1: "attribute 1 of node 1 is nan, which is not a finite number",
         2: "attribute 0 of node 0 is 1e+300, too large to compute with",
     }
-    assert find_misfits(new, RECIPE) == expected
-    assert find_misfits(new, RECIPE, unseen="ignore") == expected
-    assert list(find_misfits(new, RECIPE, dtype=torch.float64)) == [1]
+    assert find_incompatible(new, RECIPE) == expected
+    assert find_incompatible(new, RECIPE, unseen="ignore") == expected
+    assert list(find_incompatible(new, RECIPE, dtype=torch.float64)) == [1]
 
 
 def test_it_agrees_with_the_recipe_graph_by_graph():
@@ -62,7 +62,7 @@ def test_it_agrees_with_the_recipe_graph_by_graph():
                 RECIPE.apply(new[graph])
             except ArgumentError:
                 refused.add(graph)
-        assert set(find_misfits(new, RECIPE)) == refused
+        assert set(find_incompatible(new, RECIPE)) == refused
 
 
 def test_other_columns_are_refused():

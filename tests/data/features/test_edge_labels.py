@@ -13,7 +13,7 @@ from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.data import FeatureRecipe
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.loading import load_dataset
-from graphcaps.data.features.compatibility import check_columns, find_misfits, refuse_misfits
+from graphcaps.data.features.compatibility import check_columns, check_compatible, find_incompatible
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.models.builder import recipe_arguments
@@ -107,10 +107,10 @@ def test_misfits_are_told_in_plain_words():
     ):
         recipe.apply(new)
     with pytest.raises(ArgumentError, match="got 77 on"):
-        refuse_misfits(new, recipe)
-    assert all("edge label 77, on " in reason for reason in find_misfits(new, recipe).values())
-    assert find_misfits(new, recipe)
-    assert find_misfits(new, recipe, unseen="ignore") == {}
+        check_compatible(new, recipe)
+    assert all("edge label 77, on " in reason for reason in find_incompatible(new, recipe).values())
+    assert find_incompatible(new, recipe)
+    assert find_incompatible(new, recipe, unseen="ignore") == {}
     with pytest.warns(UserWarning, match="labels of edges that have no input column are not counted: 77 on"):
         x = recipe.apply(new, unseen="ignore")
     assert torch.isfinite(x).all()

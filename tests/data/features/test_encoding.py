@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.data.batching import assemble, draw
+from graphcaps.data.batching import collate, collate_padded
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ShapeError
 from graphcaps.models import GIN
@@ -64,15 +64,15 @@ def test_rows_of_another_store_are_refused() -> None:
 def test_a_batch_gathers_when_it_is_asked() -> None:
     x = _x()
     table = feature_table(x, STORE)
-    lazy, plain = draw(STORE, table, DRAWN), STORE.batch(x, DRAWN)
+    lazy, plain = collate(STORE, table, DRAWN), STORE.batch(x, DRAWN)
     assert isinstance(lazy.features, FeatureRows)
     assert "x" not in lazy.__dict__
     assert lazy.features.shape == plain.x.shape
     assert torch.equal(lazy.x, plain.x)  # 0 at padding
     assert lazy.x is lazy.x
-    loose = assemble(STORE, table, DRAWN, 25)
+    loose = collate_padded(STORE, table, DRAWN, 25)
     real = loose.edges.node >= 0
-    assert torch.equal(loose.x[real], assemble(STORE, x, DRAWN, 25).x[real])
+    assert torch.equal(loose.x[real], collate_padded(STORE, x, DRAWN, 25).x[real])
 
 
 @pytest.mark.parametrize("kind", [HGCN, GIN, "input", "paper", "trunk"])
@@ -92,7 +92,7 @@ def test_models_take_a_table(kind: object) -> None:
         model = HGCN(12, 2, capsule_dim=8, num_capsules=3, lead=lead, **given).double().eval()  # type: ignore[arg-type]
     drawn = DRAWN[1] if kind == "trunk" else DRAWN
     x = _x()
-    one, two = (model.forward_batch(draw(STORE, f, drawn)) for f in (x, feature_table(x, STORE)))
+    one, two = (model.forward_batch(collate(STORE, f, drawn)) for f in (x, feature_table(x, STORE)))
     some = slice(None) if kind == "trunk" else slice(2)  # the last replica has no graph
     assert_equal(two.class_scores[some], one.class_scores[some], "scores", 1e-12)
 
@@ -100,7 +100,7 @@ def test_models_take_a_table(kind: object) -> None:
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_statistics_in_float64(training: bool) -> None:
     table = feature_table(_x(), STORE)
-    rows = draw(STORE, table, DRAWN).features
+    rows = collate(STORE, table, DRAWN).features
     assert isinstance(rows, FeatureRows)
     torch.manual_seed(0)
     running = (torch.randn(3, 12, dtype=torch.float64), torch.rand(3, 12, dtype=torch.float64))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.features.truncate import cap_nodes
+from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 
@@ -52,10 +52,10 @@ def edges_of(store: GraphStore, g: int) -> dict[tuple[int, int], int]:
 def test_cap_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
     store = make(seed)
     x = torch.randn(store.num_nodes, 3)
-    capped = cap_nodes(store, limit, x)
+    capped = truncate_nodes(store, limit, x)
     found = capped.store
     kept_rows: list[int] = []
-    cut_edges = 0
+    removed_edges = 0
     for g in range(len(store)):
         first = int(store.node_ptr[g])
         n = int(store.node_ptr[g + 1]) - first
@@ -66,7 +66,7 @@ def test_cap_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
         before, after = edges_of(store, g), edges_of(found, g)
         expected = {(place[i], place[j]): e for (i, j), e in before.items() if i in place and j in place}
         assert after.keys() == expected.keys()
-        cut_edges += (len(before) - len(expected)) // 2
+        removed_edges += (len(before) - len(expected)) // 2
         for pair, entry in expected.items():
             for column in ("edge_labels", "edge_attributes", "edge_weight"):
                 assert torch.equal(getattr(found, column)[after[pair]], getattr(store, column)[entry])
@@ -78,25 +78,25 @@ def test_cap_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
     assert torch.equal(found.truth["part"], store.truth["part"][kept_rows])
     assert found.y is not None
     assert found.y.tolist() == store.y.tolist()  # type: ignore[union-attr]
-    assert capped.cut_graphs == int((store.sizes > limit).sum())
-    assert capped.cut_nodes == store.num_nodes - found.num_nodes
-    assert capped.cut_edges == cut_edges
+    assert capped.truncated_graphs == int((store.sizes > limit).sum())
+    assert capped.removed_nodes == store.num_nodes - found.num_nodes
+    assert capped.removed_edges == removed_edges
 
 
 def test_ties_keep_the_lower_index_and_the_order_of_nodes() -> None:
     # A ring of four (degree 2 each) and a leaf at node 3, which then has degree 3.
     ring = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 3, 0, 4]])
-    capped = cap_nodes(store_from_graphs([GraphArrays(5, ring)]), 3)
+    capped = truncate_nodes(store_from_graphs([GraphArrays(5, ring)]), 3)
     assert capped.nodes.tolist() == [0, 1, 3]
     assert edges_of(capped.store, 0).keys() == {(0, 1), (1, 0), (0, 2), (2, 0)}
-    assert repr(capped).endswith("cut_graphs=1, cut_nodes=2, cut_edges=3)")
+    assert repr(capped).endswith("truncated_graphs=1, removed_nodes=2, removed_edges=3)")
 
 
 def test_features_are_those_of_the_whole_graph() -> None:
     star = torch.tensor([[0, 0, 0], [1, 2, 3]])
     store = store_from_graphs([GraphArrays(4, star)])
     x = FeatureRecipe(degree_onehot=None, propagation=0).fit(store).apply(store)
-    capped = cap_nodes(store, 2, x)
+    capped = truncate_nodes(store, 2, x)
     assert capped.x is not None
     assert capped.x[:, 1].tolist() == [3, 1]  # not [1, 1], the degrees after the cut
     assert capped.store.degree.tolist() == [1, 1]
@@ -104,11 +104,11 @@ def test_features_are_those_of_the_whole_graph() -> None:
 
 def test_nothing_over_the_limit_gives_the_store_itself() -> None:
     store = make(1)
-    capped = cap_nodes(store, 100)
+    capped = truncate_nodes(store, 100)
     assert capped.store is store
     assert capped.x is None
     assert capped.nodes.tolist() == list(range(store.num_nodes))
-    assert (capped.cut_graphs, capped.cut_nodes, capped.cut_edges) == (0, 0, 0)
+    assert (capped.truncated_graphs, capped.removed_nodes, capped.removed_edges) == (0, 0, 0)
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -117,6 +117,6 @@ def test_wrong_arguments_are_refused() -> None:
         with pytest.raises(
             ArgumentError, match=rf"'max_nodes' must be a whole number from 1 on, got {limit}"
         ):
-            cap_nodes(store, limit)  # type: ignore[arg-type]
+            truncate_nodes(store, limit)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=rf"'x' must have one row per node, {store.num_nodes}, got 1"):
-        cap_nodes(store, 2, torch.zeros(1, 3))
+        truncate_nodes(store, 2, torch.zeros(1, 3))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from graphcaps.data import stratified_folds
 from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
 from graphcaps.data.datasets.loading import load_dataset
-from graphcaps.data.quality.duplicates import Duplicates, Forms, find_duplicates, fold_leakage
-from graphcaps.data.quality.quality_report import examine_with_copies
-from graphcaps.data.quality.weisfeiler_lehman import look_alikes
+from graphcaps.data.quality.duplicates import CanonicalForms, Duplicates, find_duplicates, fold_leakage
+from graphcaps.data.quality.quality_report import quality_report
+from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
 from graphcaps.data.splits.folds import group_folds
 from graphcaps.data.splits.groups import read_groups, write_groups
 from graphcaps.data.store import GraphStore
@@ -60,13 +60,13 @@ def test_a_turned_graph_is_a_copy(name):
     graphs = [turned(SHAPES[name], seed) for seed in range(4)]
     store = from_networkx([*graphs, nx.path_graph(4)])
     assert listed(find_duplicates(store)) == [[0, 1, 2, 3]]
-    assert not find_duplicates(store).unsure
+    assert not find_duplicates(store).undecided
 
 
 @pytest.mark.parametrize("name", ["star", "clique", "tree", "two cliques at a node", "ring", "grid"])
 def test_forms_alone_confirm_the_usual_shapes(name):
     store = from_networkx([turned(SHAPES[name], seed) for seed in range(3)])
-    forms = Forms(store)
+    forms = CanonicalForms(store)
     assert len({forms.of(graph) for graph in range(3)}) == 1
 
 
@@ -84,20 +84,20 @@ def test_look_alikes_that_are_no_copies():
     triangles = nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))
     graphs = [nx.cycle_graph(6), triangles, SHAPES["rook"], shrikhande(), turned(triangles, 1)]
     store = from_networkx(graphs)
-    assert [group.tolist() for group in look_alikes(store)] == [[0, 1, 4], [2, 3]]
+    assert [group.tolist() for group in wl_indistinguishable(store)] == [[0, 1, 4], [2, 3]]
     found = find_duplicates(store)
-    assert (listed(found), found.unsure) == ([[1, 4]], ())
+    assert (listed(found), found.undecided) == ([[1, 4]], ())
 
 
 def test_what_is_not_decided_is_told_and_stays_together():
     store = from_networkx([SHAPES["rook"], shrikhande(), nx.path_graph(3)], ["a", "b", "a"])
     found = find_duplicates(store, steps=5)
-    assert (listed(found), [group.tolist() for group in found.unsure]) == ([], [[0, 1]])
+    assert (listed(found), [group.tolist() for group in found.undecided]) == ([], [[0, 1]])
     assert found.group_ids().tolist() == [0, 0, 1]
-    assert found.group_ids(unsure=False).tolist() == [0, 1, 2]
-    assert [group.tolist() for group in find_duplicates(store, max_nodes=15).unsure] == [[0, 1]]
-    assert [group.tolist() for group in find_duplicates(store, seconds=-1).unsure] == [[0, 1]]
-    assert "unsure-duplicates" in {one.kind for one in examine_with_copies(store, seconds=-1).findings}
+    assert found.group_ids(undecided=False).tolist() == [0, 1, 2]
+    assert [group.tolist() for group in find_duplicates(store, max_nodes=15).undecided] == [[0, 1]]
+    assert [group.tolist() for group in find_duplicates(store, seconds=-1).undecided] == [[0, 1]]
+    assert "unsure-duplicates" in {one.kind for one in quality_report(store, seconds=-1).findings}
 
 
 def test_labels_attributes_and_weights_count():
@@ -230,7 +230,7 @@ def test_a_file_of_groups(tmp_path):
 
 # ---------------------------------------------------------------------- sentences
 def test_what_is_said():
-    shown = examine_with_copies(many())
+    shown = quality_report(many())
     said = {one.kind: one for one in shown.findings}
     assert "look-alikes" not in said  # they are the copies
     assert said["duplicates"].sentence == (
@@ -242,7 +242,7 @@ def test_what_is_said():
     assert said["leakage"].severity == "warning"
     assert (shown.ceiling, shown.as_dict()["duplicates"]["graphs"]) == (0.75, 20)
     assert shown.as_dict()["leakage"]["mean"] == pytest.approx(np.mean(shown.leakage), abs=1e-4)
-    bare = examine_with_copies(replace(many(), y=None, class_names=()))
+    bare = quality_report(replace(many(), y=None, class_names=()))
     assert (bare.ceiling, bare.leakage) == (None, None)
 
 
@@ -250,7 +250,7 @@ def test_mutag_s_look_alikes_differ_in_their_bonds(shared_data):
     store = load_dataset("MUTAG", shared_data)
     assert listed(find_duplicates(store)) == []
     assert find_duplicates(store, edges=False).num_duplicates == 24
-    assert "look-alikes" in {one.kind for one in examine_with_copies(store).findings}
+    assert "look-alikes" in {one.kind for one in quality_report(store).findings}
 
 
 def test_a_form_is_of_labels_too():
@@ -258,7 +258,7 @@ def test_a_form_is_of_labels_too():
     base = from_networkx([nx.path_graph(2), nx.path_graph(2)])
     nodes, edges = torch.tensor([[1], [1], [2], [2]]), torch.tensor([[1], [1], [2], [2]])
     for known in ({"node_labels": nodes}, {"node_attributes": nodes.float()}, {"edge_labels": edges}):
-        forms = Forms(replace(base, **known))
+        forms = CanonicalForms(replace(base, **known))
         assert forms.of(0) != forms.of(1)
-    assert Forms(base).of(0) == Forms(base).of(1)
-    assert Forms(from_networkx([nx.cycle_graph(9)]), work=1).of(0) is None
+    assert CanonicalForms(base).of(0) == CanonicalForms(base).of(1)
+    assert CanonicalForms(from_networkx([nx.cycle_graph(9)]), work=1).of(0) is None

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.quality import weisfeiler_lehman
-from graphcaps.data.quality.quality_report import Finding, examine
-from graphcaps.data.quality.weisfeiler_lehman import graph_colours, look_alikes
+from graphcaps.data.quality.quality_report import Finding, basic_findings
+from graphcaps.data.quality.weisfeiler_lehman import wl_graph_colours, wl_indistinguishable
 from graphcaps.data.store import GraphStore
 from graphcaps.ops.edges import EdgeReport, clean_edges
 
 
 def found(store: GraphStore) -> dict[str, Finding]:
-    findings = examine(store)
+    findings = basic_findings(store)
     kinds = [finding.kind for finding in findings]
     assert len(set(kinds)) == len(kinds)
     severities = [finding.severity for finding in findings]
@@ -168,7 +168,7 @@ def test_copies_look_alike_and_their_classes_may_differ():
     wheel, other = nx.wheel_graph(6), nx.relabel_nodes(nx.wheel_graph(6), dict(enumerate([3, 1, 5, 0, 2, 4])))
     paths = [nx.path_graph(n) for n in range(2, 20)]
     store = joined(wheel, *paths, other, nx.path_graph(3), y=[0] * 10 + [1] * 11)
-    assert [group.tolist() for group in look_alikes(store)] == [[0, 19], [2, 20]]
+    assert [group.tolist() for group in wl_indistinguishable(store)] == [[0, 19], [2, 20]]
     findings = found(store)
     assert (findings["look-alikes"].count, findings["look-alikes"].graphs) == (4, (0, 2, 19, 20))
     assert findings["look-alikes"].severity == "warning"
@@ -186,17 +186,17 @@ def test_copies_look_alike_and_their_classes_may_differ():
 def test_what_refinement_cannot_tell_apart():
     """Said in the docstring: a hexagon looks like two triangles."""
     triangles = nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))
-    assert len(look_alikes(joined(nx.cycle_graph(6), triangles))) == 1
-    assert not look_alikes(joined(nx.cycle_graph(6), nx.cycle_graph(5)))
-    assert not look_alikes(joined(nx.cycle_graph(6), nx.path_graph(6)))
+    assert len(wl_indistinguishable(joined(nx.cycle_graph(6), triangles))) == 1
+    assert not wl_indistinguishable(joined(nx.cycle_graph(6), nx.cycle_graph(5)))
+    assert not wl_indistinguishable(joined(nx.cycle_graph(6), nx.path_graph(6)))
 
 
 def test_minus_zero_is_zero_and_no_graph_is_no_group():
     store = joined(nx.path_graph(2), nx.path_graph(2))
     attributes = torch.tensor([[0.0], [1.0], [-0.0], [1.0]])
-    assert len(look_alikes(replace(store, node_attributes=attributes))) == 1
-    assert not look_alikes(store[[]])
-    assert not look_alikes(joined(nx.empty_graph(3), nx.empty_graph(2)))
+    assert len(wl_indistinguishable(replace(store, node_attributes=attributes))) == 1
+    assert not wl_indistinguishable(store[[]])
+    assert not wl_indistinguishable(joined(nx.empty_graph(3), nx.empty_graph(2)))
 
 
 def naive_groups(store: GraphStore) -> list[list[int]]:
@@ -231,14 +231,14 @@ def test_groups_equal_those_of_plain_python(data):
     if data.draw(st.booleans()):
         labels = data.draw(st.lists(st.integers(0, 1), min_size=sum(sizes), max_size=sum(sizes)))
         store = replace(store, node_labels=torch.tensor(labels).reshape(-1, 1))
-    assert [group.tolist() for group in look_alikes(store)] == naive_groups(store)
+    assert [group.tolist() for group in wl_indistinguishable(store)] == naive_groups(store)
 
 
 def test_order_of_nodes_and_size_of_steps_do_not_matter(monkeypatch):
     store = load_dataset("planted-parts")[range(30)]
-    colours = graph_colours(store)
+    colours = wl_graph_colours(store)
     monkeypatch.setattr(weisfeiler_lehman, "_ENTRIES", 5)
-    assert (graph_colours(store) == colours).all()
+    assert (wl_graph_colours(store) == colours).all()
     generator = torch.Generator().manual_seed(0)
     graphs, turned = [nx.Graph(to_networkx(store, index).edges) for index in range(4)], []
     for graph in graphs:
@@ -246,14 +246,14 @@ def test_order_of_nodes_and_size_of_steps_do_not_matter(monkeypatch):
         other = nx.empty_graph(graph.number_of_nodes())
         other.add_edges_from((order[a], order[b]) for a, b in graph.edges)
         turned.append(other)
-    both = graph_colours(joined(*graphs, *turned))
+    both = wl_graph_colours(joined(*graphs, *turned))
     assert (both[:4] == both[4:]).all()
     assert len(set(both.tolist())) == 4
 
 
 def test_mutag_look_alikes_are_copies(shared_data):
     store = load_dataset("MUTAG", shared_data)
-    groups = look_alikes(store)
+    groups = wl_indistinguishable(store)
     assert (len(groups), sum(map(len, groups))) == (11, 24)
     for group in groups:
         first, *others = (to_networkx(store, int(index)) for index in group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphcaps.data.quality.summary import edge_sentences, summarize
+from graphcaps.data.quality.summary import describe_edge_cleaning, summarize
 from graphcaps.data.store import GraphStore
 from graphcaps.ops.edges import EdgeReport, clean_edges
 
@@ -62,10 +62,10 @@ def test_figures_of_three_graphs():
 
 
 def test_sentences():
-    assert edge_sentences(EdgeReport(rows=8, edges=4)) == (
+    assert describe_edge_cleaning(EdgeReport(rows=8, edges=4)) == (
         "nothing: every edge is listed once in each direction, without self-loops.",
     )
     twice = EdgeReport(rows=386_124, repeated=193_062, edges=96_531)
-    assert edge_sentences(twice) == (
+    assert describe_edge_cleaning(twice) == (
         "every row of the edge file appears twice: 193,062 repeated rows merged.",
     )

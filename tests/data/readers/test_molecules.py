@@ -8,7 +8,7 @@ import torch
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.readers.molecules import BOND_LABELS, LONGEST_SMILES, from_smiles, read_smiles
-from graphcaps.data.splits.scaffolds import scaffold_split, scaffolds
+from graphcaps.data.splits.scaffolds import murcko_scaffolds, scaffold_split
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
 chem = pytest.importorskip("rdkit.Chem")
@@ -155,17 +155,19 @@ MOLECULES = [
 
 
 def test_scaffolds_by_hand():
-    assert scaffolds(["c1ccccc1CC", "CCO", "C1CCCCC1OC"]) == ("c1ccccc1", "", "C1CCCCC1")
+    assert murcko_scaffolds(["c1ccccc1CC", "CCO", "C1CCCCC1OC"]) == ("c1ccccc1", "", "C1CCCCC1")
     with pytest.raises(ArgumentError, match="'C\\('"):
-        scaffolds(["C("])
+        murcko_scaffolds(["C("])
     with pytest.raises(ArgumentError, match=r"'C{60}…' at 1"):  # RDKit itself would end the process
-        scaffolds(["CC", "C" * 50_000])
+        murcko_scaffolds(["CC", "C" * 50_000])
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_no_scaffold_is_in_two_parts_and_large_ones_train(seed):
     split = scaffold_split(MOLECULES, (0.5, 0.2, 0.3), seed)
-    known = np.array([found or text for found, text in zip(scaffolds(MOLECULES), MOLECULES, strict=True)])
+    known = np.array(
+        [found or text for found, text in zip(murcko_scaffolds(MOLECULES), MOLECULES, strict=True)]
+    )
     parts = [set(known[part.numpy()]) for part in (split.train, split.validation, split.test)]
     assert len(parts[0] | parts[1] | parts[2]) == sum(map(len, parts))
     assert sum(part.numel() for part in (split.train, split.validation, split.test)) == len(MOLECULES)
@@ -179,10 +181,10 @@ def test_without_a_validation_share_there_is_none():
     assert scaffold_split(MOLECULES, (0.8, 0.0, 0.2)).validation is None
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.2, 0.1), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5)])
-def test_wrong_shares_are_refused(shares):
-    with pytest.raises(ArgumentError, match="'shares' must be three shares that add up to 1"):
-        scaffold_split(MOLECULES, shares)
+@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.9, 0.2, 0.1), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5)])
+def test_wrong_fractions_are_refused(fractions):
+    with pytest.raises(ArgumentError, match="'fractions' must be three fractions that add up to 1"):
+        scaffold_split(MOLECULES, fractions)
 
 
 def test_one_scaffold_cannot_be_split():

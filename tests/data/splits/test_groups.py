@@ -10,7 +10,7 @@ import pytest
 from graphcaps.data.convert.networkx_graphs import from_networkx
 from graphcaps.data.quality.duplicates import find_duplicates
 from graphcaps.data.readers.row_info import Rows
-from graphcaps.data.splits.groups import find_groups, find_split, split_column, write_groups
+from graphcaps.data.splits.groups import resolve_groups, resolve_split, split_column, write_groups
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
@@ -24,10 +24,10 @@ def store() -> GraphStore:
 
 
 def test_copies_and_the_file_that_lists_them_are_the_same_groups(store: GraphStore, tmp_path: Path) -> None:
-    copies = find_groups("copies", store)
+    copies = resolve_groups("copies", store)
     assert (copies.ids.tolist(), copies.by) == ([0, 1, 0, 2, 3, 4], "copies")
     write_groups(tmp_path / "groups.csv", store, find_duplicates(store))
-    listed = find_groups(tmp_path / "groups.csv", store)
+    listed = resolve_groups(tmp_path / "groups.csv", store)
     assert (listed.ids.tolist(), listed.by) == (copies.ids.tolist(), "file groups.csv")
 
 
@@ -36,7 +36,7 @@ def test_molecules_of_one_ring_system_stay_together(store: GraphStore, word: str
     pytest.importorskip("rdkit")
     from graphcaps.data.readers.molecules import from_smiles
 
-    ids = find_groups(word, from_smiles(list(SMILES)), SMILES).ids
+    ids = resolve_groups(word, from_smiles(list(SMILES)), SMILES).ids
     assert ids[0] == ids[2]
     assert ids[1] == ids[4]  # without rings it stands alone, but for its copies
     assert len(set(ids.tolist())) == 4
@@ -51,18 +51,18 @@ def test_molecules_of_one_ring_system_stay_together(store: GraphStore, word: str
         "F[C@H](Cl)Br",
         "F[C@@H](Cl)Br",
     )
-    paired = find_groups(word, from_smiles(list(twins)), twins).ids
+    paired = resolve_groups(word, from_smiles(list(twins)), twins).ids
     assert paired[::2].tolist() == paired[1::2].tolist()
     assert len(set(paired.tolist())) == 4
     with pytest.raises(
         ArgumentError, match="'groups' must be 'copies' or a file for graphs that are not read"
     ):
-        find_groups(word, store)
+        resolve_groups(word, store)
 
 
 def test_a_word_that_is_neither(store: GraphStore) -> None:
     with pytest.raises(ArgumentError, match="be 'copies', 'scaffolds' or a file that exists, got 'copys'"):
-        find_groups("copys", store)
+        resolve_groups("copys", store)
 
 
 def test_which_splits_are_columns_of_the_data() -> None:
@@ -73,26 +73,26 @@ def test_which_splits_are_columns_of_the_data() -> None:
 def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) -> None:
     names = ("Train", "valid", "TEST", "training", "val", "test")
     rows = Rows(tuple("abcdef"), split=names, smiles=SMILES)
-    split = find_split("part", store, rows)
+    split = resolve_split("part", store, rows)
     assert (split.train.tolist(), split.test.tolist(), split.name) == ([0, 3], [2, 5], "column 'part'")
     assert split.validation is not None
     assert split.validation.tolist() == [1, 4]
     path = tmp_path / "parts.csv"
     path.write_text("graph,split\n" + "".join(f"{n},{name}\n" for n, name in enumerate(names)))
-    again = find_split(str(path), store, None)
+    again = resolve_split(str(path), store, None)
     assert (again.train.tolist(), again.test.tolist(), again.name) == ([0, 3], [2, 5], "file parts.csv")
     pytest.importorskip("rdkit")
     from graphcaps.data.readers.molecules import from_smiles
 
-    by_rings = find_split("scaffold", store, rows)
+    by_rings = resolve_split("scaffold", store, rows)
     assert by_rings.name == "by scaffold: 67, 0 and 33 % of the molecules, as the ring systems allow"
     rings = [f"{'C' * n}C1{'C' * size}1" for size, count in ((4, 29), (5, 7), (6, 4)) for n in range(count)]
-    far = find_split("scaffold", from_smiles(rings), Rows(tuple(rings), smiles=tuple(rings)))
+    far = resolve_split("scaffold", from_smiles(rings), Rows(tuple(rings), smiles=tuple(rings)))
     assert far.name == "by scaffold: 72, 10 and 18 % of the molecules, as the ring systems allow"
     many = [f"{'C' * n}O" for n in range(1, 21)]  # no rings: each stands alone
-    usual = find_split("scaffold", from_smiles(many), Rows(tuple(many), smiles=tuple(many)))
+    usual = resolve_split("scaffold", from_smiles(many), Rows(tuple(many), smiles=tuple(many)))
     assert (usual.name, repr(usual)) == ("by scaffold", "Split(train=16, validation=2, test=2)")
-    known = find_groups("scaffolds", store, SMILES).ids
+    known = resolve_groups("scaffolds", store, SMILES).ids
     assert not set(known[by_rings.train.numpy()]) & set(known[by_rings.test.numpy()])
 
 
@@ -101,15 +101,15 @@ def test_splits_that_are_none(store: GraphStore, tmp_path: Path) -> None:
     with pytest.raises(
         ArgumentError, match=r"say train, valid or test .* got 'other' for graph 3 in column 'part'"
     ):
-        find_split("part", store, rows)
+        resolve_split("part", store, rows)
     with pytest.raises(
         ArgumentError, match="'split' must be a column or a file for graphs that are not read"
     ):
-        find_split("scaffold", store, rows)
+        resolve_split("scaffold", store, rows)
     path = tmp_path / "parts.csv"
     path.write_text("graph,split\n0,train\n1,test\n")
     with pytest.raises(DataError, match=r"parts.csv: expected a row for each of 6 graphs, found 2"):
-        find_split(str(path), store, None)
+        resolve_split(str(path), store, None)
     path.write_text("graph,group\n0,train\n1,test\n")
     with pytest.raises(DataError, match="expected a column 'split', found the columns 'graph', 'group'"):
-        find_split(str(path), store, None)
+        resolve_split(str(path), store, None)

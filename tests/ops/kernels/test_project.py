@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.data.batching import draw
+from graphcaps.data.batching import collate
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import PrimaryCapsules
 from graphcaps.ops._triton.dispatch import kernels_wanted
@@ -51,7 +51,7 @@ def _features(nodes: int, channels: int, seed: int = 0) -> Tensor:
 def _rows(drawn: Any, channels: int, device: str, dtype: torch.dtype) -> FeatureRows:
     store = random_graphs(SIZES).as_store().to(device)
     table = feature_table(_features(store.num_nodes, channels).to(device=device, dtype=dtype), store)
-    rows = draw(store, table, torch.tensor(drawn)).features
+    rows = collate(store, table, torch.tensor(drawn)).features
     assert isinstance(rows, FeatureRows)
     return rows
 
@@ -177,7 +177,7 @@ def test_a_repeated_step_gives_the_same_bits(kernel_device: str) -> None:
 def test_dense_tables_are_gathered(kernel_device: str) -> None:
     store = random_graphs(SIZES).as_store().to(kernel_device)
     table = feature_table(torch.randn(store.num_nodes, 40, device=kernel_device), store)
-    rows = draw(store, table, torch.tensor([[0, 1], [2, -1]])).features
+    rows = collate(store, table, torch.tensor([[0, 1], [2, -1]])).features
     assert isinstance(rows, FeatureRows)
     layer = _layer(40, 8, (2,)).to(kernel_device).eval()
     with kernels_wanted("always"):

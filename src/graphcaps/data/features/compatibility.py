@@ -10,18 +10,18 @@ import torch
 from graphcaps.data.datasets.element_labels import label_words
 from graphcaps.data.features.recipe import (
     FeatureRecipe,
-    finite_attributes,
-    label_columns,
-    report_unseen,
-    report_unseen_edges,
-    unseen_edges,
+    check_finite_attributes,
+    find_unseen_edge_labels,
+    node_label_columns,
+    report_unseen_edge_labels,
+    report_unseen_node_labels,
 )
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-__all__ = ["check_columns", "find_misfits", "refuse_misfits"]
+__all__ = ["check_columns", "check_compatible", "find_incompatible"]
 
-Unseen = Literal["refuse", "ignore"]
+UnseenPolicy = Literal["refuse", "ignore"]
 
 
 def check_columns(store: GraphStore, recipe: FeatureRecipe, owner: str = "FittedModel") -> None:
@@ -58,11 +58,11 @@ def check_columns(store: GraphStore, recipe: FeatureRecipe, owner: str = "Fitted
             )
 
 
-def find_misfits(
+def find_incompatible(
     store: GraphStore,
     recipe: FeatureRecipe,
     *,
-    unseen: Unseen = "refuse",
+    unseen: UnseenPolicy = "refuse",
     dtype: torch.dtype = torch.float32,
 ) -> dict[int, str]:
     """Graphs that the recipe cannot read, by index from 0, each with its reason in words.
@@ -98,7 +98,7 @@ def find_misfits(
             told = label_words(store, column, np.unique(values[own]))
             nodes = f"1 {unit}" if len(own) == 1 else f"{len(own)} {unit}s"
             reasons.setdefault(int(graph), []).append(f"{told}{where}, on {nodes}, not seen in training")
-    edges = unseen_edges(store, recipe.edge_label_values or ()) if unseen == "refuse" else []
+    edges = find_unseen_edge_labels(store, recipe.edge_label_values or ()) if unseen == "refuse" else []
     for column, strange, values in edges:
         owners = np.searchsorted(store.host_entry_ptr.numpy(), strange, side="right") - 1
         graphs, starts = np.unique(owners, return_index=True)
@@ -109,11 +109,11 @@ def find_misfits(
     return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}
 
 
-def refuse_misfits(
+def check_compatible(
     store: GraphStore,
     recipe: FeatureRecipe,
     *,
-    unseen: Unseen = "refuse",
+    unseen: UnseenPolicy = "refuse",
     dtype: torch.dtype = torch.float32,
     owner: str = "FittedModel",
 ) -> None:
@@ -126,18 +126,18 @@ def refuse_misfits(
         raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
     check_columns(store, recipe, owner)
     if recipe.attributes:
-        finite_attributes(store, owner, dtype)
+        check_finite_attributes(store, owner, dtype)
     for column, rows, values in _unseen(store, recipe):
         wrong = np.zeros(len(values), dtype=bool)
         wrong[rows] = True
-        report_unseen(store, column, values, wrong, unseen)
-    report_unseen_edges(store, recipe.edge_label_values or (), unseen)
+        report_unseen_node_labels(store, column, values, wrong, unseen)
+    report_unseen_edge_labels(store, recipe.edge_label_values or (), unseen)
 
 
 def _unseen(store: GraphStore, recipe: FeatureRecipe) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """Per label column with labels that have no input column: its number, their rows, and all values."""
     found = []
-    columns = label_columns(store) if recipe.labels else []
+    columns = node_label_columns(store) if recipe.labels else []
     for column, (known, values) in enumerate(zip(recipe.label_values or (), columns, strict=True)):
         rows = np.flatnonzero(~np.isin(values, np.asarray(known, dtype=np.int64)))
         if len(rows):

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.features.truncate import cap_nodes
+from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
 from graphcaps.ops.projection.projection import CPU_SHARE
 from graphcaps.types import FeatureTable
 
-__all__ = ["Prepared", "feature_table", "features_of", "prepare"]
+__all__ = ["EncodedGraphs", "compact_features", "encode_graphs", "feature_table"]
 
 
 _FEW = 16
@@ -64,7 +64,7 @@ def feature_table(x: Tensor, store: GraphStore) -> FeatureTable:
     return FeatureTable(x, shift, ptr, columns, values, sums, squares, store.node_ptr, sparse)
 
 
-def features_of(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
+def compact_features(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
     """What a training reads features from: a table where their entries are walked, else ``x`` itself.
 
     A CPU gathers rows unless entries are very rare; a table would be made for nothing.
@@ -97,7 +97,7 @@ def _shift(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class EncodedGraphs:
     """Graphs with their input columns.
 
     Args:
@@ -111,19 +111,19 @@ class Prepared:
     recipe: FeatureRecipe
 
 
-def prepare(
+def encode_graphs(
     store: GraphStore,
     recipe: FeatureRecipe,
     *,
     max_nodes: int | None = None,
     unseen: Literal["refuse", "ignore"] = "refuse",
     dtype: torch.dtype = torch.float32,
-) -> Prepared:
+) -> EncodedGraphs:
     """Applies a recipe, after fitting it where it is not fitted yet, and cuts graphs over ``max_nodes``."""
     fitted = recipe if recipe.is_fitted else recipe.fit(store)
     x = fitted.apply(store, unseen=unseen, dtype=dtype)
     if max_nodes is None:
-        return Prepared(store, x, fitted)
-    capped = cap_nodes(store, max_nodes, x)
+        return EncodedGraphs(store, x, fitted)
+    capped = truncate_nodes(store, max_nodes, x)
     assert capped.x is not None
-    return Prepared(capped.store, capped.x, fitted)
+    return EncodedGraphs(capped.store, capped.x, fitted)

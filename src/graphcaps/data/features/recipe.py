@@ -23,27 +23,27 @@ from graphcaps.errors import ArgumentError
 
 __all__ = [
     "FeatureRecipe",
+    "check_finite_attributes",
     "count_edge_labels",
     "edge_label_columns",
-    "finite_attributes",
-    "label_columns",
-    "powers",
-    "report_unseen",
-    "report_unseen_edges",
-    "unseen_edges",
+    "find_unseen_edge_labels",
+    "node_label_columns",
+    "propagate_powers",
+    "report_unseen_edge_labels",
+    "report_unseen_node_labels",
 ]
 
 
 _DIAGONAL = 1e-8  # keeps the row sum of an isolated node above zero, so that the node keeps its own x
 
 
-def powers(store: GraphStore, x: np.ndarray, count: int) -> Iterator[np.ndarray]:
+def propagate_powers(store: GraphStore, x: np.ndarray, count: int) -> Iterator[np.ndarray]:
     r"""Yields :math:`Ax, A^2x, \dots` with :math:`A = D^{-1/2}(\mathrm{Adj} + 10^{-8}I)D^{-1/2}`, in float64.
 
     Args:
         store (GraphStore): N nodes with their edges; weights are not used.
         x (numpy.ndarray): float64, ``[N, k]``.
-        count (int): How many powers.
+        count (int): How many propagate_powers.
     """
     adjacency = _adjacency(store)
     scale = (store.degree.cpu().numpy() + _DIAGONAL)[:, None] ** -0.5
@@ -63,7 +63,7 @@ def _adjacency(store: GraphStore) -> csr_array:
     return csr_array((ones, column.numpy(), store.edge_ptr.cpu().to(wide).numpy()), shape=(N, N))
 
 
-def finite_attributes(store: GraphStore, owner: str, dtype: torch.dtype) -> np.ndarray | None:
+def check_finite_attributes(store: GraphStore, owner: str, dtype: torch.dtype) -> np.ndarray | None:
     """The node attributes in float64, ``[N, A]``, refused where one is not a finite number in ``dtype``."""
     if store.node_attributes is None:
         return None
@@ -78,14 +78,14 @@ def finite_attributes(store: GraphStore, owner: str, dtype: torch.dtype) -> np.n
     return values.double().numpy()
 
 
-def label_columns(store: GraphStore) -> list[np.ndarray]:
+def node_label_columns(store: GraphStore) -> list[np.ndarray]:
     """The columns of the node labels, ``[N]`` each."""
     if store.node_labels is None:
         return []
     return list(store.node_labels.cpu().long().T.numpy())
 
 
-def report_unseen(
+def report_unseen_node_labels(
     store: GraphStore, column: int, values: np.ndarray, wrong: np.ndarray, unseen: Literal["refuse", "ignore"]
 ) -> None:
     """Raises, or warns, about labels that have no input column: which, on how many nodes, and where first."""
@@ -148,7 +148,7 @@ def count_edge_labels(store: GraphStore, blocks: _Blocks) -> np.ndarray:
     return counts
 
 
-def unseen_edges(store: GraphStore, blocks: _Blocks) -> list[tuple[int, np.ndarray, np.ndarray]]:
+def find_unseen_edge_labels(store: GraphStore, blocks: _Blocks) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """Per label column with labels that have no input column: its number, their entries, and all values."""
     found = []
     for column, (known, values) in enumerate(zip(blocks, edge_label_columns(store), strict=False)):
@@ -158,9 +158,11 @@ def unseen_edges(store: GraphStore, blocks: _Blocks) -> list[tuple[int, np.ndarr
     return found
 
 
-def report_unseen_edges(store: GraphStore, blocks: _Blocks, unseen: Literal["refuse", "ignore"]) -> None:
+def report_unseen_edge_labels(
+    store: GraphStore, blocks: _Blocks, unseen: Literal["refuse", "ignore"]
+) -> None:
     """Raises, or warns, about edge labels that have no input column: which, on how many edges, and where first."""
-    for column, rows, values in unseen_edges(store, blocks):
+    for column, rows, values in find_unseen_edge_labels(store, blocks):
         strangers = np.unique(values[rows])
         named = ", ".join(str(value) for value in strangers[:3]) + (", …" if len(strangers) > 3 else "")
         count = len(rows) // 2  # both directions are entries
@@ -302,8 +304,10 @@ class FeatureRecipe:
         """A fitted copy: knows the attribute columns and label values of ``store``."""
         if not len(store):
             raise ArgumentError("FeatureRecipe.fit", "store", "hold at least one graph", "none")
-        attributes = finite_attributes(store, "FeatureRecipe.fit", torch.float64) if self.attributes else None
-        blocks = _label_values(label_columns(store) if self.labels else [], "node", store.name)
+        attributes = (
+            check_finite_attributes(store, "FeatureRecipe.fit", torch.float64) if self.attributes else None
+        )
+        blocks = _label_values(node_label_columns(store) if self.labels else [], "node", store.name)
         edges = _label_values(edge_label_columns(store), "edge", store.name) if self.edge_labels else None
         num_attributes = 0 if attributes is None else attributes.shape[1]
         return replace(self, num_attributes=num_attributes, label_values=blocks, edge_label_values=edges)
@@ -344,7 +348,7 @@ class FeatureRecipe:
             out[rows, place + degree.clamp_max(self.degree_onehot)] = 1
             place += self.degree_onehot + 1
         if self.propagation:
-            for power in powers(store, x, self.propagation):
+            for power in propagate_powers(store, x, self.propagation):
                 out[:, place : place + k] = torch.from_numpy(power)
                 place += k
         return out.to(store.device)
@@ -353,8 +357,8 @@ class FeatureRecipe:
         """Attributes, one-hot labels and counts of edge labels, or ones, in float64, ``[N, num_base_columns]``."""
         owner = "FeatureRecipe.apply"
         num_attributes, blocks = self._fitted("apply")
-        attributes = finite_attributes(store, owner, dtype) if self.attributes else None
-        columns = label_columns(store) if self.labels else []
+        attributes = check_finite_attributes(store, owner, dtype) if self.attributes else None
+        columns = node_label_columns(store) if self.labels else []
         found = {
             "node attribute": (num_attributes, 0 if attributes is None else attributes.shape[1]),
             "node label": (len(blocks), len(columns)),
@@ -381,12 +385,12 @@ class FeatureRecipe:
             index = np.searchsorted(codes, values).clip(max=len(codes) - 1)
             hit = codes[index] == values
             if not hit.all():
-                report_unseen(store, column, values, ~hit, unseen)
+                report_unseen_node_labels(store, column, values, ~hit, unseen)
             rows = np.flatnonzero(hit)
             x[rows, place + index[rows]] = 1
             place += len(codes)
         if edges:
-            report_unseen_edges(store, edges, unseen)
+            report_unseen_edge_labels(store, edges, unseen)
             x[:, place:] = count_edge_labels(store, edges)
         return x
 

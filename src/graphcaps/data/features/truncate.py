@@ -10,35 +10,38 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["CappedStore", "cap_nodes"]
+__all__ = ["TruncatedStore", "truncate_nodes"]
 
 
 @dataclass(frozen=True, eq=False)
-class CappedStore:
-    """What :func:`cap_nodes` kept.
+class TruncatedStore:
+    """What :func:`truncate_nodes` kept.
 
     Args:
         store (GraphStore): The graphs, none over the limit.
         x (Tensor, optional): The rows of ``x`` that belong to the kept nodes.
         nodes (Tensor): Kept nodes, ascending, as rows of the store before the cut.
-        cut_graphs (int): Graphs that lost nodes.
-        cut_nodes (int): Nodes that were removed.
-        cut_edges (int): Undirected edges that went with them.
+        truncated_graphs (int): Graphs that lost nodes.
+        removed_nodes (int): Nodes that were removed.
+        removed_edges (int): Undirected edges that went with them.
     """
 
     store: GraphStore
     x: Tensor | None
     nodes: Tensor
-    cut_graphs: int = 0
-    cut_nodes: int = 0
-    cut_edges: int = 0
+    truncated_graphs: int = 0
+    removed_nodes: int = 0
+    removed_edges: int = 0
 
     def __repr__(self) -> str:
-        cut = f"cut_graphs={self.cut_graphs}, cut_nodes={self.cut_nodes}, cut_edges={self.cut_edges}"
-        return f"CappedStore({self.store!r}, {cut})"
+        counts = (
+            f"truncated_graphs={self.truncated_graphs}, removed_nodes={self.removed_nodes}, "
+            f"removed_edges={self.removed_edges}"
+        )
+        return f"TruncatedStore({self.store!r}, {counts})"
 
 
-def cap_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> CappedStore:
+def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> TruncatedStore:
     """Keeps of every graph over ``max_nodes`` its ``max_nodes`` nodes of highest degree.
 
     Among equal degrees the lower index stays; kept nodes keep their order, and the edges among them stay.
@@ -51,13 +54,13 @@ def cap_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> Cap
         x (Tensor, optional): Features of all nodes of the store, ``[N, in]``.
     """
     if type(max_nodes) is not int or max_nodes < 1:
-        raise ArgumentError("cap_nodes", "max_nodes", "be a whole number from 1 on", max_nodes)
+        raise ArgumentError("truncate_nodes", "max_nodes", "be a whole number from 1 on", max_nodes)
     if x is not None and x.size(0) != store.num_nodes:
-        raise ShapeError("cap_nodes", "x", f"have one row per node, {store.num_nodes}", x.size(0))
+        raise ShapeError("truncate_nodes", "x", f"have one row per node, {store.num_nodes}", x.size(0))
     over = store.sizes > max_nodes
-    cut_graphs = int(over.sum())
-    if not cut_graphs:
-        return CappedStore(store, x, torch.arange(store.num_nodes, device=store.device))
+    truncated_graphs = int(over.sum())
+    if not truncated_graphs:
+        return TruncatedStore(store, x, torch.arange(store.num_nodes, device=store.device))
 
     graph = store.node_graph
     # Two stable sorts: by falling degree, then by graph, so that ties stay in the order of their index.
@@ -92,11 +95,11 @@ def cap_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> Cap
         edge_weight=pick(store.edge_weight, entries),
         truth={key: value[nodes] for key, value in store.truth.items()},
     )
-    return CappedStore(
+    return TruncatedStore(
         capped,
         pick(x, nodes),
         nodes,
-        cut_graphs,
+        truncated_graphs,
         store.num_nodes - nodes.numel(),
         store.num_edges - capped.num_edges,
     )

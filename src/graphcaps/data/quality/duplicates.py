@@ -19,11 +19,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
-from graphcaps.data.quality.weisfeiler_lehman import count_colours, edge_codes, look_alikes, mix, node_colours
+from graphcaps.data.quality.weisfeiler_lehman import (
+    count_distinct,
+    edge_colours,
+    initial_node_colours,
+    mix64,
+    wl_indistinguishable,
+)
 from graphcaps.data.splits.folds import Folds
 from graphcaps.data.store import GraphStore
 
-__all__ = ["Duplicates", "Forms", "find_duplicates", "fold_leakage"]
+__all__ = ["CanonicalForms", "Duplicates", "find_duplicates", "fold_leakage"]
 
 
 _WORK = 100_000_000  # edge entries and nodes looked at for one graph
@@ -32,8 +38,8 @@ _RANK = np.uint64(0x9E6C63D0876A9A47)
 _Colours = NDArray[np.uint64]
 
 
-class Forms:
-    """Forms of the graphs of a store, of their structure and all that is known of nodes and edges.
+class CanonicalForms:
+    """CanonicalForms of the graphs of a store, of their structure and all that is known of nodes and edges.
 
     Args:
         store (GraphStore): The graphs.
@@ -43,7 +49,7 @@ class Forms:
     def __init__(self, store: GraphStore, work: int = _WORK) -> None:
         self.store = store.to("cpu")
         self.work = work
-        self._nodes, self._edges = node_colours(self.store), edge_codes(self.store)
+        self._nodes, self._edges = initial_node_colours(self.store), edge_colours(self.store)
         self._tables = [
             table.reshape(table.size(0), -1).double().numpy() + 0.0
             if table.is_floating_point()
@@ -101,25 +107,25 @@ class _Graph:
             shared = np.flatnonzero(counts > 1)
             smallest = shared[np.argmin(counts[shared])]  # of equal ones the least colour
             colours = colours.copy()
-            colours[first[smallest]] = mix(values[smallest : smallest + 1] + _OWN)[0]
+            colours[first[smallest]] = mix64(values[smallest : smallest + 1] + _OWN)[0]
             colours, kinds, spent = self._refine(colours)
             left -= spent
         return colours
 
     def _refine(self, colours: _Colours) -> tuple[_Colours, int, int]:
         """Colours that no further round would split, their number, and the work it took."""
-        kinds, rounds = count_colours(colours), 0
+        kinds, rounds = count_distinct(colours), 0
         while kinds < len(colours):
-            colours = mix(colours + mix(self._sums(mix(colours))))
+            colours = mix64(colours + mix64(self._sums(mix64(colours))))
             rounds += 1
-            before, kinds = kinds, count_colours(colours)
+            before, kinds = kinds, count_distinct(colours)
             if kinds == before:
                 break
         return colours, kinds, (rounds + 1) * (len(self.neighbours) + len(colours))
 
     def _part_twins(self, colours: _Colours) -> _Colours:
         """Different colours for nodes of one colour with the same neighbours, apart from each other."""
-        own = mix(np.arange(len(colours), dtype=np.uint64))
+        own = mix64(np.arange(len(colours), dtype=np.uint64))
         around = self._sums(own)
         keys = [around] if self.codes is not None else [around, around + own]
         for key in keys:
@@ -129,14 +135,14 @@ class _Graph:
             starts = np.flatnonzero(new)
             rank = np.empty(len(order), np.uint64)
             rank[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-            colours = mix(colours + rank * _RANK)
+            colours = mix64(colours + rank * _RANK)
         return colours
 
     def _sums(self, values: _Colours) -> _Colours:
         """Sum over the neighbours of each node, modulo 2⁶⁴; what is known of an edge is mixed into its term."""
         terms = values[self.neighbours]
         if self.codes is not None:
-            terms = mix(terms + self.codes)
+            terms = mix64(terms + self.codes)
         running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
         sums: _Colours = running[self.ptr[1:]] - running[self.ptr[:-1]]
         return sums
@@ -154,20 +160,20 @@ class Duplicates:
     Args:
         num_graphs (int): Graphs of the store, G.
         groups (tuple): Two or more graphs each that are the same up to the order of nodes, confirmed.
-        unsure (tuple): Two or more graphs each that look alike and could not be told apart or confirmed within
+        undecided (tuple): Two or more graphs each that look alike and could not be told apart or confirmed within
             the limits; a graph of ``groups`` may stand here too, beside others.
     """
 
     num_graphs: int
     groups: tuple[_Graphs, ...]
-    unsure: tuple[_Graphs, ...] = ()
+    undecided: tuple[_Graphs, ...] = ()
 
     @property
     def num_duplicates(self) -> int:
         """Graphs that have a confirmed copy."""
         return sum(len(group) for group in self.groups)
 
-    def group_ids(self, *, unsure: bool = True) -> _Graphs:
+    def group_ids(self, *, undecided: bool = True) -> _Graphs:
         """A number per graph, ``[G]``, equal for copies; also, unless left out, for what is not decided.
 
         Numbers count up from 0 by the first graph of each group, so that a graph without a copy has its own.
@@ -175,7 +181,7 @@ class Duplicates:
         first = np.arange(self.num_graphs)
         for group in self.groups:
             first[group] = group[0]
-        for group in self.unsure if unsure else ():
+        for group in self.undecided if undecided else ():
             members = np.isin(first, first[group])
             first[members] = first[members].min()
         ids: _Graphs = np.unique(first, return_inverse=True)[1].reshape(-1)
@@ -212,10 +218,10 @@ def find_duplicates(
     if not edges:
         store = replace(store, edge_labels=None, edge_attributes=None, edge_weight=None)
     until = None if seconds is None else time.monotonic() + seconds
-    forms = Forms(store)
+    forms = CanonicalForms(store)
     groups: list[_Graphs] = []
     unsure: list[_Graphs] = []
-    for candidates in look_alikes(store, edges=True):
+    for candidates in wl_indistinguishable(store, edges=True):
         if until is not None and time.monotonic() > until:
             unsure.append(candidates)
             continue
@@ -237,7 +243,7 @@ def fold_leakage(folds: Folds, group_ids: _Graphs) -> tuple[float, ...]:
 
 
 def _classes(
-    store: GraphStore, forms: Forms, candidates: _Graphs, steps: int, max_nodes: int
+    store: GraphStore, forms: CanonicalForms, candidates: _Graphs, steps: int, max_nodes: int
 ) -> tuple[list[list[int]], list[int]]:
     """Graphs that look alike, parted into classes of equal ones, and those of which a pair is undecided."""
     by_form: dict[object, list[int]] = {}

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_leakage
-from graphcaps.data.quality.weisfeiler_lehman import look_alikes
+from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import EdgeReport
 
-__all__ = ["Examination", "Finding", "examine", "examine_with_copies"]
+__all__ = ["Finding", "QualityReport", "basic_findings", "quality_report"]
 
 
 FOLDS = 10  # of the usual cross-validation
@@ -51,7 +51,7 @@ class Finding:
         return asdict(self) | {"graphs": list(self.graphs)}
 
 
-def examine(store: GraphStore) -> tuple[Finding, ...]:
+def basic_findings(store: GraphStore) -> tuple[Finding, ...]:
     """Looks a data set over: classes, edges, attributes, graphs that look alike. Warnings come first.
 
     A set with nothing to say about gives an empty tuple. Nothing here changes the store.
@@ -176,7 +176,7 @@ def _columns(store: GraphStore) -> Iterator[Finding]:
 
 # ---------------------------------------------------------------------- look-alikes
 def _twins(store: GraphStore) -> Iterator[Finding]:
-    groups = look_alikes(store)
+    groups = wl_indistinguishable(store)
     if not groups:
         return
     number, total = sum(len(group) for group in groups), len(store)
@@ -221,7 +221,7 @@ def _where(mask: Tensor) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Examination:
+class QualityReport:
     """What was found.
 
     Args:
@@ -249,8 +249,8 @@ class Examination:
             "duplicates": {
                 "graphs": self.duplicates.num_duplicates,
                 "groups": len(self.duplicates.groups),
-                "unsure_graphs": sum(len(group) for group in self.duplicates.unsure),
-                "unsure_groups": len(self.duplicates.unsure),
+                "unsure_graphs": sum(len(group) for group in self.duplicates.undecided),
+                "unsure_groups": len(self.duplicates.undecided),
             },
             "ceiling": None if self.ceiling is None else round(self.ceiling, 4),
             "leakage": leakage,
@@ -258,8 +258,8 @@ class Examination:
         }
 
 
-def examine_with_copies(store: GraphStore, *, seconds: float | None = None) -> Examination:
-    """:func:`graphcaps.data.quality.quality_report.examine`, with copies confirmed, their classes compared,
+def quality_report(store: GraphStore, *, seconds: float | None = None) -> QualityReport:
+    """:func:`graphcaps.data.quality.quality_report.basic_findings`, with copies confirmed, their classes compared,
     and the leak they make.
 
     Look-alikes are told of only where they are others than the copies: where edges have labels, which count for a
@@ -272,8 +272,8 @@ def examine_with_copies(store: GraphStore, *, seconds: float | None = None) -> E
     """
     store = store.to("cpu")
     found = find_duplicates(store, seconds=seconds)
-    findings = list(examine(store))
-    if _same(look_alikes(store), found.groups):
+    findings = list(basic_findings(store))
+    if _same(wl_indistinguishable(store), found.groups):
         findings = [one for one in findings if one.kind not in ("look-alikes", "conflicting-classes")]
     ceiling = leakage = None
     if store.y is not None:
@@ -281,7 +281,7 @@ def examine_with_copies(store: GraphStore, *, seconds: float | None = None) -> E
         leakage = _leakage(store, found)
     findings += [*_copies(store, found), *_conflicts(store, found), *_leak(leakage)]
     ordered = tuple(sorted(findings, key=lambda finding: finding.severity != "warning"))
-    return Examination(ordered, found, ceiling, leakage)
+    return QualityReport(ordered, found, ceiling, leakage)
 
 
 def _copies(store: GraphStore, found: Duplicates) -> Iterator[Finding]:
@@ -296,13 +296,13 @@ def _copies(store: GraphStore, found: Duplicates) -> Iterator[Finding]:
         )
         severity = "warning" if number >= MANY * total else "note"
         yield Finding("duplicates", severity, said, number, _first(found.groups))  # type: ignore[arg-type]
-    if found.unsure:
-        number = sum(len(group) for group in found.unsure)
+    if found.undecided:
+        number = sum(len(group) for group in found.undecided)
         said = (
-            f"{number:,} graphs in {_count(len(found.unsure), 'group')} look alike (the same {listed}, as far as "
+            f"{number:,} graphs in {_count(len(found.undecided), 'group')} look alike (the same {listed}, as far as "
             "colour refinement sees), but comparing them would take too long: copies, or not."
         )
-        yield Finding("unsure-duplicates", "note", said, number, _first(found.unsure))
+        yield Finding("unsure-duplicates", "note", said, number, _first(found.undecided))
 
 
 def _conflicts(store: GraphStore, found: Duplicates) -> Iterator[Finding]:
@@ -322,7 +322,7 @@ def _leakage(store: GraphStore, found: Duplicates) -> tuple[float, ...] | None:
         folds = stratified_folds(store.y)
     except ArgumentError:  # too few graphs for ten folds, which other findings tell
         return None
-    return fold_leakage(folds, found.group_ids(unsure=False))
+    return fold_leakage(folds, found.group_ids(undecided=False))
 
 
 def _leak(leakage: tuple[float, ...] | None) -> Iterator[Finding]:

@@ -11,11 +11,11 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.ops.edges import EdgeReport
 
-__all__ = ["Categories", "StoreSummary", "edge_sentences", "summarize"]
+__all__ = ["LabelSummary", "StoreSummary", "describe_edge_cleaning", "summarize"]
 
 
 @dataclass(frozen=True)
-class Categories:
+class LabelSummary:
     """Label columns: how many, and per column the number of different values, the least and the largest."""
 
     columns: int
@@ -45,9 +45,9 @@ class StoreSummary:
     avg_degree: float
     isolated_nodes: int
     graphs_without_edges: int
-    node_labels: Categories | None
+    node_labels: LabelSummary | None
     node_attributes: int
-    edge_labels: Categories | None
+    edge_labels: LabelSummary | None
     edge_attributes: int
     edge_weights: bool
     report: EdgeReport
@@ -57,7 +57,9 @@ class StoreSummary:
         plain = asdict(self)
         report = plain.pop("report")
         del report["looped_nodes"]
-        return plain | {"edges_removed": report | {"what_was_done": list(edge_sentences(self.report))}}
+        return plain | {
+            "edges_removed": report | {"what_was_done": list(describe_edge_cleaning(self.report))}
+        }
 
 
 def summarize(store: GraphStore) -> StoreSummary:
@@ -87,7 +89,7 @@ def summarize(store: GraphStore) -> StoreSummary:
     )
 
 
-def edge_sentences(report: EdgeReport) -> tuple[str, ...]:
+def describe_edge_cleaning(report: EdgeReport) -> tuple[str, ...]:
     """What was done to the listed edges, one sentence for each kind of change."""
     said = []
     if report.self_loops:
@@ -116,11 +118,11 @@ def _columns(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.reshape(tensor.size(0), -1).size(1)
 
 
-def _categories(labels: Tensor | None) -> Categories | None:
+def _categories(labels: Tensor | None) -> LabelSummary | None:
     if labels is None or not labels.numel():
         return None
     columns = labels.reshape(labels.size(0), -1).unbind(1)
-    return Categories(
+    return LabelSummary(
         columns=len(columns),
         distinct=tuple(int(torch.unique(column).numel()) for column in columns),
         min=tuple(int(column.min()) for column in columns),

@@ -4,7 +4,7 @@ Colour refinement (Weisfeiler and Lehman, 1968) gives every node a colour from w
 again and again, a colour from its own and those of its neighbours:
 
 .. math::
-    c'_i = \mathrm{mix}\big(c_i, \textstyle\sum_{j \sim i} \mathrm{mix}(c_j)\big) \bmod 2^{64}
+    c'_i = \mathrm{mix64}\big(c_i, \textstyle\sum_{j \sim i} \mathrm{mix64}(c_j)\big) \bmod 2^{64}
 
 A sum does not know the order of its terms, so it stands for the multiset. Graphs with the same colours equally
 often look alike. Graphs that are the same up to the order of nodes always do; different ones seldom do (two
@@ -19,25 +19,32 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 
-__all__ = ["count_colours", "edge_codes", "graph_colours", "look_alikes", "mix", "node_colours"]
+__all__ = [
+    "count_distinct",
+    "edge_colours",
+    "initial_node_colours",
+    "mix64",
+    "wl_graph_colours",
+    "wl_indistinguishable",
+]
 
 _ENTRIES = 1 << 20  # entries looked at together: bounds the memory for COLLAB's 25 million
 _ROUNDS = 64
 
 
-def look_alikes(store: GraphStore, *, edges: bool = False) -> tuple[NDArray[np.int64], ...]:
+def wl_indistinguishable(store: GraphStore, *, edges: bool = False) -> tuple[NDArray[np.int64], ...]:
     """Groups of two or more graphs that look alike, ascending indices each, by their first graph.
 
     With ``edges``, what is known of edges must agree too.
     """
-    colours = graph_colours(store, edges=edges)
+    colours = wl_graph_colours(store, edges=edges)
     order = np.argsort(colours, kind="stable")
     cuts = np.flatnonzero(np.diff(colours[order])) + 1
     groups = [group.astype(np.int64) for group in np.split(order, cuts) if len(group) > 1]
     return tuple(sorted(groups, key=lambda group: int(group[0])))
 
 
-def graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.uint64]:
+def wl_graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.uint64]:
     """One colour per graph, ``[G]``: of its structure, node labels and node attributes (exact values).
 
     Edge labels, attributes and weights enter with ``edges`` only: the published model does not see them. Rounds
@@ -47,25 +54,25 @@ def graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.uint6
     if not len(store):
         return np.zeros(0, np.uint64)
     ptr, first = store.edge_ptr.numpy(), store.node_ptr[:-1].repeat_interleave(store.sizes).numpy()
-    colours, codes = node_colours(store), edge_codes(store) if edges else None
-    kinds = count_colours(colours)
+    colours, codes = initial_node_colours(store), edge_colours(store) if edges else None
+    kinds = count_distinct(colours)
     for _ in range(_ROUNDS):
-        colours = mix(colours + mix(_neighbour_sums(store, ptr, first, colours, codes)))
-        before, kinds = kinds, count_colours(colours)
+        colours = mix64(colours + mix64(_neighbour_sums(store, ptr, first, colours, codes)))
+        before, kinds = kinds, count_distinct(colours)
         if kinds == before:
             break
-    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(colours), dtype=np.uint64)])
+    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix64(colours), dtype=np.uint64)])
     bounds = store.node_ptr.numpy()
     summed: NDArray[np.uint64] = ends[bounds[1:]] - ends[bounds[:-1]]
     return summed
 
 
-def node_colours(store: GraphStore) -> NDArray[np.uint64]:
+def initial_node_colours(store: GraphStore) -> NDArray[np.uint64]:
     """A colour per node from its labels and attributes; one for all where it has neither."""
     return _colours(store.num_nodes, (store.node_labels, store.node_attributes))
 
 
-def edge_codes(store: GraphStore) -> NDArray[np.uint64] | None:
+def edge_colours(store: GraphStore) -> NDArray[np.uint64] | None:
     """A colour per edge entry from its labels, attributes and weight; ``None`` where edges have none of these."""
     known = (store.edge_labels, store.edge_attributes, store.edge_weight)
     if all(columns is None for columns in known):
@@ -83,11 +90,11 @@ def _colours(rows: int, tables: tuple[Tensor | None, ...]) -> NDArray[np.uint64]
             # + 0.0 makes −0.0 a plain zero.
             values = column.double() + 0.0 if column.is_floating_point() else column.long()
             bits = values.contiguous().numpy().view(np.uint64)
-            colours = mix(colours + mix(bits))
+            colours = mix64(colours + mix64(bits))
     return colours
 
 
-def count_colours(colours: NDArray[np.uint64]) -> int:
+def count_distinct(colours: NDArray[np.uint64]) -> int:
     """How many there are; numpy's ``unique`` takes ten times as long over such numbers."""
     ordered = np.sort(colours)
     return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])) if len(ordered) else 0
@@ -101,7 +108,7 @@ def _neighbour_sums(
     codes: NDArray[np.uint64] | None,
 ) -> NDArray[np.uint64]:
     """Sum of the neighbours' mixed colours for each node, ``[N]``; differences of running sums, modulo 2⁶⁴."""
-    mixed = mix(colours)
+    mixed = mix64(colours)
     sums = np.zeros(store.num_nodes, np.uint64)
     neighbours = store.neighbours.numpy()
     start = 0
@@ -111,7 +118,7 @@ def _neighbour_sums(
         end = min(end, store.num_nodes)
         degree = np.diff(ptr[start : end + 1])
         nodes = neighbours[ptr[start] : ptr[end]] + np.repeat(first[start:end], degree)
-        terms = mixed[nodes] if codes is None else mix(mixed[nodes] + codes[ptr[start] : ptr[end]])
+        terms = mixed[nodes] if codes is None else mix64(mixed[nodes] + codes[ptr[start] : ptr[end]])
         running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
         local = ptr[start : end + 1] - ptr[start]
         sums[start:end] = running[local[1:]] - running[local[:-1]]
@@ -119,7 +126,7 @@ def _neighbour_sums(
     return sums
 
 
-def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Spreads every bit over all bits: a one-to-one map of 64 bits (the finisher of splitmix64)."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["Folds", "Split", "class_checksum", "group_folds", "part_numbers", "stratified_folds"]
+__all__ = ["Folds", "Split", "group_folds", "label_checksum", "split_codes", "stratified_folds"]
 
 
 _FORMAT = "graphcaps folds 1"
@@ -45,7 +45,7 @@ class Split:
         return f"Split(train={self.train.numel()}, validation={validation}, test={self.test.numel()})"
 
 
-def part_numbers(split: Split, graphs: int) -> Tensor:
+def split_codes(split: Split, graphs: int) -> Tensor:
     """0, 1 or 2 for a graph to learn from, to choose by or to test on, −1 for one in no part, ``[G]``."""
     numbers = torch.full((graphs,), -1)
     for number, part in enumerate((split.train, split.validation, split.test)):
@@ -141,7 +141,7 @@ class Folds:
         if y is not None:
             if y.numel() != len(folds):
                 raise DataError(path.name, f"folds of {y.numel()} graphs", f"folds of {len(folds)}")
-            if class_checksum(y) != folds.checksum:
+            if label_checksum(y) != folds.checksum:
                 raise DataError(path.name, "folds of these graphs", "folds of graphs with other classes")
         return folds
 
@@ -235,7 +235,7 @@ def _classes(y: Tensor) -> np.ndarray:
     return torch.as_tensor(y).detach().cpu().long().reshape(-1).numpy()
 
 
-def class_checksum(y: Tensor) -> str:
+def label_checksum(y: Tensor) -> str:
     """SHA-256 of the class of each graph, in order."""
     return _checksum(_classes(y))
 

@@ -19,19 +19,19 @@ from graphcaps.data.quality.duplicates import Duplicates, find_duplicates
 from graphcaps.data.readers.row_info import Rows, given_split
 from graphcaps.data.readers.text_tables import TABLES, open_table
 from graphcaps.data.splits.folds import Split
-from graphcaps.data.splits.scaffolds import scaffold_split, scaffolds
+from graphcaps.data.splits.scaffolds import murcko_scaffolds, scaffold_split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
 __all__ = [
-    "COPIES",
-    "SCAFFOLDS",
+    "BY_DUPLICATES",
+    "BY_SCAFFOLD",
     "Grouping",
-    "find_groups",
-    "find_split",
-    "is_table",
+    "is_table_path",
     "read_groups",
-    "read_parts",
+    "read_split_names",
+    "resolve_groups",
+    "resolve_split",
     "split_column",
     "write_groups",
 ]
@@ -49,7 +49,7 @@ def write_groups(path: str | Path, store: GraphStore, found: Duplicates, ids: Se
     groups = found.group_ids()
     sizes = np.bincount(groups)
     said = np.full(len(store), "", dtype=object)
-    for group in found.unsure:
+    for group in found.undecided:
         said[group] = "unsure"
     for group in found.groups:
         said[group] = "yes"
@@ -77,7 +77,7 @@ def read_groups(path: str | Path, graphs: int) -> NDArray[np.int64]:
     return ids
 
 
-def read_parts(path: str | Path, graphs: int) -> tuple[str, ...]:
+def read_split_names(path: str | Path, graphs: int) -> tuple[str, ...]:
     """The part of each graph as written, for ``given_split``, from the columns ``graph`` (from 1 or from 0, in
     order) and ``split``.
 
@@ -101,8 +101,8 @@ def _column(path: str | Path, graphs: int, name: str) -> tuple[str, ...]:
     return found
 
 
-COPIES = "copies"
-SCAFFOLDS = ("scaffolds", "scaffold")  # for groups and for a split; either word does for both
+BY_DUPLICATES = "copies"
+BY_SCAFFOLD = ("scaffolds", "scaffold")  # for groups and for a split; either word does for both
 _SHARES = (0.8, 0.1, 0.1)
 _FAR = 0.05  # a share that is off by more is told
 
@@ -115,7 +115,7 @@ class Grouping:
     by: str
 
 
-def find_groups(what: str | Path, store: GraphStore, smiles: Sequence[str] | None = None) -> Grouping:
+def resolve_groups(what: str | Path, store: GraphStore, smiles: Sequence[str] | None = None) -> Grouping:
     """The group of each graph, for folds that keep groups together.
 
     Args:
@@ -129,9 +129,9 @@ def find_groups(what: str | Path, store: GraphStore, smiles: Sequence[str] | Non
         ArgumentError: If scaffolds are asked of graphs without SMILES.
         DataError: If the file is of other graphs.
     """
-    if what == COPIES:
-        return Grouping(find_duplicates(store).group_ids(), COPIES)
-    if what not in SCAFFOLDS:
+    if what == BY_DUPLICATES:
+        return Grouping(find_duplicates(store).group_ids(), BY_DUPLICATES)
+    if what not in BY_SCAFFOLD:
         if not Path(what).is_file():
             expected = "be 'copies', 'scaffolds' or a file that exists"
             raise ArgumentError(store.name, "groups", expected, f"'{what}'")
@@ -140,8 +140,8 @@ def find_groups(what: str | Path, store: GraphStore, smiles: Sequence[str] | Non
     # Without rings there is no scaffold to share. And copies stay together whatever their SMILES say of charge,
     # isotope or arrangement in space, which graphs need not show.
     copies = find_duplicates(store).group_ids()
-    shared = [scaffold or f"alone {place}" for place, scaffold in enumerate(scaffolds(known))]
-    return Grouping(_joined(copies, np.unique(np.array(shared), return_inverse=True)[1]), SCAFFOLDS[0])
+    shared = [scaffold or f"alone {place}" for place, scaffold in enumerate(murcko_scaffolds(known))]
+    return Grouping(_joined(copies, np.unique(np.array(shared), return_inverse=True)[1]), BY_SCAFFOLD[0])
 
 
 def _joined(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -160,15 +160,15 @@ def _joined(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.i
 
 def split_column(what: str | None) -> str | None:
     """The column that a split is read from with the data, or ``None`` where it is none of its columns."""
-    return None if what is None or what in SCAFFOLDS or is_table(what) else what
+    return None if what is None or what in BY_SCAFFOLD or is_table_path(what) else what
 
 
-def is_table(what: str | Path) -> bool:
+def is_table_path(what: str | Path) -> bool:
     """Whether a text names a table rather than a column."""
     return Path(what).suffix.lower() in TABLES
 
 
-def find_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
+def resolve_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
     """The graphs to learn from, to choose by and to test on, as a user names them.
 
     Args:
@@ -183,12 +183,12 @@ def find_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
         ArgumentError: If a part has another name, or there is nothing to learn from or to test on.
         DataError: If the file is of other graphs.
     """
-    if what in SCAFFOLDS:
+    if what in BY_SCAFFOLD:
         known = _molecules("split", "be a column or a file", store, None if rows is None else rows.smiles)
-        split = scaffold_split(known, _SHARES, groups=find_groups(what, store, known).ids)
+        split = scaffold_split(known, _SHARES, groups=resolve_groups(what, store, known).ids)
         return replace(split, name=f"by scaffold{_real_shares(split)}")
-    if is_table(what):
-        names, name = read_parts(what, len(store)), f"file {Path(what).name}"
+    if is_table_path(what):
+        names, name = read_split_names(what, len(store)), f"file {Path(what).name}"
     else:
         names, name = (() if rows is None else rows.split or ()), f"column '{what}'"
     try:

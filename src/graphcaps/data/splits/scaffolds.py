@@ -16,12 +16,12 @@ from graphcaps.data.readers.row_info import given_split
 from graphcaps.data.splits.folds import Split
 from graphcaps.errors import ArgumentError
 
-__all__ = ["scaffold_split", "scaffolds"]
+__all__ = ["murcko_scaffolds", "scaffold_split"]
 
 _PARTS = ("train", "valid", "test")
 
 
-def scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
+def murcko_scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
     """Canonical SMILES of each molecule's scaffold, without regard to its arrangement in space; "" without rings.
 
     Raises:
@@ -39,14 +39,14 @@ def scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
             molecule = chem.MolFromSmiles(text) if len(text) <= LONGEST_SMILES else None
             if molecule is None:
                 got = f"{text if len(text) <= 60 else text[:60] + '…'!r} at {place}"
-                raise ArgumentError("scaffolds", "smiles", "be molecules in SMILES", got)
+                raise ArgumentError("murcko_scaffolds", "smiles", "be molecules in SMILES", got)
             found.append(murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False))
     return tuple(found)
 
 
 def scaffold_split(
     smiles: Sequence[str],
-    shares: Sequence[float] = (0.8, 0.1, 0.1),
+    fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int | None = None,
     *,
     groups: Sequence[int] | np.ndarray | None = None,
@@ -59,21 +59,21 @@ def scaffold_split(
 
     Args:
         smiles (sequence): One text per molecule, in the order of the graphs.
-        shares (sequence): Of the three parts, adding up to 1; without a validation part it is ``None``.
+        fractions (sequence): Of the three parts, adding up to 1; without a validation part it is ``None``.
             (default: 0.8, 0.1, 0.1)
         seed (int, optional): Shuffles scaffolds of equal number among each other. (default: in the order of their
             first molecule)
         groups (sequence, optional): Molecules to keep together, in place of those of one scaffold; see
-            :func:`graphcaps.data.splits.groups.find_groups`.
+            :func:`graphcaps.data.splits.groups.resolve_groups`.
 
     Raises:
-        ArgumentError: If the shares are no shares, or the training or test part would be empty.
+        ArgumentError: If the fractions are no fractions, or the training or test part would be empty.
     """
     owner = "scaffold_split"
-    wrong = len(shares) != 3 or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6)
-    if wrong or not shares[0] or not shares[2]:
-        expected = "be three shares that add up to 1, those to train and to test above 0"
-        raise ArgumentError(owner, "shares", expected, tuple(shares))
+    wrong = len(fractions) != 3 or min(fractions) < 0 or not math.isclose(sum(fractions), 1, abs_tol=1e-6)
+    if wrong or not fractions[0] or not fractions[2]:
+        expected = "be three fractions that add up to 1, those to train and to test above 0"
+        raise ArgumentError(owner, "fractions", expected, tuple(fractions))
     if seed is not None and (type(seed) is not int or seed < 0):
         raise ArgumentError(owner, "seed", "be a whole number from 0 on, or none", repr(seed))
     if groups is not None and len(groups) != len(smiles):
@@ -81,7 +81,7 @@ def scaffold_split(
     members: dict[object, list[int]] = {}
     for place, group in enumerate(_own_scaffolds(smiles) if groups is None else groups):
         members.setdefault(group, []).append(place)
-    names = _deal(list(members.values()), len(smiles), shares, seed)
+    names = _deal(list(members.values()), len(smiles), fractions, seed)
     for part in ("train", "test"):
         if part not in names:
             largest = (
@@ -91,13 +91,13 @@ def scaffold_split(
     return given_split(names)
 
 
-def _deal(groups: list[list[int]], molecules: int, shares: Sequence[float], seed: int | None) -> list[str]:
+def _deal(groups: list[list[int]], molecules: int, fractions: Sequence[float], seed: int | None) -> list[str]:
     """The part of each molecule."""
     if seed is not None:
         order = np.random.default_rng(seed).permutation(len(groups))
         groups = [groups[place] for place in order]
     groups = sorted(groups, key=len, reverse=True)  # stable: equal ones keep their order
-    room = {part: share * molecules for part, share in zip(_PARTS, shares, strict=True)}
+    room = {part: share * molecules for part, share in zip(_PARTS, fractions, strict=True)}
     names = [""] * molecules
     for group in groups:
         fits = (part for part in _PARTS[:2] if len(group) <= room[part] + 1e-9)
@@ -110,7 +110,7 @@ def _deal(groups: list[list[int]], molecules: int, shares: Sequence[float], seed
 
 def _own_scaffolds(smiles: Sequence[str]) -> list[str]:
     """The scaffold of each molecule; where it has no rings, the molecule, as it is in the plane."""
-    known = scaffolds(smiles)
+    known = murcko_scaffolds(smiles)
     chem = require("rdkit.Chem", extra="chem", purpose="Splitting by scaffold")
     return [
         scaffold or f"alone {chem.MolToSmiles(chem.MolFromSmiles(text), isomericSmiles=False)}"
