@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python 3.11+ and make:
 #   make demo   the main job on the embedded data set
-#   make test   lint, types and every test
+#   make test   linters, type checker and tests; SLOW=1 adds the slow ones, as CI does
 PYTHON ?= python3
 VENV ?= .venv
 # Options for pip's downloads, e.g. PIP_ARGS="--index-url …" for a CPU-only torch on Linux.
@@ -17,7 +17,7 @@ test: lint unit
 demo: $(INSTALLED)
 	@$(BIN)/graphcaps demo --out demo
 
-# A stamp is younger than both files, so a second call installs nothing.
+# The stamp is newer than both files, so that a second call installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "graphcaps needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -42,8 +42,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
+# PYTEST_ARGS: which tests and how, e.g. PYTEST_ARGS="tests/ops -x".
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(SLOW),,-m "not slow") $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
