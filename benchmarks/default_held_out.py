@@ -28,7 +28,7 @@ from held_out_curves import held_out_curves
 
 import graphcaps
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps._io.versions import describe_hardware, versions
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
@@ -96,7 +96,7 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
         },
         "patience": PATIENCE,
         "config": config.as_dict(),
-        "versions": versions(),
+        "versions": versions_and_commit(),
         "hardware": describe_hardware(choose_device(arguments.device, "default_held_out")),
     }
 

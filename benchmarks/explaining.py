@@ -21,7 +21,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch_geometric.explain import Explainer, GNNExplainer
 
-from graphcaps._io.versions import describe_hardware, versions
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data import load_dataset
 from graphcaps.data.store import GraphStore
@@ -191,7 +191,7 @@ def main() -> None:
         "command": f"python benchmarks/explaining.py --seeds {wanted.seeds} --sample {wanted.sample}",
         "hardware": describe_hardware(torch.device("cpu")),
         "threads": torch.get_num_threads(),
-        "versions": versions(),
+        "versions": versions_and_commit(),
         "sets": [],
     }
     for name in wanted.sets:

@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import Tensor
 
-from graphcaps._io.versions import describe_hardware, versions
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.features.encoding import encode_graphs
@@ -155,7 +155,7 @@ def main() -> None:
                 "seeds": found,
                 "config": config.as_dict(),
                 "hardware": describe_hardware(wanted.device),
-                "versions": versions(),
+                "versions": versions_and_commit(),
             }
         )
         print(json.dumps({name: row[name] for name in ("level", "draw", "model", "mean")}), flush=True)

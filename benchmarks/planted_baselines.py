@@ -25,7 +25,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from graphcaps.data.datasets.planted_parts import LEVELS, NUM_PROFILES, PART_KINDS, planted_parts
+from graphcaps.data.datasets.planted_parts import LEVELS, MOTIF_KINDS, NUM_PROFILES, planted_parts
 from graphcaps.data.store import GraphStore
 
 FOLD_SEED = 12345
@@ -181,12 +181,14 @@ def report(level: str, seed: int) -> None:
     data = to_numbers(store)
     sizes = store.sizes.numpy()
     edges = np.bincount(data.graph, weights=data.degree).astype(int) // 2
-    share = np.bincount(store.truth["kind"].numpy(), minlength=len(PART_KINDS)) / store.num_nodes
+    share = np.bincount(store.truth["kind"].numpy(), minlength=len(MOTIF_KINDS)) / store.num_nodes
     print(f"\n## {level}, seed {seed}\n")
     print(f"sha256 {checksum(store)}")
     print(f"nodes {sizes.min()} to {sizes.max()}, mean {sizes.mean():.2f}")
     print(f"edges {edges.min()} to {edges.max()}, mean {edges.mean():.2f}")
-    print("share of nodes: " + ", ".join(f"{k} {s:.1%}" for k, s in zip(PART_KINDS, share, strict=True) if s))
+    print(
+        "share of nodes: " + ", ".join(f"{k} {s:.1%}" for k, s in zip(MOTIF_KINDS, share, strict=True) if s)
+    )
     print("\n| statistics | LR | RF | LR, new profiles | RF, new profiles |\n|---|---|---|---|---|")
     for name, statistic in STATISTICS.items():
         cells = " | ".join(f"{100 * a:.1f}" for a in accuracies(statistic(data), data.y))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
-from graphcaps._io.versions import describe_hardware, versions
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.store import GraphStore
@@ -109,7 +109,12 @@ def main() -> None:
             if wanted.out is not None:
                 command = f"python benchmarks/planted_networks.py --seeds {wanted.seeds}"
                 hardware = describe_hardware(choose_device(wanted.device))
-                report = {"command": command, "hardware": hardware, "versions": versions(), "rows": rows}
+                report = {
+                    "command": command,
+                    "hardware": hardware,
+                    "versions": versions_and_commit(),
+                    "rows": rows,
+                }
                 wanted.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps._io.checked_safetensors import read_sealed, seal
+from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps.errors import DataError
 
 TENSORS = {"b": torch.arange(3), "a": torch.randn(2, 2, generator=torch.Generator().manual_seed(0))}
@@ -13,58 +13,60 @@ TENSORS = {"b": torch.arange(3), "a": torch.randn(2, 2, generator=torch.Generato
 
 def test_there_and_back(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(seal("kind", 2, {"note": "ü\n", "list": [1, 2.5, None]}, TENSORS))
-    read = read_sealed(path, "kind", 3)
+    path.write_bytes(encode_checked("kind", 2, {"note": "ü\n", "list": [1, 2.5, None]}, TENSORS))
+    read = read_checked(path, "kind", 3)
     assert (read.content["note"], read.content["list"]) == ("ü\n", [1, 2.5, None])
     assert all(torch.equal(read.tensors[name], value) for name, value in TENSORS.items())
 
 
 def test_tensors_need_not_lie_together(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(seal("kind", 1, {}, {"t": TENSORS["a"].T, "none": torch.empty(0, 3)}))
-    read = read_sealed(path, "kind", 1)
+    path.write_bytes(encode_checked("kind", 1, {}, {"t": TENSORS["a"].T, "none": torch.empty(0, 3)}))
+    read = read_checked(path, "kind", 1)
     assert torch.equal(read.tensors["t"], TENSORS["a"].T)
     assert read.tensors["none"].shape == (0, 3)
 
 
 def test_the_same_values_give_the_same_bytes():
-    assert seal("kind", 1, {"x": 1}, TENSORS) == seal("kind", 1, {"x": 1}, dict(reversed(TENSORS.items())))
+    assert encode_checked("kind", 1, {"x": 1}, TENSORS) == encode_checked(
+        "kind", 1, {"x": 1}, dict(reversed(TENSORS.items()))
+    )
 
 
 def test_every_change_of_every_byte_is_noticed(tmp_path):
-    path, data = tmp_path / "file", seal("kind", 1, {"x": "y"}, TENSORS)
+    path, data = tmp_path / "file", encode_checked("kind", 1, {"x": "y"}, TENSORS)
     for place in range(len(data)):
         changed = bytearray(data)
         changed[place] ^= (1, 0x20, 0x80)[place % 3]
         path.write_bytes(changed)
         with pytest.raises(DataError):
-            read_sealed(path, "kind", 1)
+            read_checked(path, "kind", 1)
         path.write_bytes(data[:place])
         with pytest.raises(DataError):
-            read_sealed(path, "kind", 1)
+            read_checked(path, "kind", 1)
 
 
 def test_white_space_in_the_header_counts(tmp_path):
     path = tmp_path / "file"
     for padding in range(8):  # one of them makes safetensors fill the header up with spaces
-        data = seal("kind", 1, {"x": "y" * padding}, TENSORS)
+        data = encode_checked("kind", 1, {"x": "y" * padding}, TENSORS)
         end = 8 + int.from_bytes(data[:8], "little")
         if data[end - 1 : end] == b" ":
             path.write_bytes(data[: end - 1] + b"\n" + data[end:])
             with pytest.raises(DataError, match="the checksum does not agree"):
-                read_sealed(path, "kind", 1)
+                read_checked(path, "kind", 1)
             return
     raise AssertionError("no header ended in a space")
 
 
 def test_a_wrong_seal_that_is_no_checksum_is_refused(tmp_path):
-    path, data = tmp_path / "file", seal("kind", 1, {}, {})
+    path, data = tmp_path / "file", encode_checked("kind", 1, {}, {})
     start = data.index(b"sha256") + len(b'sha256\\":\\"')
     path.write_bytes(data[:start] + b"0" * 64 + data[start + 64 :])
     with pytest.raises(DataError, match="the checksum does not agree"):
-        read_sealed(path, "kind", 1)
+        read_checked(path, "kind", 1)
 
 
 def test_values_that_json_does_not_know_are_refused():
     with pytest.raises(ValueError, match="JSON"):
-        seal("kind", 1, {"x": float("nan")}, {})
+        encode_checked("kind", 1, {"x": float("nan")}, {})

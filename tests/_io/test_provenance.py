@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from graphcaps import __version__
-from graphcaps._io import versions as module
+from graphcaps._io import provenance as module
 
 
 def test_versions_name_what_computes() -> None:
-    found = module.versions()
+    found = module.versions_and_commit()
     assert found["graphcaps"] == __version__
     assert {"python", "torch", "numpy"} <= set(found)
-    assert ("commit" in found) == (module.commit() is not None)
+    assert ("commit" in found) == (module.git_commit() is not None)
 
 
 def _checkout(folder: Path) -> Path:
@@ -33,14 +33,14 @@ def _checkout(folder: Path) -> Path:
 def test_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = _checkout(tmp_path)
     monkeypatch.setattr(module, "_PACKAGE", package)
-    module.commit.cache_clear()
-    clean = module.commit()
+    module.git_commit.cache_clear()
+    clean = module.git_commit()
     assert clean is not None
     assert re.fullmatch("[0-9a-f]{40}", clean)
     (package / "a.py").write_text("changed")
-    module.commit.cache_clear()
-    assert module.commit() == f"{clean}+changes"
-    module.commit.cache_clear()
+    module.git_commit.cache_clear()
+    assert module.git_commit() == f"{clean}+changes"
+    module.git_commit.cache_clear()
 
 
 def test_an_installed_package_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,9 +48,9 @@ def test_an_installed_package_has_no_commit(tmp_path: Path, monkeypatch: pytest.
     installed = tmp_path / "lib" / "site-packages" / "graphcaps"
     installed.mkdir(parents=True)
     monkeypatch.setattr(module, "_PACKAGE", installed)
-    module.commit.cache_clear()
-    assert module.commit() is None
-    module.commit.cache_clear()
+    module.git_commit.cache_clear()
+    assert module.git_commit() is None
+    module.git_commit.cache_clear()
 
 
 def test_hardware_in_words() -> None:

@@ -7,7 +7,7 @@ import platform
 import torch
 
 import graphcaps
-from graphcaps._io.versions import library_versions
+from graphcaps._io.provenance import library_versions
 
 
 def test_versions_are_those_in_use():

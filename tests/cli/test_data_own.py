@@ -37,11 +37,11 @@ def test_info_and_check_of_molecules(molecules):
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert "classes 2: no (2), yes (1)" in lines
     assert "split train (1), test (2)" in lines
-    assert "reading 1 row is no molecule and was left out: line 3." in lines
+    assert "reading 1 row holds no valid molecule and was skipped: line 3." in lines
     told = json.loads(run("info", molecules, *columns, "--json").stdout)
-    assert told["skipped"] == [{"line": 3, "text": "C(C", "reason": "it does not follow the rules of SMILES"}]
+    assert told["skipped"] == [{"line": 3, "text": "C(C", "reason": "invalid SMILES syntax"}]
     checked = json.loads(run("check", molecules, *columns, "--json").stdout)
-    assert checked["reading"] == ["1 row is no molecule and was left out: line 3."]
+    assert checked["reading"] == ["1 row holds no valid molecule and was skipped: line 3."]
     assert (checked["duplicates"]["graphs"], checked["ceiling"]) == (2, 0.6667)
 
 
@@ -50,7 +50,7 @@ def test_a_table_becomes_a_tu_folder(molecules, tmp_path):
         "convert", molecules, tmp_path / "OUT.zip", "--smiles", "mol", "--label", "active", "--bad", "skip"
     )
     assert result.exit_code == 0, result.output
-    assert "1 row is no molecule and was left out: line 3." in result.stderr
+    assert "1 row holds no valid molecule and was skipped: line 3." in result.stderr
     again = json.loads(run("info", tmp_path / "OUT.zip", "--json").stdout)
     assert (again["graphs"], again["class_names"]) == (3, ["no", "yes"])
     assert again["edge_labels"]["distinct"] == [2]
@@ -79,7 +79,7 @@ def test_a_folder_of_networks(tmp_path):
             (),
             "mols.csv, line 1: expected a column 'smiles', found the columns 'mol', 'active', 'part'. Name the",
         ),
-        (("--smiles", "mol"), "mols.csv, line 3: expected a molecule in SMILES, found 'C(C': it does not"),
+        (("--smiles", "mol"), "mols.csv, line 3: expected a molecule in SMILES, found 'C(C': invalid SMILES"),
         (("--smiles", "mol", "--label", "y"), "mols.csv, line 1: expected a column 'y', found the columns"),
     ],
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcaps._io.checked_safetensors import read_sealed
+from graphcaps._io.checked_safetensors import read_checked
 from graphcaps.training.checkpoint import _KIND, FORMAT
 from tests.cli.training import invoke, same_weights, write_inputs
 
@@ -73,7 +73,7 @@ def wait(process: subprocess.Popen[str], ready: Callable[[], bool]) -> None:
 
 def epochs_in(checkpoint: Path) -> int:
     """Epochs of a checkpoint; one that is not whole fails here."""
-    return int(read_sealed(checkpoint, _KIND, FORMAT).tensors["state.epoch"])
+    return int(read_checked(checkpoint, _KIND, FORMAT).tensors["state.epoch"])
 
 
 def test_killed_again_and_again(inputs: list[str], unbroken: Path, tmp_path: Path) -> None:

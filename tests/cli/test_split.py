@@ -94,7 +94,7 @@ def test_train_refuses_what_is_no_split(small: list[str], molecules: str, networ
     out = ["--out", "x.safetensors", *small]
     own = ["train", molecules, "--label", "kind", *out]
     assert (
-        "'split' must say train, valid or test for each graph, got 'a' for graph 0 in column 'kind'"
+        "'split' must be train, valid or test for each graph, got 'a' for graph 0 in column 'kind'"
         in refusal(*own, "--split", "kind")
     )
     assert "expected a column 'prat', found the columns" in refusal(*own, "--split", "prat")

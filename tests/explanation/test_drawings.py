@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphcaps.data import planted_parts
-from graphcaps.data.datasets.planted_parts import PART_KINDS
+from graphcaps.data.datasets.planted_parts import MOTIF_KINDS
 from graphcaps.errors import ShapeError
 from graphcaps.explanation import draw_parts
 
@@ -20,7 +20,7 @@ def test_picture_has_a_mark_per_node_and_its_legend(tmp_path: Path) -> None:
         [2, 0],
         {"part planted": kind - 1},
         titles=["one", "two"],
-        names={"part planted": PART_KINDS[1:]},
+        names={"part planted": MOTIF_KINDS[1:]},
     )
     text = path.read_text("utf-8")
     nodes = int(store.sizes[2] + store.sizes[0])

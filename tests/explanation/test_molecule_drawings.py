@@ -12,7 +12,12 @@ import pytest
 import torch
 
 from graphcaps import HGCNClassifier
-from graphcaps.data.datasets.element_labels import BONDS, ELEMENTS, SYMBOLS, atom_names, label_names
+from graphcaps.data.datasets.element_labels import (
+    EDGE_LABEL_BONDS,
+    ELEMENT_SYMBOLS,
+    NODE_LABEL_ELEMENTS,
+    node_label_names,
+)
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.readers.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
@@ -261,20 +266,24 @@ def test_every_documented_molecule_can_be_drawn(chem: Any, shared_data: Path, tm
 def test_documented_labels_are_those_of_the_readme(shared_data: Path) -> None:
     import zipfile
 
-    for name, elements in ELEMENTS.items():
+    for name, elements in NODE_LABEL_ELEMENTS.items():
         text = zipfile.ZipFile(shared_data / f"{name}.zip").read(f"{name}/README.txt").decode()
         nodes, bonds = text.partition("Node labels:")[2].split("Edge labels:")
         listed = [line.split() for line in nodes.splitlines() if line.strip()]
         assert [entry[1] for entry in listed] == list(elements)
         listed = [line.split() for line in bonds.partition("===")[0].splitlines() if line.strip()]
-        assert [entry[1] for entry in listed] == list(BONDS[name])
+        assert [entry[1] for entry in listed] == list(EDGE_LABEL_BONDS[name])
 
 
 def test_atoms_are_named_by_element_and_charge(chem: Any) -> None:
     table = chem.GetPeriodicTable()
-    numbers = list(range(len(SYMBOLS)))
-    assert atom_names([(number,) for number in numbers]) == [table.GetElementSymbol(n) for n in numbers]
-    assert atom_names([(7, 1, 0, 2), (8, -1, 0, 0), (26, 3), (6, 0), (999, 0)]) == [
+    numbers = list(range(len(ELEMENT_SYMBOLS)))
+    assert node_label_names([(number,) for number in numbers], atomic_numbers=True) == [
+        table.GetElementSymbol(n) for n in numbers
+    ]
+    assert node_label_names(
+        [(7, 1, 0, 2), (8, -1, 0, 0), (26, 3), (6, 0), (999, 0)], atomic_numbers=True
+    ) == [
         "N+",
         "O−",
         "Fe3+",
@@ -284,9 +293,9 @@ def test_atoms_are_named_by_element_and_charge(chem: Any) -> None:
 
 
 def test_names_of_labels() -> None:
-    assert label_names("MUTAG", [(0,), (6,), (7,)]) == ["C", "Br", "7"]
-    assert label_names("NCI1", [(0,), (3,)]) == ["0", "3"]
-    assert label_names("MUTAG", [(0, 1)]) == ["0/1"]
+    assert node_label_names([(0,), (6,), (7,)], dataset="MUTAG") == ["C", "Br", "7"]
+    assert node_label_names([(0,), (3,)], dataset="NCI1") == ["0", "3"]
+    assert node_label_names([(0, 1)], dataset="MUTAG") == ["0/1"]
 
 
 def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 import graphcaps
-from graphcaps._io.checked_safetensors import read_sealed, seal
+from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION, load
@@ -62,20 +62,20 @@ def rewritten(tmp_path: Path, tensors=None, **changes) -> Path:
     """A model file sealed anew with other entries (``None`` removes one) and tensors."""
     source = tmp_path / "source.safetensors"
     source.write_bytes(saved())
-    read = read_sealed(source, FORMAT, FORMAT_VERSION)
+    read = read_checked(source, FORMAT, FORMAT_VERSION)
     content = {
         key: value for key, value in read.content.items() if key not in ("format", "version", "sha256")
     }
     content = {key: value for key, value in (content | changes).items() if value is not Ellipsis}
     path = tmp_path / "made.safetensors"
-    path.write_bytes(seal(FORMAT, FORMAT_VERSION, content, tensors or read.tensors))
+    path.write_bytes(encode_checked(FORMAT, FORMAT_VERSION, content, tensors or read.tensors))
     return path
 
 
 def entry(tmp_path: Path, name: str):
     source = tmp_path / "source.safetensors"
     source.write_bytes(saved())
-    return read_sealed(source, FORMAT, FORMAT_VERSION).content[name]
+    return read_checked(source, FORMAT, FORMAT_VERSION).content[name]
 
 
 # ---------------------------------------------------------------------- there and back
@@ -201,12 +201,12 @@ def test_files_that_are_something_else(tmp_path, monkeypatch):
 
 def test_a_newer_format_says_so(tmp_path):
     path = tmp_path / "m.safetensors"
-    path.write_bytes(seal(FORMAT, 7, {"versions": {"graphcaps": "9.0"}}, {}))
+    path.write_bytes(encode_checked(FORMAT, 7, {"versions": {"graphcaps": "9.0"}}, {}))
     assert refused(path) == (
         "expected format 2 or older of 'graphcaps model', found the newer format 7, written by graphcaps 9.0. "
         "Update graphcaps to read it."
     )
-    path.write_bytes(seal("graphcaps checkpoint", 1, {}, {}))
+    path.write_bytes(encode_checked("graphcaps checkpoint", 1, {}, {}))
     assert "expected a file of the format 'graphcaps model', found 'graphcaps checkpoint'." in refused(path)
 
 
@@ -362,7 +362,7 @@ def test_the_checksum_is_that_of_the_file_with_zeros_in_its_place(tmp_path):
 
     path = tmp_path / "m.safetensors"
     path.write_bytes(saved())
-    digest = read_sealed(path, FORMAT, FORMAT_VERSION).content["sha256"]
+    digest = read_checked(path, FORMAT, FORMAT_VERSION).content["sha256"]
     plain = saved().replace(digest.encode(), b"0" * 64, 1)
     assert hashlib.sha256(io.BytesIO(plain).read()).hexdigest() == digest
 
@@ -386,10 +386,10 @@ def test_a_file_of_version_1_still_loads(tmp_path):
     """As graphcaps 0.1 wrote it: no profile, and nothing under 'calibration'."""
     path = tmp_path / "m.safetensors"
     labelled_model().save(path)
-    read = read_sealed(path, FORMAT, FORMAT_VERSION)
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
     content = {name: value for name, value in read.content.items() if name != "profile"}
     old = {name: value for name, value in content.items() if name not in ("format", "version", "sha256")}
-    path.write_bytes(seal(FORMAT, 1, old | {"calibration": None}, read.tensors))
+    path.write_bytes(encode_checked(FORMAT, 1, old | {"calibration": None}, read.tensors))
     model = load(path)
     assert model.calibration is None
     np.testing.assert_array_equal(model.predict_proba(labelled()), labelled_model().predict_proba(labelled()))

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from graphcaps._io.checked_safetensors import seal
-from graphcaps._io.versions import library_versions
+from graphcaps._io.checked_safetensors import encode_checked
+from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import DataError
 from graphcaps.nn import HGCN
@@ -139,7 +139,7 @@ def test_foreign_files_are_refused_and_run_no_code(path: Path) -> None:
 
     for content in (
         pickle.dumps(Bomb()),
-        seal("graphcaps model", 1, {}, {"w": torch.zeros(2)}),
+        encode_checked("graphcaps model", 1, {}, {"w": torch.zeros(2)}),
         save({"w": torch.zeros(2)}),
         b"PK\x03\x04 a zip",
         b"\x02\x00\x00\x00\x00\x00\x00\x00[]",
@@ -152,12 +152,12 @@ def test_foreign_files_are_refused_and_run_no_code(path: Path) -> None:
 
 
 def test_a_newer_format_is_named(path: Path) -> None:
-    path.write_bytes(seal("graphcaps checkpoint", 9, {}, {"w": torch.zeros(2)}))
+    path.write_bytes(encode_checked("graphcaps checkpoint", 9, {}, {"w": torch.zeros(2)}))
     assert "found the newer format 9" in refusal(path)
 
 
 def test_a_sealed_file_without_a_run_is_refused(path: Path) -> None:
-    path.write_bytes(seal("graphcaps checkpoint", 1, {}, {"w": torch.zeros(2)}))
+    path.write_bytes(encode_checked("graphcaps checkpoint", 1, {}, {"w": torch.zeros(2)}))
     assert "one of another run" in refusal(path)
 
 

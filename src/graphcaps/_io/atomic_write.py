@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["home_folder", "sha256_of", "user_path", "write_atomically", "write_folder"]
+__all__ = ["expand_home", "home_folder", "sha256_of", "write_atomically", "write_folder_atomically"]
 
 
 def write_atomically(path: str | Path, content: bytes | str | Callable[[BinaryIO], object]) -> None:
@@ -88,7 +88,7 @@ def _reason(error: OSError) -> str:
     return f"'{error.strerror or error}'"
 
 
-def user_path(path: str | Path, owner: str, name: str) -> Path:
+def expand_home(path: str | Path, owner: str, name: str) -> Path:
     """A path with ``~`` and ``~user`` written out.
 
     Raises:
@@ -113,7 +113,7 @@ def home_folder(owner: str) -> Path:
         raise ArgumentError(owner, "HOME", "name the user's home folder", "none", "Set HOME.") from error
 
 
-def write_folder(
+def write_folder_atomically(
     target: Path,
     files: Mapping[str, Callable[[], Iterator[bytes]]],
     *,

@@ -1,4 +1,4 @@
-"""A safetensors file with a JSON header and a seal over all of its bytes: a changed one is noticed.
+"""A safetensors file with a JSON header and a encode_checked over all of its bytes: a changed one is noticed.
 
 The file is an ordinary safetensors file. Its metadata hold one entry, ``graphcaps``: a JSON object that
 begins with ``format``, ``version`` and ``sha256``. The last is the SHA-256 of the whole file with these 64
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from graphcaps.errors import DataError
 
-__all__ = ["Sealed", "read_sealed", "seal"]
+__all__ = ["CheckedFile", "encode_checked", "read_checked"]
 
 _KEY = "graphcaps"
 _ZEROS = "0" * 64
@@ -29,14 +29,14 @@ _WRITTEN_BY = "a file written by graphcaps"
 
 
 @dataclass(frozen=True, eq=False)
-class Sealed:
+class CheckedFile:
     """What a sealed file holds: its ``content``, a JSON object, and its ``tensors`` by name."""
 
     content: dict[str, Any]
     tensors: dict[str, Tensor]
 
 
-def seal(kind: str, version: int, content: dict[str, Any], tensors: dict[str, Tensor]) -> bytes:
+def encode_checked(kind: str, version: int, content: dict[str, Any], tensors: dict[str, Tensor]) -> bytes:
     """The bytes of a sealed file; the same values give the same bytes.
 
     Args:
@@ -54,8 +54,8 @@ def seal(kind: str, version: int, content: dict[str, Any], tensors: dict[str, Te
     return plain.replace(_ZEROS.encode(), digest.encode(), 1)  # the first in the file stands in `head`
 
 
-def read_sealed(path: str | Path, kind: str, version: int) -> Sealed:
-    """Reads what :func:`seal` made.
+def read_checked(path: str | Path, kind: str, version: int) -> CheckedFile:
+    """Reads what :func:`encode_checked` made.
 
     Raises:
         DataError: If the file is missing, something else, cut short, changed, or of a newer format.
@@ -75,7 +75,7 @@ def read_sealed(path: str | Path, kind: str, version: int) -> Sealed:
         raise DataError(path, "a file that can be read", f"'{error.strerror or error}'") from error
 
 
-def _read(path: Path, file: BinaryIO, size: int, kind: str, version: int) -> Sealed:
+def _read(path: Path, file: BinaryIO, size: int, kind: str, version: int) -> CheckedFile:
     from safetensors.torch import load
 
     start = file.read(8 + len(_START))
@@ -99,7 +99,7 @@ def _read(path: Path, file: BinaryIO, size: int, kind: str, version: int) -> Sea
     if not re.fullmatch("[0-9a-f]{64}", digest) or hashlib.sha256(plain).hexdigest() != digest:
         raise _changed(path)
     try:
-        return Sealed(content, load(whole))
+        return CheckedFile(content, load(whole))
     except Exception as error:  # a sealed file that safetensors cannot read was made by hand
         raise DataError(path, "tensors in safetensors' form", f"others ({error})") from error
 

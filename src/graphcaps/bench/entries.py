@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps._io.versions import describe_hardware, versions
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.errors import DataError
 
 __all__ = ["entry", "merge_entries", "read_entries"]
@@ -27,7 +27,7 @@ def entry(what: str, dataset: str, device: str, value: float, unit: str, command
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "hardware": describe_hardware(device),
-        "versions": versions(),
+        "versions": versions_and_commit(),
     }
 
 

@@ -67,7 +67,7 @@ def check(
     from graphcaps.data.splits.groups import write_groups
 
     loaded = open_dataset(source, root, **reader_options(smiles, label, split, id, bad))
-    store, rows = loaded.store, loaded.rows
+    store, rows = loaded.store, loaded.metadata
     found = quality_report(store, seconds=_SECONDS)
     findings = found.findings
     if groups is not None:
@@ -229,9 +229,11 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
     your own file, works as well.
     """
     from graphcaps.data.datasets.catalogue import CATALOGUE
-    from graphcaps.data.datasets.loading import find_local, search_folders
+    from graphcaps.data.datasets.loading import find_local_dataset, search_folders
 
-    places = {name: None if entry.embedded else find_local(name, root) for name, entry in CATALOGUE.items()}
+    places = {
+        name: None if entry.embedded else find_local_dataset(name, root) for name, entry in CATALOGUE.items()
+    }
     if as_json:
         print_json([_entry(name, places[name]) for name in CATALOGUE])
         return
@@ -335,15 +337,15 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
 
 def _reading(loaded: LoadedDataset) -> dict[str, Any]:
     """What a file of one's own says beside its graphs."""
-    if loaded.rows is None:
+    if loaded.metadata is None:
         return {}
-    split = loaded.rows.split
+    split = loaded.metadata.split
     return {
         "split": None if split is None else {part: split.count(part) for part in dict.fromkeys(split)},
-        "skipped": [vars(row) for row in loaded.rows.skipped],
-        "columns": {name: list(found) for name, found in loaded.rows.columns.items()},
-        "label_names": {str(code): text for code, text in loaded.rows.label_names.items()},
-        "reading": list(loaded.rows.notes),
+        "skipped": [vars(row) for row in loaded.metadata.skipped],
+        "columns": {name: list(found) for name, found in loaded.metadata.columns.items()},
+        "label_names": {str(code): text for code, text in loaded.metadata.label_names.items()},
+        "reading": list(loaded.metadata.notes),
     }
 
 

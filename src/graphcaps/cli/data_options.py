@@ -14,7 +14,7 @@ from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
-    from graphcaps.data.readers.row_info import Rows
+    from graphcaps.data.readers.graph_metadata import GraphMetadata
     from graphcaps.data.splits.folds import Split
 
 __all__ = [
@@ -52,8 +52,8 @@ def require_labels(owner: str, loaded: LoadedDataset) -> None:
     if loaded.store.y is not None:
         return
     fix = "Add graph labels."
-    if loaded.rows is not None and loaded.source is not None:
-        fix = _table(loaded.source, edges=loaded.rows.smiles is None)
+    if loaded.metadata is not None and loaded.source is not None:
+        fix = _table(loaded.source, edges=loaded.metadata.smiles is None)
     got = f"'{loaded.store.name}' without"
     raise ArgumentError(owner, "source", "have a class for every graph", got, fix)
 
@@ -61,22 +61,22 @@ def require_labels(owner: str, loaded: LoadedDataset) -> None:
 def _table(path: Path, *, edges: bool) -> str:
     """What to do about a user's own file or folder."""
     from graphcaps.data.readers.edge_lists import find_edge_list
-    from graphcaps.data.readers.network_formats import NETWORKS, read_network_file
-    from graphcaps.data.readers.text_tables import TABLES, open_table
+    from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
+    from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
 
     if path.is_dir():
         path = find_edge_list(path) or path
-    if path.suffix.lower() in TABLES and edges:
-        beside = (path.with_name(f"graphs{ending}") for ending in TABLES if path.stem == "edges")
+    if path.suffix.lower() in TABLE_SUFFIXES and edges:
+        beside = (path.with_name(f"graphs{ending}") for ending in TABLE_SUFFIXES if path.stem == "edges")
         graphs = next((table for table in beside if table.is_file()), None)
         if graphs is None:
             return "Put a table graphs.csv with the columns graph and label beside edges.csv."
         path = graphs
-    if path.suffix.lower() in TABLES:
+    if path.suffix.lower() in TABLE_SUFFIXES:
         return _choose("column", open_table(path).columns, path.name)
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in NETWORKS)[:1]
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in NETWORK_PARSERS)[:1]
     networks = [network for file in files for network in read_network_file(file)]
     entries = sorted({str(entry) for network in networks for entry in network.graph} - _NETWORKX)
     return _choose("graph entry", entries, files[0].name)
@@ -165,7 +165,7 @@ def open_source(source: str, root: Path | None, hints: dict[str, Any]) -> Loaded
     from graphcaps.data.datasets.loading import open_dataset
 
     loaded = open_dataset(source, root, **hints)
-    for told in () if loaded.rows is None else loaded.rows.notes:
+    for told in () if loaded.metadata is None else loaded.metadata.notes:
         note(told)
     return loaded
 
@@ -188,9 +188,9 @@ def open_keeping_bad_rows(source: str, root: Path | None, hints: dict[str, Any])
     return open_source(source, root, hints)  # no table of molecules: there are no such rows
 
 
-def display_names(rows: Rows | None, ids: Sequence[str] | None) -> Sequence[str] | None:
+def display_names(rows: GraphMetadata | None, ids: Sequence[str] | None) -> Sequence[str] | None:
     """Names of graphs where they tell more than a number does."""
-    if rows is None or ids is None or not rows.named:
+    if rows is None or ids is None or not rows.has_names:
         return None
     return None if all(name == str(number) for number, name in enumerate(ids, start=1)) else ids
 
@@ -219,4 +219,4 @@ def open_with_split(
     column = split_column(split)
     loaded = open_source(source, root, hints if column is None else hints | {"split": column})
     require_labels(owner, loaded)
-    return loaded, None if split is None else resolve_split(split, loaded.store, loaded.rows)
+    return loaded, None if split is None else resolve_split(split, loaded.store, loaded.metadata)

@@ -113,7 +113,7 @@ def _train(loaded: LoadedDataset, config: RunConfig, quiet: bool) -> tuple[Final
 
 def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> None:
     """The first graph of each class among those that did not train the model."""
-    from graphcaps.data.datasets.planted_parts import PART_KINDS
+    from graphcaps.data.datasets.planted_parts import MOTIF_KINDS
     from graphcaps.data.features.encoding import encode_graphs
     from graphcaps.explanation import draw_parts, node_parts
     from graphcaps.nn import HGCN
@@ -135,7 +135,7 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: Fi
         titles.append(f"{store.class_names[true]}, {verdict}")
     # Scaffold and bridges are no part: number −1.
     rows = {"capsule found": found.capsule, "part planted": store.truth["kind"] - 1}
-    draw_parts(path, store, chosen, rows, titles=titles, names={"part planted": PART_KINDS[1:]})
+    draw_parts(path, store, chosen, rows, titles=titles, names={"part planted": MOTIF_KINDS[1:]})
 
 
 def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> Path:

@@ -212,7 +212,7 @@ def _load(
 def _groups(what: str | None, loaded: LoadedDataset) -> Grouping | None:
     from graphcaps.data.splits.groups import resolve_groups
 
-    smiles = None if loaded.rows is None else loaded.rows.smiles
+    smiles = None if loaded.metadata is None else loaded.metadata.smiles
     return None if what is None else resolve_groups(what, loaded.store, smiles)
 
 

@@ -87,7 +87,7 @@ def draw(path: Path, kind: str | None, one: Explanation, loaded: LoadedDataset, 
 
 
 def _smiles(loaded: LoadedDataset, graph: int) -> str | None:
-    listed = None if loaded.rows is None else loaded.rows.smiles
+    listed = None if loaded.metadata is None else loaded.metadata.smiles
     return None if not listed else listed[graph]
 
 
@@ -123,11 +123,11 @@ def pick(asked: str, loaded: LoadedDataset, *, in_place: bool) -> Picked:
         ArgumentError: If there is none, or several have that id.
         DataError: If that row is no molecule.
     """
-    asked, rows = asked.strip(), loaded.rows
+    asked, rows = asked.strip(), loaded.metadata
     places, ids = list(range(len(loaded.store))), [] if rows is None else list(rows.ids)
     reasons: dict[int, tuple[int, str]] = {}
-    if rows is not None and rows.places is not None and in_place:
-        places = list(rows.places)
+    if rows is not None and rows.row_indices is not None and in_place:
+        places = list(rows.row_indices)
         total = len(places) + len(rows.skipped)
         gaps = sorted(set(range(total)) - set(places))
         reasons = {
@@ -216,10 +216,14 @@ def _counted(count: int, what: str) -> str:
 
 def _elements(store: GraphStore) -> list[str]:
     """The element of each node of a graph that was read from SMILES; else nothing."""
-    from graphcaps.data.datasets.element_labels import atom_names
+    from graphcaps.data.datasets.element_labels import node_label_names
 
     numbers = store.truth.get("element")
-    return [] if numbers is None else atom_names([(number,) for number in numbers.tolist()])
+    return (
+        []
+        if numbers is None
+        else node_label_names([(number,) for number in numbers.tolist()], atomic_numbers=True)
+    )
 
 
 def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> None:

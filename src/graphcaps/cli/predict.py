@@ -102,13 +102,13 @@ def predict(
     fitted = load(model)
     fitted.to(choose_device(device, "predict"))
     loaded = open_keeping_bad_rows(source, root, reader_options(smiles, label, id=id, bad=bad))
-    rows, places = loaded.rows, tuple(range(len(loaded.store)))
+    rows, places = loaded.metadata, tuple(range(len(loaded.store)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
         ids = None if rows is None else rows.ids
         found = predict_each(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
-    if rows is not None and rows.places is not None and bad is None:
-        found, places = with_bad_rows(found, rows), rows.places
+    if rows is not None and rows.row_indices is not None and bad is None:
+        found, places = with_bad_rows(found, rows), rows.row_indices
     names = display_names(rows, found.ids)
     if found.num_failed == len(found):
         fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
@@ -143,7 +143,7 @@ def predict(
 def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:
     """What a result was made from: model, source, choices, versions."""
     from graphcaps._io.atomic_write import sha256_of
-    from graphcaps._io.versions import library_versions
+    from graphcaps._io.provenance import library_versions
 
     return {
         "command": "predict",

@@ -156,7 +156,7 @@ def write_training(
     files: TrainingFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset
 ) -> None:
     """All files of an ended training; the model last, which says that the others are there."""
-    from graphcaps._io.versions import versions
+    from graphcaps._io.provenance import versions_and_commit
 
     write_json(files.history, history_table(result.history))
     beside = {
@@ -166,7 +166,7 @@ def write_training(
             "digest": training.data_digest,
         },
         "training": result.training,
-        "versions": result.model.versions | versions(),
+        "versions": result.model.versions | versions_and_commit(),
     }
     write_json(files.config, beside)
     result.model.save(files.model)

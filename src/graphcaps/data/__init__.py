@@ -9,9 +9,8 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import TruncatedStore, truncate_nodes
 from graphcaps.data.quality.duplicates import find_duplicates
 from graphcaps.data.quality.quality_report import quality_report
-from graphcaps.data.readers.molecules import from_smiles
-from graphcaps.data.readers.row_info import given_split
-from graphcaps.data.readers.text_tables import read_table
+from graphcaps.data.readers.graph_metadata import split_from_names
+from graphcaps.data.readers.molecules import from_smiles, read_molecule_table
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.splits.folds import Folds, Split, group_folds, stratified_folds
 from graphcaps.data.splits.scaffolds import scaffold_split
@@ -29,15 +28,15 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "from_smiles",
-    "given_split",
     "group_folds",
     "load_dataset",
     "open_dataset",
     "planted_parts",
     "quality_report",
-    "read_table",
+    "read_molecule_table",
     "read_tu",
     "scaffold_split",
+    "split_from_names",
     "stratified_folds",
     "to_networkx",
     "to_pyg",

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["label_code", "text_code", "text_codes"]
+__all__ = ["label_code", "text_code"]
 
 _FIRST = 1 << 32
 _MOST = 1 << 62
@@ -26,11 +25,6 @@ def text_code(text: str) -> int:
     return _FIRST + int.from_bytes(
         hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big"
     )
-
-
-def text_codes(texts: Iterable[str]) -> dict[str, int]:
-    """The numbers of texts, as ``from_networkx(…, codes=…)`` takes them."""
-    return {text: text_code(text) for text in sorted(set(texts))}
 
 
 def label_code(value: Any, names: dict[int, str]) -> int | None:

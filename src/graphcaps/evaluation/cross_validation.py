@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from graphcaps._io.versions import describe_hardware, versions
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.features.encoding import EncodedGraphs, encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
@@ -425,6 +425,6 @@ class CrossValidation:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, whole.curves, whole.seconds, now,
-            versions(), describe_hardware(self.device), (*self.folds.notes, *whole.notes),
+            versions_and_commit(), describe_hardware(self.device), (*self.folds.notes, *whole.notes),
             self.partition,
         )  # fmt: skip

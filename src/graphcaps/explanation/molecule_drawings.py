@@ -13,8 +13,8 @@ from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.optional_imports import require
-from graphcaps.data.datasets.element_labels import BONDS, ELEMENTS
-from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, LONGEST_SMILES
+from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
+from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, MAX_SMILES_LENGTH
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.drawings import (
@@ -50,8 +50,8 @@ def molecule_from_smiles(smiles: str) -> Any:
     """
     chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
     log = require("rdkit.rdBase", extra="chem", purpose=PURPOSE)
-    if len(smiles) > LONGEST_SMILES:
-        expected = f"have at most {LONGEST_SMILES:,} characters"
+    if len(smiles) > MAX_SMILES_LENGTH:
+        expected = f"have at most {MAX_SMILES_LENGTH:,} characters"
         raise ArgumentError("molecule_from_smiles", "smiles", expected, f"{len(smiles):,}")
     with log.BlockLogs():  # the reason is said once, below
         molecule = chem.MolFromSmiles(smiles)
@@ -89,7 +89,7 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
         got = "none" if labels is None else f"{labels.size(-1)} columns"
         raise ArgumentError("molecule_from_store", "store", "have one label per node", got)
     name = store.name if dataset is None else dataset
-    elements = ELEMENTS.get(name, ())
+    elements = NODE_LABEL_ELEMENTS.get(name, ())
     for label in labels[:, 0].tolist():
         known = 0 <= label < len(elements)
         atom = chem.Atom(elements[label] if known else 0)
@@ -97,7 +97,7 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
         if not known:
             atom.SetProp("atomLabel", str(label))
         molecule.AddAtom(atom)
-    return _with_bonds(chem, molecule, _bonds_once(own), BONDS.get(name, ()))
+    return _with_bonds(chem, molecule, _bonds_once(own), EDGE_LABEL_BONDS.get(name, ()))
 
 
 def molecule_from_elements(

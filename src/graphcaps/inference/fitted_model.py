@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcaps._io.versions import library_versions
+from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.coerce import as_store

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps._io.checked_safetensors import read_sealed, seal
+from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
@@ -69,7 +69,7 @@ def save(fitted: FittedModel, path: str | Path) -> None:
         "versions": fitted.versions,
     }
     try:
-        data = seal(FORMAT, FORMAT_VERSION, content, state)
+        data = encode_checked(FORMAT, FORMAT_VERSION, content, state)
     except (TypeError, ValueError, UnicodeError) as error:
         raise ArgumentError(
             "FittedModel.save", "training", "hold values that JSON can", str(error)
@@ -90,8 +90,8 @@ def load(path: str | Path) -> FittedModel:
         >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
     """
     path = Path(path)
-    read = read_sealed(path, FORMAT, FORMAT_VERSION)
-    # The seal holds, so what is wrong from here on was written that way, by hand or by another program.
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
+    # The encode_checked holds, so what is wrong from here on was written that way, by hand or by another program.
     _check_entries(path, read.content)
     try:
         return _build(path, read.content, read.tensors)

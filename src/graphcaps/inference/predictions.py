@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from graphcaps.data.features.compatibility import UnseenPolicy, check_columns, find_incompatible
-from graphcaps.data.readers.row_info import Rows
+from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
@@ -207,18 +207,18 @@ def predict_each(
     )
 
 
-def with_bad_rows(found: Predictions, rows: Rows) -> Predictions:
+def with_bad_rows(found: Predictions, rows: GraphMetadata) -> Predictions:
     """The same with a row for each that is no graph, in its place, so that rows are those of the table.
 
     Args:
         found (Predictions): Of the graphs that were read, with ``ids``.
-        rows (Rows): What the table says about them, and about those that were left out.
+        rows (GraphMetadata): What the table says about them, and about those that were left out.
     """
-    if rows.places is None:
+    if rows.row_indices is None:
         return found
-    total = len(rows.places) + len(rows.skipped)
+    total = len(rows.row_indices) + len(rows.skipped)
     there = np.zeros(total, dtype=bool)
-    there[list(rows.places)] = True
+    there[list(rows.row_indices)] = True
 
     def numbers(known: np.ndarray) -> np.ndarray:
         wide = np.full((total, known.shape[1]), np.nan, dtype=known.dtype)

@@ -8,7 +8,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from graphcaps._io.atomic_write import user_path
+from graphcaps._io.atomic_write import expand_home
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError, DataError
@@ -38,7 +38,7 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None) -> RunCon
         DataError: If a file cannot be read or holds an unknown key or a wrong value.
     """
     if isinstance(preset, Path) or preset.lower().endswith(".toml") or _has_folder(preset):
-        return _read_own(user_path(preset, "load_preset", "preset"))
+        return _read_own(expand_home(preset, "load_preset", "preset"))
     family, slash, member = preset.partition("/")
     embedded = find_entry(preset)
     if family.lower() == _PAPER:

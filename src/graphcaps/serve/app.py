@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps._io.optional_imports import require
-from graphcaps._io.versions import library_versions
+from graphcaps._io.provenance import library_versions
 from graphcaps.errors import GraphcapsError
 from graphcaps.serve import schema
 from graphcaps.serve.docs_page import docs_page

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from graphcaps._io.versions import library_versions
+from graphcaps._io.provenance import library_versions
 from graphcaps.serve.limits import Limits
 
 __all__ = ["explorer_page", "page_parts"]

@@ -17,7 +17,7 @@ from graphcaps.data.convert.networkx_graphs import from_networkx
 from graphcaps.data.features.compatibility import check_columns
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.label_encoding import label_code
-from graphcaps.data.readers.network_formats import read_json, xml_ending
+from graphcaps.data.readers.network_formats import parse_json, xml_format
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, GraphcapsError, MissingExtraError
 from graphcaps.serve.limits import Limits, Refused
@@ -103,7 +103,7 @@ def items_of_smiles(
         atoms="full" if full else "elements",
         bad="skip",
     )
-    place = {number: row for row, number in enumerate(read.kept)}
+    place = {number: row for row, number in enumerate(read.row_indices)}
     reasons = {row.line - 1: row.reason for row in read.skipped}
     items = []
     for number, (text, name) in enumerate(zip(texts, names, strict=True)):
@@ -140,7 +140,7 @@ def _network(name: str, source: Any, recipe: FeatureRecipe, limits: Limits) -> I
 
 
 def _store(graph: Any, recipe: FeatureRecipe, texts: dict[int, str]) -> GraphStore:
-    from graphcaps.data.readers.networks import store_of_networks
+    from graphcaps.data.readers.networks import store_from_networks
 
     entries = [entry for _, entry in graph.nodes(data=True)]
     several = any(
@@ -159,7 +159,7 @@ def _store(graph: Any, recipe: FeatureRecipe, texts: dict[int, str]) -> GraphSto
             edge_label=edge_label,
             codes={},
         )
-    read = store_of_networks(
+    read = store_from_networks(
         [graph],
         [None],
         node_label="label" if recipe.label_values else None,
@@ -167,7 +167,7 @@ def _store(graph: Any, recipe: FeatureRecipe, texts: dict[int, str]) -> GraphSto
         edge_label=edge_label,
         edge_attributes=(),
     )
-    texts.update(read.rows.label_names)
+    texts.update(read.metadata.label_names)
     return read.store
 
 
@@ -258,7 +258,7 @@ def _file(file: Upload, recipe: FeatureRecipe, limits: Limits, column: str) -> l
     if ending == ".json":
         return _json(file.content, file.name, recipe, limits)
     if ending == ".xml":
-        return _networks(file, xml_ending(file.content, file.name), recipe, limits)
+        return _networks(file, xml_format(file.content, file.name)[0], recipe, limits)
     return _tables([file], recipe, limits, column)
 
 
@@ -274,7 +274,7 @@ def _networks(file: Upload, ending: str, recipe: FeatureRecipe, limits: Limits) 
 
 def _json(content: bytes, where: str, recipe: FeatureRecipe, limits: Limits) -> list[Item]:
     """``{"graphs": […]}``, ``{"smiles": […]}``, one graph, or a list of graphs."""
-    values = read_json(content, where)
+    values = parse_json(content, where)
     if isinstance(values, Mapping) and not isinstance(values.get("nodes"), list):
         given = [key for key in ("graphs", "smiles") if key in values]
         if len(given) != 1:
@@ -318,10 +318,10 @@ def _tables(files: Sequence[Upload], recipe: FeatureRecipe, limits: Limits, colu
             paths[-1].write_bytes(file.content)
         if len(files) == 1:
             table = open_table(paths[0])
-            if not all(table.find(name) is not None for name in EDGE_COLUMNS):
+            if not all(table.find_column(name) is not None for name in EDGE_COLUMNS):
                 fix = f"Name the column of SMILES; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
-                texts = [row[table.place(column, fix)] for row in table.rows]
+                texts = [row[table.column_index(column, fix)] for row in table.rows]
                 names = [f"line {line}" for line in table.lines]
                 return items_of_smiles(texts, names, recipe, limits)
         data = read_edge_list(Path(folder) if len(files) > 1 else paths[0])
-    return items_of_store(data.store, data.rows.ids, data.rows.label_names, recipe, limits)
+    return items_of_store(data.store, data.metadata.ids, data.metadata.label_names, recipe, limits)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from graphcaps.data.coerce import concat_stores
-from graphcaps.data.datasets.element_labels import atom_names
+from graphcaps.data.datasets.element_labels import node_label_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import explain_store
@@ -61,7 +61,7 @@ def _labels(found: StoreExplanation, items: Sequence[Item]) -> tuple[list[str], 
     molecules = all(item.smiles for item in items)
     kinds = [tuple(row) for row in different.tolist()]
     if molecules:
-        names = atom_names(kinds)
+        names = node_label_names(kinds, atomic_numbers=True)
     else:
         names = ["/".join([texts.get(first, str(first)), *map(str, rest)]) for first, *rest in kinds]
     return names, {"label": place.reshape(-1).astype(smallest_type(len(different)))}

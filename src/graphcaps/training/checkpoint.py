@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps._io.checked_safetensors import read_sealed, seal
-from graphcaps._io.versions import library_versions
+from graphcaps._io.checked_safetensors import encode_checked, read_checked
+from graphcaps._io.provenance import library_versions
 from graphcaps.errors import DataError
 from graphcaps.training.fingerprint import differences
 from graphcaps.training.multiprocess import Team
@@ -102,7 +102,7 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
         "versions": _versions(),
         "fingerprint": dict(fingerprint),
     }
-    write_atomically(path, seal(_KIND, FORMAT, content, tensors))
+    write_atomically(path, encode_checked(_KIND, FORMAT, content, tensors))
 
 
 def load_checkpoint(
@@ -120,7 +120,7 @@ def load_checkpoint(
     """
     path = Path(path)
     try:
-        read = read_sealed(path, _KIND, FORMAT)
+        read = read_checked(path, _KIND, FORMAT)
     except DataError as error:
         raise DataError(path, error.expected, error.found, fix=_ANEW) from error
     content = read.content

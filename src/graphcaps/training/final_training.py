@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps._io.versions import describe_hardware
+from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe

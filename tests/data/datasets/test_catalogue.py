@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from graphcaps.data.datasets.catalogue import CATALOGUE, find_entry, near_names
+from graphcaps.data.datasets.catalogue import CATALOGUE, find_entry, similar_names
 from graphcaps.data.datasets.planted_parts import LEVELS, planted_parts
 
 PAPER = [name for name, entry in CATALOGUE.items() if not entry.embedded]
@@ -45,11 +45,11 @@ def test_a_name_that_is_only_near_is_not_resolved(unknown):
     [("PTC", "PTC_MR"), ("MUTAGG", "MUTAG"), ("IMDB", "IMDB-MULTI"), ("redit-binary", "REDDIT-BINARY")],
 )
 def test_near_names(written, near):
-    assert near in near_names(written)
+    assert near in similar_names(written)
 
 
 def test_nothing_is_near_to_nonsense():
-    assert near_names("zzzzzzzz") == ()
+    assert similar_names("zzzzzzzz") == ()
 
 
 def test_checksums_are_sha256_and_all_different():

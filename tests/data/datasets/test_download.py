@@ -17,7 +17,7 @@ from graphcaps.data.datasets.download import (
     DownloadError,
     collection_url,
     download_tu,
-    verify_record,
+    verify_checksum_file,
 )
 from graphcaps.errors import ArgumentError, DataError
 
@@ -79,11 +79,11 @@ def names(folder: Path) -> list[str]:
 def test_a_whole_zip_gets_its_name_and_a_record(server, tmp_path, stated):
     folder = tmp_path / "new" / "folder"
     got = download_tu("TINY", folder, sha256=stated, url=server)
-    assert (got.path, got.sha256, got.stated) == (folder / "TINY.zip", SHA256, stated is not None)
+    assert (got.path, got.sha256, got.checksum_known) == (folder / "TINY.zip", SHA256, stated is not None)
     assert got.path.read_bytes() == WHOLE
     assert names(folder) == ["TINY.zip", "TINY.zip.sha256"]
     assert (folder / "TINY.zip.sha256").read_text() == f"{SHA256}  TINY.zip\n"
-    verify_record(got.path)
+    verify_checksum_file(got.path)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_failed_download_leaves_the_file_of_an_earlier_one(server, tmp_path):
     with pytest.raises(DownloadError):
         download_tu("TINY", tmp_path, sha256="0" * 64, url=server)
     assert (tmp_path / "TINY.zip").read_bytes() == WHOLE
-    verify_record(tmp_path / "TINY.zip")
+    verify_checksum_file(tmp_path / "TINY.zip")
 
 
 def test_no_server(tmp_path):
@@ -143,13 +143,13 @@ def test_a_changed_file_is_noticed_later(server, tmp_path):
     path = download_tu("TINY", tmp_path, url=server).path
     path.write_bytes(WHOLE + b"\0")
     with pytest.raises(DataError, match="recorded at its download"):
-        verify_record(path)
+        verify_checksum_file(path)
 
 
 def test_a_file_of_ones_own_has_no_record(tmp_path):
     path = tmp_path / "OWN.zip"
     path.write_bytes(WHOLE)
-    verify_record(path)
+    verify_checksum_file(path)
 
 
 def test_the_address(monkeypatch):

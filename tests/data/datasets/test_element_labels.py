@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphcaps.data import FeatureRecipe
-from graphcaps.data.datasets.element_labels import SYMBOLS, label_words
+from graphcaps.data.datasets.element_labels import ELEMENT_SYMBOLS, describe_labels
 from graphcaps.data.features.compatibility import check_compatible, find_incompatible
 from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, from_smiles
 from graphcaps.errors import ArgumentError
@@ -17,18 +17,20 @@ from tests.graphs import random_graphs
 
 def test_labels_of_other_graphs_stay_numbers() -> None:
     store = random_graphs([2, 3], seed=2).as_store()
-    assert label_words(store, 0, [16]) == "node label 16"
-    assert label_words(store, 0, [1, 2, 3, 4], kind="edge") == "edge labels 1, 2, 3, …"
+    assert describe_labels(store, 0, [16]) == "node label 16"
+    assert describe_labels(store, 0, [1, 2, 3, 4], kind="edge") == "edge labels 1, 2, 3, …"
 
 
 def test_labels_of_molecules_have_names() -> None:
     store = random_graphs([2, 3], seed=2).as_store()
     store = replace(store, truth={"element": torch.full((5,), 6)})
-    assert label_words(store, 0, [16]) == "element S"
-    assert label_words(store, 0, [8, 16, len(SYMBOLS)]) == f"elements O, S, {len(SYMBOLS)}"
-    told = [label_words(store, column, [1]).split()[0] for column in range(4)]
+    assert describe_labels(store, 0, [16]) == "element S"
+    assert (
+        describe_labels(store, 0, [8, 16, len(ELEMENT_SYMBOLS)]) == f"elements O, S, {len(ELEMENT_SYMBOLS)}"
+    )
+    told = [describe_labels(store, column, [1]).split()[0] for column in range(4)]
     assert told == list(ATOM_COLUMNS["full"])
-    assert [label_words(store, 0, [label], kind="edge") for label in BOND_LABELS] == [
+    assert [describe_labels(store, 0, [label], kind="edge") for label in BOND_LABELS] == [
         f"bond {name}" for name in BOND_LABELS.values()
     ]
 

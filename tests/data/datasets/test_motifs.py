@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import pytest
 
-from graphcaps.data.datasets.motifs import PART_KINDS, Part, build_part
+from graphcaps.data.datasets.motifs import MOTIF_KINDS, Motif, build_motif
 
 
 def comb(size: int) -> nx.Graph:
@@ -25,7 +25,7 @@ REFERENCE = {
 }
 
 
-def to_graph(part: Part) -> nx.Graph:
+def to_graph(part: Motif) -> nx.Graph:
     graph = nx.Graph()
     graph.add_nodes_from(range(part.num_nodes))
     graph.add_edges_from(part.edges)
@@ -33,24 +33,24 @@ def to_graph(part: Part) -> nx.Graph:
     return graph
 
 
-@pytest.mark.parametrize("kind", PART_KINDS[1:])
+@pytest.mark.parametrize("kind", MOTIF_KINDS[1:])
 @pytest.mark.parametrize("size", [4, 5, 7])
 def test_part_is_the_graph_of_its_name(kind, size):
-    part = build_part(kind, size)
+    part = build_motif(kind, size)
     assert part.kind == kind
     assert nx.is_isomorphic(to_graph(part), REFERENCE[kind](size))
     assert part.degrees == tuple(degree for _, degree in sorted(to_graph(part).degree))
 
 
 def test_kinds_differ_at_every_size():
-    shapes = [to_graph(build_part(kind, size)) for kind in PART_KINDS[1:] for size in range(4, 9)]
+    shapes = [to_graph(build_motif(kind, size)) for kind in MOTIF_KINDS[1:] for size in range(4, 9)]
     for i, graph in enumerate(shapes):
         assert not any(nx.is_isomorphic(graph, other) for other in shapes[:i])
 
 
-@pytest.mark.parametrize("kind", PART_KINDS[1:])
+@pytest.mark.parametrize("kind", MOTIF_KINDS[1:])
 def test_blur_changes_one_edge_and_keeps_the_part_connected(kind):
-    part = build_part(kind, 4)
+    part = build_motif(kind, 4)
     before = {frozenset(edge) for edge in part.edges}
     blurs = part.blurs()
     assert len(blurs) == len({frozenset(map(frozenset, blur.edges)) for blur in blurs}) > 0

@@ -7,7 +7,13 @@ from collections import Counter
 import networkx as nx
 import pytest
 
-from graphcaps.data.datasets.planted_parts import LEVELS, Draw, Plan, draw_plan, draw_profile
+from graphcaps.data.datasets.planted_parts import (
+    LEVELS,
+    GraphTemplate,
+    PortableRandom,
+    sample_profile,
+    sample_template,
+)
 
 
 def refined_colours(graph: nx.Graph, rounds: int) -> Counter:
@@ -21,15 +27,15 @@ def joint_degrees(graph: nx.Graph) -> Counter:
     return Counter(tuple(sorted((graph.degree[a], graph.degree[b]))) for a, b in graph.edges)
 
 
-def twins(plan: Plan) -> list[nx.Graph]:
+def twins(plan: GraphTemplate) -> list[nx.Graph]:
     graphs = [nx.Graph(plan.edges_of_class(label)) for label in range(3)]
     assert all(len(graph) == plan.num_nodes for graph in graphs)
     return graphs
 
 
-def plans(level: str, count: int = 20) -> list[Plan]:
-    draw = Draw(7, 1)
-    return [draw_plan(draw_profile(LEVELS[level], turn, draw), draw) for turn in range(count)]
+def plans(level: str, count: int = 20) -> list[GraphTemplate]:
+    draw = PortableRandom(7, 1)
+    return [sample_template(sample_profile(LEVELS[level], turn, draw), draw) for turn in range(count)]
 
 
 def same(values: list) -> bool:
@@ -63,28 +69,28 @@ def test_statistics_that_see_less_than_a_bridge_do_not_see_the_class(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_plans_of_a_profile_share_their_degrees_but_not_their_arrangement(level):
-    draw = Draw(3, 0)
+    draw = PortableRandom(3, 0)
     for turn in range(8):
-        profile = draw_profile(LEVELS[level], turn, draw)
-        graphs = [nx.Graph(draw_plan(profile, draw).edges_of_class(0)) for _ in range(6)]
+        profile = sample_profile(LEVELS[level], turn, draw)
+        graphs = [nx.Graph(sample_template(profile, draw).edges_of_class(0)) for _ in range(6)]
         assert same([refined_colours(graph, 1) for graph in graphs])
         assert not same([refined_colours(graph, 6) for graph in graphs])
 
 
 def test_ports_of_the_easy_level_tell_kinds_apart():
-    draw = Draw(0, 0)
+    draw = PortableRandom(0, 0)
     for turn in range(30):
-        ring, star, clique, ladder = draw_profile(LEVELS["easy"], turn, draw).port_degrees
+        ring, star, clique, ladder = sample_profile(LEVELS["easy"], turn, draw).port_degrees
         assert (ring, ladder) == (2, 3)
         assert 4 <= clique <= 5 < star
 
 
 def test_draw_uses_the_raw_bits_in_order():
     # Fixed numbers: PCG64's bits, the remainder, the exchange from the end.
-    draw = Draw(0, 0)
+    draw = PortableRandom(0, 0)
     assert [draw.below(1000) for _ in range(4)] == [271, 617, 24, 533]
-    assert Draw(0, 0).shuffled(range(8)) == [0, 5, 1, 6, 3, 2, 4, 7]
-    draw = Draw(5)
+    assert PortableRandom(0, 0).shuffled(range(8)) == [0, 5, 1, 6, 3, 2, 4, 7]
+    draw = PortableRandom(5)
     counts = Counter(draw.between((2, 5)) for _ in range(4000))  # crosses several blocks of words
     assert set(counts) == {2, 3, 4, 5}
     assert all(900 < count < 1100 for count in counts.values())

@@ -17,8 +17,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from graphcaps.data.datasets.motifs import build_part
-from graphcaps.data.datasets.planted_parts import LEVELS, NUM_PROFILES, PART_KINDS, planted_parts
+from graphcaps.data.datasets.motifs import build_motif
+from graphcaps.data.datasets.planted_parts import LEVELS, MOTIF_KINDS, NUM_PROFILES, planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -54,7 +54,7 @@ def to_graphs(store: GraphStore) -> list[nx.Graph]:
     for first, end in pairwise(ptr):
         graph = nx.Graph()
         for row in range(first, end):
-            graph.add_node(row - first, part=part[row], kind=PART_KINDS[kind[row]])
+            graph.add_node(row - first, part=part[row], kind=MOTIF_KINDS[kind[row]])
         for row in range(first, end):
             around = store.neighbours[edge_ptr[row] : edge_ptr[row + 1]].tolist()
             graph.add_edges_from((row - first, other) for other in around)
@@ -152,9 +152,9 @@ def test_order_of_nodes_and_graphs_tells_nothing(store):
     for place in range(3):
         assert all(25 <= count <= 55 for count in torch.bincount(labels[:, place], minlength=3).tolist())
     kinds = store.truth["kind"]
-    at_first = torch.bincount(kinds[store.node_ptr[:-1]], minlength=len(PART_KINDS)) / len(store)
-    at_last = torch.bincount(kinds[store.node_ptr[1:] - 1], minlength=len(PART_KINDS)) / len(store)
-    share = torch.bincount(kinds, minlength=len(PART_KINDS)) / store.num_nodes
+    at_first = torch.bincount(kinds[store.node_ptr[:-1]], minlength=len(MOTIF_KINDS)) / len(store)
+    at_last = torch.bincount(kinds[store.node_ptr[1:] - 1], minlength=len(MOTIF_KINDS)) / len(store)
+    share = torch.bincount(kinds, minlength=len(MOTIF_KINDS)) / store.num_nodes
     assert float((at_first - share).abs().max()) < 0.08
     assert float((at_last - share).abs().max()) < 0.08
 
@@ -193,7 +193,7 @@ def test_class_is_who_meets_whom(level, store):
 def test_truth_names_the_planted_shapes(level, store):
     numbers = LEVELS[level]
     shapes = {
-        kind: [nx.Graph(build_part(kind, size).edges) for size in range(low, high + 1)]
+        kind: [nx.Graph(build_motif(kind, size).edges) for size in range(low, high + 1)]
         for kind, (low, high) in numbers.sizes.items()
     }
     blurred = Counter()
@@ -215,8 +215,8 @@ def test_truth_names_the_planted_shapes(level, store):
 
 
 def test_every_kind_of_distractor_occurs(level, store):
-    found = {PART_KINDS[k] for k in store.truth["kind"][store.truth["part"] >= 4].unique().tolist()}
-    expected = {"easy": set(), "medium": {"wheel", "grid", "comb"}, "hard": set(PART_KINDS[1:])}
+    found = {MOTIF_KINDS[k] for k in store.truth["kind"][store.truth["part"] >= 4].unique().tolist()}
+    expected = {"easy": set(), "medium": {"wheel", "grid", "comb"}, "hard": set(MOTIF_KINDS[1:])}
     assert found == expected[level]
 
 

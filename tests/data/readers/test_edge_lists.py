@@ -24,7 +24,7 @@ def folder(tmp_path):
 def test_edges_alone(folder):
     for source in (folder, folder / "edges.csv"):
         loaded = open_dataset(source)
-        assert (loaded.store.name, loaded.rows.ids) == ("own", ("g1", "g2"))
+        assert (loaded.store.name, loaded.metadata.ids) == ("own", ("g1", "g2"))
         assert loaded.store.y is None
         assert loaded.store.sizes.tolist() == [3, 2]
         edges = to_networkx(loaded.store, 0).edges
@@ -40,14 +40,17 @@ def test_edges_graphs_and_nodes(folder):
     (folder / "nodes.csv").write_text(nodes)
     loaded = open_dataset(folder, split="part")
     store = loaded.store
-    assert (loaded.rows.ids, loaded.rows.split) == (("g2", "g1", "g3"), ("train", "test", "train"))
+    assert (loaded.metadata.ids, loaded.metadata.split) == (("g2", "g1", "g3"), ("train", "test", "train"))
     assert (store.class_names, store.y.tolist(), store.sizes.tolist()) == (
         ("no", "yes"),
         [0, 1, 0],
         [2, 3, 1],
     )
     assert store.node_labels.flatten().tolist() == [1, 1, 1, 1, 2, 2]
-    assert loaded.rows.columns["node_attributes"] == ("age", "size")  # by name, whatever the order of columns
+    assert loaded.metadata.columns["node_attributes"] == (
+        "age",
+        "size",
+    )  # by name, whatever the order of columns
     assert store.node_attributes[:, 1].tolist() == [3, 4, 0.5, 1, 2, 5]
 
 

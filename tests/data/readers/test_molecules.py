@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
-from graphcaps.data.readers.molecules import BOND_LABELS, LONGEST_SMILES, from_smiles, read_smiles
+from graphcaps.data.readers.molecules import BOND_LABELS, MAX_SMILES_LENGTH, from_smiles, read_smiles
 from graphcaps.data.splits.scaffolds import murcko_scaffolds, scaffold_split
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
@@ -74,15 +74,15 @@ def test_canonical_text_has_the_atoms_in_the_order_of_nodes():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("C(C", "'C(C': it does not follow the rules of SMILES"),
+        ("C(C", "'C(C': invalid SMILES syntax"),
         ("c1cccc1", "'c1cccc1': Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4"),
         ("C(C)(C)(C)(C)C", "Explicit valence for atom # 0 C, 5, is greater than permitted"),
-        ("", "'': nothing is written there"),
-        ("*C", "an atom in it is written *, which names no element"),
-        ("C C", "there is a blank in it"),
-        ("C" * 100 + "(", "C…': it does not"),
-        ("C" * 60_000, "C…': it has 60,000 characters, and 5,000 is the most"),
-        ("C(" * 30_000 + "C" + ")" * 30_000, "it has 90,001 characters, and 5,000 is the most"),
+        ("", "'': the entry is empty"),
+        ("*C", "it contains the wildcard atom *"),
+        ("C C", "it contains a space"),
+        ("C" * 100 + "(", "C…': invalid SMILES"),
+        ("C" * 60_000, "C…': it has 60,000 characters, more than 5,000"),
+        ("C(" * 30_000 + "C" + ")" * 30_000, "it has 90,001 characters, more than 5,000"),
     ],
 )
 def test_what_is_no_molecule_is_told_with_its_line(text, reason, capfd):
@@ -95,11 +95,11 @@ def test_what_is_no_molecule_is_told_with_its_line(text, reason, capfd):
 
 
 def test_a_long_smiles_is_read_up_to_the_bound_and_skipped_beyond():
-    read = read_smiles(["CO", "C" * (LONGEST_SMILES + 1), "C(O)" * (LONGEST_SMILES // 4)], bad="skip")
-    assert read.kept == (0, 2)
-    assert read.store.num_nodes == 2 + LONGEST_SMILES // 2
+    read = read_smiles(["CO", "C" * (MAX_SMILES_LENGTH + 1), "C(O)" * (MAX_SMILES_LENGTH // 4)], bad="skip")
+    assert read.row_indices == (0, 2)
+    assert read.store.num_nodes == 2 + MAX_SMILES_LENGTH // 2
     assert [(row.line, row.reason) for row in read.skipped] == [
-        (2, "it has 5,001 characters, and 5,000 is the most")
+        (2, "it has 5,001 characters, more than 5,000")
     ]
 
 
@@ -111,20 +111,20 @@ def test_atoms_know_their_element_beside_the_labels():
 
 def test_what_is_no_molecule_may_be_left_out():
     read = read_smiles(["CO", "C(C", "CN", None], ["a", "b", "c", "d"], bad="skip")
-    assert read.kept == (0, 2)
+    assert read.row_indices == (0, 2)
     assert read.store.class_names == ("a", "c")
     assert [(row.line, row.text, row.reason) for row in read.skipped] == [
-        (2, "C(C", "it does not follow the rules of SMILES"),
-        (4, "", "nothing is written there"),
+        (2, "C(C", "invalid SMILES syntax"),
+        (4, "", "the entry is empty"),
     ]
-    with pytest.raises(DataError, match=r"at least one molecule in SMILES, found none \(line 1: it does not"):
+    with pytest.raises(DataError, match=r"at least one molecule in SMILES, found none \(line 1: invalid"):
         from_smiles(["C("], bad="skip")
 
 
 def test_wrong_use_is_refused():
     with pytest.raises(ArgumentError, match="'smiles' must be a list of texts"):
         from_smiles("CCO")
-    with pytest.raises(ArgumentError, match="'y' must give one class per molecule, 2, got 1"):
+    with pytest.raises(ArgumentError, match="'y' must have one class per molecule, 2, got 1"):
         from_smiles(["C", "CC"], [1])
     for name in ("atoms", "fragments", "bad"):
         with pytest.raises(ArgumentError, match=f"'{name}' must be "):

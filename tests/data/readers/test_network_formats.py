@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from graphcaps.data.readers.network_formats import parse_networks, xml_ending, xml_format
+from graphcaps.data.readers.network_formats import parse_networks, xml_format
 from graphcaps.errors import DataError
 
 BOMB = """<!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>"""
@@ -37,7 +37,7 @@ def encoded(text: str, encoding: str) -> bytes:
 @pytest.mark.parametrize("ending", [".graphml", ".gexf"])
 def test_plain_files_are_read_in_every_encoding(ending: str, encoding: str) -> None:
     content = encoded(body(ending), encoding)
-    assert xml_ending(content, "n") == ending
+    assert xml_format(content, "n")[0] == ending
     (graph,) = parse_networks(content, ending, "n")
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (3, 2)
     assert graph.nodes["2"]["label" if ending == ".graphml" else "name"] == "ü"

@@ -45,7 +45,7 @@ def write(path, graph):
 @pytest.mark.parametrize("ending", [".graphml", ".json"])
 def test_labels_attributes_and_weights_are_kept(tmp_path, ending):
     loaded = open_dataset(write(tmp_path / f"net{ending}", triangle(y="yes")))
-    store, rows = loaded.store, loaded.rows
+    store, rows = loaded.store, loaded.metadata
     assert (store.name, len(store), store.class_names) == ("net", 1, ("yes",))
     assert store.node_labels.flatten().tolist() == [text_code(text) for text in ("red", "blue", "blue")]
     assert store.node_attributes.flatten().tolist() == [3, 4.5, 5]
@@ -87,7 +87,7 @@ def test_a_folder_of_folders_gives_the_classes(tmp_path):
     loaded = open_dataset(tmp_path / "nets")
     assert loaded.store.class_names == ("bad", "good")
     assert loaded.store.y.tolist() == [0, 1, 1]
-    assert loaded.rows.ids == ("bad/0.graphml", "good/0.graphml", "good/1.graphml")
+    assert loaded.metadata.ids == ("bad/0.graphml", "good/0.graphml", "good/1.graphml")
 
 
 def test_a_table_gives_the_classes(tmp_path):
@@ -96,7 +96,7 @@ def test_a_table_gives_the_classes(tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("file,label,part\na.gexf,x,train\nb,y,test\nc.graphml,x,train\n")
     loaded = open_dataset(tmp_path, split="part")
-    assert (loaded.rows.ids, loaded.rows.split) == (
+    assert (loaded.metadata.ids, loaded.metadata.split) == (
         ("a.gexf", "b.json", "c.graphml"),
         ("train", "test", "train"),
     )
@@ -116,7 +116,7 @@ def test_several_graphs_in_one_file(tmp_path):
     graphs = [nx.node_link_data(triangle(y=kind), edges="edges") for kind in (1, 0, 1)]
     path.write_text(json.dumps({"graphs": graphs}))
     loaded = open_dataset(path)
-    assert (loaded.store.y.tolist(), loaded.rows.ids[2]) == ([1, 0, 1], "all.json#2")
+    assert (loaded.store.y.tolist(), loaded.metadata.ids[2]) == ([1, 0, 1], "all.json#2")
     two = tmp_path / "two.graphml"
     nx.write_graphml(triangle(), two)
     text = two.read_text()
@@ -130,7 +130,7 @@ def test_what_stands_on_some_nodes_only_is_noted_and_not_read(tmp_path):
     del graph.nodes["a"]["label"], graph.nodes["b"]["age"]
     loaded = open_dataset(write(tmp_path / "net.json", graph))
     assert loaded.store.node_labels is None
-    assert loaded.rows.notes == (
+    assert loaded.metadata.notes == (
         "The node entry 'label' stands on 2 of 3 nodes and is not read.",
         "The node entry 'age' is a number on 2 of 3 nodes and is not read.",
     )
@@ -249,7 +249,7 @@ def test_classes_for_some_graphs_only_are_refused(tmp_path):
 
 
 def test_numbers_of_labels():
-    from graphcaps.data.label_encoding import label_code, text_codes
+    from graphcaps.data.label_encoding import label_code, text_code
 
     names: dict[int, str] = {}
     assert [label_code(value, names) for value in (3, 3.0, " 3", "-3", True)] == [3, 3, 3, -3, 1]
@@ -259,5 +259,5 @@ def test_numbers_of_labels():
     codes = [label_code(value, names) for value in ("red", "1_000", long)]
     assert names == dict(zip(codes, ("red", "1_000", long), strict=True))
     assert min(codes) >= 1 << 32
-    assert text_codes(["red"]) == {"red": codes[0]}
+    assert text_code("red") == codes[0]
     assert codes[0] == 205_123_748_151_700  # for ever: models are saved with it

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcaps.data.readers.row_info import given_split
-from graphcaps.data.readers.text_tables import open_table, read_table
+from graphcaps.data.readers.graph_metadata import split_from_names
+from graphcaps.data.readers.molecules import read_molecule_table
+from graphcaps.data.readers.text_tables import open_table
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
 pytest.importorskip("rdkit.Chem")
@@ -27,44 +28,44 @@ def write(tmp_path):
 @pytest.mark.parametrize("first", ["", "\ufeff"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_delimiters_and_ends(write, mark, first, end):
-    read = read_table(
+    read = read_molecule_table(
         write(first + TEXT.replace(",", mark).replace("\n", end)), label="active", split="part", id="name"
     )
     assert read.store.class_names == ("no", "yes")
     assert read.store.sizes.tolist() == [3, 7]
-    assert (read.store.name, read.rows.ids, read.rows.split) == (
+    assert (read.store.name, read.metadata.ids, read.metadata.split) == (
         "own",
         ("ethanol", "phenol"),
         ("train", "test"),
     )
-    assert read.rows.smiles == ("CCO", "Oc1ccccc1")
+    assert read.metadata.smiles == ("CCO", "Oc1ccccc1")
 
 
 def test_columns_are_found_without_regard_to_case(write):
-    read = read_table(write("SMILES,Active\nCC,1\nCO,0\n"), label="active")
-    assert (read.store.y.tolist(), read.rows.ids, read.rows.split) == ([1, 0], ("2", "3"), None)
-    assert read_table(write("smiles\nCC\n")).store.y is None
+    read = read_molecule_table(write("SMILES,Active\nCC,1\nCO,0\n"), label="active")
+    assert (read.store.y.tolist(), read.metadata.ids, read.metadata.split) == ([1, 0], ("2", "3"), None)
+    assert read_molecule_table(write("smiles\nCC\n")).store.y is None
 
 
 def test_a_column_of_names_is_taken_where_it_names_every_row(write):
-    assert read_table(write("ID,smiles\nM1,CC\nM2,CO\n")).rows.ids == ("M1", "M2")
-    assert read_table(write("id,smiles\nM1,CC\n,CO\n")).rows.ids == ("2", "3")
-    assert read_table(write("id,smiles\nM1,CC\nM1,CO\n")).rows.ids == ("2", "3")
-    assert read_table(write("id,smiles,other\nM1,CC,x\n"), id="other").rows.ids == ("x",)
+    assert read_molecule_table(write("ID,smiles\nM1,CC\nM2,CO\n")).metadata.ids == ("M1", "M2")
+    assert read_molecule_table(write("id,smiles\nM1,CC\n,CO\n")).metadata.ids == ("2", "3")
+    assert read_molecule_table(write("id,smiles\nM1,CC\nM1,CO\n")).metadata.ids == ("2", "3")
+    assert read_molecule_table(write("id,smiles,other\nM1,CC,x\n"), id="other").metadata.ids == ("x",)
 
 
 def test_quoted_entries_and_empty_lines_keep_their_lines(write):
     path = write('smiles,note,y\nCC,"two\nlines, with ""quotes""",a\n\nC(,,b\n')
     assert open_table(path).lines == (2, 5)
     with pytest.raises(DataError, match=r"own.csv, line 5: expected a molecule in SMILES, found 'C\('"):
-        read_table(path, label="y")
+        read_molecule_table(path, label="y")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "own.csv, line 1: expected the names of the columns, found an empty file."),
-        ("smiles,active\n", "own.csv: expected at least one row under the names of the columns, found none."),
+        ("", "own.csv, line 1: expected the column names, found an empty file."),
+        ("smiles,active\n", "own.csv: expected at least one row below the column names, found none."),
         (
             "smile,active\nC,1\n",
             "own.csv, line 1: expected a column 'smiles', found the columns 'smile', 'active'.",
@@ -81,9 +82,9 @@ def test_quoted_entries_and_empty_lines_keep_their_lines(write):
             "smiles,active\nC,1\nCC,\n",
             "own.csv, line 3: expected an entry in column 'active', found an empty one.",
         ),
-        ("smiles,smiles\nC,1\n", "own.csv, line 1: expected every column once, found 'smiles' twice."),
+        ("smiles,smiles\nC,1\n", "own.csv, line 1: expected distinct column names, found 'smiles' twice."),
         (b"smiles,active\nC,\xff\n", "own.csv, line 2: expected text in UTF-8, found other bytes."),
-        (b"PK\0\0", "own.csv: expected a table of text, found bytes that are no text."),
+        (b"PK\0\0", "own.csv: expected a table of text, found binary data."),
         (
             'smiles,active\n"C,1\n',
             "own.csv, line 2: expected a row of a CSV file, found 'unexpected end of data'.",
@@ -92,28 +93,28 @@ def test_quoted_entries_and_empty_lines_keep_their_lines(write):
 )
 def test_what_is_wrong_is_told_with_file_and_line(write, text, message):
     with pytest.raises(DataError) as told:
-        read_table(write(text), label="active")
+        read_molecule_table(write(text), label="active")
     assert str(told.value).startswith(message)
 
 
 def test_left_out_rows_are_noted_and_the_others_keep_their_columns(write):
     path = write("smiles,y,part\nC(,a,train\nCO,b,test\nCC,a,train\n")
-    rows = read_table(path, label="y", split="part", bad="skip").rows
+    rows = read_molecule_table(path, label="y", split="part", bad="skip").metadata
     assert (rows.ids, rows.split) == (("3", "4"), ("test", "train"))
-    assert rows.notes == ("1 row is no molecule and was left out: line 2.",)
+    assert rows.notes == ("1 row holds no valid molecule and was skipped: line 2.",)
 
 
 def test_parquet(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "own.parquet"
     parquet.write_table(arrow.table({"smiles": ["CC", "CO"], "active": [1.0, 0.0]}), path)
-    assert read_table(path, label="active").store.class_names == ("0", "1")
+    assert read_molecule_table(path, label="active").store.class_names == ("0", "1")
     parquet.write_table(arrow.table({"smiles": ["CC", "CO"], "active": [1.0, None]}), path)
     with pytest.raises(DataError, match=r"own.parquet, line 2: expected an entry in column 'active'"):
-        read_table(path, label="active")
+        read_molecule_table(path, label="active")
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match="a Parquet file"):
-        read_table(path)
+        read_molecule_table(path)
 
 
 def test_without_pyarrow_the_install_line_is_told(tmp_path, monkeypatch):
@@ -121,18 +122,18 @@ def test_without_pyarrow_the_install_line_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(MissingExtraError, match=r"Parquet files needs pyarrow: .*'graphcaps\[tables\]'"):
-        read_table(tmp_path / "own.parquet")
+        read_molecule_table(tmp_path / "own.parquet")
 
 
 def test_a_given_split():
-    split = given_split(["Train", "val", "TEST", "training", "dev"])
+    split = split_from_names(["Train", "val", "TEST", "training", "dev"])
     assert (split.train.tolist(), split.validation.tolist(), split.test.tolist()) == ([0, 3], [1, 4], [2])
-    assert given_split(["train", "test"]).validation is None
-    assert given_split(["test", "train"]).train.dtype == torch.long
+    assert split_from_names(["train", "test"]).validation is None
+    assert split_from_names(["test", "train"]).train.dtype == torch.long
     with pytest.raises(ArgumentError, match="train, valid or test for each graph, got 'x' for graph 1"):
-        given_split(["train", "x"])
-    with pytest.raises(ArgumentError, match="at least one graph for test"):
-        given_split(["train", "val"])
+        split_from_names(["train", "x"])
+    with pytest.raises(ArgumentError, match="at least one graph to test"):
+        split_from_names(["train", "val"])
 
 
 @pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>"])
@@ -140,6 +141,6 @@ def test_a_missing_class_is_no_class(tmp_path, missing):
     path = tmp_path / "m.csv"
     path.write_text(f"smiles,y\nCCO,1\nCCN,{missing}\n")
     with pytest.raises(DataError, match=rf"m.csv, line 3: expected a class in column 'y', found '{missing}'"):
-        read_table(path, label="y")
+        read_molecule_table(path, label="y")
     path.write_text("smiles,y\nCCO,Nan Goldin\nCCN,süß 1\n")
-    assert read_table(path, label="y").store.class_names == ("Nan Goldin", "süß 1")
+    assert read_molecule_table(path, label="y").store.class_names == ("Nan Goldin", "süß 1")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphcaps.data.readers import tu_archive
-from graphcaps.data.readers.tu_archive import TUArchive, open_archive
+from graphcaps.data.readers.tu_archive import TUArchive
 from graphcaps.errors import DataError
 
 FILES = {"T_A.txt": b"1, 2\n2, 1\n", "T_graph_indicator.txt": b"1\n1\n", "T_graph_labels.txt": b"1\n"}
@@ -62,7 +62,7 @@ def test_a_folder_gives_its_files_or_those_of_its_subfolder(tmp_path):
     make_folder(tmp_path / "outer" / "T")
     assert content(tmp_path / "outer" / "T") == FILES
     assert content(tmp_path / "outer") == FILES
-    with open_archive(tmp_path / "outer") as archive:
+    with TUArchive(tmp_path / "outer") as archive:
         assert archive.where("T_A.txt") == "outer/T/T_A.txt"
         with archive.open("T_A.txt") as stream:
             assert stream.read() == FILES["T_A.txt"]
@@ -93,7 +93,7 @@ def test_a_missing_path_is_named(tmp_path):
 
 
 def test_a_missing_member_is_named(tmp_path):
-    with open_archive(make_zip(tmp_path / "T.zip")) as archive, pytest.raises(DataError) as caught:
+    with TUArchive(make_zip(tmp_path / "T.zip")) as archive, pytest.raises(DataError) as caught:
         archive.open("T_node_labels.txt")
     assert (
         str(caught.value)
@@ -104,17 +104,17 @@ def test_a_missing_member_is_named(tmp_path):
 # ---------------------------------------------------------------------- digest
 def test_the_digest_follows_the_content(tmp_path):
     packed = make_zip(tmp_path / "T.zip")
-    with open_archive(packed) as archive:
+    with TUArchive(packed) as archive:
         assert archive.digest() == hashlib.sha256(packed.read_bytes()).hexdigest()
     folder = make_folder(tmp_path / "T")
-    first = open_archive(folder).digest()
+    first = TUArchive(folder).digest()
     (folder / "README.txt").write_text("not read")
-    assert open_archive(folder).digest() == first
-    assert open_archive(make_folder(tmp_path / "elsewhere" / "U")).digest() == first
+    assert TUArchive(folder).digest() == first
+    assert TUArchive(make_folder(tmp_path / "elsewhere" / "U")).digest() == first
     (folder / "T_graph_labels.txt").write_bytes(b"2\n")
-    second = open_archive(folder).digest()
+    second = TUArchive(folder).digest()
     (folder / "T_graph_labels.txt").rename(folder / "T_node_labels.txt")
-    assert len({first, second, open_archive(folder).digest()}) == 3
+    assert len({first, second, TUArchive(folder).digest()}) == 3
 
 
 # ---------------------------------------------------------------------- hostile zips

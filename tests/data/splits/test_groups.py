@@ -9,7 +9,7 @@ import pytest
 
 from graphcaps.data.convert.networkx_graphs import from_networkx
 from graphcaps.data.quality.duplicates import find_duplicates
-from graphcaps.data.readers.row_info import Rows
+from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.splits.groups import resolve_groups, resolve_split, split_column, write_groups
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
@@ -72,7 +72,7 @@ def test_which_splits_are_columns_of_the_data() -> None:
 
 def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) -> None:
     names = ("Train", "valid", "TEST", "training", "val", "test")
-    rows = Rows(tuple("abcdef"), split=names, smiles=SMILES)
+    rows = GraphMetadata(tuple("abcdef"), split=names, smiles=SMILES)
     split = resolve_split("part", store, rows)
     assert (split.train.tolist(), split.test.tolist(), split.name) == ([0, 3], [2, 5], "column 'part'")
     assert split.validation is not None
@@ -87,19 +87,19 @@ def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) 
     by_rings = resolve_split("scaffold", store, rows)
     assert by_rings.name == "by scaffold: 67, 0 and 33 % of the molecules, as the ring systems allow"
     rings = [f"{'C' * n}C1{'C' * size}1" for size, count in ((4, 29), (5, 7), (6, 4)) for n in range(count)]
-    far = resolve_split("scaffold", from_smiles(rings), Rows(tuple(rings), smiles=tuple(rings)))
+    far = resolve_split("scaffold", from_smiles(rings), GraphMetadata(tuple(rings), smiles=tuple(rings)))
     assert far.name == "by scaffold: 72, 10 and 18 % of the molecules, as the ring systems allow"
     many = [f"{'C' * n}O" for n in range(1, 21)]  # no rings: each stands alone
-    usual = resolve_split("scaffold", from_smiles(many), Rows(tuple(many), smiles=tuple(many)))
+    usual = resolve_split("scaffold", from_smiles(many), GraphMetadata(tuple(many), smiles=tuple(many)))
     assert (usual.name, repr(usual)) == ("by scaffold", "Split(train=16, validation=2, test=2)")
     known = resolve_groups("scaffolds", store, SMILES).ids
     assert not set(known[by_rings.train.numpy()]) & set(known[by_rings.test.numpy()])
 
 
 def test_splits_that_are_none(store: GraphStore, tmp_path: Path) -> None:
-    rows = Rows(tuple("abcdef"), split=("train", "train", "test", "other", "test", "test"))
+    rows = GraphMetadata(tuple("abcdef"), split=("train", "train", "test", "other", "test", "test"))
     with pytest.raises(
-        ArgumentError, match=r"say train, valid or test .* got 'other' for graph 3 in column 'part'"
+        ArgumentError, match=r"be train, valid or test .* got 'other' for graph 3 in column 'part'"
     ):
         resolve_split("part", store, rows)
     with pytest.raises(

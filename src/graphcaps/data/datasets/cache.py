@@ -23,7 +23,7 @@ from safetensors.torch import load as decode
 from safetensors.torch import save as encode
 from torch import Tensor
 
-from graphcaps._io.atomic_write import home_folder, user_path
+from graphcaps._io.atomic_write import expand_home, home_folder
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import EdgeReport
@@ -65,7 +65,7 @@ def cache_folder() -> Path:
     """
     named = os.environ.get("GRAPHCAPS_CACHE")
     if named:
-        return user_path(named, "cache_folder", "GRAPHCAPS_CACHE")
+        return expand_home(named, "cache_folder", "GRAPHCAPS_CACHE")
     if sys.platform == "darwin":
         return home_folder("cache_folder") / "Library" / "Caches" / "graphcaps"
     if sys.platform == "win32":

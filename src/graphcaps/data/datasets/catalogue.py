@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CATALOGUE", "CatalogueEntry", "find_entry", "near_names"]
+__all__ = ["CATALOGUE", "CatalogueEntry", "find_entry", "similar_names"]
 
 Kind = Literal["molecules", "proteins", "social", "generated"]
 
@@ -179,7 +179,7 @@ def find_entry(name: str) -> CatalogueEntry | None:
     return next((entry for entry in _ENTRIES if _fold(entry.name) == folded), None)
 
 
-def near_names(name: str, count: int = 3) -> tuple[str, ...]:
+def similar_names(name: str, count: int = 3) -> tuple[str, ...]:
     """Names of the catalogue that look like ``name``, best first; none where nothing is near."""
     names = {_fold(entry.name): entry.name for entry in _ENTRIES}
     close = difflib.get_close_matches(_fold(name), names, n=count, cutoff=0.5)

@@ -22,7 +22,14 @@ from typing import Any
 
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 
-__all__ = ["COLLECTION_URL", "Download", "DownloadError", "collection_url", "download_tu", "verify_record"]
+__all__ = [
+    "COLLECTION_URL",
+    "Download",
+    "DownloadError",
+    "collection_url",
+    "download_tu",
+    "verify_checksum_file",
+]
 
 COLLECTION_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
 _CHUNK = 1 << 20
@@ -47,12 +54,12 @@ class Download:
     Args:
         path (Path): The zip.
         sha256 (str): Its checksum.
-        stated (bool): Whether that checksum was known beforehand, or is trusted from this first use on.
+        checksum_known (bool): Whether that checksum was known beforehand, or is trusted from this first use on.
     """
 
     path: Path
     sha256: str
-    stated: bool
+    checksum_known: bool
 
 
 def collection_url() -> str:
@@ -100,10 +107,10 @@ def download_tu(
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
-    return Download(target, found, stated=sha256 is not None)
+    return Download(target, found, checksum_known=sha256 is not None)
 
 
-def verify_record(path: Path) -> None:
+def verify_checksum_file(path: Path) -> None:
     """Compares a downloaded zip with the checksum recorded beside it, where there is a record."""
     record = _record(path)
     try:

@@ -1,16 +1,23 @@
-"""Which element or bond a label of a data set stands for, as the data sets' own README files say.
+"""Readable names for the labels of molecules: element symbols and bond types.
 
-NCI1 and NCI109 come without such a list: their labels stay numbers here, and pictures say so.
+Stores read from SMILES hold atomic numbers (``store.truth["element"]`` marks them). For MUTAG and PTC_MR the tables
+below come from the README files of the data sets. NCI1 and NCI109 have no such list, so that their labels stay numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS
 from graphcaps.data.store import GraphStore
 
-__all__ = ["BONDS", "ELEMENTS", "MOLECULES", "SYMBOLS", "atom_names", "label_names", "label_words"]
-
+__all__ = [
+    "EDGE_LABEL_BONDS",
+    "ELEMENT_SYMBOLS",
+    "NODE_LABEL_ELEMENTS",
+    "describe_labels",
+    "node_label_names",
+]
 
 _TABLE = (
     "* H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y "
@@ -18,76 +25,77 @@ _TABLE = (
     "Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh "
     "Fl Mc Lv Ts Og"
 )
-SYMBOLS = tuple(_TABLE.split())
+ELEMENT_SYMBOLS = tuple(_TABLE.split())
 """Symbol of each atomic number; 0 is an atom of any element."""
 
-_COLUMNS = ("element", "charge", "aromatic", "hydrogens")  # as read_smiles has them
-_BONDS = ("", "single", "double", "triple", "aromatic", "other")
-_SHOWN = 3
-
-
-def label_words(store: GraphStore, column: int, values: Iterable[int], *, kind: str = "node") -> str:
-    """Labels of a store, the first three of them: "element S" where it was read from SMILES, else "node label 16".
-
-    Args:
-        store (GraphStore): Whose labels they are.
-        column (int): Label column, from 0.
-        values (iterable): Different labels of it.
-        kind (str): ``"node"`` or ``"edge"``. (default: ``"node"``)
-    """
-    listed = [int(value) for value in values]
-    one, texts = f"{kind} label", [str(value) for value in listed]
-    if "element" in store.truth and kind == "node" and column < len(_COLUMNS):
-        one = _COLUMNS[column]
-        if not column:
-            texts = [SYMBOLS[value] if 0 <= value < len(SYMBOLS) else str(value) for value in listed]
-    elif "element" in store.truth and kind == "edge" and not column:
-        one = "bond"
-        texts = [_BONDS[value] if 0 < value < len(_BONDS) else str(value) for value in listed]
-    told = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
-    plural = len(listed) > 1 and one not in ("aromatic", "hydrogens")
-    return f"{one}{'s' if plural else ''} {told}"
-
-
-MOLECULES = ("MUTAG", "PTC_MR", "NCI1", "NCI109")
-"""Data sets whose graphs are molecules."""
-
-ELEMENTS: dict[str, tuple[str, ...]] = {
+NODE_LABEL_ELEMENTS: dict[str, tuple[str, ...]] = {
     "MUTAG": ("C", "N", "O", "F", "I", "Cl", "Br"),
     "PTC_MR": (
         *("In", "P", "O", "N", "Na", "C", "Cl", "S", "Br", "F", "K", "Cu", "Zn", "I", "Ba", "Sn", "Pb", "Ca"),
     ),
 }
-"""Element of each node label."""
+"""Element of each node label, by data set."""
 
-BONDS: dict[str, tuple[str, ...]] = {
+EDGE_LABEL_BONDS: dict[str, tuple[str, ...]] = {
     "MUTAG": ("aromatic", "single", "double", "triple"),
     "PTC_MR": ("triple", "double", "single", "aromatic"),
 }
-"""Kind of bond of each edge label."""
+"""Bond type of each edge label, by data set."""
+
+_MAX_LISTED = 3
 
 
-def atom_names(labels: list[tuple[int, ...]]) -> list[str]:
-    """How labels of stores read from SMILES are written: the element, and its charge where that is a label too."""
-    names = []
-    for number, *others in labels:
-        charge = others[0] if others else 0
-        sign = "" if not charge else "+" if charge > 0 else "−"
-        symbol = SYMBOLS[number] if 0 <= number < len(SYMBOLS) else str(number)
-        names.append(f"{symbol}{abs(charge) if abs(charge) > 1 else ''}{sign}")
-    return names
-
-
-def label_names(dataset: str, labels: list[tuple[int, ...]]) -> list[str]:
-    """How labels are written: the element where it is known, else the number itself.
+def node_label_names(
+    labels: Sequence[tuple[int, ...]], *, atomic_numbers: bool = False, dataset: str = ""
+) -> list[str]:
+    """Display name of each row of node labels.
 
     Args:
-        dataset (str): Name of the data set.
-        labels (list): Different labels, each a row of the store's ``node_labels``.
+        labels (sequence): Rows of a store's ``node_labels``.
+        atomic_numbers (bool): Whether the store was read from SMILES: the first column is an atomic number, the
+            second, if any, a formal charge. The name is then the symbol with its charge. (default: ``False``)
+        dataset (str): Otherwise, a data set of :data:`NODE_LABEL_ELEMENTS` gives the element of a single label.
+
+    Returns:
+        list: One name per row; the numbers, joined by ``/``, where no name is known.
     """
-    elements = ELEMENTS.get(dataset, ())
-    names = []
-    for row in labels:
-        known = len(row) == 1 and 0 <= row[0] < len(elements)
-        names.append(elements[row[0]] if known else "/".join(str(value) for value in row))
-    return names
+    if atomic_numbers:
+        return [_atom_name(number, others[0] if others else 0) for number, *others in labels]
+    elements = NODE_LABEL_ELEMENTS.get(dataset, ())
+    return [
+        elements[row[0]] if len(row) == 1 and 0 <= row[0] < len(elements) else "/".join(map(str, row))
+        for row in labels
+    ]
+
+
+def describe_labels(store: GraphStore, column: int, values: Iterable[int], *, kind: str = "node") -> str:
+    """Lists up to three labels for a message: "element S" in a store read from SMILES, else "node label 16".
+
+    Args:
+        store (GraphStore): The store that the labels come from.
+        column (int): Label column, from 0.
+        values (iterable): Distinct labels of that column.
+        kind (str): ``"node"`` or ``"edge"``. (default: ``"node"``)
+    """
+    listed = [int(value) for value in values]
+    noun, texts = f"{kind} label", [str(value) for value in listed]
+    atom_columns = ATOM_COLUMNS["full"]
+    if "element" in store.truth and kind == "node" and column < len(atom_columns):
+        noun = atom_columns[column]
+        if not column:
+            texts = [_symbol(value) for value in listed]
+    elif "element" in store.truth and kind == "edge" and not column:
+        noun = "bond"
+        texts = [BOND_LABELS.get(value, str(value)) for value in listed]
+    plural = len(listed) > 1 and noun not in ("aromatic", "hydrogens")
+    shown = ", ".join(texts[:_MAX_LISTED]) + (", …" if len(texts) > _MAX_LISTED else "")
+    return f"{noun}{'s' if plural else ''} {shown}"
+
+
+def _atom_name(number: int, charge: int) -> str:
+    sign = "" if not charge else "+" if charge > 0 else "−"
+    return f"{_symbol(number)}{abs(charge) if abs(charge) > 1 else ''}{sign}"
+
+
+def _symbol(number: int) -> str:
+    return ELEMENT_SYMBOLS[number] if 0 <= number < len(ELEMENT_SYMBOLS) else str(number)

@@ -2,7 +2,7 @@
 
 A name is an embedded data set, or it is looked up as ``NAME.zip`` or ``NAME/`` in the folder given, in
 ``$GRAPHCAPS_DATA`` and in the user's data folder, and then downloaded into the last. A path is a TU folder or
-zip, or a file or folder of one's own (:mod:`graphcaps.data.readers.sources`).
+zip, or a file or folder of one's own (:mod:`graphcaps.data.readers.user_files`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphcaps._io.atomic_write import home_folder, user_path
+from graphcaps._io.atomic_write import expand_home, home_folder
 from graphcaps.data.datasets.cache import load_cached, save_cached
-from graphcaps.data.datasets.catalogue import CATALOGUE, CatalogueEntry, find_entry, near_names
-from graphcaps.data.datasets.download import DownloadError, download_tu, verify_record
-from graphcaps.data.readers.row_info import Rows
-from graphcaps.data.readers.sources import ENDINGS, is_own_source, read_own
+from graphcaps.data.datasets.catalogue import CATALOGUE, CatalogueEntry, find_entry, similar_names
+from graphcaps.data.datasets.download import DownloadError, download_tu, verify_checksum_file
+from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_archive import TUArchive
+from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES, is_user_file, read_user_file
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
@@ -29,7 +29,7 @@ __all__ = [
     "LoadedDataset",
     "data_folder",
     "find_dataset",
-    "find_local",
+    "find_local_dataset",
     "load_dataset",
     "open_dataset",
     "search_folders",
@@ -47,13 +47,13 @@ class LoadedDataset:
         store (GraphStore): The graphs.
         source (Path, optional): The folder or zip; ``None`` for an embedded set.
         from_cache (bool): Whether the parsed form was found in the cache.
-        rows (Rows, optional): What a user's own file says about each graph: ids, split, SMILES, notes.
+        metadata (GraphMetadata, optional): Metadata of graphs read from a user's file: ids, split, SMILES, notes.
     """
 
     store: GraphStore
     source: Path | None
     from_cache: bool
-    rows: Rows | None = None
+    metadata: GraphMetadata | None = None
 
 
 def load_dataset(
@@ -74,7 +74,7 @@ def load_dataset(
         cache (bool): Whether the parsed form is kept and used. (default: ``True``)
         download (bool): Whether a set that is found nowhere is downloaded. (default: ``True``)
         hints: For files of one's own, such as ``smiles="smiles", label="active"``; see
-            :func:`graphcaps.data.readers.sources.read_own`.
+            :func:`graphcaps.data.readers.user_files.read_user_file`.
 
     Raises:
         GraphcapsError: If there is no such data set, or its files are not what they should be.
@@ -93,8 +93,8 @@ def open_dataset(
     """:func:`load_dataset`, with where the store came from and what its source says about each graph."""
     path = _own_path(name, root)
     if path is not None:
-        read = read_own(path, **hints)
-        return LoadedDataset(read.store, path, False, read.rows)
+        read = read_user_file(path, **hints)
+        return LoadedDataset(read.store, path, False, read.metadata)
     for hint, value in hints.items():
         if value is not None:
             expected = f"be left out for '{name}', which is no file of one's own"
@@ -113,27 +113,27 @@ def open_dataset(
 def _own_path(name: str | Path, root: str | Path | None) -> Path | None:
     """The file or folder of one's own that a path, or a name in the working folder, stands for."""
     if _is_path(name):
-        path = user_path(name, "load_dataset", "name")
-        if path.suffix.lower() in ENDINGS and not path.exists():
+        path = expand_home(name, "load_dataset", "name")
+        if path.suffix.lower() in USER_FILE_SUFFIXES and not path.exists():
             raise DataError(path, "a file to read", "nothing of that name")
-        return path if path.exists() and not _is_tu_folder(path) and is_own_source(path) else None
+        return path if path.exists() and not _is_tu_folder(path) and is_user_file(path) else None
     here = Path(name)
     own = root is None and find_entry(str(name)) is None and here.is_dir() and not _is_tu_folder(here)
-    return here if own and is_own_source(here) else None
+    return here if own and is_user_file(here) else None
 
 
 def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:
     """The TU folder or zip that a name or path stands for, downloaded where it is found nowhere."""
     if _is_path(name):
-        path = user_path(name, "load_dataset", "name")
+        path = expand_home(name, "load_dataset", "name")
         if not path.exists():
             raise DataError(path, "a TU folder or zip", "nothing of that name")
         return path
-    found = find_local(str(name), root)
+    found = find_local_dataset(str(name), root)
     return found or _download(str(name), find_entry(str(name)), search_folders(root), download)
 
 
-def find_local(name: str, root: str | Path | None = None) -> Path | None:
+def find_local_dataset(name: str, root: str | Path | None = None) -> Path | None:
     """The TU folder or zip of that name in one of :func:`search_folders`, or in the working folder."""
     if root is None and _is_tu_folder(Path(name)):
         return Path(name)
@@ -149,9 +149,9 @@ def find_local(name: str, root: str | Path | None = None) -> Path | None:
 def search_folders(root: str | Path | None = None) -> tuple[Path, ...]:
     """Where data sets are looked for, in order: ``root``, ``$GRAPHCAPS_DATA``, the user's data folder."""
     named = os.environ.get("GRAPHCAPS_DATA")
-    folders = [user_path(named, "load_dataset", "GRAPHCAPS_DATA")] if named else []
+    folders = [expand_home(named, "load_dataset", "GRAPHCAPS_DATA")] if named else []
     if root is not None:
-        root = user_path(root, "load_dataset", "root")
+        root = expand_home(root, "load_dataset", "root")
         if not root.is_dir():
             raise ArgumentError("load_dataset", "root", "be a folder that exists", root)
         folders.insert(0, root)
@@ -183,7 +183,7 @@ def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...]
             "It reads as a molecule, which is not looked for in the network. Put SMILES into a table (docs/inputs.md), "
             f"or {name}.zip into {folder} if it is a data set."
         )
-        near = near_names(name)
+        near = similar_names(name)
         fix += f" Near names: {', '.join(near)}." if near else ""
         raise ArgumentError("load_dataset", "name", "be a data set or a file", f"'{name}'", fix)
     try:
@@ -193,7 +193,7 @@ def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...]
     except DownloadError as error:
         if entry is not None:
             raise
-        near = near_names(name)
+        near = similar_names(name)
         hint = f"Near names: {', '.join(near)}." if near else f"Known names: {', '.join(CATALOGUE)}."
         looked = ", ".join(str(place) for place in folders)
         raise ArgumentError(
@@ -208,7 +208,7 @@ def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...]
 def _read(path: Path, cache: bool) -> LoadedDataset:
     """Reads a folder or zip, or its parsed form from the cache."""
     if path.is_file():
-        verify_record(path)
+        verify_checksum_file(path)
     if not cache:
         return LoadedDataset(read_tu(path), path, False)
     digest = _digest(path)
@@ -231,7 +231,7 @@ def _is_path(name: str | Path) -> bool:
         return True
     if {"/", os.sep, os.altsep} & set(name) or name in ("", ".", ".."):
         return True
-    return name.lower().endswith((".zip", *ENDINGS))
+    return name.lower().endswith((".zip", *USER_FILE_SUFFIXES))
 
 
 def _is_tu_folder(path: Path) -> bool:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["CORE_KINDS", "PART_KINDS", "Part", "build_part"]
+__all__ = ["CORE_KINDS", "MOTIF_KINDS", "Motif", "build_motif"]
 
 Edges = list[tuple[int, int]]
 
 CORE_KINDS: tuple[str, ...] = ("ring", "star", "clique", "ladder")
 """The four kinds that every planted graph holds and whose meetings make the class."""
 
-PART_KINDS: tuple[str, ...] = ("scaffold", *CORE_KINDS, "wheel", "grid", "comb")
+MOTIF_KINDS: tuple[str, ...] = ("scaffold", *CORE_KINDS, "wheel", "grid", "comb")
 """Names of the planted kinds; ``truth["kind"]`` counts in this order. Nodes that only join are scaffold."""
 
 
 @dataclass(frozen=True)
-class Part:
+class Motif:
     """One planted part, before it is joined with others.
 
     Args:
-        kind (str): One of :data:`PART_KINDS`, not ``"scaffold"``.
+        kind (str): One of :data:`MOTIF_KINDS`, not ``"scaffold"``.
         num_nodes (int): Nodes of the part, numbered from 0.
         edges (tuple): Undirected edges, each once.
     """
@@ -39,7 +39,7 @@ class Part:
                 counts[node] += 1
         return tuple(counts)
 
-    def blurs(self) -> tuple[Part, ...]:
+    def blurs(self) -> tuple[Motif, ...]:
         """Every part that has one edge more than this one, or, for a clique, one edge less."""
         pairs = [(a, b) for b in range(self.num_nodes) for a in range(b)]
         there = {(min(edge), max(edge)) for edge in self.edges}
@@ -48,10 +48,10 @@ class Part:
             changed = [(*self.edges, pair) for pair in missing]
         else:
             changed = [tuple(pair for pair in pairs if pair != gone) for gone in pairs]
-        return tuple(Part(self.kind, self.num_nodes, edges) for edges in changed)
+        return tuple(Motif(self.kind, self.num_nodes, edges) for edges in changed)
 
 
-def build_part(kind: str, size: int) -> Part:
+def build_motif(kind: str, size: int) -> Motif:
     """Builds a part; what ``size`` counts depends on the kind.
 
     ============  ===========================================  ==========
@@ -67,7 +67,7 @@ def build_part(kind: str, size: int) -> Part:
     ============  ===========================================  ==========
     """
     edges = _EDGES[kind](size)
-    return Part(kind, 1 + max(max(edge) for edge in edges), tuple(edges))
+    return Motif(kind, 1 + max(max(edge) for edge in edges), tuple(edges))
 
 
 def _ring(size: int) -> Edges:

@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import torch
 
-from graphcaps.data.datasets.motifs import CORE_KINDS, PART_KINDS, Part, build_part
+from graphcaps.data.datasets.motifs import CORE_KINDS, MOTIF_KINDS, Motif, build_motif
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
@@ -26,15 +26,15 @@ from graphcaps.ops.edges import clean_edges
 __all__ = [
     "LEVELS",
     "MATCHINGS",
+    "MOTIF_KINDS",
     "NUM_PROFILES",
-    "PART_KINDS",
-    "Draw",
-    "Plan",
+    "DegreeProfile",
+    "GraphTemplate",
     "PlantedLevel",
-    "Profile",
-    "draw_plan",
-    "draw_profile",
+    "PortableRandom",
     "planted_parts",
+    "sample_profile",
+    "sample_template",
 ]
 
 
@@ -44,7 +44,7 @@ Range = tuple[int, int]  # both ends included
 MATCHINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 """Which of the four core parts meet, for each class."""
 
-_OTHER_KINDS = PART_KINDS[1 + len(CORE_KINDS) :]
+_OTHER_KINDS = MOTIF_KINDS[1 + len(CORE_KINDS) :]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PlantedLevel:
     """The numbers of one level of difficulty; ranges include both ends.
 
     Args:
-        sizes (dict): Range of the size of each kind of part, as :func:`build_part` counts it.
+        sizes (dict): Range of the size of each kind of part, as :func:`build_motif` counts it.
         ports (str): Where bridges end: ``"marked"``, a node of the part's highest degree, which then tells
             the kinds apart; ``"any"``, any node of the part.
         bridge (tuple): Nodes of a bridge; 0 is a direct edge.
@@ -73,7 +73,7 @@ class PlantedLevel:
     noise: int = 0
 
 
-class Draw:
+class PortableRandom:
     """Random choices from the raw bits of PCG64.
 
     numpy keeps the bits of a bit generator stable between versions but not what its ``Generator`` makes
@@ -105,7 +105,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Profile:
+class DegreeProfile:
     """What graphs of equal degree histogram share.
 
     Args:
@@ -118,7 +118,7 @@ class Profile:
         side_nodes (int): Nodes of degree one hung on the scaffold.
     """
 
-    variants: tuple[tuple[Part, ...], ...]
+    variants: tuple[tuple[Motif, ...], ...]
     port_degrees: tuple[int, ...]
     hanger_degrees: tuple[int, ...]
     gaps: tuple[int, ...]
@@ -126,16 +126,16 @@ class Profile:
     side_nodes: int
 
 
-def draw_profile(level: PlantedLevel, turn: int, draw: Draw) -> Profile:
+def sample_profile(level: PlantedLevel, turn: int, draw: PortableRandom) -> DegreeProfile:
     """Draws sizes, lengths and the degrees of ports; kinds of distractors take turns."""
     kinds = list(CORE_KINDS)
     if level.distractors == "lone":
         kinds += [_OTHER_KINDS[turn % len(_OTHER_KINDS)]]
     elif level.distractors == "couple":
-        kinds += [PART_KINDS[1:][turn % len(PART_KINDS[1:])]] * 2
-    variants: list[tuple[Part, ...]] = []
+        kinds += [MOTIF_KINDS[1:][turn % len(MOTIF_KINDS[1:])]] * 2
+    variants: list[tuple[Motif, ...]] = []
     for kind in kinds:
-        variants.append((build_part(kind, draw.between(level.sizes[kind])),))
+        variants.append((build_motif(kind, draw.between(level.sizes[kind])),))
     for number in draw.shuffled(range(len(kinds)))[: level.noise]:
         blurs = variants[number][0].blurs()
         degrees = sorted(draw.choose(blurs).degrees)
@@ -148,7 +148,7 @@ def draw_profile(level: PlantedLevel, turn: int, draw: Draw) -> Profile:
             degrees.insert(0, degrees.pop(degrees.index(max(degrees))))
         port_degrees.append(degrees[0])
         hanger_degrees.append(degrees[1])
-    return Profile(
+    return DegreeProfile(
         variants=tuple(variants),
         port_degrees=tuple(port_degrees),
         hanger_degrees=tuple(hanger_degrees),
@@ -159,7 +159,7 @@ def draw_profile(level: PlantedLevel, turn: int, draw: Draw) -> Profile:
 
 
 @dataclass
-class Plan:
+class GraphTemplate:
     """One graph but for the two meetings that make its class.
 
     Args:
@@ -192,13 +192,13 @@ class Plan:
         return self.edges + meetings
 
 
-def draw_plan(profile: Profile, draw: Draw) -> Plan:
+def sample_template(profile: DegreeProfile, draw: PortableRandom) -> GraphTemplate:
     """Draws ports, the order along the scaffold, the places of side nodes and which bridge is how long."""
-    plan = Plan()
+    plan = GraphTemplate()
     hangers = []
     for number, shapes in enumerate(profile.variants):
         part = draw.choose(shapes)
-        nodes = plan.add_nodes(part.num_nodes, number, PART_KINDS.index(part.kind))
+        nodes = plan.add_nodes(part.num_nodes, number, MOTIF_KINDS.index(part.kind))
         plan.edges += [(nodes[a], nodes[b]) for a, b in part.edges]
         order, degrees = draw.shuffled(range(part.num_nodes)), part.degrees
         port = next(v for v in order if degrees[v] == profile.port_degrees[number])
@@ -289,7 +289,7 @@ def planted_parts(
     Returns:
         GraphStore: No labels, no attributes. ``truth["part"] [N]`` numbers the parts of a graph (0 to 3 are
         ring, star, clique and ladder, 4 and 5 are distractors, −1 is scaffold or bridge) and
-        ``truth["kind"] [N]`` counts in :data:`PART_KINDS`.
+        ``truth["kind"] [N]`` counts in :data:`MOTIF_KINDS`.
 
     Raises:
         ArgumentError: If the level is unknown, the seed is negative or the number is no multiple of three.
@@ -302,8 +302,8 @@ def planted_parts(
     if count < 3 or count % 3:
         raise ArgumentError("planted_parts", "num_graphs", "be 3, 6, 9 … (a third for each class)", count)
 
-    draw = Draw(seed, tuple(LEVELS).index(level))
-    profiles = [draw_profile(LEVELS[level], turn, draw) for turn in range(NUM_PROFILES)]
+    draw = PortableRandom(seed, tuple(LEVELS).index(level))
+    profiles = [sample_profile(LEVELS[level], turn, draw) for turn in range(NUM_PROFILES)]
     ends: list[tuple[int, int]] = []
     sizes: list[int] = []
     y: list[int] = []
@@ -311,7 +311,7 @@ def planted_parts(
     kind: list[int] = []
     for turn in range(count // 3):
         for label in draw.shuffled(range(3)):
-            plan = draw_plan(profiles[turn % NUM_PROFILES], draw)
+            plan = sample_template(profiles[turn % NUM_PROFILES], draw)
             order = draw.shuffled(range(plan.num_nodes))  # the planned node at each place
             place = {node: len(part) + i for i, node in enumerate(order)}
             ends += [(place[a], place[b]) for a, b in plan.edges_of_class(label)]

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from graphcaps.data.datasets.element_labels import label_words
+from graphcaps.data.datasets.element_labels import describe_labels
 from graphcaps.data.features.recipe import (
     FeatureRecipe,
     check_finite_attributes,
@@ -95,7 +95,7 @@ def find_incompatible(
         where = f" in label column {column}" if several else ""
         graphs, starts = np.unique(graph_of[strange], return_index=True)  # rows lie in order of graphs
         for graph, own in zip(graphs, np.split(strange, starts[1:]), strict=True):
-            told = label_words(store, column, np.unique(values[own]))
+            told = describe_labels(store, column, np.unique(values[own]))
             nodes = f"1 {unit}" if len(own) == 1 else f"{len(own)} {unit}s"
             reasons.setdefault(int(graph), []).append(f"{told}{where}, on {nodes}, not seen in training")
     edges = find_unseen_edge_labels(store, recipe.edge_label_values or ()) if unseen == "refuse" else []
@@ -103,7 +103,7 @@ def find_incompatible(
         owners = np.searchsorted(store.host_entry_ptr.numpy(), strange, side="right") - 1
         graphs, starts = np.unique(owners, return_index=True)
         for graph, own in zip(graphs, np.split(strange, starts[1:]), strict=True):
-            told = label_words(store, column, np.unique(values[own]), kind="edge")
+            told = describe_labels(store, column, np.unique(values[own]), kind="edge")
             count = f"1 {link}" if len(own) == 2 else f"{len(own) // 2} {link}s"
             reasons.setdefault(int(graph), []).append(f"{told}, on {count}, not seen in training")
     return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}

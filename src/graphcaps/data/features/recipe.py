@@ -17,7 +17,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from graphcaps.data.datasets.element_labels import label_words
+from graphcaps.data.datasets.element_labels import describe_labels
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -92,7 +92,7 @@ def report_unseen_node_labels(
     strangers = np.unique(values[wrong])
     molecules = "element" in store.truth  # their labels have names
     named = ", ".join(str(value) for value in strangers[:3]) + (", …" if len(strangers) > 3 else "")
-    named = label_words(store, column, strangers) if molecules else named
+    named = describe_labels(store, column, strangers) if molecules else named
     unit, count = "atom" if molecules else "node", int(wrong.sum())
     first = _node(store, int(np.flatnonzero(wrong)[0]))
     found = f"{named} on {count} {unit}{'' if count == 1 else 's'}, first on {first} of {store.name}"

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.label_encoding import label_code
-from graphcaps.data.readers.row_info import Rows
-from graphcaps.data.readers.text_tables import TABLES, Table, TableData, open_table
+from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
+from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, Table, open_table
 from graphcaps.errors import DataError
 
 __all__ = ["EDGE_COLUMNS", "find_edge_list", "read_edge_list"]
@@ -57,7 +57,7 @@ def read_edge_list(
     label: str | None = None,
     split: str | None = None,
     class_names: Sequence[str] | None = None,
-) -> TableData:
+) -> StoreWithMetadata:
     """Reads the tables of this module.
 
     Args:
@@ -104,7 +104,7 @@ def read_edge_list(
         "edge_attributes": _numbers(edge_table, (*EDGE_COLUMNS, "weight", "label")),
     }
     weight = None
-    if edge_table.find("weight") is not None:
+    if edge_table.find_column("weight") is not None:
         weight = torch.tensor(edge_table.numbers("weight"), dtype=torch.float64)
 
     def pick(values: tuple[tuple[str, ...], Tensor] | None, rows: list[int]) -> Tensor | None:
@@ -129,7 +129,7 @@ def read_edge_list(
     if split is not None and graph_table is not None:
         parts = graph_table.column(split, filled=True)
     names = {key: values[0] if values else () for key, values in columns.items()}
-    return TableData(store, Rows(tuple(read), parts, label_names=texts, columns=names))
+    return StoreWithMetadata(store, GraphMetadata(tuple(read), parts, label_names=texts, columns=names))
 
 
 def _graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
@@ -137,7 +137,7 @@ def _graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
     if table is None:
         return read
     names = table.column("graph", filled=True)
-    chosen = label or ("label" if table.find("label") is not None else None)
+    chosen = label or ("label" if table.find_column("label") is not None else None)
     classes = None if chosen is None else table.classes(chosen)
     for row, (name, line) in enumerate(zip(names, table.lines, strict=True)):
         if name in read:
@@ -179,7 +179,7 @@ def _read_edges(read: dict[str, _Graph], table: Table, closed: Table | None, ope
 
 def _category(table: Table | None, texts: dict[int, str]) -> tuple[tuple[str, ...], Tensor] | None:
     """The column ``label`` as numbers, ``[rows, 1]``."""
-    if table is None or table.find("label") is None:
+    if table is None or table.find_column("label") is None:
         return None
     codes = [label_code(text, texts) for text in table.column("label", filled=True)]
     return ("label",), torch.tensor(codes, dtype=torch.long).reshape(-1, 1)
@@ -196,4 +196,6 @@ def _numbers(table: Table | None, taken: tuple[str, ...]) -> tuple[tuple[str, ..
 
 
 def _beside(folder: Path, stem: str) -> Path | None:
-    return next((folder / f"{stem}{end}" for end in TABLES if (folder / f"{stem}{end}").is_file()), None)
+    return next(
+        (folder / f"{stem}{end}" for end in TABLE_SUFFIXES if (folder / f"{stem}{end}").is_file()), None
+    )

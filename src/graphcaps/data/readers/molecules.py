@@ -1,73 +1,89 @@
-"""Molecules written as SMILES, read as graphs. Needs the extra ``chem``.
+"""Reads molecules written as SMILES, from a list or a table. Needs the extra ``chem``.
 
-What is done to each, in this order: it is parsed and sanitised by RDKit (valences checked, aromatic rings found,
-however they are written); explicit hydrogens are removed; of several parts set apart by a dot the largest is kept
-where that is asked for; the atoms are put in the order of the canonical SMILES, so that a molecule gives the same
-arrays however it is written. Charges, tautomers and isotopes stay as written; the arrangement in space is not
-part of a graph.
+Each SMILES goes through these steps:
 
-Labels are fixed by the tables below and never depend on the file, so that a model reads new molecules the same
-way.
+1. RDKit parses and sanitises it: valences are checked and aromatic rings are perceived, however they are written.
+2. Explicit hydrogens are removed.
+3. With ``fragments="largest"``, only the largest of several dot-separated fragments is kept.
+4. Atoms are put in the order of the canonical SMILES, so that a molecule gives the same arrays however it is written.
 
-* Node labels: the atomic number (6 is carbon). With ``atoms="full"`` three more columns: formal charge,
-  1 in an aromatic ring and else 0, hydrogens.
+Charges, tautomers and isotopes stay as written; stereochemistry is not part of the graph. The labels are fixed by the
+tables below and never depend on the file, so that a trained model reads new molecules the same way:
+
+* Node labels: the atomic number (6 is carbon). ``atoms="full"`` adds three columns: formal charge, aromatic (1 or 0)
+  and number of hydrogens.
 * Edge labels: 1 single, 2 double, 3 triple, 4 aromatic, 5 any other bond.
-* ``store.truth["element"]``: the atomic number once more. It tells whoever draws that labels are elements; no
-  model reads it.
+* ``store.truth["element"]``: the atomic number again, which marks the labels as elements for drawings and messages. No
+  model uses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from graphcaps._io.optional_imports import require
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
-from graphcaps.data.readers.row_info import BadRow
+from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
+from graphcaps.data.readers.text_tables import Table, open_table
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["ATOM_COLUMNS", "BOND_LABELS", "LONGEST_SMILES", "MoleculeSet", "from_smiles", "read_smiles"]
+__all__ = [
+    "ATOM_COLUMNS",
+    "BOND_LABELS",
+    "MAX_SMILES_LENGTH",
+    "MoleculeSet",
+    "from_smiles",
+    "read_molecule_table",
+    "read_smiles",
+]
 
 ATOM_COLUMNS = {"elements": ("element",), "full": ("element", "charge", "aromatic", "hydrogens")}
-"""What each column of the node labels is, by the choice of ``atoms``."""
+"""Meaning of each node label column, by the value of ``atoms``."""
 BOND_LABELS = {1: "single", 2: "double", 3: "triple", 4: "aromatic", 5: "other"}
-"""What an edge label stands for."""
-LONGEST_SMILES = 5_000
-"""Characters of a SMILES that is tried. RDKit walks along bonds by recursion and ends the whole process where the
-stack is full: with the usual 8 MiB at a chain of between 16,000 and 20,000 atoms."""
+"""Meaning of each edge label."""
+MAX_SMILES_LENGTH = 5_000
+"""Longest SMILES that is parsed, in characters. RDKit follows bonds recursively and ends the whole process when the
+stack overflows: with the usual 8 MiB, at a chain of 16,000 to 20,000 atoms."""
 
 _PURPOSE = "Reading SMILES"
-_LONGEST = 80  # characters of a SMILES that a message shows
+_MAX_SHOWN = 80  # characters of a SMILES in a message
 
 
 @dataclass(frozen=True)
 class MoleculeSet:
-    """Molecules as a store, and what became of each text.
+    """Molecules as a store, with their canonical SMILES and the skipped inputs.
 
     Args:
-        store (GraphStore): A graph for every text that is a molecule.
-        smiles (tuple): Their canonical SMILES; atom i of it is node i of the graph.
-        kept (tuple): Place of each graph among the texts, from 0.
-        skipped (tuple): The others, with their line and the reason.
+        store (GraphStore): One graph per valid SMILES.
+        smiles (tuple): Canonical SMILES of each graph; atom i is node i of the graph.
+        row_indices (tuple): Index of each graph in the input, from 0.
+        skipped (tuple): Invalid inputs, with line and reason.
     """
 
     store: GraphStore
     smiles: tuple[str, ...]
-    kept: tuple[int, ...]
-    skipped: tuple[BadRow, ...]
+    row_indices: tuple[int, ...]
+    skipped: tuple[SkippedRow, ...]
 
 
-def from_smiles(smiles: Sequence[str], y: Sequence[int | str] | None = None, **choices: Any) -> GraphStore:
-    """A store from a list of SMILES, with the class of each; ``choices`` are those of :func:`read_smiles`.
+def from_smiles(smiles: Sequence[str], y: Sequence[int | str] | None = None, **options: Any) -> GraphStore:
+    """Converts a list of SMILES to a store.
+
+    Args:
+        smiles (sequence): One SMILES per molecule.
+        y (sequence, optional): Class of each molecule.
+        options: Further arguments of :func:`read_smiles`.
 
     Example:
         ``store = from_smiles(["CCO", "c1ccccc1"], ["no", "yes"])``
     """
-    return read_smiles(smiles, y, **choices).store
+    return read_smiles(smiles, y, **options).store
 
 
 def read_smiles(
@@ -82,98 +98,177 @@ def read_smiles(
     where: str = "SMILES",
     lines: Sequence[int] | None = None,
 ) -> MoleculeSet:
-    """Reads SMILES as this module says, with what became of each.
+    """Converts a list of SMILES to a store, with the canonical SMILES and the skipped inputs.
 
     Args:
-        smiles (sequence): One text per molecule.
-        y (sequence, optional): Class of each, text or whole numbers.
-        atoms (str): ``"elements"`` gives nodes the atomic number, ``"full"`` also charge, aromaticity and
+        smiles (sequence): One SMILES per molecule.
+        y (sequence, optional): Class of each molecule, text or whole numbers.
+        atoms (str): ``"elements"`` labels nodes with the atomic number, ``"full"`` adds charge, aromaticity and
             hydrogens. (default: ``"elements"``)
-        fragments (str): ``"largest"`` keeps the part with the most atoms (salts lose their counter-ion; of equal
-            ones the first in canonical order), ``"all"`` keeps every part. (default: ``"all"``)
-        bad (str): ``"refuse"`` raises at the first text that is no molecule, ``"skip"`` leaves it out and lists
-            it in ``skipped``. (default: ``"refuse"``)
-        class_names (sequence, optional): Names of the classes, where they are known beforehand.
+        fragments (str): ``"largest"`` keeps the fragment with the most heavy atoms (a salt loses its counter-ion; in a
+            tie, the first in order of canonical SMILES), ``"all"`` keeps every fragment. (default: ``"all"``)
+        bad (str): ``"refuse"`` raises at the first invalid SMILES, ``"skip"`` leaves it out and lists it in
+            ``skipped``. (default: ``"refuse"``)
+        class_names (sequence, optional): Names of the classes, if they are fixed in advance.
         name (str): Name of the store.
-        where (str): What messages call the source. (default: ``"SMILES"``)
-        lines (sequence, optional): Line of each text in its file. (default: 1, 2, …)
+        where (str): Name of the source in messages. (default: ``"SMILES"``)
+        lines (sequence, optional): Line of each SMILES in its file. (default: 1, 2, …)
 
     Raises:
-        DataError: At a text that is no molecule, with its line, the text and the reason.
-        MissingExtraError: Without RDKit.
+        DataError: At an invalid SMILES, with its line, the text and the reason.
+        MissingExtraError: If RDKit is not installed.
     """
-    _check(smiles, y, atoms, fragments, bad)
+    _check_arguments(smiles, y, atoms, fragments, bad)
     chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
     log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    graphs, texts, kept, skipped = [], [], [], []
-    with log.BlockLogs():  # the reason is said once, by us
-        for place, text in enumerate(smiles):
-            line = place + 1 if lines is None else lines[place]
+    graphs, canonical, row_indices, skipped = [], [], [], []
+    with log.BlockLogs():  # our message has the reason already
+        for index, text in enumerate(smiles):
+            line = index + 1 if lines is None else lines[index]
             try:
                 molecule, written = _parse(chem, text, fragments)
-            except _NoMolecule as error:
+            except _InvalidSmiles as error:
                 if bad == "refuse":
-                    found = f"{_shown(text)}: {error}"
-                    fix = "Mend the row, or leave such rows out with bad='skip' (--bad skip)."
+                    found = f"{_shortened(text)}: {error}"
+                    fix = "Correct the row, or skip such rows with bad='skip' (--bad skip)."
                     raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix) from error
-                skipped.append(BadRow(line, "" if text is None else str(text), str(error)))
+                skipped.append(SkippedRow(line, "" if text is None else str(text), str(error)))
                 continue
-            graphs.append(_arrays(molecule, atoms, None if y is None else y[place]))
-            texts.append(written)
-            kept.append(place)
+            graphs.append(_graph_arrays(molecule, atoms, None if y is None else y[index]))
+            canonical.append(written)
+            row_indices.append(index)
     if not graphs:
         first = f" (line {skipped[0].line}: {skipped[0].reason})" if skipped else ""
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     store = store_from_graphs(graphs, name, class_names=class_names, owner="from_smiles")
-    return MoleculeSet(store, tuple(texts), tuple(kept), tuple(skipped))
+    return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped))
 
 
-def _check(smiles: Sequence[str], y: Sequence[Any] | None, atoms: str, fragments: str, bad: str) -> None:
+def read_molecule_table(
+    path: str | Path | Table,
+    smiles: str = "smiles",
+    label: str | None = None,
+    split: str | None = None,
+    id: str | None = None,
+    *,
+    atoms: str = "elements",
+    fragments: str = "all",
+    bad: str = "refuse",
+    class_names: Sequence[str] | None = None,
+) -> StoreWithMetadata:
+    """Reads molecules from a CSV or Parquet file with a column of SMILES.
+
+    Args:
+        path (str, Path or Table): The file, or the result of :func:`graphcaps.data.readers.text_tables.open_table`.
+        smiles (str): Column with the SMILES. (default: ``"smiles"``)
+        label (str, optional): Column with the class, text or numbers. Without it there are no classes.
+        split (str, optional): Column with the name of the set of each row, see
+            :func:`graphcaps.data.readers.graph_metadata.split_from_names`.
+        id (str, optional): Column with a name for each row. (default: the column ``id`` if its entries are complete
+            and distinct, otherwise the line of the row)
+        atoms, fragments, bad, class_names: As in :func:`read_smiles`.
+
+    Raises:
+        DataError: If a column is missing, or at the first row without a valid molecule or without a class.
+    """
+    table = path if isinstance(path, Table) else open_table(path)
+    texts = table.column(smiles)
+    y = None if label is None else table.classes(label)
+    set_names = None if split is None else table.column(split, filled=True)
+    names = _id_column(table) if id is None else table.column(id, filled=True)
+    ids = tuple(map(str, table.lines)) if names is None else names
+    molecules = read_smiles(
+        texts,
+        y,
+        atoms=atoms,  # type: ignore[arg-type]
+        fragments=fragments,  # type: ignore[arg-type]
+        bad=bad,  # type: ignore[arg-type]
+        class_names=class_names,
+        name=Path(table.where).stem,
+        where=table.where,
+        lines=table.lines,
+    )
+    rows = molecules.row_indices
+    metadata = GraphMetadata(
+        ids=tuple(ids[row] for row in rows),
+        split=None if set_names is None else tuple(set_names[row] for row in rows),
+        smiles=molecules.smiles,
+        skipped=molecules.skipped,
+        notes=_skipped_note(molecules.skipped),
+        has_names=names is not None,
+        row_indices=rows if molecules.skipped else None,
+        skipped_ids=tuple(ids[row] for row in sorted(set(range(len(ids))) - set(rows))),
+    )
+    return StoreWithMetadata(molecules.store, metadata)
+
+
+def _id_column(table: Table) -> tuple[str, ...] | None:
+    """The column ``id`` if its entries are complete and distinct."""
+    names = table.column("id") if table.find_column("id") is not None else ()
+    return names if all(names) and len(set(names)) == len(table.rows) else None
+
+
+def _skipped_note(skipped: Sequence[SkippedRow]) -> tuple[str, ...]:
+    if not skipped:
+        return ()
+    count = len(skipped)
+    lines = ", ".join(str(row.line) for row in skipped[:10]) + (", …" if count > 10 else "")
+    subject = "row holds no valid molecule and was" if count == 1 else "rows hold no valid molecule and were"
+    return (f"{count:,} {subject} skipped: line{'' if count == 1 else 's'} {lines}.",)
+
+
+def _check_arguments(
+    smiles: Sequence[str], y: Sequence[Any] | None, atoms: str, fragments: str, bad: str
+) -> None:
     owner = "from_smiles"
     if isinstance(smiles, str):
         raise ArgumentError(owner, "smiles", "be a list of texts", "one text", "Put it in a list.")
     if y is not None and len(y) != len(smiles):
-        raise ArgumentError(owner, "y", f"give one class per molecule, {len(smiles)}", len(y))
-    choices = {"atoms": (atoms, tuple(ATOM_COLUMNS)), "fragments": (fragments, ("all", "largest"))}
-    for name, (value, known) in (choices | {"bad": (bad, ("refuse", "skip"))}).items():
-        if value not in known:
-            raise ArgumentError(owner, name, f"be {' or '.join(map(repr, known))}", repr(value))
+        raise ArgumentError(owner, "y", f"have one class per molecule, {len(smiles)}", len(y))
+    choices = {
+        "atoms": (atoms, tuple(ATOM_COLUMNS)),
+        "fragments": (fragments, ("all", "largest")),
+        "bad": (bad, ("refuse", "skip")),
+    }
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            raise ArgumentError(owner, name, f"be {' or '.join(map(repr, allowed))}", repr(value))
 
 
-class _NoMolecule(Exception):
-    """Why a text is no molecule."""
+class _InvalidSmiles(Exception):
+    """The reason why a text is not a valid SMILES."""
 
 
 def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str]:
-    """The molecule and its canonical SMILES, atoms in the order of that text."""
+    """The molecule and its canonical SMILES; atoms are in the order of that SMILES."""
     if not isinstance(text, str) or not text.strip():
-        raise _NoMolecule("nothing is written there")
+        raise _InvalidSmiles("the entry is empty")
     if len(text.split()) > 1:
-        raise _NoMolecule("there is a blank in it")
-    if len(text.strip()) > LONGEST_SMILES:
-        raise _NoMolecule(f"it has {len(text.strip()):,} characters, and {LONGEST_SMILES:,} is the most")
+        raise _InvalidSmiles("it contains a space")
+    if len(text.strip()) > MAX_SMILES_LENGTH:
+        raise _InvalidSmiles(f"it has {len(text.strip()):,} characters, more than {MAX_SMILES_LENGTH:,}")
     raw = chem.MolFromSmiles(text.strip(), sanitize=False)
     if raw is None:
-        raise _NoMolecule("it does not follow the rules of SMILES")
+        raise _InvalidSmiles("invalid SMILES syntax")
     problems = chem.DetectChemistryProblems(raw)
     if problems:
-        raise _NoMolecule(" ".join(problems[0].Message().split()).rstrip("."))
+        raise _InvalidSmiles(" ".join(problems[0].Message().split()).rstrip("."))
     molecule = chem.MolFromSmiles(text.strip())  # sanitised, without explicit hydrogens
     if molecule is None or not molecule.GetNumAtoms():
-        raise _NoMolecule("there is no atom in it")
+        raise _InvalidSmiles("it contains no atom")
     if any(atom.GetAtomicNum() == 0 for atom in molecule.GetAtoms()):
-        raise _NoMolecule("an atom in it is written *, which names no element")
+        raise _InvalidSmiles("it contains the wildcard atom *")
     if fragments == "largest":
         parts = chem.GetMolFrags(molecule, asMols=True)
         molecule = min(parts, key=lambda part: (-part.GetNumHeavyAtoms(), chem.MolToSmiles(part)))
-    written = chem.MolToSmiles(molecule)
-    again = chem.MolFromSmiles(written)
-    if again is None:
-        raise _NoMolecule("its canonical form cannot be read back")
-    return again, written
+    canonical = chem.MolToSmiles(molecule)
+    reordered = chem.MolFromSmiles(canonical)
+    if reordered is None:
+        raise _InvalidSmiles("its canonical SMILES cannot be parsed")
+    return reordered, canonical
 
 
-def _arrays(molecule: Any, atoms: str, y: int | str | None) -> GraphArrays:
+def _graph_arrays(molecule: Any, atoms: str, y: int | str | None) -> GraphArrays:
     rows = [
         [atom.GetAtomicNum()]
         if atoms == "elements"
@@ -203,6 +298,6 @@ def _bond_label(bond: Any) -> int:
     return int(order) if plain else 5
 
 
-def _shown(text: object) -> str:
-    written = str(text)
-    return repr(written if len(written) <= _LONGEST else written[:_LONGEST] + "…")
+def _shortened(text: object) -> str:
+    shown = str(text)
+    return repr(shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "…")

@@ -21,7 +21,7 @@ from graphcaps.errors import DataError
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["NETWORKS", "parse_networks", "read_json", "read_network_file", "xml_ending", "xml_format"]
+__all__ = ["NETWORK_PARSERS", "parse_json", "parse_networks", "read_network_file", "xml_format"]
 
 
 _DEEPEST = 64
@@ -30,11 +30,6 @@ _ROOTS = {"graphml": ".graphml", "gexf": ".gexf"}
 
 class _Found(Exception):
     """What ends the look, in words."""
-
-
-def xml_ending(content: bytes, where: str) -> str:
-    """``".graphml"`` or ``".gexf"``, by the outermost element; raises as :func:`xml_format`."""
-    return xml_format(content, where)[0]
 
 
 def xml_format(content: bytes, where: str) -> tuple[str, str]:
@@ -101,9 +96,9 @@ def read_network_file(path: str | Path) -> list[Graph]:
 
 def parse_networks(content: bytes, ending: str, where: str) -> list[Graph]:
     """The graphs in the content of a file with that ending (``".graphml"``, ``".gexf"`` or ``".json"``)."""
-    parse = NETWORKS.get(ending.lower())
+    parse = NETWORK_PARSERS.get(ending.lower())
     if parse is None:
-        raise DataError(where, f"a file that ends in {', '.join(NETWORKS)}", f"'{ending}'")
+        raise DataError(where, f"a file that ends in {', '.join(NETWORK_PARSERS)}", f"'{ending}'")
     graphs = parse(content, where)
     if not graphs:
         raise DataError(where, "at least one graph", "none")
@@ -155,7 +150,7 @@ def _xml(where: str, what: str, read: Callable[[], list[Graph]]) -> list[Graph]:
         raise DataError(where, f"a {what} file", f"one that cannot be read ({error})") from error
 
 
-def read_json(content: bytes, where: str) -> Any:
+def parse_json(content: bytes, where: str) -> Any:
     """What JSON says, or a sentence on why it is none."""
     try:
         return json.loads(content.decode("utf-8-sig"))
@@ -170,7 +165,7 @@ def read_json(content: bytes, where: str) -> Any:
 
 
 def _json(content: bytes, where: str) -> list[Graph]:
-    values = read_json(content, where)
+    values = parse_json(content, where)
     if isinstance(values, dict) and isinstance(values.get("graphs"), list):
         values = values["graphs"]
     listed = values if isinstance(values, list) else [values]
@@ -219,7 +214,7 @@ def _kind(value: Any) -> str:
     return {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), repr(value))
 
 
-NETWORKS: dict[str, Callable[[bytes, str], list[Any]]] = {
+NETWORK_PARSERS: dict[str, Callable[[bytes, str], list[Any]]] = {
     ".graphml": _graphml,
     ".gexf": _gexf,
     ".json": _json,

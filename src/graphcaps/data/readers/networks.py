@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from graphcaps.data.convert.networkx_graphs import from_networkx
 from graphcaps.data.label_encoding import label_code
-from graphcaps.data.readers.network_formats import NETWORKS, read_network_file
-from graphcaps.data.readers.row_info import Rows
-from graphcaps.data.readers.text_tables import TABLES, TableData, open_table
+from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
+from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
+from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
 from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["is_network_folder", "read_networks", "store_of_networks"]
+__all__ = ["is_network_folder", "read_networks", "store_from_networks"]
 
 _CLASS_ENTRIES = ("y", "class", "label")  # of a graph, where no hint names one
 
@@ -41,7 +41,7 @@ class _Listed:
 
 def read_networks(
     path: str | Path, *, label: str | None = None, split: str | None = None, **entries: Any
-) -> TableData:
+) -> StoreWithMetadata:
     """Reads a GraphML, GEXF or JSON file, or a folder of them.
 
     The class of a graph is, in a folder with ``labels.csv``, the entry of its column ``label`` in the row of its
@@ -52,7 +52,7 @@ def read_networks(
         path (str or Path): A file, or a folder.
         label (str, optional): Column of ``labels.csv``, or entry of the graphs, with the class.
         split (str, optional): Column of ``labels.csv``, or entry of the graphs, with the part.
-        entries: As in :func:`store_of_networks`.
+        entries: As in :func:`store_from_networks`.
 
     Raises:
         DataError: At what cannot be read, with file and line.
@@ -63,7 +63,7 @@ def read_networks(
         _Listed(one.name, one.graph, one.label or _entry(one, label), one.split or _part(one, split))
         for one in listed
     ]
-    return store_of_networks(
+    return store_from_networks(
         [one.graph for one in chosen],
         [one.label for one in chosen],
         names=[one.name for one in chosen],
@@ -79,7 +79,7 @@ def is_network_folder(path: Path) -> bool:
     return path.is_dir() and next(_network_files(path), None) is not None
 
 
-def store_of_networks(
+def store_from_networks(
     graphs: Sequence[Graph],
     labels: Sequence[str | None],
     *,
@@ -93,7 +93,7 @@ def store_of_networks(
     class_names: Sequence[str] | None = None,
     name: str = "networks",
     where: str = "networks",
-) -> TableData:
+) -> StoreWithMetadata:
     """A store from networkx graphs as files have them; the graphs' own entries are replaced by numbers.
 
     Args:
@@ -139,14 +139,14 @@ def store_of_networks(
         class_names=class_names,
         name=name,
     )
-    rows = Rows(
+    rows = GraphMetadata(
         tuple(names),
         None if split is None else tuple(split),
         label_names=texts,
         columns=found,
         notes=tuple(notes),
     )
-    return TableData(store, rows)
+    return StoreWithMetadata(store, rows)
 
 
 # ---------------------------------------------------------------------- entries
@@ -201,7 +201,7 @@ def _network_files(folder: Path) -> Iterator[Path]:
         if path.name.startswith("."):
             continue
         inner = sorted(path.iterdir()) if path.is_dir() else [path]
-        yield from (file for file in inner if file.is_file() and file.suffix.lower() in NETWORKS)
+        yield from (file for file in inner if file.is_file() and file.suffix.lower() in NETWORK_PARSERS)
 
 
 def _file(path: Path, called: str, label: str | None = None, split: str | None = None) -> list[_Listed]:
@@ -214,8 +214,10 @@ def _file(path: Path, called: str, label: str | None = None, split: str | None =
 def _folder(folder: Path, label: str | None, split: str | None) -> list[_Listed]:
     files = list(_network_files(folder))
     if not files:
-        raise DataError(folder, f"files that end in {', '.join(NETWORKS)}", "none")
-    tables = [folder / f"labels{ending}" for ending in TABLES if (folder / f"labels{ending}").is_file()]
+        raise DataError(folder, f"files that end in {', '.join(NETWORK_PARSERS)}", "none")
+    tables = [
+        folder / f"labels{ending}" for ending in TABLE_SUFFIXES if (folder / f"labels{ending}").is_file()
+    ]
     known = _label_table(tables[0], label or "label", split) if tables else None
     inside = all(path.parent != folder for path in files)
     listed = []

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.data.readers.number_tables import read_integers, read_numbers
-from graphcaps.data.readers.tu_archive import TRUTH, TUArchive
+from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TUArchive
 from graphcaps.data.readers.tu_writer import read_class_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
@@ -210,7 +210,7 @@ class _Reader:
         return torch.from_numpy(values)
 
     def _truth(self, key: str, num_nodes: int) -> Tensor:
-        member = f"{self.archive.name}_{TRUTH}{key}.txt"
+        member = f"{self.archive.name}_{TRUTH_PREFIX}{key}.txt"
         where = self.archive.where(member)
         values = read_integers(self.archive.pieces(member), where, "one whole number", columns=1)[:, 0]
         check_rows(len(values), num_nodes, "node", where)

@@ -22,11 +22,10 @@ __all__ = [
     "MAX_BYTES",
     "MAX_RATIO",
     "READ_ERRORS",
-    "TABLES",
-    "TRUTH",
+    "TRUTH_PREFIX",
+    "TU_TABLES",
     "TUArchive",
     "check_zip",
-    "open_archive",
     "open_zip",
     "reason",
 ]
@@ -101,7 +100,7 @@ def check_zip(archive: zipfile.ZipFile, packed: int, label: str, max_bytes: int)
     return [entry.filename for entry in entries]
 
 
-TABLES = (
+TU_TABLES = (
     "A",
     "graph_indicator",
     "graph_labels",
@@ -115,17 +114,12 @@ TABLES = (
 )
 """What the files of a TU data set are called after ``<NAME>_`` and before ``.txt``."""
 
-TRUTH = "truth_"
+TRUTH_PREFIX = "truth_"
 """What the files with known facts on nodes are called between ``<NAME>_`` and the fact."""
 
 _PIECE = 1 << 19
 # zipfile expands LZMA and bzip2 inputs of the size asked for as a whole: a small step bounds what comes out.
 _PACKED_STEP = 1 << 12
-
-
-def open_archive(path: str | Path) -> TUArchive:
-    """The TU data set in a folder or zip, with the default limit on a zip's unpacked size."""
-    return TUArchive(path)
 
 
 class TUArchive:
@@ -196,7 +190,7 @@ class TUArchive:
 
     def truth(self) -> tuple[str, ...]:
         """What is known about nodes beside the data set: ``part`` of ``MUTAG_truth_part.txt``, sorted."""
-        start = len(f"{self.name}_{TRUTH}")
+        start = len(f"{self.name}_{TRUTH_PREFIX}")
         return tuple(member[start:-4] for member in self.names() if self._is_truth(member))
 
     def _refuse_odd(self) -> None:
@@ -210,10 +204,10 @@ class TUArchive:
                 raise DataError(self.where(name), "a regular file", "something else, or a dangling link")
 
     def _is_ours(self, member: str) -> bool:
-        return member in {f"{self.name}_{table}.txt" for table in TABLES} or self._is_truth(member)
+        return member in {f"{self.name}_{table}.txt" for table in TU_TABLES} or self._is_truth(member)
 
     def _is_truth(self, member: str) -> bool:
-        start = f"{self.name}_{TRUTH}"
+        start = f"{self.name}_{TRUTH_PREFIX}"
         return member.startswith(start) and member.endswith(".txt") and len(member) > len(start) + 4
 
     def where(self, member: str) -> str:

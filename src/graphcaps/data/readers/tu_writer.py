@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 from graphcaps import __version__
-from graphcaps._io.atomic_write import user_path, write_atomically, write_folder
-from graphcaps.data.readers.tu_archive import TABLES, TRUTH
+from graphcaps._io.atomic_write import expand_home, write_atomically, write_folder_atomically
+from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TU_TABLES
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
@@ -97,7 +97,7 @@ _OWNER = "write_tu"
 _README = "README.txt"
 _ROWS = 1 << 16  # rows turned into text together
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
-_OURS = re.compile(rf".+_({'|'.join(TABLES)}|{TRUTH}.+)\.txt")
+_OURS = re.compile(rf".+_({'|'.join(TU_TABLES)}|{TRUTH_PREFIX}.+)\.txt")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest of a zip: the same store gives the same bytes
 
 # What writes the rows of a file, called when the file is open.
@@ -122,13 +122,13 @@ def write_tu(
         ArgumentError: If the target exists, or the layout cannot hold the store.
         DataError: If the file system refuses.
     """
-    target = user_path(target, _OWNER, "target")
+    target = expand_home(target, _OWNER, "target")
     is_zip = target.name.lower().endswith(".zip")
     stem = target.name[:-4] if is_zip else (target.name or target.resolve().name)
     name = _checked_name(stem if name is None else name)
     files = _files(store.to("cpu"), name)
     if not is_zip:
-        write_folder(target, files, overwrite=overwrite, ours=_is_ours, owner=_OWNER)
+        write_folder_atomically(target, files, overwrite=overwrite, ours=_is_ours, owner=_OWNER)
         return
     if target.exists() and not overwrite:
         raise ArgumentError(_OWNER, "target", "be new", f"'{target}', which exists", "Use --overwrite.")
@@ -173,7 +173,7 @@ def _files(store: GraphStore, name: str) -> dict[str, Rows]:
         if not _KEY.fullmatch(key) or key == "A" or key.endswith("_A"):
             expected = "have keys of letters, digits, _ and - that do not end in '_A'"
             raise ArgumentError(_OWNER, "truth", expected, repr(key))
-        tables[f"{TRUTH}{key}"] = _labels(known, f"truth['{key}']")
+        tables[f"{TRUTH_PREFIX}{key}"] = _labels(known, f"truth['{key}']")
     files = {f"{name}_{table}.txt": rows for table, rows in tables.items() if rows is not None}
     files[_README] = _text(_describe(store, name, list(files)))
     return files

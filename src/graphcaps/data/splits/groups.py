@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates
-from graphcaps.data.readers.row_info import Rows, given_split
-from graphcaps.data.readers.text_tables import TABLES, open_table
+from graphcaps.data.readers.graph_metadata import GraphMetadata, split_from_names
+from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.splits.scaffolds import murcko_scaffolds, scaffold_split
 from graphcaps.data.store import GraphStore
@@ -78,7 +78,7 @@ def read_groups(path: str | Path, graphs: int) -> NDArray[np.int64]:
 
 
 def read_split_names(path: str | Path, graphs: int) -> tuple[str, ...]:
-    """The part of each graph as written, for ``given_split``, from the columns ``graph`` (from 1 or from 0, in
+    """The part of each graph as written, for ``split_from_names``, from the columns ``graph`` (from 1 or from 0, in
     order) and ``split``.
 
     Raises:
@@ -165,10 +165,10 @@ def split_column(what: str | None) -> str | None:
 
 def is_table_path(what: str | Path) -> bool:
     """Whether a text names a table rather than a column."""
-    return Path(what).suffix.lower() in TABLES
+    return Path(what).suffix.lower() in TABLE_SUFFIXES
 
 
-def resolve_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
+def resolve_split(what: str, store: GraphStore, rows: GraphMetadata | None) -> Split:
     """The graphs to learn from, to choose by and to test on, as a user names them.
 
     Args:
@@ -177,7 +177,7 @@ def resolve_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
             that ``rows.split`` was read from. Where ring systems are too large for these shares, the name of the
             split says the real ones.
         store (GraphStore): The graphs.
-        rows (Rows, optional): What their source says about each.
+        rows (GraphMetadata, optional): What their source says about each.
 
     Raises:
         ArgumentError: If a part has another name, or there is nothing to learn from or to test on.
@@ -192,7 +192,7 @@ def resolve_split(what: str, store: GraphStore, rows: Rows | None) -> Split:
     else:
         names, name = (() if rows is None else rows.split or ()), f"column '{what}'"
     try:
-        return replace(given_split(names), name=name)
+        return replace(split_from_names(names), name=name)
     except ArgumentError as error:
         raise ArgumentError(store.name, "split", error.expected, f"{error.got} in {name}") from error
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphcaps._io.optional_imports import require
-from graphcaps.data.readers.molecules import LONGEST_SMILES
-from graphcaps.data.readers.row_info import given_split
+from graphcaps.data.readers.graph_metadata import split_from_names
+from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH
 from graphcaps.data.splits.folds import Split
 from graphcaps.errors import ArgumentError
 
@@ -36,7 +36,7 @@ def murcko_scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
     with log.BlockLogs():
         for place, text in enumerate(smiles):
             # Longer texts can end the whole process inside RDKit, see data/molecules.py.
-            molecule = chem.MolFromSmiles(text) if len(text) <= LONGEST_SMILES else None
+            molecule = chem.MolFromSmiles(text) if len(text) <= MAX_SMILES_LENGTH else None
             if molecule is None:
                 got = f"{text if len(text) <= 60 else text[:60] + '…'!r} at {place}"
                 raise ArgumentError("murcko_scaffolds", "smiles", "be molecules in SMILES", got)
@@ -88,7 +88,7 @@ def scaffold_split(
                 f"{max(map(len, members.values()), default=0)} of {len(smiles)} molecules share a scaffold"
             )
             raise ArgumentError(owner, "smiles", f"have scaffolds enough to fill the part to {part}", largest)
-    return given_split(names)
+    return split_from_names(names)
 
 
 def _deal(groups: list[list[int]], molecules: int, fractions: Sequence[float], seed: int | None) -> list[str]:

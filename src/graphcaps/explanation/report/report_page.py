@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps._io.versions import library_versions
-from graphcaps.data.datasets.element_labels import atom_names, label_names
-from graphcaps.data.datasets.motifs import PART_KINDS
+from graphcaps._io.provenance import library_versions
+from graphcaps.data.datasets.element_labels import node_label_names
+from graphcaps.data.datasets.motifs import MOTIF_KINDS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
 from graphcaps.explanation.explanation import Explanation, StoreExplanation
@@ -214,14 +214,14 @@ def _node_columns(
         kinds = [tuple(row) for row in different.tolist()]
         molecules = store is not None and "element" in store.truth
         dataset = "" if store is None else store.name
-        names["labels"] = {"names": atom_names(kinds) if molecules else label_names(dataset, kinds)}
+        names["labels"] = {"names": node_label_names(kinds, atomic_numbers=molecules, dataset=dataset)}
     if store is not None and "kind" in store.truth:
         where = rows
         if found.nodes is not None:  # graphs were cut: the store counts its nodes otherwise
             where = store.node_ptr[:-1][found.node_graph[rows]] + found.nodes[rows]
         # Scaffold, kind 0, is no part.
         columns["known"] = (store.truth["kind"][where] - 1).numpy().astype(np.int8)
-        names["known"] = {"title": "Planted part", "names": list(PART_KINDS[1:])}
+        names["known"] = {"title": "Planted part", "names": list(MOTIF_KINDS[1:])}
     return columns, names
 
 

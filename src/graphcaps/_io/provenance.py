@@ -15,7 +15,7 @@ from graphcaps import __version__
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["commit", "describe_hardware", "library_versions", "versions"]
+__all__ = ["describe_hardware", "git_commit", "library_versions", "versions_and_commit"]
 
 
 _LIBRARIES = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "safetensors")
@@ -35,15 +35,15 @@ def library_versions() -> dict[str, str]:
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def versions() -> dict[str, str]:
+def versions_and_commit() -> dict[str, str]:
     """Versions of graphcaps and of what computes for it, and the commit where there is one."""
     found = library_versions()
-    known = commit()
+    known = git_commit()
     return found if known is None else found | {"commit": known}
 
 
 @lru_cache(maxsize=1)
-def commit() -> str | None:
+def git_commit() -> str | None:
     """Commit of the checkout that the package runs from, with ``+changes`` where tracked files differ.
 
     ``None`` for an installed package, and where git cannot be asked.

@@ -1,0 +1,95 @@
+"""What a reader returns beside the graphs: names, split column, SMILES, skipped rows and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from graphcaps.data.splits.folds import Split
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+
+__all__ = ["GraphMetadata", "SkippedRow", "StoreWithMetadata", "split_from_names"]
+
+# Accepted spellings of the three sets of a split.
+_SPELLINGS = {
+    "train": ("train", "training", "tr"),
+    "validation": ("valid", "validation", "val", "dev"),
+    "test": ("test", "testing", "te", "holdout", "hold-out"),
+}
+
+
+@dataclass(frozen=True)
+class SkippedRow:
+    """A row without a valid graph: its ``line`` in the file, its ``text`` and the ``reason``."""
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GraphMetadata:
+    """Metadata of the graphs of a store. Tuples have one entry per graph, in the order of the store.
+
+    Args:
+        ids (tuple): Identifier of each graph: an entry of an id column, a file name, or the line of its row.
+        split (tuple, optional): Entry of the split column, as written.
+        smiles (tuple, optional): Canonical SMILES of each molecule; atom i is node i of the graph.
+        skipped (tuple): Rows that were skipped because they hold no valid molecule.
+        label_names (dict): Text of each node or edge label that was text in the file, by its code.
+        columns (dict): Names of the label and attribute columns of nodes and edges.
+        notes (tuple): Remarks on what was not read, one sentence each.
+        has_names (bool): Whether ``ids`` are names rather than line numbers.
+        row_indices (tuple, optional): Row of each graph among all rows, from 0; ``None`` if no row was skipped.
+        skipped_ids (tuple): Identifier of each row in ``skipped``.
+    """
+
+    ids: tuple[str, ...]
+    split: tuple[str, ...] | None = None
+    smiles: tuple[str, ...] | None = None
+    skipped: tuple[SkippedRow, ...] = ()
+    label_names: dict[int, str] = field(default_factory=dict)
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    has_names: bool = True
+    row_indices: tuple[int, ...] | None = None
+    skipped_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoreWithMetadata:
+    """Graphs read from a user's file, and their metadata."""
+
+    store: GraphStore
+    metadata: GraphMetadata
+
+
+def split_from_names(names: Sequence[str]) -> Split:
+    """Training, validation and test set from one name per graph.
+
+    Case is ignored. Accepted spellings are train, training or tr; valid, validation, val or dev; and test,
+    testing, te, holdout or hold-out. Without a validation graph, ``validation`` is ``None``.
+
+    Args:
+        names (sequence): Name of the set that each graph belongs to.
+
+    Raises:
+        ArgumentError: If a name is unknown, or no graph is in the training set or in the test set.
+    """
+    owner = "split_from_names"
+    set_of = {spelling: key for key, spellings in _SPELLINGS.items() for spelling in spellings}
+    members: dict[str, list[int]] = {key: [] for key in _SPELLINGS}
+    for graph, name in enumerate(names):
+        key = set_of.get(name.strip().lower())
+        if key is None:
+            expected = "be train, valid or test for each graph"
+            raise ArgumentError(owner, "names", expected, f"'{name}' for graph {graph}")
+        members[key].append(graph)
+    for key in ("train", "test"):
+        if not members[key]:
+            raise ArgumentError(owner, "names", f"assign at least one graph to {key}", "none")
+    indices = {key: torch.tensor(graphs, dtype=torch.long) for key, graphs in members.items()}
+    return Split(indices["train"], indices["validation"] if members["validation"] else None, indices["test"])
