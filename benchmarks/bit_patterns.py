@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from graphcaps._io.versions import describe_hardware
+from graphcaps._io.provenance import describe_hardware
 
 STORED = Path(__file__).resolve().parents[1] / "results" / "bit-patterns.json"
 # What differs between two runs of the same program.
