@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
 
 import graphcaps
-from graphcaps._io.versions import describe_hardware
+from graphcaps._io.provenance import describe_hardware
 from graphcaps.data.quality.weisfeiler_lehman import mix64
 from graphcaps.reproduction.published import paper_datasets
 
