@@ -45,15 +45,15 @@ def test_labels_for_a_model_without_any_are_refused_alike(labels: tuple[Any, ...
 
 def test_a_text_that_training_never_saw_is_read_as_zeros() -> None:
     model = fitted(("a", "b"))
-    with pytest.warns(UserWarning, match="never saw|encoded as zeros") as told:
+    with pytest.warns(UserWarning, match="not seen in training|encoded as zeros") as told:
         found = model.predict_proba(graphs(("a", "z")))
     number = text_code("z")
     assert [str(one.message).partition(":")[2] for one in told] == [
-        f" node labels that training never saw: 'z' (as {number}).",
+        f" node labels not seen in training: 'z' (as {number}).",
         f" labels that have no input column are encoded as zeros: {number} on 32 nodes, first on node 1 of graph 0 of "
         "graphs.",
     ]
-    with pytest.warns(UserWarning, match="never saw|encoded as zeros"):
+    with pytest.warns(UserWarning, match="not seen in training|encoded as zeros"):
         other = model.predict_proba(graphs(("a", "y")))
     assert np.array_equal(found, other)
     with warnings.catch_warnings():
@@ -65,14 +65,14 @@ def test_unseen_text_may_be_refused() -> None:
     model = HGCNClassifier(unseen="refuse")
     model.__dict__ |= {key: value for key, value in vars(fitted(("a", "b"))).items() if key != "unseen"}
     with (
-        pytest.warns(UserWarning, match="never saw: 'z'"),
+        pytest.warns(UserWarning, match="not seen in training: 'z'"),
         pytest.raises(ArgumentError, match="input column"),
     ):
         model.predict(graphs(("a", "z")))
 
 
 def test_a_number_is_not_mistaken_for_the_code_of_a_text() -> None:
-    with pytest.warns(UserWarning, match="never saw|encoded as zeros"):
+    with pytest.warns(UserWarning, match="not seen in training|encoded as zeros"):
         assert (
             min(coerce_graphs(graphs((0, 1)), codes={"a": 0, "b": 1}).store.node_labels.flatten()) > 1 << 32
         )

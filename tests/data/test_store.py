@@ -42,7 +42,7 @@ def make(seed: int = 0, graphs: int = 5) -> GraphStore:
 
 
 def graph_of(store: GraphStore, g: int) -> dict[str, object]:
-    """Everything that the store knows about one graph, as plain Python values."""
+    """All values of one graph of the store, as plain Python values."""
     first, end = int(store.node_ptr[g]), int(store.node_ptr[g + 1])
     entries = slice(int(store.edge_ptr[first]), int(store.edge_ptr[end]))
     edges = [
@@ -50,26 +50,26 @@ def graph_of(store: GraphStore, g: int) -> dict[str, object]:
         for i in range(first, end)
         for j in store.neighbours[int(store.edge_ptr[i]) : int(store.edge_ptr[i + 1])]
     ]
-    known: dict[str, object] = {"n": end - first, "edges": edges, "y": int(store.y[g])}  # type: ignore[index]
+    values: dict[str, object] = {"n": end - first, "edges": edges, "y": int(store.y[g])}  # type: ignore[index]
     for column in COLUMNS:
         rows = slice(first, end) if column.startswith("node") else entries
-        known[column] = getattr(store, column)[rows].tolist()
-    known["part"] = store.truth["part"][first:end].tolist()
-    return known
+        values[column] = getattr(store, column)[rows].tolist()
+    values["part"] = store.truth["part"][first:end].tolist()
+    return values
 
 
 def decode(batch: GraphBatch, row: tuple[int, ...] = ()) -> set[tuple[int, int, float]]:
-    """Edges of a batch as (slot, slot, weight), read as the table is documented."""
+    """Edges of a batch as (row, row, weight), decoded as the docstring of EdgeTable says."""
     table = batch.edges
     assert table.weight is not None
-    found = set()
-    for slot, node in enumerate(table.node[row].tolist()):
+    edges = set()
+    for source, node in enumerate(table.node[row].tolist()):
         if node < 0:
             continue
         for entry in range(int(table.ptr[node]), int(table.ptr[node + 1])):
-            other = int(table.first[row][slot]) + int(table.neighbours[entry])
-            found.add((slot, other, float(table.weight[entry])))
-    return found
+            target = int(table.first[row][source]) + int(table.neighbours[entry])
+            edges.add((source, target, float(table.weight[entry])))
+    return edges
 
 
 def check_row(
@@ -78,19 +78,19 @@ def check_row(
     """One row of a batch against the naive construction, graph after graph."""
     B, V = len(graphs), batch.segments.num_rows
     ptr, index, nodes, edges, rows, y = [0], [], [], set(), [], []
-    for slot, g in enumerate(graphs):
+    for position, g in enumerate(graphs):
         start = ptr[-1]
         if g >= 0:
             first, end = int(store.node_ptr[g]), int(store.node_ptr[g + 1])
-            known = graph_of(store, g)
+            values = graph_of(store, g)
             edges |= {
                 (start + i, start + j, weight)
-                for (i, j), weight in zip(known["edges"], known["edge_weight"], strict=True)  # type: ignore[call-overload]
+                for (i, j), weight in zip(values["edges"], values["edge_weight"], strict=True)  # type: ignore[call-overload]
             }
-            index += [slot] * (end - first)
+            index += [position] * (end - first)
             nodes += list(range(first, end))
             rows += x[first:end].tolist()
-            y.append(known["y"])
+            y.append(values["y"])
         else:
             y.append(-1)
         ptr.append(len(index))
@@ -141,7 +141,7 @@ def test_each_replica_has_its_own_row(data: st.DataObject, seed: int) -> None:
     assert batch.segments.padded == (len(set(lengths)) > 1 or -1 in flat)
 
 
-def test_two_replicas_of_unlike_length_by_hand() -> None:
+def test_two_replicas_of_different_length_by_hand() -> None:
     empty, pair = torch.empty(2, 0, dtype=torch.long), torch.tensor([[0], [1]])
     store = store_from_graphs([GraphArrays(2, pair, 0), GraphArrays(1, empty, 1), GraphArrays(3, pair, 0)])
     x = torch.arange(1.0, 7.0)[:, None]
@@ -156,7 +156,7 @@ def test_two_replicas_of_unlike_length_by_hand() -> None:
     assert batch.edges.neighbours is store.neighbours  # by reference, no edge is copied
 
 
-def test_batch_without_names_is_the_whole_store() -> None:
+def test_batch_without_indices_is_the_whole_store() -> None:
     store = make()
     x = torch.randn(store.num_nodes, 2)
     batch = store.batch(x)
@@ -175,15 +175,15 @@ def test_poisoned_features_do_not_reach_padding() -> None:
     assert bool((batch.x[batch.edges.node < 0] == 0).all())
 
 
-def test_gradient_reaches_the_rows_that_were_drawn() -> None:
+def test_gradient_reaches_the_rows_of_the_batch() -> None:
     store = make()
     x = torch.ones(store.num_nodes, 1, requires_grad=True)
     store.batch(x, [[1], [-1]]).x.sum().backward()
-    drawn = (store.node_graph == 1).float()[:, None]
-    assert torch.equal(x.grad, drawn)  # type: ignore[arg-type]
+    expected = (store.node_graph == 1).float()[:, None]
+    assert torch.equal(x.grad, expected)  # type: ignore[arg-type]
 
 
-def test_store_without_classes_gives_batches_without() -> None:
+def test_batches_of_an_unlabelled_store_have_no_y() -> None:
     store = store_from_graphs([GraphArrays(1, torch.empty(2, 0, dtype=torch.long))])
     assert store.batch(torch.ones(1, 1)).y is None
 
@@ -196,7 +196,7 @@ def test_store_without_classes_gives_batches_without() -> None:
         ([], r"'graphs' must name at least one graph, got none\."),
     ],
 )
-def test_batch_of_unknown_graphs_is_refused(graphs: list[int], text: str) -> None:
+def test_batch_indices_out_of_range_are_refused(graphs: list[int], text: str) -> None:
     store = make()
     with pytest.raises(ArgumentError, match=rf"GraphStore\.batch: {text}"):
         store.batch(torch.zeros(store.num_nodes, 1), graphs)
@@ -209,7 +209,7 @@ def test_batch_with_wrong_features_is_refused() -> None:
         store.batch(torch.zeros(3, 1))
 
 
-# ---------------------------------------------------------------------- choosing
+# ---------------------------------------------------------------------- indexing
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_subset_of_subset(data: st.DataObject, seed: int) -> None:
@@ -224,11 +224,11 @@ def test_subset_of_subset(data: st.DataObject, seed: int) -> None:
     assert twice.class_names == store.class_names
 
 
-def test_ways_to_name_graphs() -> None:
+def test_kinds_of_graph_indices() -> None:
     store = make()
     expected = [graph_of(store, 1), graph_of(store, 4)]
     mask = [False, True, False, False, True]
-    for names in (
+    for indices in (
         [1, -1],
         (1, 4),
         torch.tensor([1, 4]),
@@ -237,7 +237,7 @@ def test_ways_to_name_graphs() -> None:
         torch.tensor(mask),
         np.array(mask),
     ):
-        chosen = store[names]  # type: ignore[index]
+        chosen = store[indices]  # type: ignore[index]
         assert [graph_of(chosen, g) for g in range(len(chosen))] == expected
     assert graph_of(store[-1], 0) == graph_of(store[np.int64(4)], 0) == graph_of(store, 4)  # type: ignore[index]
     nothing = store[[]]
@@ -245,36 +245,36 @@ def test_ways_to_name_graphs() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, -6, [0, 9]])
-def test_unknown_graphs_are_refused(wrong: int | list[int]) -> None:
-    with pytest.raises(ArgumentError, match=r"GraphStore: 'indices' must name graphs from 0 to 4, got \["):
+def test_indices_out_of_range_are_refused(wrong: int | list[int]) -> None:
+    with pytest.raises(ArgumentError, match=r"GraphStore: 'indices' must be from 0 to 4, got \["):
         make()[wrong]
 
 
 def test_mask_of_another_length_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"'indices' must mark each of 5 graphs, got 2 marks\."):
+    with pytest.raises(ArgumentError, match=r"'indices' must be a mask of length 5, got 2\."):
         make()[[True, False]]
 
 
 # ---------------------------------------------------------------------- sizes, moving, showing
 def test_sizes_are_those_of_the_graphs() -> None:
     store = make(3)
-    known = [graph_of(store, g) for g in range(len(store))]
-    assert store.sizes.tolist() == [graph["n"] for graph in known]
+    graphs = [graph_of(store, g) for g in range(len(store))]
+    assert store.sizes.tolist() == [graph["n"] for graph in graphs]
     assert store.num_nodes == sum(store.sizes.tolist())
-    assert 2 * store.num_edges == sum(len(graph["edges"]) for graph in known)  # type: ignore[arg-type]
-    assert store.node_graph.tolist() == [g for g, graph in enumerate(known) for _ in range(graph["n"])]  # type: ignore[call-overload]
+    assert 2 * store.num_edges == sum(len(graph["edges"]) for graph in graphs)  # type: ignore[arg-type]
+    assert store.node_graph.tolist() == [g for g, graph in enumerate(graphs) for _ in range(graph["n"])]  # type: ignore[call-overload]
     assert store.num_classes == 3
     assert store.device == torch.device("cpu")
 
 
 def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     store = make()
-    asked = []
+    devices = []
 
     def copy(
         self: torch.Tensor, device: object, **_: bool
     ) -> torch.Tensor:  # stands for a move to another device
-        asked.append(device)
+        devices.append(device)
         return self.clone()
 
     with monkeypatch.context() as patch:
@@ -285,7 +285,7 @@ def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     for before, after in [*pairs, (store.truth["part"], moved.truth["part"])]:
         assert torch.equal(before, after)
         assert before.data_ptr() != after.data_ptr()
-    assert asked == ["elsewhere"] * 10
+    assert devices == ["elsewhere"] * 10
     assert moved.class_names == ("a", "b", "c")
 
 
@@ -302,7 +302,7 @@ def test_batch_on_the_gpu_equals_the_cpu() -> None:
 
 
 def test_edges_are_kept_as_bits_up_to_a_size() -> None:
-    """Of the largest graph, beside the words of all: the bits of one graph grow with its square."""
+    """The size of the largest graph is limited as well as the total: bits grow with the square of the nodes."""
 
     def path(nodes: int) -> GraphStore:
         i = torch.arange(nodes - 1)
@@ -312,7 +312,7 @@ def test_edges_are_kept_as_bits_up_to_a_size() -> None:
     assert path(65).bit_words == 65 * 3
     assert path(MAX_BIT_NODES).bit_words == MAX_BIT_NODES * MAX_BIT_NODES // 32 <= MAX_BIT_WORDS
     assert path(MAX_BIT_NODES + 1).bit_words is None
-    assert path(65).bits is None  # nobody reads them on a CPU
+    assert path(65).bits is None  # only GPU kernels read them
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -323,7 +323,7 @@ def test_bits_on_a_gpu_follow_the_limit(monkeypatch: pytest.MonkeyPatch) -> None
     assert graphs.to("cuda").bits is None
 
 
-def test_repr_says_what_is_there() -> None:
+def test_repr_lists_sizes_and_columns() -> None:
     pair = torch.tensor([[0], [1]])
     store = store_from_graphs([GraphArrays(3, pair, "x", edge_weight=torch.ones(1))], "tiny")
     assert repr(store) == "GraphStore('tiny', graphs=1, classes=1, nodes=3, edges=1, edge_weight=[2])"
@@ -338,7 +338,7 @@ def test_columns_of_wrong_length_are_refused() -> None:
         with pytest.raises(ShapeError, match=rf"GraphStore: '{name}' must have {rows} rows, got 7\."):
             GraphStore("wrong", ptr, edges, none, **{name: torch.zeros(7, 1)})  # type: ignore[arg-type]
     with pytest.raises(
-        ArgumentError, match=r"'node_ptr' must give every graph a node, got none in graph 1\."
+        ArgumentError, match=r"'node_ptr' must give every graph at least one node, got none in graph 1\."
     ):
         GraphStore("wrong", torch.tensor([0, 2, 2]), edges, none)
 
@@ -348,25 +348,25 @@ def test_slices_are_ranges_and_fractions_are_refused() -> None:
     assert torch.equal(store[2:8:3].node_ptr, store[[2, 5]].node_ptr)
     assert torch.equal(store[-2:].neighbours, store[[7, 8]].neighbours)
     assert len(store[9:]) == 0
-    with pytest.raises(ArgumentError, match=r"'indices' must hold whole numbers, got \[0\.5\]\."):
+    with pytest.raises(ArgumentError, match=r"'indices' must hold integers, got \[0\.5\]\."):
         store[[0.5]]  # type: ignore[list-item]
 
 
-def test_what_would_be_read_from_foreign_memory_is_refused() -> None:
+def test_indices_outside_the_arrays_are_refused() -> None:
     node_ptr, edge_ptr = torch.tensor([0, 2]), torch.tensor([0, 1, 2])
-    with pytest.raises(
-        ArgumentError, match=r"'neighbours' must name nodes from 0 to 1 in entry 1, got 2000000000\."
-    ):
+    with pytest.raises(ArgumentError, match=r"'neighbours' must be from 0 to 1 in entry 1, got 2000000000\."):
         GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 2_000_000_000]))
-    with pytest.raises(ArgumentError, match=r"'edge_ptr' must rise from 0 to 2"):
+    with pytest.raises(ArgumentError, match=r"'edge_ptr' must ascend from 0 to 2, got a descending step\."):
         GraphStore("x", node_ptr, torch.tensor([0, 3, 2]), torch.tensor([1, 0]))
+    with pytest.raises(ArgumentError, match=r"'edge_ptr' must ascend from 0 to 2, got values from 1 to 2\."):
+        GraphStore("x", node_ptr, torch.tensor([1, 1, 2]), torch.tensor([1, 0]))
     with pytest.raises(ShapeError, match=r"'node_labels' must have two axes, got \[2\]\."):
         GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 0]), node_labels=torch.tensor([1, 2]))
-    with pytest.raises(ShapeError, match=r"'truth\[part\]' must have the shape \[2\], got \[3\]\."):
+    with pytest.raises(ShapeError, match=r"'truth\[part\]' must have shape \[2\], got \[3\]\."):
         GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 0]), truth={"part": torch.zeros(3)})
 
 
-def test_a_mask_is_no_batch() -> None:
+def test_batch_refuses_a_mask() -> None:
     store = planted_parts(num_graphs=3)
     x = torch.ones(store.num_nodes, 1)
     with pytest.raises(

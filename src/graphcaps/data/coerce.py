@@ -1,4 +1,8 @@
-"""Whatever a user holds graphs in, read as one store, with the classes that stand in them."""
+"""Converts the graphs that a user passes to one ``GraphStore``.
+
+:func:`as_store` gives the store alone, for graphs to classify. :func:`coerce_graphs` also gives the class labels that
+the graphs carry and the codes of their text labels, which the estimator needs to learn from them.
+"""
 
 from __future__ import annotations
 
@@ -15,119 +19,111 @@ from torch import Tensor
 from graphcaps.data.convert.networkx_graphs import from_networkx, node_label_codes
 from graphcaps.data.convert.pyg_graphs import from_pyg
 from graphcaps.data.label_encoding import label_code, text_code
+from graphcaps.data.readers.molecules import from_smiles
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
 __all__ = ["GraphInput", "as_store", "coerce_graphs", "concat_stores"]
 
+_ESTIMATOR = "HGCNClassifier"
+_X_KINDS = "be a GraphStore or a list of torch-geometric Data, networkx graphs or SMILES"
 
+
+# ---------------------------------------------------------------------- stores of graphs to classify
 def as_store(graphs: Any, *, attributes: bool = False, owner: str = "FittedModel") -> GraphStore:
-    """A store from one graph or several, of one kind.
+    """Converts one graph, or several of one kind, to a store.
 
     Args:
-        graphs: A ``GraphStore`` (handed back as it is), a torch-geometric ``Data`` or ``Batch``, a networkx
-            graph, an iterable of ``Data`` or of networkx graphs, or SMILES (a text or a list of them, read by
-            :func:`graphcaps.data.readers.molecules.from_smiles`). Node labels of networkx graphs stand in
-            the entry ``label`` as whole numbers, as :func:`graphcaps.data.to_networkx` writes them; so do edge
-            labels, where every edge has one.
-        attributes (bool): Whether networkx nodes are asked for their entry ``attributes``. (default: False)
-        owner (str): Who speaks in error messages.
+        graphs: A ``GraphStore`` (returned as it is), a torch-geometric ``Data`` or ``Batch``, a networkx graph, an
+            iterable of ``Data`` or of networkx graphs, or SMILES (one string or a list). Node labels of networkx
+            graphs are integers in the node attribute ``label``, as :func:`graphcaps.data.to_networkx` writes them;
+            so are edge labels, where every edge has one.
+        attributes (bool): Whether to read the node attribute ``attributes`` of networkx graphs. (default: False)
+        owner (str): Name that error messages begin with.
 
     Raises:
-        ArgumentError: If it is none of these, or a graph is not sound.
+        ArgumentError: If ``graphs`` is of no supported kind, or a graph is invalid.
     """
     if isinstance(graphs, GraphStore):
         return graphs
-    listed = _listed(graphs, owner)
-    if not listed:
+    graph_list = _to_list(graphs, owner)
+    if not graph_list:
         raise ArgumentError(owner, "graphs", "hold at least one graph", "none")
-    if all(isinstance(graph, str) for graph in listed):
-        from graphcaps.data.readers.molecules import from_smiles
-
-        return from_smiles(listed)
-    if all(_is(graph, "networkx") for graph in listed):
-        try:
-            return from_networkx(
-                listed,
-                [None] * len(listed),  # type: ignore[list-item]
-                node_attributes="attributes" if attributes else None,
-                edge_label="label" if _labelled_edges(listed) else None,
-                codes={},  # text would be numbered anew, and so differently from training
-            )
-        except ArgumentError as error:
-            if error.name != "label" or error.fix:
-                raise
-            hint = "Convert text with from_networkx(graphs, codes=…), by the codes of the training graphs."
-            raise ArgumentError(owner, "label", error.expected, error.got, hint) from error
-    if all(_is(graph, "torch_geometric") for graph in listed):
-        return from_pyg([_without_class(graph) for graph in listed])
-    kinds = ", ".join(sorted({type(graph).__name__ for graph in listed}))
+    if all(isinstance(graph, str) for graph in graph_list):
+        return from_smiles(graph_list)
+    libraries = {_library(graph) for graph in graph_list}
+    if libraries == {"networkx"}:
+        return _networkx_store(graph_list, attributes, owner)
+    if libraries == {"torch_geometric"}:
+        return from_pyg([_without_y(graph) for graph in graph_list])
+    expected = "be a GraphStore, torch-geometric Data, networkx graphs or SMILES, of one kind"
     raise ArgumentError(
-        owner,
-        "graphs",
-        "be a GraphStore, torch-geometric Data, networkx graphs or SMILES, of one kind",
-        kinds,
+        owner, "graphs", expected, ", ".join(sorted({type(graph).__name__ for graph in graph_list}))
     )
 
 
-def _listed(graphs: Any, owner: str) -> list[Any]:
-    """One graph, or what an iterable of them holds."""
+def _to_list(graphs: Any, owner: str) -> list[Any]:
+    """One graph, or an iterable of graphs, as a list."""
     if isinstance(graphs, str):
         return [graphs]
-    to_list = getattr(graphs, "to_data_list", None)  # a torch-geometric Batch
-    if _is(graphs, "torch_geometric") and callable(to_list):
-        return list(to_list())
-    if _is(graphs, "networkx") or _is(graphs, "torch_geometric"):
+    library = _library(graphs)
+    if library == "torch_geometric" and _is_batch(graphs):
+        return list(graphs.to_data_list())
+    if library:
         return [graphs]
     try:
         return list(graphs)
     except TypeError:
-        wanted = "be a GraphStore, torch-geometric Data, networkx graphs or SMILES"
-        raise ArgumentError(owner, "graphs", wanted, type(graphs).__name__) from None
+        expected = "be a GraphStore, torch-geometric Data, networkx graphs or SMILES"
+        raise ArgumentError(owner, "graphs", expected, type(graphs).__name__) from None
 
 
-def _labelled_edges(graphs: list[Any]) -> bool:
-    """Whether every edge of networkx graphs has a label that a store can hold; others are passed over."""
+def _networkx_store(graphs: list[Any], attributes: bool, owner: str) -> GraphStore:
+    try:
+        return from_networkx(
+            graphs,
+            [None] * len(graphs),  # type: ignore[list-item]
+            node_attributes="attributes" if attributes else None,
+            edge_label="label" if _has_edge_labels(graphs) else None,
+            codes={},  # new codes for text would differ from those of training
+        )
+    except ArgumentError as error:
+        if error.name != "label" or error.fix:
+            raise
+        fix = "Convert text labels with from_networkx(graphs, codes=…) and the codes of the training graphs."
+        raise ArgumentError(owner, "label", error.expected, error.got, fix) from error
+
+
+def _has_edge_labels(graphs: list[Any]) -> bool:
+    """Whether every edge of networkx graphs has an integer label, or a tuple of integers."""
     labels = [entry.get("label") for graph in graphs for *_, entry in graph.edges(data=True)]
-    return bool(labels) and all(isinstance(label, int) or _whole_numbers(label) for label in labels)
+    return bool(labels) and all(isinstance(label, int) or _is_integer_tuple(label) for label in labels)
 
 
-def _whole_numbers(label: Any) -> bool:
+def _is_integer_tuple(label: Any) -> bool:
     return isinstance(label, tuple) and all(isinstance(value, int) for value in label)
 
 
-def _is(graph: Any, library: str) -> bool:
-    """Whether it is a graph of that library, or of a class derived from one; the library is not imported."""
-    names = {"networkx": "Graph", "torch_geometric": "Data"}
-    return any(
-        kind.__module__.partition(".")[0] == library and kind.__name__ == names[library]
-        for kind in type(graph).__mro__
-    )
-
-
-def _without_class(data: Any) -> Any:
-    """A shallow copy without ``y``, which may hold anything where classes are not known yet."""
+def _without_y(data: Any) -> Any:
+    """A shallow copy without ``y``, which may hold anything in graphs to classify."""
     if getattr(data, "y", None) is None:
         return data
-    bare = copy.copy(data)
-    bare.y = None
-    return bare
+    unlabelled = copy.copy(data)
+    unlabelled.y = None
+    return unlabelled
 
 
-_OWNER = "HGCNClassifier"
-_KINDS = "be a GraphStore or a list of torch-geometric Data, networkx graphs or SMILES"
-
-
+# ---------------------------------------------------------------------- graphs with class labels and codes
 @dataclass(frozen=True, eq=False)
 class GraphInput:
-    """Graphs as a store without classes, and their classes where they carry them.
+    """Graphs that were passed to the estimator.
 
     Args:
         store (GraphStore): The graphs.
-        y (ndarray, optional): Class of each, as the source has it: names of a store's classes, ``Data.y``,
-            ``graph.graph["y"]``.
-        codes (dict): Numbers that stand for node labels that are text.
-        attributes (bool): Whether networkx nodes were asked for attributes.
+        y (ndarray, optional): Class label of each graph, from the class names of a store, ``Data.y`` or
+            ``graph.graph["y"]``; ``None`` where a graph has none.
+        codes (dict): Integer codes of text node labels.
+        attributes (bool): Whether the nodes have attributes.
     """
 
     store: GraphStore
@@ -139,40 +135,50 @@ class GraphInput:
 def coerce_graphs(
     X: Any, *, codes: dict[str, int] | None = None, attributes: bool | None = None
 ) -> GraphInput:
-    """Reads graphs to learn from, or, with the ``codes`` and ``attributes`` of those, graphs to classify.
+    """Converts graphs to train on or, with ``codes`` and ``attributes`` of the training graphs, to classify.
+
+    Args:
+        X: A ``GraphStore``, a list of stores, of ``Data``, of networkx graphs or of SMILES, or one ``Data``, ``Batch``
+            or networkx graph.
+        codes (dict, optional): Codes of the training graphs' text node labels. (default: new codes)
+        attributes (bool, optional): Whether to read the attributes of networkx nodes. (default: where any node has
+            them)
 
     Raises:
-        ArgumentError: If they are of no known kind or of several, or not sound.
+        ArgumentError: If the graphs are of no supported kind or of several, or a graph is invalid.
     """
     if isinstance(X, GraphStore):
         return _from_store(X)
     if isinstance(X, np.ndarray) and X.dtype != object and X.dtype.kind not in "US":
-        hint = "A graph is more than a row of numbers: see docs/estimator.md for what can be read."
-        raise ArgumentError(_OWNER, "X", _KINDS, f"an array of shape {list(X.shape)}", hint)
+        fix = "Rows of numbers are not graphs; docs/estimator.md lists the supported kinds."
+        raise ArgumentError(_ESTIMATOR, "X", _X_KINDS, f"an array of shape {list(X.shape)}", fix)
     if isinstance(X, str):
-        raise ArgumentError(_OWNER, "X", _KINDS, "one text", "Put it into a list.")
-    listed = list(X) if _has_length(X) and not _is_one_graph(X) else X
-    if isinstance(listed, list):
-        if not listed:
-            raise ArgumentError(_OWNER, "X", "hold at least one graph", "none")
-        if all(isinstance(graph, str) for graph in listed):
-            return _from_smiles(listed)
-        if all(isinstance(graph, GraphStore) for graph in listed):  # what sklearn makes of a store it cuts up
-            return _from_store(concat_stores(listed))
-        if all(_kind(graph) == "networkx" for graph in listed):
-            return _from_networkx(listed, codes, attributes)
-        numbers = [graph for graph in listed if not _kind(graph)]
-        if numbers:
-            raise ArgumentError(_OWNER, "X", _KINDS, f"a list with {type(numbers[0]).__name__}")
-    store = as_store(listed, owner=_OWNER)
-    return GraphInput(store, _data_classes(listed), {}, False)
+        raise ArgumentError(_ESTIMATOR, "X", _X_KINDS, "one string", "Put it into a list.")
+    is_sequence = (hasattr(X, "__len__") or hasattr(X, "__iter__")) and not _library(X)
+    graphs = list(X) if is_sequence else X
+    if isinstance(graphs, list):
+        if not graphs:
+            raise ArgumentError(_ESTIMATOR, "X", "hold at least one graph", "none")
+        if all(isinstance(graph, str) for graph in graphs):
+            return _from_smiles(graphs)
+        if all(
+            isinstance(graph, GraphStore) for graph in graphs
+        ):  # scikit-learn indexes a store graph by graph
+            return _from_store(concat_stores(graphs))
+        if all(_library(graph) == "networkx" for graph in graphs):
+            return _from_networkx(graphs, codes, attributes)
+        unsupported = [graph for graph in graphs if not _library(graph)]
+        if unsupported:
+            raise ArgumentError(_ESTIMATOR, "X", _X_KINDS, f"a list with {type(unsupported[0]).__name__}")
+    store = as_store(graphs, owner=_ESTIMATOR)
+    return GraphInput(store, _pyg_labels(graphs), {}, False)
 
 
 def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
-    """One store of the graphs of several, which have the same columns and class names.
+    """Concatenates stores with the same columns and class names; ``truth`` is dropped.
 
     Raises:
-        ArgumentError: If they do not.
+        ArgumentError: If columns or class names differ.
     """
     first = stores[0]
     if len(stores) == 1:
@@ -190,12 +196,13 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         *("y", "node_labels", "node_attributes"),
         *("edge_labels", "edge_attributes", "edge_weight"),
     ):
-        found = [getattr(store, name) for store in stores]
-        if any((value is None) != (found[0] is None) for value in found):
-            raise ArgumentError(_OWNER, "X", f"hold stores that all have '{name}', or none", "both kinds")
-        columns[name] = None if found[0] is None else torch.cat(found)
+        tensors = [getattr(store, name) for store in stores]
+        if any((tensor is None) != (tensors[0] is None) for tensor in tensors):
+            expected = f"hold stores that all have '{name}', or none"
+            raise ArgumentError(_ESTIMATOR, "X", expected, "stores with and without")
+        columns[name] = None if tensors[0] is None else torch.cat(tensors)
     if any(store.class_names != first.class_names for store in stores):
-        raise ArgumentError(_OWNER, "X", "hold stores with the same class names", "others")
+        raise ArgumentError(_ESTIMATOR, "X", "hold stores with the same class names", "different ones")
     return replace(
         first,
         node_ptr=offsets("node_ptr", "nodes"),
@@ -211,19 +218,17 @@ def _from_store(store: GraphStore) -> GraphInput:
     return GraphInput(store, y, {}, store.node_attributes is not None)
 
 
-def _from_smiles(texts: list[str]) -> GraphInput:
-    from graphcaps.data.readers.molecules import from_smiles
-
-    store: GraphStore = from_smiles(texts)
+def _from_smiles(smiles: list[str]) -> GraphInput:
+    store = from_smiles(smiles)
     return GraphInput(replace(store, y=None, class_names=()), None, {}, store.node_attributes is not None)
 
 
 def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: bool | None) -> GraphInput:
-    read_with: dict[Any, int]
+    codes_to_apply: dict[Any, int]
     if codes is None:
-        codes = read_with = node_label_codes(graphs)
+        codes = codes_to_apply = node_label_codes(graphs)
     else:
-        read_with = _codes_for(graphs, codes)
+        codes_to_apply = _codes_with_unseen(graphs, codes)
     if attributes is None:
         entries = [entry for graph in graphs for _, entry in graph.nodes(data=True)]
         attributes = any("attributes" in entry for entry in entries)
@@ -231,18 +236,18 @@ def _from_networkx(graphs: list[Any], codes: dict[str, int] | None, attributes: 
         graphs,
         [None] * len(graphs),  # type: ignore[list-item]
         node_attributes="attributes" if attributes else None,
-        codes=read_with,
+        codes=codes_to_apply,
     )
     y = [graph.graph.get("y") for graph in graphs]
     return GraphInput(store, None if None in y else np.array(y), codes, attributes)
 
 
-def _codes_for(graphs: list[Any], codes: dict[str, int]) -> dict[Any, int]:
-    """Numbers for the node labels of graphs to classify, by the ``codes`` of the graphs that were learned from.
+def _codes_with_unseen(graphs: list[Any], codes: dict[str, int]) -> dict[Any, int]:
+    """Codes of the node labels of graphs to classify, by the ``codes`` of the training graphs.
 
-    A label that training never saw gets a number that no training label has, so that it is treated as any other
-    such label. Without codes, labels were numbers, or read from a file, or there were none: text is then numbered
-    as in files. The result is empty where labels can be read as they are.
+    A label that was not in the training graphs gets a code that no training label has, so that it is handled like
+    any other unseen label. Without ``codes``, training labels were integers, were read from a file, or did not
+    exist: text is then coded as in files. The result is empty where labels can be read as they are.
     """
     entries = [entry["label"] for graph in graphs for _, entry in graph.nodes(data=True) if "label" in entry]
     values = {
@@ -254,41 +259,37 @@ def _codes_for(graphs: list[Any], codes: dict[str, int]) -> dict[Any, int]:
     if not codes:
         if not any(isinstance(value, str) for value in values):
             return {}
-        known = {value: label_code(value, {}) for value in values}
-        return {value: code for value, code in known.items() if code is not None}
-    strangers = {value: text_code(str(value)) for value in values if value not in codes}
-    if strangers:
-        shown = ", ".join(f"{value!r} (as {code})" for value, code in sorted(strangers.items(), key=str)[:3])
-        more = ", …" if len(strangers) > 3 else ""
-        warnings.warn(f"{_OWNER}: node labels that training never saw: {shown}{more}.", stacklevel=5)
-    return codes | strangers
+        file_codes = {value: label_code(value, {}) for value in values}
+        return {value: code for value, code in file_codes.items() if code is not None}
+    unseen = {value: text_code(str(value)) for value in values if value not in codes}
+    if unseen:
+        shown = ", ".join(f"{value!r} (as {code})" for value, code in sorted(unseen.items(), key=str)[:3])
+        more = ", …" if len(unseen) > 3 else ""
+        warnings.warn(f"{_ESTIMATOR}: node labels not seen in training: {shown}{more}.", stacklevel=5)
+    return codes | unseen
 
 
-def _data_classes(graphs: Any) -> np.ndarray | None:
-    """``Data.y`` of each graph where all have one whole number."""
-    listed = graphs if isinstance(graphs, list) else graphs.to_data_list() if _is_batch(graphs) else [graphs]
-    values = [getattr(graph, "y", None) for graph in listed]
+def _pyg_labels(graphs: Any) -> np.ndarray | None:
+    """``Data.y`` of each graph where all have one value."""
+    data_list = (
+        graphs if isinstance(graphs, list) else graphs.to_data_list() if _is_batch(graphs) else [graphs]
+    )
+    values = [getattr(data, "y", None) for data in data_list]
     if any(value is None or torch.as_tensor(value).numel() != 1 for value in values):
         return None
     return np.array([torch.as_tensor(value).item() for value in values])
 
 
-def _kind(graph: Any) -> str:
-    """Library of a graph, "" for anything else; the library is not imported."""
-    for kind in type(graph).__mro__:
-        library = kind.__module__.partition(".")[0]
-        if (library, kind.__name__) in (("networkx", "Graph"), ("torch_geometric", "Data")):
+# ---------------------------------------------------------------------- kinds of graphs
+def _library(graph: Any) -> str:
+    """``"networkx"`` or ``"torch_geometric"`` for a graph of that library, else ""; imports neither."""
+    for base in type(graph).__mro__:
+        library = base.__module__.partition(".")[0]
+        if (library, base.__name__) in (("networkx", "Graph"), ("torch_geometric", "Data")):
             return library
     return ""
 
 
-def _is_one_graph(X: Any) -> bool:
-    return bool(_kind(X))
-
-
-def _is_batch(X: Any) -> bool:
-    return callable(getattr(X, "to_data_list", None))
-
-
-def _has_length(X: Any) -> bool:
-    return hasattr(X, "__len__") or hasattr(X, "__iter__")
+def _is_batch(graphs: Any) -> bool:
+    """Whether it is a torch-geometric ``Batch``."""
+    return callable(getattr(graphs, "to_data_list", None))

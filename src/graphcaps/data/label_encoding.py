@@ -1,8 +1,8 @@
-"""Numbers for labels that are text, the same in every file: a store holds whole numbers.
+"""Integer codes of text labels, equal in every file.
 
-A number found by counting the texts of one file would differ in the next, and a model would read other labels
-without a word. So the number of a text is computed from the text alone: 2³² and a hash of 48 bits. Whole numbers
-stay as they are; below 2³² they never meet the number of a text.
+A store holds integer labels. Codes numbered by order of appearance would differ between files, and a model would
+silently read other labels. The code of a text is therefore a function of the text alone: 2³² plus a hash of
+48 bits. Integer labels keep their value; below 2³² they never collide with the code of a text.
 """
 
 from __future__ import annotations
@@ -15,31 +15,38 @@ import numpy as np
 
 __all__ = ["label_code", "text_code"]
 
-_FIRST = 1 << 32
-_MOST = 1 << 62
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")  # what a store can hold; anything else is text
+_TEXT_OFFSET = 1 << 32
+_MAX_INTEGER = 1 << 62
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")  # fits into int64; any other text is hashed
 
 
 def text_code(text: str) -> int:
-    """The number of a text."""
-    return _FIRST + int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big"
-    )
+    """Integer code of a text."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()
+    return _TEXT_OFFSET + int.from_bytes(digest, "big")
 
 
 def label_code(value: Any, names: dict[int, str]) -> int | None:
-    """A whole number as it is, a text as its number, entered into ``names``; ``None`` for anything else."""
+    """Integer code of a label.
+
+    Args:
+        value: An integer, a float without fraction, or text. Text that spells an integer counts as the integer.
+        names (dict): Receives the text of each hashed code.
+
+    Returns:
+        int or None: The code; ``None`` for an empty text and for any other value.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
         text = value.strip()
         if not text:
             return None
-        if _WHOLE.fullmatch(text):
+        if _INTEGER.fullmatch(text):
             return int(text)
         code = text_code(text)
         names[code] = text
         return code
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return int(value) if isinstance(value, int) and abs(value) < _MOST else None
+    return int(value) if isinstance(value, int) and abs(value) < _MAX_INTEGER else None

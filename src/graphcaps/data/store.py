@@ -1,7 +1,7 @@
-"""A whole data set as a few flat arrays.
+"""``GraphStore``: a whole data set as a few flat arrays.
 
-Node i of graph g is row ``node_ptr[g] + i`` of every node array; its neighbours, counted from the first
-node of the graph, are ``neighbours[edge_ptr[row] : edge_ptr[row + 1]]``. A batch is a gather with offsets:
+Node i of graph g is row ``node_ptr[g] + i`` of every node array. Its neighbours are
+``neighbours[edge_ptr[row] : edge_ptr[row + 1]]``, as indices within the graph. A batch is a gather with offsets:
 there is no object per graph.
 """
 
@@ -25,27 +25,31 @@ __all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore"]
 
 
 MAX_BIT_WORDS = 1 << 27
-"""Words of bits up to which a store keeps its edges as bits too: half a gigabyte."""
+"""Most 32-bit words for the adjacency bits of a store: half a gigabyte."""
 MAX_BIT_NODES = 1 << 14
-"""Nodes of a graph up to which it does so: the bits of a graph grow with the square of its nodes."""
+"""Most nodes of a graph with adjacency bits, whose number grows with the square of the nodes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphStore:
-    """G graphs with N nodes and M edge entries (an edge has two entries, one per direction).
+    """G graphs with N nodes and M edge entries (an undirected edge has two entries, one per direction).
 
     Args:
         name (str): Name for messages and results.
-        node_ptr (Tensor): First node of each graph, and the end of the last, ``[G + 1]``.
-        edge_ptr (Tensor): First entry of each node, and the end of the last, ``[N + 1]``.
-        neighbours (Tensor): Neighbours, counted from the first node of their graph, ``[M]``.
-        y (Tensor, optional): Class of each graph, 0 to the number of classes − 1, ``[G]``.
-        class_names (tuple): What the classes are called in the source.
-        node_labels (Tensor, optional): Categories as in the source, ``[N, L]``.
-        node_attributes (Tensor, optional): Numbers, ``[N, A]``.
+        node_ptr (Tensor): Index of the first node of each graph, then N, ``[G + 1]``.
+        edge_ptr (Tensor): Index of the first edge entry of each node, then M, ``[N + 1]``.
+        neighbours (Tensor): Neighbours as indices within their graph, ``[M]``.
+        y (Tensor, optional): Class index of each graph, ``[G]``.
+        class_names (tuple): Names of the classes in the source.
+        node_labels (Tensor, optional): Categorical node labels with their values in the source, ``[N, L]``.
+        node_attributes (Tensor, optional): Numerical node attributes, ``[N, A]``.
         edge_labels, edge_attributes, edge_weight (Tensor, optional): ``[M, …]``, equal for both directions.
-        truth (dict): What is known about nodes and not shown to a model, such as the planted part, ``[N]`` each.
-        report (EdgeReport): What was done to the edges as listed.
+        truth (dict): Ground truth of nodes that a model does not read, such as the planted part, ``[N]`` each.
+        report (EdgeReport): Changes made to the listed edges.
+
+    Raises:
+        ShapeError: If a column has the wrong number of rows or axes.
+        ArgumentError: If a graph has no nodes, or an edge leaves its graph.
     """
 
     name: str
@@ -83,34 +87,39 @@ class GraphStore:
                 raise ShapeError("GraphStore", name, "have two axes", list(tensor.shape))
         for name, values in self.truth.items():
             if values.shape != (N,):
-                raise ShapeError("GraphStore", f"truth[{name}]", f"have the shape [{N}]", list(values.shape))
+                raise ShapeError("GraphStore", f"truth[{name}]", f"have shape [{N}]", list(values.shape))
         if len(self) and bool((self.sizes < 1).any()):
             graph = int((self.sizes < 1).nonzero()[0, 0])
-            raise ArgumentError("GraphStore", "node_ptr", "give every graph a node", f"none in graph {graph}")
-        if self.device.type == "cpu":  # what was checked there is not checked again on a GPU
+            got = f"none in graph {graph}"
+            raise ArgumentError("GraphStore", "node_ptr", "give every graph at least one node", got)
+        if self.device.type == "cpu":  # a store on a GPU is a copy of one that was checked
             self._check_edges()
 
     def _check_edges(self) -> None:
-        """Neighbours inside their own graph: a wrong one would be read from foreign memory."""
+        """Checks that neighbours are in their graph: kernels would read other memory for a wrong index."""
         if N := self.num_nodes:
-            if (
-                int(self.edge_ptr[0])
-                or int(self.edge_ptr[N]) != len(self.neighbours)
-                or bool((self.degree < 0).any())
-            ):
-                raise ArgumentError(
-                    "GraphStore", "edge_ptr", f"rise from 0 to {len(self.neighbours)}", "something else"
-                )
-            room = self.sizes.int().repeat_interleave(self.host_entry_ptr.diff())
-            wrong = (self.neighbours < 0) | (self.neighbours >= room)
+            ends = (int(self.edge_ptr[0]), int(self.edge_ptr[N]))
+            descends = bool((self.degree < 0).any())
+            if descends or ends != (0, len(self.neighbours)):
+                got = "a descending step" if descends else f"values from {ends[0]} to {ends[1]}"
+                raise ArgumentError("GraphStore", "edge_ptr", f"ascend from 0 to {len(self.neighbours)}", got)
+            limit = self.sizes.int().repeat_interleave(self.host_entry_ptr.diff())
+            wrong = (self.neighbours < 0) | (self.neighbours >= limit)
             if bool(wrong.any()):
                 entry = int(wrong.nonzero()[0, 0])
-                expected = f"name nodes from 0 to {int(room[entry]) - 1} in entry {entry}"
+                expected = f"be from 0 to {int(limit[entry]) - 1} in entry {entry}"
                 raise ArgumentError("GraphStore", "neighbours", expected, int(self.neighbours[entry]))
 
     @classmethod
     def from_clean_edges(cls, name: str, node_ptr: Tensor, edges: CleanEdges, **columns: Any) -> GraphStore:
-        """A store from edges over all N nodes (:func:`graphcaps.ops.clean_edges`) and node columns."""
+        """Makes a store from cleaned edges over all N nodes (:func:`graphcaps.ops.clean_edges`).
+
+        Args:
+            name (str): Name of the store.
+            node_ptr (Tensor): Index of the first node of each graph, then N, ``[G + 1]``.
+            edges (CleanEdges): Edges with node indices from 0 to N − 1.
+            columns: Other arguments of :class:`GraphStore`, such as ``y`` and ``node_labels``.
+        """
         sizes = node_ptr[1:] - node_ptr[:-1]
         first = node_ptr[:-1].repeat_interleave(sizes)  # first node of each node's graph
         degree = edges.ptr[1:] - edges.ptr[:-1]
@@ -133,12 +142,12 @@ class GraphStore:
 
     @property
     def num_nodes(self) -> int:
-        """N, over all graphs."""
+        """Number of nodes N of all graphs."""
         return int(self.host_node_ptr[-1])
 
     @property
     def num_edges(self) -> int:
-        """Undirected edges of all graphs."""
+        """Number of undirected edges of all graphs."""
         return self.neighbours.numel() // 2
 
     @property
@@ -151,43 +160,43 @@ class GraphStore:
 
     @property
     def sizes(self) -> Tensor:
-        """Nodes of each graph, ``[G]``."""
+        """Number of nodes of each graph, ``[G]``."""
         return self.node_ptr[1:] - self.node_ptr[:-1]
 
     @property
     def degree(self) -> Tensor:
-        """Neighbours of each node, ``[N]``."""
+        """Number of neighbours of each node, ``[N]``."""
         return self.edge_ptr[1:] - self.edge_ptr[:-1]
 
     @cached_property
     def node_graph(self) -> Tensor:
-        """Graph of each node, ``[N]``."""
+        """Graph index of each node, ``[N]``."""
         return torch.arange(len(self), device=self.device).repeat_interleave(self.sizes)
 
     @cached_property
     def max_size(self) -> int:
-        """Nodes of the largest graph."""
+        """Number of nodes of the largest graph."""
         return int(self.host_node_ptr.diff().max()) if len(self) else 0
 
     @cached_property
     def max_degree(self) -> int:
-        """Most neighbours of a node."""
+        """Largest degree of a node."""
         return int(self.degree.max()) if self.num_nodes else 0
 
     @cached_property
     def bits(self) -> BitRows | None:
-        """The edges as bits, for kernels: on a GPU, where they take less memory than a stated limit."""
+        """Adjacency as bits, for kernels; ``None`` on a CPU and where :attr:`bit_words` is ``None``."""
         if self.device.type != "cuda" or self.bit_words is None:
             return None
         return bit_rows(self.edge_ptr, self.neighbours, self.sizes)
 
     @property
     def bit_words(self) -> int | None:
-        """Words that the edges take as bits; ``None`` where there are too many, or a graph is too large."""
+        """Number of 32-bit words of :attr:`bits`; ``None`` above ``MAX_BIT_WORDS`` or ``MAX_BIT_NODES``."""
         words = count_words(self.host_node_ptr.diff())
         return words if words <= MAX_BIT_WORDS and self.max_size <= MAX_BIT_NODES else None
 
-    # Host copies: batches are sized from these without asking the device.
+    # Host copies: batches are sized from these without host–device synchronisation.
     @cached_property
     def host_node_ptr(self) -> Tensor:
         """``node_ptr`` on the host."""
@@ -195,7 +204,7 @@ class GraphStore:
 
     @cached_property
     def host_entry_ptr(self) -> Tensor:
-        """First edge entry of each graph, and the end of the last, on the host, ``[G + 1]``."""
+        """Index of the first edge entry of each graph, then M, on the host, ``[G + 1]``."""
         return self.edge_ptr.cpu()[self.host_node_ptr]
 
     def __repr__(self) -> str:
@@ -207,18 +216,18 @@ class GraphStore:
                 shown.append(f"{entry}={list(tensor.shape)}")
         return f"GraphStore({', '.join(shown)})"
 
-    # ------------------------------------------------------------------ moving and choosing
+    # ------------------------------------------------------------------ moving and indexing
     def to(self, device: str | torch.device) -> GraphStore:
-        """The same store on another device."""
+        """Copies the store to another device."""
 
         def move(value: Any) -> Any:
             if isinstance(value, Tensor):
-                return value.to(device, non_blocking=True)  # without waiting, from pinned memory
+                return value.to(device, non_blocking=True)  # asynchronous from pinned memory
             if isinstance(value, dict):
                 return {key: move(item) for key, item in value.items()}
             return value
 
-        # What was checked here is not checked there, and what the host knows of it is not asked again.
+        # Skips the checks of the constructor, and keeps the host copies: neither needs a synchronisation.
         moved = object.__new__(type(self))
         for entry in fields(self):
             object.__setattr__(moved, entry.name, move(getattr(self, entry.name)))
@@ -227,28 +236,34 @@ class GraphStore:
         return moved
 
     def __getitem__(self, indices: int | slice | Sequence[int] | Tensor) -> GraphStore:
-        """A store of the named graphs, in that order; a single number gives a store of one graph.
+        """A store of the selected graphs, in that order; an integer gives a store of one graph.
 
-        ``report`` describes the source as a whole and stays as it is.
+        ``report`` goes on describing the source as a whole.
+
+        Args:
+            indices: Graph indices (negative ones count from the end), a slice, or a mask of length G.
+
+        Raises:
+            ArgumentError: If an index is out of range or not an integer.
+            ShapeError: If a mask has another length.
         """
         if isinstance(indices, slice):
             indices = range(len(self))[indices]
-        wanted = torch.as_tensor([indices] if isinstance(indices, int) else indices, device=self.device)
-        if wanted.is_floating_point() and wanted.numel():
-            raise ArgumentError("GraphStore", "indices", "hold whole numbers", wanted.tolist())
-        if wanted.dtype == torch.bool:
-            if wanted.numel() != len(self):
-                marks = f"{wanted.numel()} marks"
-                raise ShapeError("GraphStore", "indices", f"mark each of {len(self)} graphs", marks)
-            wanted = wanted.nonzero().squeeze(-1)
-        wanted = wanted.long().reshape(-1)
-        if wanted.numel() and not -len(self) <= int(wanted.min()) <= int(wanted.max()) < len(self):
-            raise ArgumentError(
-                "GraphStore", "indices", f"name graphs from 0 to {len(self) - 1}", wanted.tolist()
-            )
-        wanted = wanted % max(len(self), 1)
-        sizes = self.sizes[wanted]
-        nodes = _ranges(self.node_ptr[wanted], sizes)
+        selected = torch.as_tensor([indices] if isinstance(indices, int) else indices, device=self.device)
+        if selected.is_floating_point() and selected.numel():
+            raise ArgumentError("GraphStore", "indices", "hold integers", selected.tolist())
+        if selected.dtype == torch.bool:
+            if selected.numel() != len(self):
+                raise ShapeError(
+                    "GraphStore", "indices", f"be a mask of length {len(self)}", selected.numel()
+                )
+            selected = selected.nonzero().squeeze(-1)
+        selected = selected.long().reshape(-1)
+        if selected.numel() and not -len(self) <= int(selected.min()) <= int(selected.max()) < len(self):
+            raise ArgumentError("GraphStore", "indices", f"be from 0 to {len(self) - 1}", selected.tolist())
+        selected = selected % max(len(self), 1)
+        sizes = self.sizes[selected]
+        nodes = _ranges(self.node_ptr[selected], sizes)
         degree = self.degree[nodes]
         entries = _ranges(self.edge_ptr[nodes], degree)
 
@@ -260,7 +275,7 @@ class GraphStore:
             node_ptr=_offsets(sizes),
             edge_ptr=_offsets(degree),
             neighbours=self.neighbours[entries],
-            y=pick(self.y, wanted),
+            y=pick(self.y, selected),
             node_labels=pick(self.node_labels, nodes),
             node_attributes=pick(self.node_attributes, nodes),
             edge_labels=pick(self.edge_labels, entries),
@@ -271,24 +286,28 @@ class GraphStore:
 
     # ------------------------------------------------------------------ batches
     def batch(self, x: Tensor | FeatureTable, graphs: Sequence[int] | Tensor | None = None) -> GraphBatch:
-        """The named graphs as one ragged batch, by index arithmetic alone.
+        """Collates graphs into one ragged batch, by index arithmetic.
 
         Args:
             x (Tensor or FeatureTable): Features of all nodes of the store, ``[N, in]`` (from a
                 ``FeatureRecipe``).
-            graphs (Tensor, optional): Graphs of the batch, ``[*lead, B]``, −1 for none; with leading axes
-                each replica gets its own row, filled up to the longest. (default: all graphs in order)
+            graphs (Tensor, optional): Graphs of the batch, ``[*lead, B]``, −1 for padding. With leading axes
+                each replica has its own row, padded to the longest. (default: all graphs in order)
+
+        Raises:
+            ShapeError: If ``x`` does not have N rows, or ``graphs`` is empty.
+            ArgumentError: If a graph index is out of range or not an integer.
         """
         return collate(self, x, graphs)
 
 
 def _offsets(counts: Tensor) -> Tensor:
-    """Running sums from zero along the last axis, one longer than ``counts``."""
+    """Cumulative sums along the last axis with a leading zero, one longer than ``counts``."""
     return torch.nn.functional.pad(counts.cumsum(-1), (1, 0))
 
 
 def _ranges(first: Tensor, length: Tensor) -> Tensor:
-    """``first[0], first[0] + 1, …`` of the given lengths, one range after another."""
+    """Concatenated ranges: ``first[k]`` to ``first[k] + length[k] − 1`` for each k."""
     start = first - _offsets(length)[:-1]
     total = int(length.sum())
     return torch.arange(total, device=first.device) + start.repeat_interleave(length, output_size=total)

@@ -246,18 +246,3 @@ def test_classes_for_some_graphs_only_are_refused(tmp_path):
         DataError, match=r"graph 'n.json#0': expected its class in the graph's entry 'kind', found none"
     ):
         load_dataset(path, label="kind")
-
-
-def test_numbers_of_labels():
-    from graphcaps.data.label_encoding import label_code, text_code
-
-    names: dict[int, str] = {}
-    assert [label_code(value, names) for value in (3, 3.0, " 3", "-3", True)] == [3, 3, 3, -3, 1]
-    assert [label_code(value, names) for value in (None, 2.5, "", [1], 10**30, float("nan"))] == [None] * 6
-    assert names == {}
-    long = "9" * 30  # a text: no store holds such a number
-    codes = [label_code(value, names) for value in ("red", "1_000", long)]
-    assert names == dict(zip(codes, ("red", "1_000", long), strict=True))
-    assert min(codes) >= 1 << 32
-    assert text_code("red") == codes[0]
-    assert codes[0] == 205_123_748_151_700  # for ever: models are saved with it
