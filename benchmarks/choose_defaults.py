@@ -34,9 +34,9 @@ from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
-from graphcaps.training.auto_config import batch_by_size, dropout_by_size, usual_degree
+from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, auto_dropout
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import Progress
+from graphcaps.training.early_stopping import PatienceTracker
 
 COMMAND = "python benchmarks/choose_defaults.py --device cuda --precision tf32 --jobs 3"
 SETS = ("NCI1", "PROTEINS", "IMDB-MULTI", "IMDB-BINARY", "ENZYMES", "PTC_MR", "MUTAG")
@@ -80,7 +80,7 @@ class Candidate:
         """What is trained on a data set, under the name that its record has."""
         entry = find_entry(dataset)
         by_data = self.dropout == "size" and entry is not None
-        return replace(self, dropout=dropout_by_size(entry.graphs)) if by_data else self
+        return replace(self, dropout=auto_dropout(entry.graphs)) if by_data else self
 
     def config(self, dataset: str, store: GraphStore, precision: str | None) -> RunConfig:
         """The default preset with this candidate's values."""
@@ -88,7 +88,7 @@ class Candidate:
         longer = dataset in LONGER and self.halve_every == 500 and self.residual == "own"
         longer = longer and self.batch_size != "size"
         training = default.with_training(
-            batch_size=batch_by_size(len(store)) if self.batch_size == "size" else self.batch_size,
+            batch_size=auto_batch_size(len(store)) if self.batch_size == "size" else self.batch_size,
             epochs=(1000 if self.batch_size == 32 else 500) if longer else self.epochs,
             learning_rate=self.rate,
             weight_decay=self.weight_decay,
@@ -97,7 +97,7 @@ class Candidate:
             precision=precision,
         )
         arguments = default.model_arguments | {
-            "dropout": dropout_by_size(len(store)) if self.dropout == "size" else self.dropout,
+            "dropout": auto_dropout(len(store)) if self.dropout == "size" else self.dropout,
             "capsule_dim": self.dim,
             "num_capsules": (self.capsules,),
         }
@@ -105,7 +105,7 @@ class Candidate:
         if self.residual != "own":
             nodes = sizes.max() if self.residual == "largest" else sizes.double().mean().round()
             arguments["residual_nodes"] = int(nodes)
-        onehot = usual_degree(store) if self.onehot == "usual" else int(self.onehot)
+        onehot = auto_degree_onehot(store) if self.onehot == "usual" else int(self.onehot)
         features = replace(default.features, degree_onehot=onehot, propagation=self.propagation)
         return replace(training, dataset=dataset, features=features, model_arguments=arguments)
 
@@ -181,12 +181,12 @@ def kept(losses: np.ndarray, cap: int, patience: int | None) -> tuple[int, int]:
     last = min(cap, len(losses))
     first = min(WINDOW, last)
     smooth = np.convolve(losses[:last], np.full(first, 1 / first), "valid").tolist()
-    best, chosen, epoch, progress = np.inf, 0, 0, Progress()
+    best, chosen, epoch, progress = np.inf, 0, 0, PatienceTracker()
     for epoch, mean in enumerate(smooth, first):
         if mean < best:
             best, chosen = mean, epoch
-        progress.see(epoch, mean)
-        if patience is not None and progress.over(epoch, patience):
+        progress.update(epoch, mean)
+        if patience is not None and progress.exhausted(epoch, patience):
             break
     return chosen, epoch
 

@@ -40,8 +40,8 @@ from graphcaps.inference.probabilities import probabilities
 from graphcaps.metrics import class_metrics
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
-from graphcaps.training.auto_config import fit_to_data
-from graphcaps.training.calibration import calibrate_shares, report_calibration
+from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.calibration import calibrate_probabilities, report_calibration
 from graphcaps.training.device import choose_device
 
 FIGURES = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_loss", "brier", "ece")
@@ -54,7 +54,7 @@ def own_hold_out(found: HeldOutScores, shares: np.ndarray) -> dict[str, Any]:
     after = np.empty_like(shares)
     for fold in np.unique(found.fold):
         own, used = found.fold == fold, found.validation_fold == fold
-        after[own] = calibrate_shares(chosen[used], found.y[used], "temperature").apply(shares[own])
+        after[own] = calibrate_probabilities(chosen[used], found.y[used], "temperature").apply(shares[own])
     return class_metrics(found.y, after)
 
 
@@ -62,7 +62,7 @@ def configured(name: str, arguments: argparse.Namespace, store: GraphStore) -> R
     """What is trained on a data set."""
     preset = load_preset(arguments.preset, name)
     config = preset.with_training(epochs=arguments.epochs, precision=arguments.precision)
-    return replace(fit_to_data(config, store), dataset=name)
+    return replace(resolve_config(config, store), dataset=name)
 
 
 def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
-from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 
 HGCN_SMALL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
@@ -39,7 +39,7 @@ def train_small(
         training=TrainConfig(epochs=epochs, learning_rate=0.01),
     )
     ready = encode_graphs(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
-    make = model_maker(config, ready.x.size(1), store.num_classes)
+    make = model_factory(config, ready.x.size(1), store.num_classes)
     nothing = torch.empty(0, dtype=torch.long)
     replicas = [Replica(torch.arange(len(store)), nothing, nothing)]
     whole = stack_replicas(make, replicas)

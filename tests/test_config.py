@@ -10,7 +10,7 @@ import torch
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
-from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.models.builder import model_factory, recipe_arguments
 
 FULL = """
 dataset = "OWN"
@@ -159,7 +159,9 @@ def test_a_value_out_of_range_is_refused(section, name, value, message):
 
 def test_the_rate_is_halved():
     training = TrainConfig(learning_rate=0.8, halve_every=3)
-    assert [training.rate(epoch) for epoch in range(8)] == pytest.approx([0.8] * 3 + [0.4] * 3 + [0.2] * 2)
+    assert [training.learning_rate_at(epoch) for epoch in range(8)] == pytest.approx(
+        [0.8] * 3 + [0.4] * 3 + [0.2] * 2
+    )
 
 
 def test_with_training():
@@ -177,11 +179,11 @@ def test_the_model_has_the_arguments():
     config = RunConfig.from_toml(
         "[model]\ncapsule_dim = 8\nnum_capsules = [4, 3]\nnum_factors = 2\ndropout = 0"
     )
-    model = model_maker(config, 5, 2)((6,))
+    model = model_factory(config, 5, 2)((6,))
     assert [layer.num_capsules for layer in model.layers] == [4, 3, 2]
     assert all(parameter.shape[0] == 6 for parameter in model.parameters())
     lists = RunConfig(model_arguments={"capsule_dim": 8, "num_capsules": [4], "residual_nodes": None})
-    assert isinstance(model_maker(lists, 5, 2)(()), torch.nn.Module)
+    assert isinstance(model_factory(lists, 5, 2)(()), torch.nn.Module)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,7 @@ def test_the_model_has_the_arguments():
 )
 def test_a_wrong_argument_is_refused_by_name(text, message):
     with pytest.raises(GraphcapsError, match=re.escape(message)):
-        model_maker(RunConfig.from_toml(f"[model]\n{text}"), 5, 2)(())
+        model_factory(RunConfig.from_toml(f"[model]\n{text}"), 5, 2)(())
 
 
 def test_recipe_arguments_are_all_but_the_cap():

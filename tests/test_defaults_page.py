@@ -16,7 +16,7 @@ import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
-from graphcaps.training.auto_config import fit_to_data
+from graphcaps.training.auto_config import resolve_config
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("defaults_page", "choose_defaults", "default_held_out")
@@ -46,7 +46,7 @@ def test_the_page_is_what_the_figures_give(programs: dict[str, Any]) -> None:
 
 def test_the_preset_is_the_chosen_candidate(programs: dict[str, Any]) -> None:
     store = graphcaps.load_dataset("planted-parts")[:90]
-    preset = replace(fit_to_data(load_preset("default"), store), dataset="x", source="")
+    preset = replace(resolve_config(load_preset("default"), store), dataset="x", source="")
     chosen = programs["choose"].CHOSEN.config("x", store, None)
     assert replace(chosen, source="") == preset
 

@@ -57,10 +57,10 @@ def _unseen() -> str:
 
 def _memory() -> str:
     from graphcaps.config import RunConfig
-    from graphcaps.training.memory import explain_memory
+    from graphcaps.training.memory import explain_out_of_memory
 
     def work() -> None:
-        with explain_memory(RunConfig()):
+        with explain_out_of_memory(RunConfig()):
             raise MemoryError
 
     return _raised(work)

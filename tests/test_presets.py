@@ -13,7 +13,7 @@ from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.presets import list_presets, load_preset
 from graphcaps.reproduction.published import hyperparameters, paper_datasets
 
@@ -50,7 +50,7 @@ def test_every_file_builds_its_model(path):
     assert config.source == name_of(path)
     assert config.dataset == ("" if path.stem == "default" else dataset_of(path))
     FeatureRecipe(**recipe_arguments(config.features))
-    model = model_maker(config, 7, CATALOGUE[dataset_of(path)].classes)(())
+    model = model_factory(config, 7, CATALOGUE[dataset_of(path)].classes)(())
     assert model.num_classes == CATALOGUE[dataset_of(path)].classes
     assert RunConfig.from_dict(config.as_dict()) == config
 
@@ -70,7 +70,7 @@ def test_an_unknown_key_is_refused_by_name(path, section):
         text.replace(f"[{section}]\n", f"[{section}]\nkapsules = 3\n") if section else f"kapsules = 3\n{text}"
     )
     with pytest.raises((ArgumentError, DataError), match="'kapsules'"):
-        model_maker(RunConfig.from_toml(text), 7, 2)
+        model_factory(RunConfig.from_toml(text), 7, 2)
 
 
 @pytest.mark.parametrize("dataset", PAPER)

@@ -88,7 +88,7 @@ class TrainConfig:
             known = ", ".join(get_args(Precision))
             raise ArgumentError("training", "precision", f"be one of {known}", repr(self.precision))
 
-    def rate(self, epoch: int) -> float:
+    def learning_rate_at(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
         return float(self.learning_rate * 0.5 ** (epoch // self.halve_every))
 
@@ -105,7 +105,7 @@ class RunConfig:
         training (TrainConfig): How it is trained.
         source (str): Where the configuration comes from, for results.
         by_data (tuple): Values that the graphs decide, among ``"batch_size"``, ``"dropout"``,
-            ``"residual_nodes"`` and ``"degree_onehot"``; :func:`graphcaps.training.auto_config.fit_to_data` puts
+            ``"residual_nodes"`` and ``"degree_onehot"``; :func:`graphcaps.training.auto_config.resolve_config` puts
             numbers in their place.
     """
 

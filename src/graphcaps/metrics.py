@@ -8,9 +8,9 @@ import numpy as np
 
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["BINS", "class_metrics", "expected_calibration_error"]
+__all__ = ["NUM_BINS", "class_metrics", "expected_calibration_error"]
 
-BINS = 15
+NUM_BINS = 15
 _SMALLEST = 1e-12
 
 
@@ -61,7 +61,7 @@ def class_metrics(y: np.ndarray, shares: np.ndarray) -> dict[str, float | None]:
         }
 
 
-def expected_calibration_error(y: np.ndarray, shares: np.ndarray, bins: int = BINS) -> float:
+def expected_calibration_error(y: np.ndarray, shares: np.ndarray, bins: int = NUM_BINS) -> float:
     r"""How far the probability of the predicted class is from how often it is right.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{|b|}{G} \, \big| \mathrm{right}(b) - \mathrm{sure}(b) \big|

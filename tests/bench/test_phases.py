@@ -96,7 +96,7 @@ def test_captured_phases_have_room_to_spare(
             recorded.append(body)
             return body
 
-    monkeypatch.setattr(phases, "Recorder", Tape)
+    monkeypatch.setattr(phases, "CudaGraphRecorder", Tape)
     monkeypatch.setattr(phases, "can_capture", lambda *arguments: True)
     found = _time(formulation=formulation, listed=listed)
     assert len(recorded) % (len(PHASES) + 1) == 0  # phases but backward, the forward pass, the whole step

@@ -68,7 +68,7 @@ def test_groups_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.5, list(training.group.replicas)
 
     monkeypatch.setattr(speed, "_epoch_seconds", counted)
-    monkeypatch.setattr("graphcaps.training.memory.MemoryForecast.group", lambda self, replicas: 2)
+    monkeypatch.setattr("graphcaps.training.memory.MemoryEstimate.max_replicas", lambda self, replicas: 2)
     found = _measure()
     assert sizes == [2, 1]
     assert found.seconds == 3.0
@@ -85,7 +85,7 @@ def test_a_rival_that_is_wrong_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_padded_graphs_that_would_fill_the_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "memory_of", lambda device: 10)
+    monkeypatch.setattr(speed, "total_memory", lambda device: 10)
     found = _measure(rivals=("padded",))
     assert found.rivals == ()
     assert found.notes == ("padded is left out: its graphs would fill more than half of the memory.",)

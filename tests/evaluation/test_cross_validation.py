@@ -26,7 +26,7 @@ from graphcaps.evaluation import (
     cross_validate,
     replica_groups,
 )
-from graphcaps.models.builder import model_maker
+from graphcaps.models.builder import model_factory
 from graphcaps.training import Replica, Trainer, stack_replicas
 from tests.graphs import random_graphs
 
@@ -64,7 +64,7 @@ def test_fold_and_seed_among_many_is_that_training_alone(config: RunConfig) -> N
     x = FeatureRecipe(degree_onehot=4, propagation=1).fit(STORE).apply(STORE)
     assert split.validation is not None
     alone = Replica(split.train, split.validation, split.test, seed=1, fold=2)
-    model = stack_replicas(model_maker(config, x.size(1), 2), [alone])
+    model = stack_replicas(model_factory(config, x.size(1), 2), [alone])
     events = list(Trainer(model, STORE, x, [alone], TRAINING).run())
     record = ledger.of("held-out")[1]
     assert record.key == RecordKey("test", config.model, "held-out", 1)

@@ -47,8 +47,8 @@ def test_each_replica_keeps_what_a_single_training_would():
             if stopped[f]:
                 continue
             histories[f].append(event(epoch, [float(curves[f, epoch - 1])]))
-            single.see(model, histories[f])
-            stopped[f] = single.stale(histories[f], 9)
+            single.update(model, histories[f])
+            stopped[f] = single.should_stop(histories[f], 9)
         if best.done:
             break
     assert best.epochs.tolist() == [single.epoch for single in singles]

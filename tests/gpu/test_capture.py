@@ -14,7 +14,7 @@ from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import kernels_wanted
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
-from graphcaps.training.cuda_graphs import BucketSteps
+from graphcaps.training.cuda_graphs import BucketedRunner
 from graphcaps.types import FeatureTable
 
 pytestmark = [
@@ -55,7 +55,7 @@ def _trainer(
     config = replace(CONFIG, average_epochs=average_epochs)
     given_weights = None if weights is None else torch.tensor(weights)
     graphs, x = store.to("cuda"), ready.x.cuda()
-    return Trainer(model, graphs, x, replicas, config, steps=steps, class_weight=given_weights)
+    return Trainer(model, graphs, x, replicas, config, step_mode=steps, class_weight=given_weights)
 
 
 def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
@@ -114,42 +114,42 @@ def test_the_same_bits_again_and_after_a_resume() -> None:
 def test_an_epoch_asks_the_host_once() -> None:
     trainer = _trainer("hgcn", "captured")
     trainer.run_epoch()
-    steps = trainer._steps
-    assert isinstance(steps, BucketSteps)
+    steps = trainer._runner
+    assert isinstance(steps, BucketedRunner)
     trainer.run_epoch()
-    plan = trainer._draw(trainer.epoch)
-    if any(slots not in steps.steps for slots in map(_bucket, plan.slots)):
+    plan = trainer._draw_schedule(trainer.epoch)
+    if any(slots not in steps.steps for slots in map(_bucket, plan.num_rows)):
         steps.run(plan)  # captures what is missing
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         steps.run(plan)
-        for name, scorer in trainer._scorers.items():
+        for name, scorer in trainer._evaluators.items():
             assert scorer is not None
-            trainer._launch(name, scorer)
+            trainer._evaluate(name, scorer)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
 
 def _bucket(slots: int) -> int:
-    from graphcaps.training.batch_schedule import bucket
+    from graphcaps.training.batch_schedule import bucket_size
 
-    return bucket(slots)
+    return bucket_size(slots)
 
 
 def test_warming_up_changes_nothing() -> None:
     trainer = _trainer("hgcn", "captured")
-    steps = trainer._steps
-    assert isinstance(steps, BucketSteps)
+    steps = trainer._runner
+    assert isinstance(steps, BucketedRunner)
     trainer.run_epoch()
     before = {name: value.clone() for name, value in trainer.state().items()}
     trainer.model.train()
-    trainer._tally.clear()  # as at the beginning of an epoch
-    sums = trainer._tally.read()
+    trainer._metrics.clear()  # as at the beginning of an epoch
+    sums = trainer._metrics.read()
     steps._prepare(4096)
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
-    for name, value in trainer._tally.read()["sums"].items():
+    for name, value in trainer._metrics.read()["sums"].items():
         assert torch.equal(value, sums["sums"][name])
 
 

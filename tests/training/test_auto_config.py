@@ -14,7 +14,7 @@ from graphcaps.data.splits.folds import Split
 from graphcaps.errors import DataError
 from graphcaps.evaluation import cross_validate
 from graphcaps.presets import load_preset
-from graphcaps.training.auto_config import batch_by_size, dropout_by_size, fit_to_data, usual_degree
+from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, auto_dropout, resolve_config
 from graphcaps.training.final_training import train_final
 
 
@@ -28,27 +28,27 @@ def store():
     [(1, 16), (188, 16), (600, 16), (1000, 32), (1500, 32), (2000, 64), (4110, 128), (10**6, 128)],
 )
 def test_batches_grow_with_the_set(graphs, batch):
-    assert batch_by_size(graphs) == batch
+    assert auto_batch_size(graphs) == batch
 
 
 def test_numbers_stand_where_the_graphs_decide(store):
     config = load_preset("default")
     assert config.by_data == ("batch_size", "dropout", "degree_onehot")
     assert "dropout" not in config.model_arguments
-    fitted = fit_to_data(config, store)
+    fitted = resolve_config(config, store)
     assert fitted.by_data == ()
     assert fitted.training.batch_size == 16
     assert fitted.model_arguments["dropout"] == 0.5
     assert "residual_nodes" not in fitted.model_arguments
-    assert fitted.features.degree_onehot == usual_degree(store)
-    assert fit_to_data(fitted, store[:3]) == fitted
+    assert fitted.features.degree_onehot == auto_degree_onehot(store)
+    assert resolve_config(fitted, store[:3]) == fitted
     assert "by_data" not in fitted.as_dict()
     assert RunConfig.from_dict(config.as_dict()) == config
 
 
 @pytest.mark.parametrize(("graphs", "dropout"), [(1, 0.5), (1500, 0.5), (1501, 0.1), (10**6, 0.1)])
 def test_few_graphs_drop_more(graphs, dropout):
-    assert dropout_by_size(graphs) == dropout
+    assert auto_dropout(graphs) == dropout
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_few_graphs_drop_more(graphs, dropout):
 )
 def test_columns_tell_usual_degrees_apart(degrees, usual):
     graph = networkx.havel_hakimi_graph(degrees)
-    assert usual_degree(from_networkx([graph])) == usual
+    assert auto_degree_onehot(from_networkx([graph])) == usual
 
 
 def test_the_usual_degree_of_data_sets():
     parts = graphcaps.load_dataset("planted-parts")
     degree = parts.degree.sort().values
-    assert usual_degree(parts) == int(degree[int(0.99 * len(degree))])
+    assert auto_degree_onehot(parts) == int(degree[int(0.99 * len(degree))])
 
 
 def by_largest() -> RunConfig:
@@ -78,26 +78,26 @@ def by_largest() -> RunConfig:
 
 
 def test_the_largest_graph_gives_the_divisor(store):
-    assert fit_to_data(by_largest(), store).model_arguments["residual_nodes"] == store.max_size
+    assert resolve_config(by_largest(), store).model_arguments["residual_nodes"] == store.max_size
 
 
 def test_the_cap_on_nodes_bounds_the_divisor(store):
     config = by_largest()
     config = replace(config, features=replace(config.features, max_nodes=5))
-    assert fit_to_data(config, store).model_arguments["residual_nodes"] == 5
+    assert resolve_config(config, store).model_arguments["residual_nodes"] == 5
 
 
 def test_a_given_value_stays(store):
     config = load_preset("default").with_training(batch_size=7)
     assert config.by_data == ("dropout", "degree_onehot")
-    assert fit_to_data(config, store).training.batch_size == 7
+    assert resolve_config(config, store).training.batch_size == 7
     config = config.with_model(dropout=0.0, parts=None)
     assert config.by_data == ("degree_onehot",)
-    arguments = fit_to_data(config, store).model_arguments
+    arguments = resolve_config(config, store).model_arguments
     assert arguments["dropout"] == 0.0
     assert "parts" not in arguments
     paper = load_preset("paper", "MUTAG")
-    assert fit_to_data(paper, store) == paper
+    assert resolve_config(paper, store) == paper
 
 
 def test_test_graphs_of_a_split_decide_nothing(store):
@@ -113,7 +113,7 @@ def test_test_graphs_of_a_split_decide_nothing(store):
 
 def test_arguments_of_other_models_stay(store):
     config = replace(by_largest(), model="gin", model_arguments={})
-    assert fit_to_data(config, store).model_arguments == {}
+    assert resolve_config(config, store).model_arguments == {}
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_models_and_records_hold_the_numbers(store):
 
 def test_going_on_keeps_the_columns(store):
     config = load_preset("default")
-    kept, dense = fit_to_data(config, store), from_networkx([networkx.complete_graph(40)])
-    assert fit_to_data(config, dense).features.degree_onehot == 39
-    assert fit_to_data(config, dense, like=kept).features.degree_onehot == kept.features.degree_onehot < 39
+    kept, dense = resolve_config(config, store), from_networkx([networkx.complete_graph(40)])
+    assert resolve_config(config, dense).features.degree_onehot == 39
+    assert resolve_config(config, dense, like=kept).features.degree_onehot == kept.features.degree_onehot < 39
 
 
 def test_going_on_keeps_the_divisor(store):
@@ -166,7 +166,7 @@ def test_going_on_keeps_the_divisor(store):
     for asked in (config, load_preset("default").with_training(epochs=1)):
         gone_on = train_final(small, asked, device="cpu", start=kept).model.config
         assert gone_on.model_arguments["residual_nodes"] == largest > int(sizes.median())
-    given = fit_to_data(config.with_model(residual_nodes=3), small, like=kept.config)
+    given = resolve_config(config.with_model(residual_nodes=3), small, like=kept.config)
     assert given.model_arguments["residual_nodes"] == 3
-    own = fit_to_data(load_preset("default"), store)
-    assert "residual_nodes" not in fit_to_data(config, small, like=own).model_arguments
+    own = resolve_config(load_preset("default"), store)
+    assert "residual_nodes" not in resolve_config(config, small, like=own).model_arguments

@@ -11,7 +11,7 @@ import torch
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.inference.probabilities import Calibration, abstain, probabilities
 from graphcaps.metrics import class_metrics
-from graphcaps.training.calibration import calibrate, calibrate_shares, cross_fitted, report_calibration
+from graphcaps.training.calibration import calibrate, calibrate_probabilities, cross_fit, report_calibration
 
 
 def drawn(graphs: int = 4000, temperature: float = 0.3, classes: int = 2, seed: int = 0):
@@ -26,7 +26,7 @@ def drawn(graphs: int = 4000, temperature: float = 0.3, classes: int = 2, seed: 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_temperature_is_found(classes):
     shares, y = drawn(classes=classes)
-    assert calibrate_shares(shares, y, "temperature").temperature == pytest.approx(0.3, rel=0.06)
+    assert calibrate_probabilities(shares, y, "temperature").temperature == pytest.approx(0.3, rel=0.06)
 
 
 @pytest.mark.parametrize("method", ["temperature", "isotonic"])
@@ -34,7 +34,7 @@ def test_the_temperature_is_found(classes):
 def test_it_helps_on_other_graphs(method, classes):
     shares, y = drawn(classes=classes)
     new, true = drawn(classes=classes, seed=1)
-    fitted = calibrate_shares(shares, y, method)
+    fitted = calibrate_probabilities(shares, y, method)
     before, after = class_metrics(true, new), class_metrics(true, fitted.apply(new))
     assert before["ece"] > 0.1
     assert after["ece"] < (0.06 if (method, classes) == ("isotonic", 4) else 0.03)  # one against the rest
@@ -54,7 +54,7 @@ def test_a_temperature_keeps_the_order_and_a_bound():
 
 def test_a_few_lucky_graphs_do_not_make_it_certain():
     shares = np.tile([0.85, 0.15], (12, 1))
-    assert calibrate_shares(shares, np.zeros(12, int), "temperature").apply(shares).max() < 0.95
+    assert calibrate_probabilities(shares, np.zeros(12, int), "temperature").apply(shares).max() < 0.95
 
 
 def test_scores_are_lengths_or_logits():
@@ -72,12 +72,12 @@ def test_scores_are_lengths_or_logits():
 def test_cross_fitting_never_looks_at_the_own_fold():
     shares, y = drawn(600)
     fold = np.arange(600) % 5
-    found = cross_fitted(shares, y, fold)
+    found = cross_fit(shares, y, fold)
     lies = np.where(fold == 2, 1 - y, y)
-    changed = cross_fitted(shares, lies, fold)
+    changed = cross_fit(shares, lies, fold)
     np.testing.assert_array_equal(found[fold == 2], changed[fold == 2])
     assert not np.allclose(found[fold == 1], changed[fold == 1])
-    own = calibrate_shares(shares[fold != 2], y[fold != 2], "temperature").apply(shares[fold == 2])
+    own = calibrate_probabilities(shares[fold != 2], y[fold != 2], "temperature").apply(shares[fold == 2])
     np.testing.assert_array_equal(found[fold == 2], own)
 
 
@@ -94,7 +94,7 @@ def test_the_report_says_before_and_after():
 @pytest.mark.parametrize("classes", [2, 3])
 def test_json_gives_it_back(method, classes):
     shares, y = drawn(300, classes=classes)
-    fitted = calibrate_shares(shares, y, method)
+    fitted = calibrate_probabilities(shares, y, method)
     again = Calibration.from_dict(json.loads(json.dumps(fitted.to_dict())))
     assert again == fitted
     np.testing.assert_array_equal(again.apply(shares), fitted.apply(shares))
@@ -127,13 +127,13 @@ def test_what_is_not_sound_is_refused(entries, words):
 def test_arguments_are_checked():
     shares, y = drawn(20)
     with pytest.raises(ArgumentError, match="'temperature' or 'isotonic', got 'platt'"):
-        calibrate_shares(shares, y, "platt")
+        calibrate_probabilities(shares, y, "platt")
     with pytest.raises(ArgumentError, match="at least one graph"):
-        calibrate_shares(shares[:0], y[:0], "temperature")
+        calibrate_probabilities(shares[:0], y[:0], "temperature")
     with pytest.raises(ShapeError, match="one class per row"):
-        calibrate_shares(shares, y[:3], "temperature")
+        calibrate_probabilities(shares, y[:3], "temperature")
     with pytest.raises(ArgumentError, match="at least two folds"):
-        cross_fitted(shares, y, np.zeros(20))
+        cross_fit(shares, y, np.zeros(20))
     with pytest.raises(ArgumentError, match="be 3 for these classes, got 1"):
         Calibration("isotonic", 3, curves=(((0.0, 1.0), (0.0, 1.0)),)).apply(np.ones((1, 3)) / 3)
 

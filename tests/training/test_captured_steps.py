@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.training.cuda_graphs import Recorder
+from graphcaps.training.cuda_graphs import CudaGraphRecorder
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 
 
 def test_replays_share_a_pool_as_long_as_one_is_left(pools: dict[int, int]) -> None:
-    recorder, calls = Recorder(), []
+    recorder, calls = CudaGraphRecorder(), []
     first = recorder.record(lambda: calls.append("a"))
     second = recorder.record(lambda: calls.append("b"))
     assert calls == ["a", "a", "b", "b"]  # once to warm up, once captured
@@ -62,7 +62,7 @@ def test_replays_share_a_pool_as_long_as_one_is_left(pools: dict[int, int]) -> N
 
 
 def test_a_replay_after_all_others_are_gone_has_a_pool_of_its_own(pools: dict[int, int]) -> None:
-    recorder = Recorder()
+    recorder = CudaGraphRecorder()
     for _ in range(3):
         recorder.record(lambda: None)()
         gc.collect()
@@ -70,7 +70,7 @@ def test_a_replay_after_all_others_are_gone_has_a_pool_of_its_own(pools: dict[in
 
 
 def test_a_capture_that_fails_spoils_nothing(pools: dict[int, int]) -> None:
-    recorder = Recorder()
+    recorder = CudaGraphRecorder()
     times = iter((True, False))
 
     def body() -> None:
@@ -88,7 +88,7 @@ def test_a_capture_that_fails_spoils_nothing(pools: dict[int, int]) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_captures_follow_each_other() -> None:
-    recorder = Recorder()
+    recorder = CudaGraphRecorder()
     total: Any = torch.zeros(3, device="cuda")
     for _ in range(3):  # the graph of the round before is gone
 

@@ -17,7 +17,7 @@ from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import DataError
 from graphcaps.nn import HGCN
 from graphcaps.training.checkpoint import load_checkpoint, save_checkpoint, take_checkpoint, write_checkpoint
-from graphcaps.training.fingerprint import data_digest, differences, run_fingerprint
+from graphcaps.training.fingerprint import data_digest, describe_differences, run_fingerprint
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.trainer import EpochEnd, Trainer
 from tests.graphs import Graphs, random_graphs
@@ -187,7 +187,7 @@ def test_the_fingerprint_sees_what_weights_follow_from() -> None:
     assert run_fingerprint(longer, data_digest(store), REPLICAS) == base
     assert json.loads(json.dumps(base)) == base
     moved = [Replica(EVERY[:9], EVERY[9:10], EVERY[10:]), REPLICAS[1]]
-    assert differences(base, run_fingerprint(CONFIG, data_digest(store), moved)) == [
+    assert describe_differences(base, run_fingerprint(CONFIG, data_digest(store), moved)) == [
         "other graphs to learn from or choose by"
     ]
     assert data_digest(store) != data_digest(store[[1, 0, *range(2, 12)]])

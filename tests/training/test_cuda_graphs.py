@@ -7,8 +7,8 @@ import torch
 
 from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
-from graphcaps.training.batch_schedule import plan_epoch
-from graphcaps.training.cuda_graphs import BucketSteps
+from graphcaps.training.batch_schedule import schedule_epoch
+from graphcaps.training.cuda_graphs import BucketedRunner
 from tests.graphs import assert_equal
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
@@ -17,7 +17,7 @@ def _trainer(kind: str, steps: Any, replicas: list[Replica], dropout: float = 0.
     graphs = _graphs()
     model = stack_replicas(_maker(kind, dropout), replicas, torch.float64)
     config = TrainConfig(**({**CONFIG.__dict__, **changes}))
-    return Trainer(model, graphs.as_store(), graphs.x, replicas, config, steps=steps)
+    return Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=steps)
 
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
@@ -42,16 +42,16 @@ def test_fewer_graphs_than_a_batch() -> None:
 
 def test_a_step_that_overflows_gets_a_bucket_of_its_own() -> None:
     trainer = _trainer("hgcn", "bucketed", _replicas())
-    steps = trainer._steps
-    assert isinstance(steps, BucketSteps)
+    steps = trainer._runner
+    assert isinstance(steps, BucketedRunner)
     trainer.run_epoch()
     first = set(steps.steps)
     sizes = trainer.store.host_node_ptr.diff()
     # The largest graphs together: more nodes than any step had.
     largest = sizes.argsort(descending=True)[:16]
     none = torch.empty(0, dtype=torch.long)
-    plan = plan_epoch([Replica(largest, none, none)] * 3, 0, 4, sizes)
-    assert max(plan.slots) > max(first)
+    plan = schedule_epoch([Replica(largest, none, none)] * 3, 0, 4, sizes)
+    assert max(plan.num_rows) > max(first)
     steps.run(plan)
     assert max(steps.steps) > max(first)
     assert all(torch.isfinite(value).all() for value in trainer.state().values())
@@ -62,16 +62,16 @@ def test_a_step_without_graphs_changes_nothing(kind: str) -> None:
     """What a capture is warmed up with."""
     trainer = _trainer(kind, "bucketed", _replicas())
     trainer.run_epoch()
-    steps = trainer._steps
-    assert isinstance(steps, BucketSteps)
+    steps = trainer._runner
+    assert isinstance(steps, BucketedRunner)
     before = {name: value.clone() for name, value in trainer.state().items()}
-    sums = trainer._tally.read()["sums"]
+    sums = trainer._metrics.read()["sums"]
     steps.cursor.fill_(steps.num_steps)
     trainer.model.train()
     steps._step(96)
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
-    for name, value in trainer._tally.read()["sums"].items():
+    for name, value in trainer._metrics.read()["sums"].items():
         assert torch.equal(value, sums[name]), name
 
 
@@ -80,16 +80,16 @@ def test_padding_holds_anything() -> None:
     trainer, poisoned = (_trainer("hgcn", "bucketed", _replicas()) for _ in range(2))
     import graphcaps.training.cuda_graphs as module
 
-    join = module.join
+    collate = module.batch_from_layout
 
     def poison(*arguments: Any, **named: Any) -> Any:
-        batch = join(*arguments, **named)
+        batch = collate(*arguments, **named)
         batch.x[batch.edges.node < 0] = float("nan")
         return batch
 
     one = trainer.run_epoch()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "join", poison)
+        patch.setattr(module, "batch_from_layout", poison)
         other = poisoned.run_epoch()
     assert one.train_loss == other.train_loss
     state = poisoned.state()

@@ -22,7 +22,7 @@ from graphcaps.training.calibration import calibrate
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import BestWeights, trailing_loss, validation_split
 from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
-from graphcaps.training.memory import OutOfMemoryError, explain_memory, is_out_of_memory
+from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory, is_out_of_memory
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
 CONFIG = RunConfig(
@@ -88,7 +88,7 @@ def chosen(losses: list[float], chooses: bool = True) -> tuple[int, float]:
     history = events(*losses)
     for epoch in range(1, len(losses) + 1):
         torch.nn.init.constant_(model.weight, epoch)
-        best.see(model, history[:epoch])
+        best.update(model, history[:epoch])
     return best.epoch, float(best.weights.get("weight", torch.tensor(math.nan)))
 
 
@@ -108,14 +108,14 @@ def test_patience_ends_where_progress_does() -> None:
     history = events(*([1.0] * 30 + [0.9 - 1e-6 * i for i in range(130)]))
     stopped = 0
     for epoch in range(1, len(history) + 1):
-        best.see(model, history[:epoch])
-        if best.stale(history[:epoch], 10):
+        best.update(model, history[:epoch])
+        if best.should_stop(history[:epoch], 10):
             stopped = epoch
             break
     # From epoch 51 on the window holds the lower losses alone; what follows is no progress, but is still kept.
     assert stopped == 61
     assert best.epoch == 61
-    assert not BestWeights(False, 200).stale(history, 10)
+    assert not BestWeights(False, 200).should_stop(history, 10)
 
 
 def test_the_kept_weights_are_those_of_the_epoch(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ def test_a_loss_that_is_no_number_stops_the_training(store: GraphStore) -> None:
 
 
 def test_running_out_of_memory_names_what_to_lower() -> None:
-    with pytest.raises(OutOfMemoryError) as caught, explain_memory(CONFIG):
+    with pytest.raises(OutOfMemoryError) as caught, explain_out_of_memory(CONFIG):
         torch.empty(1 << 60)  # torch's own words
     assert str(caught.value) == (
         "The computer ran out of memory: lower the batch size (now 8), num_capsules (now 3), capsule_dim "
@@ -295,10 +295,10 @@ def test_running_out_of_memory_names_what_to_lower() -> None:
     )
     gin = replace(CONFIG, model="gin", model_arguments={})
     told = r"The GPU ran out .* \(now 8\), hidden \(now \d+\), or set"
-    with pytest.raises(OutOfMemoryError, match=told), explain_memory(gin, "cuda"):
+    with pytest.raises(OutOfMemoryError, match=told), explain_out_of_memory(gin, "cuda"):
         raise torch.OutOfMemoryError("CUDA out of memory.")
     assert is_out_of_memory(MemoryError())
-    with pytest.raises(RuntimeError, match="a defect"), explain_memory(CONFIG):
+    with pytest.raises(RuntimeError, match="a defect"), explain_out_of_memory(CONFIG):
         raise RuntimeError("a defect")
 
 

@@ -1,4 +1,4 @@
-"""One training on given parts: test graphs are unknown to it, and are asked at the end."""
+"""One training on given parts: test graphs are unholdout to it, and are asked at the end."""
 
 from __future__ import annotations
 
@@ -71,24 +71,24 @@ def test_without_a_validation_part_a_share_is_drawn(store: GraphStore) -> None:
     two = replace(SPLIT, train=torch.arange(25), validation=None)
     training = FinalTraining(store, CONFIG, split=two, validation=0.2, device="cpu")
     alone = FinalTraining(store[torch.arange(25)], CONFIG, validation=0.2, device="cpu")
-    assert torch.equal(training.known.validation, alone.known.validation)
-    assert training.known.describe()["validation_share"] == 0.2
-    assert training.known.describe()["test_graphs"] == 11
-    assert "split" not in alone.known.describe()
+    assert torch.equal(training.holdout.validation, alone.holdout.validation)
+    assert training.holdout.describe()["validation_share"] == 0.2
+    assert training.holdout.describe()["test_graphs"] == 11
+    assert "split" not in alone.holdout.describe()
 
 
 def test_graphs_in_any_order_keep_their_parts(store: GraphStore) -> None:
     order = torch.from_numpy(np.random.default_rng(0).permutation(36))
     parts = Split(order[:20].sort().values, order[20:26].sort().values, order[26:].sort().values)
-    known = FinalTraining(store, CONFIG, split=parts, device="cpu").known
+    holdout = FinalTraining(store, CONFIG, split=parts, device="cpu").holdout
     assert store.y is not None
-    assert known.store.y is not None
-    assert known.tested is not None
-    assert known.tested.y is not None
+    assert holdout.store.y is not None
+    assert holdout.test_store is not None
+    assert holdout.test_store.y is not None
     assert parts.validation is not None
-    assert torch.equal(known.store.y[known.train], store.y[parts.train])
-    assert torch.equal(known.store.sizes[known.validation], store.sizes[parts.validation])
-    assert torch.equal(known.tested.sizes, store.sizes[parts.test])
+    assert torch.equal(holdout.store.y[holdout.train], store.y[parts.train])
+    assert torch.equal(holdout.store.sizes[holdout.validation], store.sizes[parts.validation])
+    assert torch.equal(holdout.test_store.sizes, store.sizes[parts.test])
 
 
 def test_another_test_part_is_another_run(store: GraphStore, tmp_path: Path) -> None:

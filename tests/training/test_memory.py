@@ -8,13 +8,13 @@ import torch
 from graphcaps.config import TrainConfig
 from graphcaps.nn import HGCN
 from graphcaps.training import Replica
-from graphcaps.training.memory import SHARE, MemoryForecast, forecast_memory
+from graphcaps.training.memory import SHARE, MemoryEstimate, estimate_memory
 from tests.graphs import random_graphs
 
 SIZES = [10] * 30
 
 
-def _forecast(batch_size: int = 10, sizes: list[int] = SIZES, **arguments: Any) -> MemoryForecast:
+def _forecast(batch_size: int = 10, sizes: list[int] = SIZES, **arguments: Any) -> MemoryEstimate:
     average = arguments.pop("average_epochs", 1)
     graphs = random_graphs(sizes)
     store, x = graphs.as_store(), graphs.x.float()
@@ -25,7 +25,7 @@ def _forecast(batch_size: int = 10, sizes: list[int] = SIZES, **arguments: Any) 
         return HGCN(5, 2, lead=lead, **({"capsule_dim": 16, "num_capsules": (4,)} | arguments))
 
     config = TrainConfig(batch_size=batch_size, average_epochs=average)
-    return forecast_memory(make, store, x, replica, config, torch.device("cpu"))
+    return estimate_memory(make, store, x, replica, config, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("average", "copies"), [(1, 4), (10, 6)])
@@ -53,9 +53,9 @@ def test_the_largest_step_counts() -> None:
     ("total", "group"), [(None, 10), (10**9, 10), (0, 1), (int(1000 / SHARE) + 1, 3), (900, 2)]
 )
 def test_as_many_as_fit(total: int | None, group: int) -> None:
-    assert MemoryForecast(data=100, weights=200, step=100, total=total).group(10) == group
+    assert MemoryEstimate(data=100, weights=200, step=100, total=total).max_replicas(10) == group
 
 
 def test_of_several() -> None:
-    assert MemoryForecast(data=5, weights=2, step=1, total=None).of(10) == 35
-    assert MemoryForecast(data=5, weights=2, step=1, total=None, scoring=40).of(10) == 65
+    assert MemoryEstimate(data=5, weights=2, step=1, total=None).bytes_for(10) == 35
+    assert MemoryEstimate(data=5, weights=2, step=1, total=None, scoring=40).bytes_for(10) == 65

@@ -12,7 +12,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.nn import HGCN
 from graphcaps.training import Trainer, TrainingError, stack_replicas
 from graphcaps.training.memory import is_out_of_memory
-from graphcaps.training.multiprocess import Team, gather_trainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas
 
 CPU = torch.device("cpu")
@@ -25,14 +25,12 @@ def _together(kind: str = "hgcn", config: TrainConfig = CONFIG) -> Trainer:
     return Trainer(model, graphs.as_store(), graphs.x.float(), _replicas(), config)
 
 
-def _team(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | Team:
+def _team(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | ProcessPoolTrainer:
     graphs = _graphs()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return gather_trainer(
-            _maker(kind, 0.3), graphs.as_store(), graphs.x.float(), _replicas(), config, CPU
-        )
+        return make_trainer(_maker(kind, 0.3), graphs.as_store(), graphs.x.float(), _replicas(), config, CPU)
     finally:
         torch.set_num_threads(before)
 
@@ -41,7 +39,7 @@ def _team(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) ->
 @pytest.mark.parametrize("threads", [2, 3, 9])
 def test_a_team_is_one_trainer(kind: str, threads: int) -> None:
     whole, team = _together(kind), _team(kind, threads)
-    assert isinstance(team, Team)
+    assert isinstance(team, ProcessPoolTrainer)
     assert [replica.fold for replica in team.replicas] == [replica.fold for replica in _replicas()]
     for _ in range(2):
         one, other = whole.run_epoch(), team.run_epoch()
@@ -93,7 +91,7 @@ class _Interrupted:
 
 def test_an_interrupt_stops_all() -> None:
     team = _team()
-    assert isinstance(team, Team)
+    assert isinstance(team, ProcessPoolTrainer)
     processes = [worker for worker, _ in team._workers]
     assert all(worker.is_alive() for worker in processes)
     worker, pipe = team._workers[0]
@@ -114,7 +112,7 @@ def test_a_worker_that_fails_says_why() -> None:
 
 def test_a_worker_that_the_system_ends_is_out_of_memory() -> None:
     team = _team()
-    assert isinstance(team, Team)
+    assert isinstance(team, ProcessPoolTrainer)
     team._workers[1][0].kill()
     with pytest.raises(MemoryError, match="ended by the system") as raised:
         team.run_epoch()
@@ -132,7 +130,7 @@ def test_what_fails_while_it_is_built_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 def test_workers_end_with_their_team() -> None:
     team = _team()
-    assert isinstance(team, Team)
+    assert isinstance(team, ProcessPoolTrainer)
     processes = [worker for worker, _ in team._workers]
     team.close()
     assert not any(worker.is_alive() for worker in processes)
@@ -143,7 +141,7 @@ def test_a_part_without_validation_counts_as_not_a_number() -> None:
     replicas = [
         replace(replica, validation=none) if f == 0 else replica for f, replica in enumerate(_replicas())
     ]
-    team = Team(
+    team = ProcessPoolTrainer(
         lambda part: Trainer(
             stack_replicas(_maker("gin", 0.0), part), graphs.as_store(), graphs.x.float(), part, CONFIG
         ),
@@ -162,7 +160,7 @@ def test_one_thread_or_a_trunk_makes_no_team() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        trunk = gather_trainer(
+        trunk = make_trainer(
             lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), trunk="sage", lead=lead),
             graphs.as_store(), graphs.x.float(), _replicas(), CONFIG, CPU,
         )  # fmt: skip

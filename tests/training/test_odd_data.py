@@ -48,7 +48,7 @@ def _train(
 ) -> tuple[Trainer, list[EpochEnd]]:
     model = stack_replicas(_maker(kind, int(graphs.y.max()) + 1), replicas, torch.float64)
     config = TrainConfig(epochs=3, batch_size=batch_size, learning_rate=0.01)
-    trainer = Trainer(model, graphs.as_store(), graphs.x, replicas, config, steps=steps)
+    trainer = Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=steps)
     return trainer, list(trainer.run())
 
 

@@ -12,7 +12,7 @@ import torch
 import graphcaps
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError
-from graphcaps.models.builder import model_maker
+from graphcaps.models.builder import model_factory
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from tests.graphs import assert_equal, random_graphs
 from tests.small_models import HGCN_SMALL, planted, train_small
@@ -46,8 +46,8 @@ def _trainer(
     config: RunConfig = CONFIG,
     dtype: torch.dtype = torch.float64,
 ) -> Trainer:
-    model = stack_replicas(model_maker(config, 5, 2), replicas, dtype)
-    return Trainer(model, GRAPHS.as_store(), GRAPHS.x.to(dtype), replicas, config.training, steps=steps)
+    model = stack_replicas(model_factory(config, 5, 2), replicas, dtype)
+    return Trainer(model, GRAPHS.as_store(), GRAPHS.x.to(dtype), replicas, config.training, step_mode=steps)
 
 
 def _with(up_to: int | None) -> RunConfig:
@@ -72,7 +72,7 @@ def test_it_learns_and_is_not_the_exact_loss() -> None:
 def test_a_replica_learns_what_it_learns_alone() -> None:
     together = _trainer(REPLICAS)
     found = list(together.run())
-    make = model_maker(CONFIG, 5, 2)
+    make = model_factory(CONFIG, 5, 2)
     for f, replica in enumerate(REPLICAS):
         alone = _trainer([replica])
         for one, event in zip(alone.run(), found, strict=True):
@@ -115,4 +115,4 @@ def test_a_saved_model_comes_back_with_it(tmp_path: Path) -> None:
 def test_a_text_is_refused_for_a_number() -> None:
     config = RunConfig.from_toml('[model]\nreconstruct_up_to = "few"')
     with pytest.raises(ArgumentError, match=r"'reconstruct_up_to' must be a whole number, got 'few'\."):
-        model_maker(config, 5, 2)
+        model_factory(config, 5, 2)

@@ -5,7 +5,7 @@ import torch
 
 from graphcaps.training import Trainer, pick_replica, stack_replicas
 from graphcaps.training import streaming as module
-from graphcaps.training.streaming import StreamedStore, data_bytes, open_store, place
+from graphcaps.training.streaming import StreamedStore, batch_source, dataset_bytes, move_to_device
 from tests.graphs import assert_equal
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
@@ -33,7 +33,7 @@ def test_a_streamed_training_is_a_resident_one(monkeypatch: pytest.MonkeyPatch) 
         with monkeypatch.context() as patch:
             if streamed:
                 for name in ("graphcaps.training.trainer", "graphcaps.training.evaluator"):
-                    patch.setattr(f"{name}.open_store", StreamedStore)
+                    patch.setattr(f"{name}.batch_source", StreamedStore)
             trainer = Trainer(model, store, graphs.x, replicas, CONFIG)
             events = list(trainer.run())
         trained.append((pick_replica(trainer.model, _maker("hgcn", 0.3), 1), events))
@@ -44,16 +44,16 @@ def test_a_streamed_training_is_a_resident_one(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_too_large_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = _graphs()
     store = graphs.as_store()
-    size = data_bytes(store, graphs.x)
+    size = dataset_bytes(store, graphs.x)
     assert size > graphs.x.numel() * 8
     device = torch.device("meta")  # stands for a GPU
-    monkeypatch.setattr(module, "memory_of", lambda _: 2 * size - 1)
-    kept, x = place(store, graphs.x, device)
+    monkeypatch.setattr(module, "total_memory", lambda _: 2 * size - 1)
+    kept, x = move_to_device(store, graphs.x, device)
     assert kept is store
     assert x is graphs.x
-    assert isinstance(open_store(kept, device), StreamedStore)
+    assert isinstance(batch_source(kept, device), StreamedStore)
     moved: list[object] = []
-    monkeypatch.setattr(module, "memory_of", lambda _: 2 * size + 1)
+    monkeypatch.setattr(module, "total_memory", lambda _: 2 * size + 1)
     monkeypatch.setattr(type(store), "to", lambda self, where: moved.append(where) or self)
-    assert place(store, graphs.x, device)[1].device == device
+    assert move_to_device(store, graphs.x, device)[1].device == device
     assert moved == [device]

@@ -7,7 +7,7 @@ import torch
 
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
-from graphcaps.training.device import SMALL_STEP, threads_for
+from graphcaps.training.device import SINGLE_THREAD_ROWS, limit_threads
 from graphcaps.training.final_training import FinalTraining
 
 
@@ -22,13 +22,13 @@ def two_threads():
 @pytest.mark.usefixtures("two_threads")
 def test_small_steps_take_one_thread():
     cpu = torch.device("cpu")
-    for rows, wanted in ((1, 1), (SMALL_STEP, 1), (SMALL_STEP + 1, 2)):
-        with threads_for(rows, cpu):
+    for rows, wanted in ((1, 1), (SINGLE_THREAD_ROWS, 1), (SINGLE_THREAD_ROWS + 1, 2)):
+        with limit_threads(rows, cpu):
             assert torch.get_num_threads() == wanted
         assert torch.get_num_threads() == 2
-    with threads_for(1, torch.device("meta")):
+    with limit_threads(1, torch.device("meta")):
         assert torch.get_num_threads() == 2
-    with pytest.raises(ValueError, match="inside"), threads_for(1, cpu):
+    with pytest.raises(ValueError, match="inside"), limit_threads(1, cpu):
         raise ValueError("inside")
     assert torch.get_num_threads() == 2
 
@@ -42,9 +42,9 @@ def test_a_training_chooses_by_its_steps(monkeypatch, batch, wanted):
     )
     training = FinalTraining(planted_parts(num_graphs=90), config, device="cpu", validation=0)
     seen = []
-    run = training.trainer._steps.run
+    run = training.trainer._runner.run
     monkeypatch.setattr(
-        training.trainer._steps, "run", lambda plan: (seen.append(torch.get_num_threads()), run(plan))
+        training.trainer._runner, "run", lambda plan: (seen.append(torch.get_num_threads()), run(plan))
     )
     list(training.run())
     assert seen == [wanted]

@@ -78,7 +78,7 @@ def test_equals_a_plain_loop_with_torch_s_adam() -> None:
     store = graphs.as_store()
     replica = _replicas()[0]
     trainer, events = _train("hgcn", 0.0, [replica])
-    torch.manual_seed(replica.stream)
+    torch.manual_seed(replica.stream_seed)
     model = _maker("hgcn", 0.0)(()).double()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.001)
     for epoch in range(5):
@@ -127,7 +127,7 @@ def test_resumed_is_unbroken() -> None:
 
 def test_rate_is_halved() -> None:
     config = TrainConfig(learning_rate=0.8, halve_every=500)
-    assert [config.rate(epoch) for epoch in (0, 499, 500, 999, 1000)] == [0.8, 0.8, 0.4, 0.4, 0.2]
+    assert [config.learning_rate_at(epoch) for epoch in (0, 499, 500, 999, 1000)] == [0.8, 0.8, 0.4, 0.4, 0.2]
 
 
 def test_nan_names_epoch_and_term() -> None:
@@ -147,7 +147,7 @@ def test_refusals() -> None:
     store = graphs.as_store()
     nothing = Replica(torch.arange(0), torch.arange(0), torch.arange(3))
     model = stack_replicas(_maker("gin", 0.0), [nothing], torch.float64)
-    with pytest.raises(ArgumentError, match=r"'replicas' must each have a graph to learn from"):
+    with pytest.raises(ArgumentError, match=r"'replicas' must each have at least one training graph"):
         Trainer(model, store, graphs.x, [nothing], CONFIG)
     with pytest.raises(ArgumentError, match=r"training: 'batch_size' must be at least 1, got 0\."):
         TrainConfig(batch_size=0)

@@ -8,7 +8,7 @@ import torch
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError
 from graphcaps.training import Trainer, stack_replicas
-from graphcaps.training.evaluator import PartScorer
+from graphcaps.training.evaluator import Evaluator
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas
 
 
@@ -42,8 +42,8 @@ def test_the_mean_is_what_is_scored() -> None:
     for _ in range(4):
         event = averaged.run_epoch()
     parts = [replica.validation for replica in _replicas()]
-    scorer = PartScorer(averaged.model, graphs.as_store(), graphs.x.float(), parts, 128)
-    scorer.launch()
+    scorer = Evaluator(averaged.model, graphs.as_store(), graphs.x.float(), parts, 128)
+    scorer.run()
     assert event.validation_loss == pytest.approx(scorer.read().loss.tolist(), abs=1e-7, nan_ok=True)
 
 

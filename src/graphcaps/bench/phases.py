@@ -19,13 +19,13 @@ from graphcaps.nn import HGCN
 from graphcaps.ops.coarsening import coarsen, simplify
 from graphcaps.ops.routing import route
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.training.batch_schedule import bucket, plan_epoch
-from graphcaps.training.cuda_graphs import Recorder, can_capture
+from graphcaps.training.batch_schedule import bucket_size, schedule_epoch
+from graphcaps.training.cuda_graphs import CudaGraphRecorder, can_capture
 from graphcaps.training.epoch_metrics import Tally
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica
-from graphcaps.training.step import Update
-from graphcaps.training.streaming import open_store
+from graphcaps.training.step import TrainingStep
+from graphcaps.training.streaming import batch_source
 from graphcaps.types import CapsuleLevel, FeatureTable, GraphBatch
 
 __all__ = ["PhaseTime", "StepTime", "time_phases"]
@@ -98,8 +98,8 @@ def time_phases(
     Raises:
         RivalError: If the phases one after another do not give the model's own scores.
     """
-    plan = plan_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
-    full = max(1, len(plan.slots) - 1)  # the last step of an epoch is smaller
+    plan = schedule_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
+    full = max(1, len(plan.num_rows) - 1)  # the last step of an epoch is smaller
     chosen = sorted({full * place // num_steps for place in range(num_steps)})
     model.train()
     seconds = dict.fromkeys((*PHASES, "rest", "whole"), 0.0)
@@ -137,12 +137,12 @@ class _Step:
     ) -> None:
         self.model: Any = model
         self.device = next(model.parameters()).device
-        self.recorder = Recorder() if _captures(model, store, x) else None
+        self.recorder = CudaGraphRecorder() if _captures(model, store, x) else None
         self.fetch = _fetcher(store, x, graphs, self.device, self.recorder is not None)
         self.weights = {"reconstruction_weight": config.reconstruction_weight} if model.decoder else {}
         self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
         self.adam.set_rate(0.0)  # the work is the same, and the weights stay
-        self.update = Update(model, self.adam, Tally(graphs.size(0), self.device), self.weights)
+        self.update = TrainingStep(model, self.adam, Tally(graphs.size(0), self.device), self.weights)
         self.active: Tensor | None = (graphs >= 0).any(-1).to(self.device)
         if bool(self.active.all()) and self.recorder is None:
             self.active = None
@@ -228,10 +228,10 @@ def _fetcher(
 ) -> Callable[[], GraphBatch]:
     """How training puts this batch together: on the device with room to spare, or sized by the host."""
     if not captured:
-        source = open_store(store, device)
+        source = batch_source(store, device)
         return lambda: source.batch(x, graphs)
     sizes = store.host_node_ptr.diff()
-    slots = bucket(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
+    slots = bucket_size(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
     placed = graphs.to(device)
     return lambda: collate_padded(store, x, placed, slots)
 

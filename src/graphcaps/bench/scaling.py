@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
+from graphcaps._io.allocator import enable_huge_pages
 from graphcaps.bench.entries import entry
 from graphcaps.errors import ArgumentError, GraphcapsError
 from graphcaps.nn import HGCN
 from graphcaps.ops.edges import edge_table
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO, sampled_reconstruction_loss
-from graphcaps.training.device import choose_device, take_large_pages
+from graphcaps.training.device import choose_device
 from graphcaps.types import GraphBatch, Segments
 
 __all__ = [
@@ -73,7 +74,7 @@ def measure_scaling(
     """Times an HGCN on one random graph of each size; nothing is timed before :func:`check_sampling` passed.
 
     On a CPU each size runs in a process of its own, whose resident peak is read: a peak never falls. That process
-    takes large pages (:func:`graphcaps.training.device.take_large_pages`).
+    takes large pages (:func:`graphcaps._io.allocator.enable_huge_pages`).
 
     Args:
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
@@ -153,7 +154,7 @@ def check_sampling(device: torch.device, nodes: int = 300) -> None:
 
 def _apart(task: tuple[Any, ...]) -> Scaling:
     """In a fresh process, which nothing was allocated in before, with large pages."""
-    with multiprocessing.get_context("spawn").Pool(1, take_large_pages) as pool:
+    with multiprocessing.get_context("spawn").Pool(1, enable_huge_pages) as pool:
         return pool.apply(_step, task)
 
 

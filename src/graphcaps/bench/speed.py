@@ -24,17 +24,17 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import GroupTraining, plan_groups
-from graphcaps.models.builder import model_maker
+from graphcaps.models.builder import model_factory
 from graphcaps.nn import HGCN
-from graphcaps.training.device import memory_of, multiply_in
-from graphcaps.training.multiprocess import Team
+from graphcaps.training.device import matmul_precision, total_memory
+from graphcaps.training.multiprocess import ProcessPoolTrainer
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.types import FeatureTable
 
 __all__ = ["RIVALS", "RivalTime", "Speed", "measure_speed"]
 
 RIVALS = ("padded", "gin", "diffpool", "sagpool")
-Maker = Callable[[tuple[int, ...]], nn.Module]
+ModelFactory = Callable[[tuple[int, ...]], nn.Module]
 _RIVAL_SECONDS, _RIVAL_EPOCHS = 20.0, 3
 _MOST_MEMORY = 0.5  # share of the memory that padded graphs may take
 
@@ -166,7 +166,7 @@ def measure_speed(
     seconds = 0.0
     part: list[Replica] = []
     plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
-    make = model_maker(config, ready.x.size(-1), store.num_classes)
+    make = model_factory(config, ready.x.size(-1), store.num_classes)
     here = ready.store.device.type == place.type  # features as training reads them
     features: Tensor | FeatureTable = compact_features(ready.x, ready.store) if here else ready.x
     for plan in plans:  # one after another where they do not fit into memory together
@@ -214,14 +214,14 @@ def _epoch_seconds(training: GroupTraining, warm_up: int, epochs: int) -> tuple[
         for _ in range(warm_up):
             trainer.run_epoch()
         seconds = [trainer.run_epoch().seconds for _ in range(epochs)]
-        part = trainer.parts[0] if isinstance(trainer, Team) else trainer.replicas
+        part = trainer.shards[0] if isinstance(trainer, ProcessPoolTrainer) else trainer.replicas
     finally:
         training.close()
     return median(seconds), part
 
 
 def _phases(
-    make: Maker,
+    make: ModelFactory,
     store: GraphStore,
     x: Tensor | FeatureTable,
     part: list[Replica],
@@ -234,7 +234,7 @@ def _phases(
     if device.type == "cpu":
         torch.set_num_threads(max(1, threads * len(part) // together))
     try:
-        with multiply_in(config.training.precision, device):
+        with matmul_precision(config.training.precision, device):
             ceilings = measure_ceilings(device)
             model = cast(HGCN, stack_replicas(make, part).to(device))
             return ceilings, time_phases(model, store, x, part, config.training, ceilings)
@@ -243,7 +243,7 @@ def _phases(
 
 
 def _rival(
-    name: str, make: Maker, host: EncodedGraphs, replica: Replica, config: RunConfig, device: torch.device
+    name: str, make: ModelFactory, host: EncodedGraphs, replica: Replica, config: RunConfig, device: torch.device
 ) -> Rival:
     training = config.training
     rates: dict[str, Any] = {"learning_rate": training.learning_rate, "weight_decay": training.weight_decay}
@@ -251,7 +251,7 @@ def _rival(
     if name != "padded":
         return PygTraining(cast(PygKind, name), host.store, host.x, *parts, device, **rates)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(replica.stream)
+        torch.manual_seed(replica.stream_seed)
         model = cast(HGCN, make(()))
     return PaddedTraining(
         model, host.store, host.x, *parts, device=device,
@@ -260,7 +260,7 @@ def _rival(
 
 
 def _fits(host: EncodedGraphs) -> bool:
-    total = memory_of(torch.device("cpu"))
+    total = total_memory(torch.device("cpu"))
     return total is None or padded_bytes(host.store, host.x) <= _MOST_MEMORY * total
 
 

@@ -119,10 +119,10 @@ def _forecast(store: GraphStore) -> dict[str, Any] | None:
     from graphcaps.cli.run_options import configure
     from graphcaps.errors import GraphcapsError
     from graphcaps.evaluation import CrossValidation
-    from graphcaps.training.auto_config import fit_to_data
+    from graphcaps.training.auto_config import resolve_config
     from graphcaps.training.final_training import FinalTraining
 
-    config = fit_to_data(configure(store.name), store)
+    config = resolve_config(configure(store.name), store)
     epochs, batch = config.training.epochs, config.training.batch_size
     try:
         validation = CrossValidation(store, config, folds=10, seeds=1, protocol="held-out", device="cpu")
@@ -139,7 +139,7 @@ def _forecast(store: GraphStore) -> dict[str, Any] | None:
     except GraphcapsError:  # too few graphs or classes, which the findings tell
         return None
     assert validation.forecast is not None
-    memory = validation.forecast.of(1)
+    memory = validation.forecast.bytes_for(1)
     said = (
         f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, preset: "
         f"{config.source}) takes about {format_size(memory)} of memory and {_time(seconds * epochs)}; "

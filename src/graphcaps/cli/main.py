@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from graphcaps import __version__
+from graphcaps._io.allocator import enable_huge_pages
 from graphcaps.cli import bench, data, demo, evaluate, explain, info, predict, reproduce, serve, train
 from graphcaps.errors import GraphcapsError
 
@@ -24,8 +25,7 @@ __all__ = ["app", "main"]
 # the core, spinning long makes training up to thirty times slower (docs/training.md), and this hardly matters
 # where the cores are free.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-# Pages of 2 MB for large tensors: the system clears every page of a new one (engine/allocator.py).
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+enable_huge_pages()
 
 SUBCOMMANDS = {"data": data.app}
 

@@ -83,7 +83,7 @@ def _hardly_learned(training: FinalTraining, info: dict[str, Any]) -> str:
     """
     if "class_weight" in training.fingerprint or training.source.y is None:
         return ""
-    counts = training.source.y.cpu()[training.known.train.cpu()].bincount()
+    counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
     share, right = float(counts.max() / counts.sum()), float(info["train_accuracy"])
     # Of 97 % there are no five points to go: half of what is left must be reached.
     if share == 1 or right > min(share + _NEAR, (1 + share) / 2):

@@ -26,13 +26,13 @@ from graphcaps.evaluation.partition import Partition, mark_groups, one_split
 from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
 from graphcaps.evaluation.replica_groups import GroupTraining, ReplicaGroup, plan_groups
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
-from graphcaps.models.builder import model_maker, recipe_arguments
-from graphcaps.training.auto_config import fit_to_data
+from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import label_doubt
+from graphcaps.training.early_stopping import label_column_hint
 from graphcaps.training.fingerprint import data_digest
-from graphcaps.training.memory import MemoryForecast, explain_memory, forecast_memory
-from graphcaps.training.streaming import place
+from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
+from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
@@ -105,7 +105,7 @@ def folds_of(
             if "for as many folds" in error.expected
             else ""
         )
-        fix = " ".join(part for part in (label_doubt(store.y), few or error.fix) if part)
+        fix = " ".join(part for part in (label_column_hint(store.y), few or error.fix) if part)
         raise ArgumentError("cross_validate", name, error.expected, where, fix) from error
     return plain, None if found is None else mark_groups(found.ids, found.by)
 
@@ -294,12 +294,12 @@ class CrossValidation:
         self.folds, self.partition = folds_of(store, folds, groups, split, chooses=chooses)
         # Folds test every graph in turn; of one split, the test graphs decide nothing.
         seen = store if split is None else store[self.folds.paper(0).train]
-        self.config = fit_to_data(config or RunConfig(), seen)
+        self.config = resolve_config(config or RunConfig(), seen)
         self.variant = variant or self.config.model
-        siblings = {name: fit_to_data(sibling, seen) for name, sibling in (siblings or {}).items()}
+        siblings = {name: resolve_config(sibling, seen) for name, sibling in (siblings or {}).items()}
         self.variants = {self.variant: self.config, **siblings}
         check_siblings(self.config, self.variant, siblings)
-        model_maker(self.config, 1, store.num_classes)  # refuses unknown models and arguments
+        model_factory(self.config, 1, store.num_classes)  # refuses unknown models and arguments
         self.seeds, self.group = tuple(range(seeds)), group
         self.device = choose_device(device, "cross_validate")
         self.results = results
@@ -307,7 +307,7 @@ class CrossValidation:
         self.data = DataMark(*counts, self.folds.checksum, data_digest(store))
         self.finished = self._finished(resume)
         self.resume = resume
-        self.forecast: MemoryForecast | None = None
+        self.forecast: MemoryEstimate | None = None
         self._ready: EncodedGraphs | None = None
         folder = None if results is None else results.folder
         self.unfinished = UnfinishedRuns(folder, store.name, "+".join(self.variants))
@@ -380,17 +380,17 @@ class CrossValidation:
             return self._ready
         recipe = FeatureRecipe(**recipe_arguments(self.config.features))  # type: ignore[arg-type]
         ready = encode_graphs(self.store, recipe, max_nodes=self.config.features.max_nodes)
-        with explain_memory(self.config, self.device):
-            store, x = place(ready.store, ready.x, self.device)
+        with explain_out_of_memory(self.config, self.device):
+            store, x = move_to_device(ready.store, ready.x, self.device)
             self._ready = EncodedGraphs(store, x, ready.recipe)
             runs = {protocol: self._missing(protocol) for protocol in self.protocols}
             first = next(protocol for protocol in self.protocols if runs[protocol])
             replica = plan_groups(self.folds, first, runs[first], 1)[0].replicas[0]
-            make = model_maker(self.config, x.size(-1), self.store.num_classes)
-            self.forecast = forecast_memory(make, store, x, replica, self.config.training, self.device)
+            make = model_factory(self.config, x.size(-1), self.store.num_classes)
+            self.forecast = estimate_memory(make, store, x, replica, self.config.training, self.device)
         if self.group is None:
             most = self.folds.num_folds * max(len(each) for each in runs.values())
-            self.group = self.forecast.group(most)
+            self.group = self.forecast.max_replicas(most)
         return self._ready
 
     def _missing(self, protocol: Protocol) -> list[tuple[str, int]]:
@@ -405,7 +405,7 @@ class CrossValidation:
 
     def _training(self, plan: ReplicaGroup, ready: EncodedGraphs, digest: str) -> GroupTraining:
         sizes = (ready.x.size(-1), self.store.num_classes)
-        make, *_ = makers = [model_maker(config, *sizes) for config in self.variants.values()]
+        make, *_ = makers = [model_factory(config, *sizes) for config in self.variants.values()]
         drawn = dict(zip(self.variants, makers, strict=True))
         path = self.unfinished.path(plan)
         # The record of a seed waits for all its folds: a part of them is kept until then.

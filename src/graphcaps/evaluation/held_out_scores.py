@@ -22,12 +22,12 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.models.builder import model_maker, recipe_arguments
-from graphcaps.training.auto_config import fit_to_data
+from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import WINDOW, Progress
-from graphcaps.training.replicas import TRUNK, Replica, pick_replica, stack_replicas
-from graphcaps.training.streaming import place
+from graphcaps.training.early_stopping import WINDOW, PatienceTracker
+from graphcaps.training.replicas import TRUNK_KEY, Replica, pick_replica, stack_replicas
+from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd, Trainer
 
 __all__ = ["BestReplicas", "HeldOutScores", "held_out_scores"]
@@ -68,14 +68,14 @@ class BestReplicas:
 
     def __init__(self, model: nn.Module, epochs: int, patience: int | None = None) -> None:
         self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        if any(TRUNK in name for name in self.weights):
+        if any(TRUNK_KEY in name for name in self.weights):
             raise ArgumentError("held_out_scores", "config", "name a model without a trunk", "one with")
         self.first, self.patience = min(WINDOW, epochs), patience
         num_replicas = len(next(iter(self.weights.values())))
         self.loss = np.full(num_replicas, np.inf)
         self.epochs = np.zeros(num_replicas, dtype=np.int64)
         self._recent: list[list[float]] = []
-        self._progress = Progress((num_replicas,))
+        self._progress = PatienceTracker((num_replicas,))
         self._done = np.zeros(num_replicas, dtype=bool)
 
     def see(self, model: nn.Module, event: EpochEnd) -> None:
@@ -94,9 +94,9 @@ class BestReplicas:
                 np.where(better, loss, self.loss),
                 np.where(better, event.epoch, self.epochs),
             )
-        self._progress.see(event.epoch, loss)
+        self._progress.update(event.epoch, loss)
         if self.patience is not None:
-            self._done |= self._progress.over(event.epoch, self.patience)
+            self._done |= self._progress.exhausted(event.epoch, self.patience)
 
     @property
     def done(self) -> bool:
@@ -130,7 +130,7 @@ def held_out_scores(
     """
     if store.y is None:
         raise ArgumentError("held_out_scores", "store", "have a class for every graph", "none")
-    config = fit_to_data(config, store)
+    config = resolve_config(config, store)
     where = choose_device(device, "held_out_scores")
     split = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
     parts = [split.held_out(fold) for fold in range(folds)]
@@ -140,9 +140,9 @@ def held_out_scores(
     ]
     recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
     ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
-    make = model_maker(config, ready.x.size(-1), store.num_classes)
+    make = model_factory(config, ready.x.size(-1), store.num_classes)
     model = stack_replicas(make, replicas).to(where)
-    trainer = Trainer(model, *place(ready.store, ready.x, where), replicas, config.training)
+    trainer = Trainer(model, *move_to_device(ready.store, ready.x, where), replicas, config.training)
     best = BestReplicas(model, config.training.epochs, patience)
     for event in trainer.run():
         best.see(model, event)

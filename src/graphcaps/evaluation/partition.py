@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps.data.splits.folds import Folds, Split, label_checksum, split_codes
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.training.early_stopping import label_doubt, validation_split
+from graphcaps.training.early_stopping import label_column_hint, validation_split
 
 __all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split"]
 
@@ -150,7 +150,7 @@ def _with_draw(split: Split, y: Tensor, seed: int, class_names: Sequence[str]) -
     try:
         drawn = validation_split(y.cpu()[known], _SHARE, seed, class_names)
     except ArgumentError as error:
-        fix = label_doubt(y) or "Add graphs to choose the epoch by, or choose the protocol 'paper'."
+        fix = label_column_hint(y) or "Add graphs to choose the epoch by, or choose the protocol 'paper'."
         got = f"{error.got} ({split.name})"
         raise ArgumentError("cross_validate", "split", error.expected, got, fix) from error
     assert drawn.validation is not None

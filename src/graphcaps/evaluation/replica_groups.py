@@ -20,9 +20,9 @@ from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
 from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
 from graphcaps.training.fingerprint import run_fingerprint
-from graphcaps.training.memory import OutOfMemoryError, explain_memory
-from graphcaps.training.multiprocess import gather_trainer
-from graphcaps.training.replicas import Maker, Replica
+from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
+from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.replicas import ModelFactory, Replica
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["GroupTraining", "ReplicaGroup", "plan_groups"]
@@ -113,8 +113,8 @@ class GroupTraining:
         ready: EncodedGraphs,
         device: torch.device,
         config: RunConfig,
-        make: Maker,
-        drawn: Mapping[str, Maker] | None = None,
+        make: ModelFactory,
+        drawn: Mapping[str, ModelFactory] | None = None,
         data: str = "",
         checkpoint: Path | None = None,
         keep_end: bool = False,
@@ -125,7 +125,7 @@ class GroupTraining:
         self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
         with self._memory():
             training = config.training
-            self.trainer = gather_trainer(make, ready.store, ready.x, replicas, training, self.device, drawn)
+            self.trainer = make_trainer(make, ready.store, ready.x, replicas, training, self.device, drawn)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
 
@@ -209,7 +209,7 @@ class GroupTraining:
     @contextlib.contextmanager
     def _memory(self) -> Any:
         try:
-            with explain_memory(self.config, self.device):
+            with explain_out_of_memory(self.config, self.device):
                 yield
         except OutOfMemoryError as error:
             if len(self.group.replicas) == 1:

@@ -23,7 +23,7 @@ from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import Calibration
-from graphcaps.models.builder import model_maker
+from graphcaps.models.builder import model_factory
 from graphcaps.registry import MODELS
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "load", "save"]
@@ -159,7 +159,7 @@ def _make(config: RunConfig, in_channels: int, num_classes: int) -> Callable[[tu
             owner = f"model '{config.model}'"
             fix = "A part of your own cannot be kept in a model file, since loading runs no code."
             raise ArgumentError(owner, name, "be a plain value to be saved", type(value).__name__, fix)
-    return model_maker(config, in_channels, num_classes)
+    return model_factory(config, in_channels, num_classes)
 
 
 def _is_plain(value: object) -> bool:

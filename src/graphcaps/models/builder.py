@@ -13,12 +13,12 @@ from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import ArgumentError
 from graphcaps.registry import MODELS
 
-__all__ = ["model_maker", "recipe_arguments"]
+__all__ = ["model_factory", "recipe_arguments"]
 
 _MOST = 10**6
 
 
-def model_maker(
+def model_factory(
     config: RunConfig, in_channels: int, num_classes: int
 ) -> Callable[[tuple[int, ...]], nn.Module]:
     """A function from leading axes to the model of ``config``.

@@ -1,7 +1,7 @@
 """Training: configuration, replicas, one update, the loop. It receives stores and opens no files."""
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
-from graphcaps.models.builder import model_maker, recipe_arguments
+from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
@@ -15,7 +15,7 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "TrainingError",
-    "model_maker",
+    "model_factory",
     "pick_replica",
     "recipe_arguments",
     "stack_replicas",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 
-__all__ = ["batch_by_size", "dropout_by_size", "fit_to_data", "usual_degree"]
+__all__ = ["auto_batch_size", "auto_degree_onehot", "auto_dropout", "resolve_config"]
 
 _LEAST, _MOST = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty over the eight folds of ten that are learned from
@@ -19,7 +19,7 @@ _DROPOUT_OF_FEW, _DROPOUT_OF_MANY = 0.5, 0.1
 _USUAL, _DEGREES = 0.99, 100
 
 
-def batch_by_size(num_graphs: int) -> int:
+def auto_batch_size(num_graphs: int) -> int:
     """The power of two nearest to a fortieth of the graphs, from 16 to 128.
 
     Small sets need the steps, and large ones learn as well from fewer, larger ones (docs/estimator.md).
@@ -28,7 +28,7 @@ def batch_by_size(num_graphs: int) -> int:
     return int(min(max(nearest, _LEAST), _MOST))
 
 
-def dropout_by_size(num_graphs: int) -> float:
+def auto_dropout(num_graphs: int) -> float:
     """Half of the numbers up to 1,500 graphs, a tenth above.
 
     Few graphs are soon learned by heart, which dropout hinders; of many there is more to learn than time. It was
@@ -37,7 +37,7 @@ def dropout_by_size(num_graphs: int) -> float:
     return _DROPOUT_OF_FEW if num_graphs <= _FEW else _DROPOUT_OF_MANY
 
 
-def usual_degree(store: GraphStore) -> int:
+def auto_degree_onehot(store: GraphStore) -> int:
     """The least degree that 99 nodes of 100 do not exceed, at most 100.
 
     Columns of rarer degrees are learned from few nodes, and mostly by heart.
@@ -49,7 +49,7 @@ def usual_degree(store: GraphStore) -> int:
     return min(max(usual, 1), _DEGREES)
 
 
-def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
+def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
     """The same configuration with a number for everything that ``by_data`` names.
 
     Args:
@@ -60,12 +60,12 @@ def fit_to_data(config: RunConfig, store: GraphStore, like: RunConfig | None = N
     """
     training, features, arguments = config.training, config.features, dict(config.model_arguments)
     if "batch_size" in config.by_data:
-        training = replace(training, batch_size=batch_by_size(len(store)))
+        training = replace(training, batch_size=auto_batch_size(len(store)))
     if "degree_onehot" in config.by_data:
-        columns = usual_degree(store) if like is None else like.features.degree_onehot
+        columns = auto_degree_onehot(store) if like is None else like.features.degree_onehot
         features = replace(features, degree_onehot=columns)
     if "dropout" in config.by_data and config.model == "hgcn":
-        arguments["dropout"] = dropout_by_size(len(store))
+        arguments["dropout"] = auto_dropout(len(store))
     if config.model == "hgcn" and "residual_nodes" not in arguments:
         divisor = like.model_arguments.get("residual_nodes") if like is not None else None
         if like is None and "residual_nodes" in config.by_data:

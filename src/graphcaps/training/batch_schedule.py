@@ -1,4 +1,4 @@
-"""Which graphs each replica sees in each step of an epoch, and how much room a step needs."""
+"""The batches of an epoch: which graphs each replica sees in each step, and how many rows a step needs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from torch import Tensor
 
 from graphcaps.training.replicas import Replica
 
-__all__ = ["SCORED_ROWS", "EpochPlan", "bucket", "pad_rows", "plan_epoch"]
+__all__ = ["EVALUATION_ROWS", "EpochSchedule", "bucket_size", "pad_indices", "schedule_epoch"]
 
-SCORED_ROWS = 1 << 17
-"""Nodes of all replicas together that are scored at a time on a GPU."""
+EVALUATION_ROWS = 1 << 17
+"""Number of nodes, over all replicas, that are evaluated at a time on a GPU."""
 
 
 @dataclass(frozen=True)
-class EpochPlan:
-    """An epoch, drawn on the host.
+class EpochSchedule:
+    """The order of the graphs in one epoch, drawn on the host.
 
     Args:
-        order (Tensor): Graphs of each replica in the order of the epoch, −1 after the end, ``[F, S·B]``.
-        slots (tuple): For each of the S steps, the most nodes that a replica's batch has.
-        batch_size (int): B.
-        epoch (int): Counted from 0.
+        order (Tensor): Graphs of each replica in the order of the epoch, −1 after the last, ``[F, S·B]``.
+        num_rows (tuple): For each of the S steps, the largest number of nodes in a replica's batch.
+        batch_size (int): Graphs per step B.
+        epoch (int): Number of the epoch, counted from 0.
     """
 
     order: Tensor
-    slots: tuple[int, ...]
+    num_rows: tuple[int, ...]
     batch_size: int
     epoch: int
 
@@ -40,37 +40,37 @@ class EpochPlan:
         return graphs[:, :used]
 
 
-def plan_epoch(replicas: list[Replica], epoch: int, batch_size: int, sizes: Tensor) -> EpochPlan:
-    """Draws the order of every replica; the last, smaller batch of an epoch is used.
+def schedule_epoch(replicas: list[Replica], epoch: int, batch_size: int, sizes: Tensor) -> EpochSchedule:
+    """Draws the order of every replica's training graphs. The last, smaller batch of an epoch is kept.
 
     Args:
         replicas (list): F replicas.
-        epoch (int): Counted from 0.
-        batch_size (int): B.
-        sizes (Tensor): Nodes of each graph, on the host, ``[G]``.
+        epoch (int): Number of the epoch, counted from 0.
+        batch_size (int): Graphs per step B.
+        sizes (Tensor): Number of nodes of each graph, on the host, ``[G]``.
     """
-    # In numpy: torch would share these few numbers among threads, and a GPU waits while they find together.
-    drawn = [replica.order(epoch).numpy() for replica in replicas]
-    steps = -(-max(map(len, drawn)) // batch_size)
-    order = np.full((len(drawn), steps * batch_size), -1)
+    # In numpy: torch would start threads for these few numbers, and the GPU would wait for them.
+    orders = [replica.order(epoch).numpy() for replica in replicas]
+    steps = -(-max(map(len, orders)) // batch_size)
+    order = np.full((len(orders), steps * batch_size), -1)
     rows = np.zeros_like(order)
     nodes = sizes.numpy()
-    for f, graphs in enumerate(drawn):
+    for f, graphs in enumerate(orders):
         order[f, : len(graphs)] = graphs
         rows[f, : len(graphs)] = nodes[graphs]
-    slots = rows.reshape(len(drawn), steps, batch_size).sum(-1).max(0)
-    return EpochPlan(torch.from_numpy(order), tuple(slots.tolist()), batch_size, epoch)
+    num_rows = rows.reshape(len(orders), steps, batch_size).sum(-1).max(0)
+    return EpochSchedule(torch.from_numpy(order), tuple(num_rows.tolist()), batch_size, epoch)
 
 
-def pad_rows(rows: list[Tensor]) -> Tensor:
-    """Index vectors of several lengths as one matrix, −1 after the end of each."""
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+def pad_indices(indices: list[Tensor]) -> Tensor:
+    """Index vectors of different lengths as one matrix, padded with −1."""
+    return torch.nn.utils.rnn.pad_sequence(indices, batch_first=True, padding_value=-1)
 
 
-def bucket(slots: int) -> int:
-    """The number of slots that a captured step is made for: at least ``slots``, and a multiple of a power of two.
+def bucket_size(num_rows: int) -> int:
+    """The number of rows of a captured step: ``num_rows`` rounded up to a multiple of a power of two.
 
-    Few different numbers mean few captures; at most a sixteenth is wasted from 512 slots on.
+    Few distinct sizes mean few captures. From 512 rows on, at most a sixteenth of the rows is padding.
     """
-    step = 1 << max(5, slots.bit_length() - 5)
-    return -(-max(slots, 1) // step) * step
+    step = 1 << max(5, num_rows.bit_length() - 5)
+    return -(-max(num_rows, 1) // step) * step

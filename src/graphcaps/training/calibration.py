@@ -21,15 +21,15 @@ __all__ = [
     "CalibrationReport",
     "balanced_weights",
     "calibrate",
-    "calibrate_shares",
-    "cross_fitted",
-    "finish",
+    "calibrate_probabilities",
+    "cross_fit",
+    "finalise_model",
+    "load_initial_weights",
     "report_calibration",
-    "start_from",
 ]
 
 
-LOOSENESS = 3.0
+PRIOR_STD = 3.0
 """Standard deviation of log T before a graph is seen: what a few graphs say moves the temperature little."""
 _WIDEST = math.log(200)  # no temperature outside 1 / 200 to 200
 _FIGURES_CALIBRATION = ("ece", "log_loss", "brier")
@@ -66,10 +66,10 @@ def calibrate(
     Raises:
         ArgumentError: If there is no graph, or no such method.
     """
-    return calibrate_shares(probabilities(scores, scores_are), y, method)
+    return calibrate_probabilities(probabilities(scores, scores_are), y, method)
 
 
-def calibrate_shares(shares: np.ndarray, y: np.ndarray, method: CalibrationMethod) -> Calibration:
+def calibrate_probabilities(shares: np.ndarray, y: np.ndarray, method: CalibrationMethod) -> Calibration:
     """As :func:`calibrate`, from probabilities.
 
     The temperature minimises the log loss of the graphs plus :math:`(\\log T)^2 / 18`, as if log T had been drawn
@@ -101,7 +101,7 @@ def _temperature(shares: np.ndarray, y: np.ndarray) -> float:
         scaled = logs * math.exp(-log_t)
         top = scaled.max(-1)
         total = top + np.log(np.exp(scaled - top[:, None]).sum(-1))
-        return float((total - own * math.exp(-log_t)).sum() + log_t**2 / (2 * LOOSENESS**2))
+        return float((total - own * math.exp(-log_t)).sum() + log_t**2 / (2 * PRIOR_STD**2))
 
     found = minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded", options={"xatol": 1e-6})
     return math.exp(float(found.x))
@@ -118,7 +118,7 @@ def _staircase(shares: np.ndarray, right: np.ndarray) -> tuple[tuple[float, ...]
     return tuple(given.tolist()), tuple(np.clip(becomes, margin, 1 - margin).tolist())
 
 
-def cross_fitted(
+def cross_fit(
     shares: np.ndarray, y: np.ndarray, fold: np.ndarray, method: CalibrationMethod = "temperature"
 ) -> np.ndarray:
     """Calibrated probabilities of all graphs, each fold's by a calibration fitted on the other folds.
@@ -131,21 +131,21 @@ def cross_fitted(
     """
     shares, y, fold = np.asarray(shares, dtype=np.float64), np.asarray(y), np.asarray(fold)
     if fold.shape != y.shape:
-        raise ShapeError("cross_fitted", "fold", f"name a fold per graph, {len(y)}", list(fold.shape))
+        raise ShapeError("cross_fit", "fold", f"name a fold per graph, {len(y)}", list(fold.shape))
     if len(np.unique(fold)) < 2:
-        raise ArgumentError("cross_fitted", "fold", "name at least two folds", len(np.unique(fold)))
+        raise ArgumentError("cross_fit", "fold", "name at least two folds", len(np.unique(fold)))
     found = np.empty_like(shares)
     for held in np.unique(fold):
         own = fold == held
-        found[own] = calibrate_shares(shares[~own], y[~own], method).apply(shares[own])
+        found[own] = calibrate_probabilities(shares[~own], y[~own], method).apply(shares[own])
     return found
 
 
 def report_calibration(
     shares: np.ndarray, y: np.ndarray, fold: np.ndarray, method: CalibrationMethod = "temperature"
 ) -> CalibrationReport:
-    """What calibration brings on the held-out graphs of all folds pooled; arguments of :func:`cross_fitted`."""
-    after = cross_fitted(shares, y, fold, method)
+    """What calibration brings on the held-out graphs of all folds pooled; arguments of :func:`cross_fit`."""
+    after = cross_fit(shares, y, fold, method)
     return CalibrationReport(method, len(y), _figures(y, shares), _figures(y, after))
 
 
@@ -157,7 +157,7 @@ def _figures(y: np.ndarray, shares: np.ndarray) -> dict[str, Any]:
 _FIGURES = ("log_loss", "brier", "ece")
 
 
-def finish(
+def finalise_model(
     fitted: FittedModel, store: GraphStore, validation: Tensor, method: CalibrationMethod | None
 ) -> FittedModel:
     """The model with a profile of its graphs and, where there are validation graphs, a calibration by them.
@@ -183,7 +183,7 @@ def finish(
     before = class_metrics(y, shares)
     after = before
     if method is not None:
-        found = calibrate_shares(shares, y, method)
+        found = calibrate_probabilities(shares, y, method)
         after = class_metrics(y, found.apply(shares))
         figures: dict[str, Any] = {"before": before, "after": after}
         short = {when: {name: known[name] for name in _FIGURES} for when, known in figures.items()}
@@ -191,7 +191,7 @@ def finish(
     return replace(fitted, training=fitted.training | {"validation_metrics": after})
 
 
-def start_from(whole: nn.Module, start: FittedModel, class_names: tuple[str, ...]) -> None:
+def load_initial_weights(whole: nn.Module, start: FittedModel, class_names: tuple[str, ...]) -> None:
     """Gives a model with one replica the weights of a trained one.
 
     Raises:

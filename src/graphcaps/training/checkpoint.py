@@ -20,9 +20,9 @@ from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import DataError
-from graphcaps.training.fingerprint import differences
-from graphcaps.training.multiprocess import Team
-from graphcaps.training.trainer import EpochEnd, Trainer, below
+from graphcaps.training.fingerprint import describe_differences
+from graphcaps.training.multiprocess import ProcessPoolTrainer
+from graphcaps.training.trainer import EpochEnd, Trainer, strip_prefix
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "take_checkpoint", "write_checkpoint"]
 
@@ -56,11 +56,13 @@ class Checkpoint:
     @property
     def weights(self) -> dict[str, Tensor]:
         """What the model held between the two epochs."""
-        return below("model.", self.state)
+        return strip_prefix("model.", self.state)
 
 
 def take_checkpoint(
-    trainer: Trainer | Team, history: Sequence[EpochEnd], extra: Mapping[str, Tensor] | None = None
+    trainer: Trainer | ProcessPoolTrainer,
+    history: Sequence[EpochEnd],
+    extra: Mapping[str, Tensor] | None = None,
 ) -> Checkpoint:
     """A copy of where ``trainer`` stands, in memory: later epochs do not change it. Call between epochs."""
     state = {name: value.detach().clone() for name, value in trainer.state().items()}
@@ -69,7 +71,7 @@ def take_checkpoint(
 
 def save_checkpoint(
     path: str | Path,
-    trainer: Trainer | Team,
+    trainer: Trainer | ProcessPoolTrainer,
     history: Sequence[EpochEnd],
     fingerprint: Mapping[str, Any],
     extra: Mapping[str, Tensor] | None = None,
@@ -78,7 +80,7 @@ def save_checkpoint(
 
     Args:
         path (str or Path): Where to write; what stands there is replaced at once or not at all.
-        trainer (Trainer or Team): What is trained.
+        trainer (Trainer or ProcessPoolTrainer): What is trained.
         history (list): Its events so far.
         fingerprint (dict): Of :func:`graphcaps.training.fingerprint.run_fingerprint`.
         extra (dict, optional): More tensors to keep.
@@ -124,7 +126,7 @@ def load_checkpoint(
     except DataError as error:
         raise DataError(path, error.expected, error.found, fix=_ANEW) from error
     content = read.content
-    told = differences(content.get("fingerprint") or {}, fingerprint)
+    told = describe_differences(content.get("fingerprint") or {}, fingerprint)
     if told:
         more = f" and {len(told) - 3} more" if len(told) > 3 else ""
         raise DataError(

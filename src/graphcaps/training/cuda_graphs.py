@@ -1,7 +1,8 @@
-"""Steps of few shapes, which need no host: on a GPU each shape is captured once and replayed.
+"""CUDA graphs: capture of training steps and their replay.
 
-A step has a fixed number of slots. Its batch is assembled on the device, from the order of the epoch that lies
-there, into a number of slots that is the same for many steps (:func:`graphcaps.training.batch_schedule.bucket`).
+Batches are rounded up to a few sizes (:func:`graphcaps.training.batch_schedule.bucket_size`). Each size is captured
+once. A step assembles its batch on the device, from the order of the epoch that is stored there, so that a replay
+needs no host–device synchronisation.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from graphcaps.data.batching import batch_from_layout
 from graphcaps.data.store import GraphStore
 from graphcaps.ops._triton.dispatch import kernels_serve
 from graphcaps.ops.batch_layout.layout import lay_out
-from graphcaps.training.batch_schedule import EpochPlan, bucket
-from graphcaps.training.step import Update
+from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
+from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
 
-__all__ = ["BucketSteps", "Recorder", "can_capture"]
+__all__ = ["BucketedRunner", "CudaGraphRecorder", "can_capture"]
 
 
 def can_capture(model: Any, store: GraphStore, x: Tensor) -> bool:
-    """Whether a step of this model can be captured: on a GPU with kernels, and no part of it asks the host."""
+    """Whether a step of this model can be captured: on a GPU with kernels, without host–device synchronisation."""
     if x.device.type != "cuda" or store.device != x.device or not kernels_serve(x, *model.parameters()):
         return False
     return store.edge_weight is None and bool(getattr(model, "capturable", False))
 
 
-class Recorder:
-    """Captures functions, one after another, into one pool of memory.
+class CudaGraphRecorder:
+    """Captures functions as CUDA graphs that share one memory pool.
 
-    Replays must not overlap, and what a function leaves behind lies in tensors made before. The pool lives as
-    long as any of the replays does, so that letting go of them gives the memory back.
+    Replays must not overlap, and results must be written to tensors that exist before the capture. The pool lives as
+    long as any of the replays, so dropping all of them releases the memory.
     """
 
     def __init__(self) -> None:
@@ -44,9 +45,10 @@ class Recorder:
         self._pool: Any = None
 
     def record(self, body: Callable[[], None]) -> Callable[[], None]:
-        """A function that does what ``body`` does, replayed; ``body`` itself runs once before.
+        """Captures ``body`` and returns a function that replays it.
 
-        That run compiles kernels and makes libraries allocate what they need, which no capture may do.
+        ``body`` runs once before the capture: kernels are compiled and libraries allocate their workspaces then,
+        which is not allowed during a capture.
         """
         current = torch.cuda.current_stream()
         self.stream.wait_stream(current)
@@ -60,81 +62,81 @@ class Recorder:
             finally:
                 graph.capture_end()
         current.wait_stream(self.stream)
-        torch.cuda.empty_cache()  # what the run before took; replays have the pool
+        torch.cuda.empty_cache()  # memory of the warm-up run; replays use the pool
 
         def replay() -> None:
             graph.replay()
 
-        # The graph reads what the function holds on to: both live as long as the other.
+        # The graph reads tensors that the closure refers to: keep it alive as long as the graph.
         replay.body = body  # type: ignore[attr-defined]
         self._replays.add(replay)
         return replay
 
     def _shared_pool(self) -> Any:
-        """The pool of the replays that are left. A pool dies with its last graph and refuses another one, so where
-        none is left there has to be a new pool."""
+        """The pool of the live replays. A pool is destroyed with its last graph and cannot be used again, so without
+        live replays a new pool is created."""
         if self._pool is None or not self._replays:
             self._pool = torch.cuda.graph_pool_handle()
         return self._pool
 
 
-class BucketSteps:
-    """An epoch as a sequence of steps of known shapes.
+class BucketedRunner:
+    """Runs an epoch with batches that are padded to a few sizes; on a GPU each size is captured once and replayed.
 
     Args:
-        update (Update): What a step does.
+        step (TrainingStep): Applied to every batch.
         store (GraphStore): All graphs, on the device.
         x (Tensor or FeatureTable): Features of all nodes, on the device.
-        num_replicas (int): F.
-        num_steps (int): Steps of an epoch S.
-        batch_size (int): Graphs a step B.
-        recorder (Recorder, optional): Captures a step for each shape; without one, steps run as they are.
+        num_replicas (int): Number of replicas F.
+        num_steps (int): Steps per epoch S.
+        batch_size (int): Graphs per step B.
+        recorder (CudaGraphRecorder, optional): Captures the step of each size; without it steps run eagerly.
     """
 
     def __init__(
         self,
-        update: Update,
+        step: TrainingStep,
         store: GraphStore,
         x: Tensor | FeatureTable,
         num_replicas: int,
         num_steps: int,
         batch_size: int,
-        recorder: Recorder | None = None,
+        recorder: CudaGraphRecorder | None = None,
     ) -> None:
-        self.update, self.store, self.x = update, store, x
+        self.step, self.store, self.x = step, store, x
         self.num_steps, self.batch_size, self.recorder = num_steps, batch_size, recorder
-        # One step more than an epoch has, without graphs: it changes nothing, so it serves to warm up.
+        # One more step than an epoch has, without graphs: it changes nothing and serves as warm-up.
         shape = (num_replicas, (num_steps + 1) * batch_size)
         self.order = torch.full(shape, -1, dtype=torch.int64, device=store.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=store.device)
-        self.steps: dict[int, Callable[[], None]] = {}
+        self.steps: dict[int, Callable[[], None]] = {}  # by number of rows
 
-    def run(self, plan: EpochPlan) -> None:
-        """An epoch of updates; on a GPU it returns when they are launched."""
-        order = plan.order.pin_memory() if self.order.is_cuda else plan.order
+    def run(self, schedule: EpochSchedule) -> None:
+        """Runs all steps of an epoch; on a GPU it returns when they are launched."""
+        order = schedule.order.pin_memory() if self.order.is_cuda else schedule.order
         self.order[:, : order.size(1)].copy_(order, non_blocking=True)
-        shapes = [bucket(slots) for slots in plan.slots]
-        # The largest first: what it takes is then cut up for the others, which need no memory of their own.
-        for V in sorted(set(shapes) - set(self.steps), reverse=True):
+        sizes = [bucket_size(rows) for rows in schedule.num_rows]
+        # Largest first: the smaller captures then fit into memory that the pool already has.
+        for V in sorted(set(sizes) - set(self.steps), reverse=True):
             self.steps[V] = self._prepare(V)
         self.cursor.zero_()
-        for V in shapes:
+        for V in sizes:
             self.steps[V]()
 
-    def _step(self, num_slots: int) -> None:
-        laid = lay_out(
-            self.store.node_ptr, self.order, num_slots,
+    def _step(self, num_rows: int) -> None:
+        layout = lay_out(
+            self.store.node_ptr, self.order, num_rows,
             classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
         )  # fmt: skip
-        self.update(batch_from_layout(self.store, self.x, laid), laid.active)
-        self.update.adam.zero_grad()  # gradients would keep memory that the next shape can use
+        self.step(batch_from_layout(self.store, self.x, layout), layout.active)
+        self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
         self.cursor += 1
 
-    def _prepare(self, num_slots: int) -> Callable[[], None]:
-        """The step of a new shape, before an epoch in which it is needed."""
+    def _prepare(self, num_rows: int) -> Callable[[], None]:
+        """The step for a new size. Called before the epoch that needs it."""
         if self.recorder is None:
-            return lambda: self._step(num_slots)
+            return lambda: self._step(num_rows)
         self.cursor.fill_(self.num_steps)
-        replay = self.recorder.record(lambda: self._step(num_slots))
-        self.update.tally.clear()  # the epoch has not begun, and the step without graphs counted itself
+        replay = self.recorder.record(lambda: self._step(num_rows))
+        self.step.metrics.clear()  # the warm-up step was counted, and the epoch has not begun
         return replay

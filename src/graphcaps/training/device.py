@@ -12,7 +12,7 @@ import torch
 from graphcaps.errors import ArgumentError
 from graphcaps.ops._triton.precision import Precision, products_in
 
-__all__ = ["SMALL_STEP", "choose_device", "memory_of", "multiply_in", "take_large_pages", "threads_for"]
+__all__ = ["SINGLE_THREAD_ROWS", "choose_device", "limit_threads", "matmul_precision", "total_memory"]
 
 
 def choose_device(name: str, owner: str = "device") -> torch.device:
@@ -29,7 +29,7 @@ def choose_device(name: str, owner: str = "device") -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def memory_of(device: torch.device) -> int | None:
+def total_memory(device: torch.device) -> int | None:
     """Bytes of memory of a GPU, or of this computer where the system tells it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
@@ -45,7 +45,7 @@ _before: list[str] = []
 
 
 @contextmanager
-def multiply_in(precision: Precision, device: torch.device) -> Iterator[None]:
+def matmul_precision(precision: Precision, device: torch.device) -> Iterator[None]:
     """Inside the block products on a GPU are taken in this precision; a CPU takes float32 always.
 
     torch's own products know no bf16 of float32 numbers: below float32 they are taken in TF32. That setting
@@ -68,19 +68,19 @@ def multiply_in(precision: Precision, device: torch.device) -> Iterator[None]:
                 torch.set_float32_matmul_precision(before)
 
 
-SMALL_STEP = 1000
+SINGLE_THREAD_ROWS = 1000
 """Rows of nodes, of all replicas, up to which a second thread gains nothing to speak of (docs/training.md)."""
 
 
 @contextmanager
-def threads_for(rows: int, device: torch.device) -> Iterator[None]:
-    """One thread on a CPU for steps of at most :data:`SMALL_STEP` rows; else as many as torch has.
+def limit_threads(rows: int, device: torch.device) -> Iterator[None]:
+    """One thread on a CPU for steps of at most :data:`SINGLE_THREAD_ROWS` rows; else as many as torch has.
 
     Threads that wait for each other spin. Where another program has one of the cores, a training of small steps
     then takes many times as long, and where all cores are free it hardly gains.
     """
     before = torch.get_num_threads()
-    if device.type != "cpu" or before == 1 or rows > SMALL_STEP:
+    if device.type != "cpu" or before == 1 or rows > SINGLE_THREAD_ROWS:
         yield
         return
     torch.set_num_threads(1)
@@ -88,16 +88,3 @@ def threads_for(rows: int, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-_SETTING = "THP_MEM_ALLOC_ENABLE"
-
-
-def take_large_pages() -> None:
-    """Lets torch ask Linux for pages of 2 MB where a tensor is large; to be called before the first one is made.
-
-    A large tensor is mapped anew each time, and the system clears its pages as they are touched. With pages of
-    4 kB that takes as long as the step itself where rows do not fit into a cache, with large ones a third. Results
-    and peak memory stay as they are; other systems ignore it, and a value that is already set is kept.
-    """
-    os.environ.setdefault(_SETTING, "1")

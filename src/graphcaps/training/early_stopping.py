@@ -12,13 +12,21 @@ from torch import Tensor, nn
 
 from graphcaps.data.splits.folds import Split
 from graphcaps.errors import ArgumentError
-from graphcaps.training.trainer import EpochEnd, below
+from graphcaps.training.trainer import EpochEnd, strip_prefix
 
-__all__ = ["WINDOW", "WORTH", "BestWeights", "Progress", "label_doubt", "trailing_loss", "validation_split"]
+__all__ = [
+    "MIN_DELTA",
+    "WINDOW",
+    "BestWeights",
+    "PatienceTracker",
+    "label_column_hint",
+    "trailing_loss",
+    "validation_split",
+]
 
 WINDOW = 21
 """Epochs that a validation loss is averaged over before epochs are compared."""
-WORTH = 0.0005
+MIN_DELTA = 0.0005
 """By how much the loss must fall for patience to begin anew: without it, a task that is solved never ends."""
 
 
@@ -46,7 +54,7 @@ def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[s
         graphs = (y == label).nonzero().squeeze(-1)
         n = graphs.numel()
         if n < 2:
-            name, doubt = f"'{class_names[label]}'" if class_names else label, label_doubt(y)
+            name, doubt = f"'{class_names[label]}'" if class_names else label, label_column_hint(y)
             raise ArgumentError(
                 owner,
                 "validation",
@@ -61,7 +69,7 @@ def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[s
     return Split((~drawn).nonzero().squeeze(-1), drawn.nonzero().squeeze(-1), nothing)
 
 
-def label_doubt(y: Tensor) -> str:
+def label_column_hint(y: Tensor) -> str:
     """A question where most classes have a single graph: the column may hold names, not classes. "" elsewhere."""
     counts = y.unique(return_counts=True)[1]
     if 2 * int((counts == 1).sum()) <= counts.numel():
@@ -75,8 +83,8 @@ def trailing_loss(history: Sequence[EpochEnd], window: int) -> float:
     return sum(recent) / len(recent)
 
 
-class Progress:
-    """When the loss last fell by :data:`WORTH`: what patience is counted from.
+class PatienceTracker:
+    """When the loss last fell by :data:`MIN_DELTA`: what patience is counted from.
 
     Args:
         shape (tuple): Of the losses: ``()`` of one training, ``(F,)`` of F replicas. (default: ``()``)
@@ -86,12 +94,12 @@ class Progress:
         self.lowest = np.full(shape, np.inf)
         self.since = np.zeros(shape, dtype=np.int64)
 
-    def see(self, epoch: int, loss: Any) -> None:
+    def update(self, epoch: int, loss: Any) -> None:
         """Looks at the mean loss of an epoch that counts."""
-        worth = loss < self.lowest - WORTH
+        worth = loss < self.lowest - MIN_DELTA
         self.lowest, self.since = np.where(worth, loss, self.lowest), np.where(worth, epoch, self.since)
 
-    def over(self, epoch: int, patience: int) -> Any:
+    def exhausted(self, epoch: int, patience: int) -> Any:
         """Whether so many epochs have brought none, in the shape of the losses."""
         return epoch - self.since >= patience
 
@@ -105,39 +113,39 @@ class BestWeights:
     a training no longer than the window keeps its last epoch. So does one without a validation part.
 
     Args:
-        chooses (bool): Whether there is a validation part.
+        has_validation (bool): Whether there is a validation part.
         epochs (int): Length of the training.
     """
 
-    def __init__(self, chooses: bool, epochs: int) -> None:
-        self.chooses, self.first = chooses, min(WINDOW, epochs)
+    def __init__(self, has_validation: bool, epochs: int) -> None:
+        self.has_validation, self.first = has_validation, min(WINDOW, epochs)
         self.epoch = 0
         self.loss = math.inf
         self.weights: dict[str, Tensor] = {}
-        self.progress, self._seen = Progress(), 0
+        self.progress, self._seen = PatienceTracker(), 0
 
-    def stale(self, history: Sequence[EpochEnd], patience: int | None) -> bool:
-        """Whether ``patience`` epochs have brought no loss that is lower by :data:`WORTH`; never without a
+    def should_stop(self, history: Sequence[EpochEnd], patience: int | None) -> bool:
+        """Whether ``patience`` epochs have brought no loss that is lower by :data:`MIN_DELTA`; never without a
         validation part."""
-        if patience is None or not self.chooses or not self.epoch:
+        if patience is None or not self.has_validation or not self.epoch:
             return False
         for last in range(max(self._seen + 1, self.first), len(history) + 1):  # after a resume, all of them
-            self.progress.see(last, trailing_loss(history[max(last - WINDOW, 0) : last], WINDOW))
+            self.progress.update(last, trailing_loss(history[max(last - WINDOW, 0) : last], WINDOW))
         self._seen = len(history)
-        return bool(self.progress.over(len(history), patience))
+        return bool(self.progress.exhausted(len(history), patience))
 
     @property
     def rule(self) -> str:
         """Which epoch is kept, in words."""
-        if not self.chooses:
+        if not self.has_validation:
             return "the last epoch"
         if self.first < WINDOW:
             return f"the last epoch, since {WINDOW} are needed for a choice"
         return f"lowest validation loss, mean of the last {WINDOW} epochs"
 
-    def see(self, model: nn.Module, history: Sequence[EpochEnd]) -> None:
+    def update(self, model: nn.Module, history: Sequence[EpochEnd]) -> None:
         """Looks at the epoch that just ended."""
-        if not self.chooses:
+        if not self.has_validation:
             self.epoch = history[-1].epoch
             return
         loss = trailing_loss(history, WINDOW)
@@ -155,7 +163,7 @@ class BestWeights:
 
     def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
         """Goes on where :meth:`state` was taken, perhaps in a training of another length."""
-        if self.chooses and int(state["epoch"]) < self.first:
+        if self.has_validation and int(state["epoch"]) < self.first:
             return
         self.epoch, self.loss = int(state["epoch"]), float(state["loss"])
-        self.weights = {name: value.to(device) for name, value in below("weights.", state).items()}
+        self.weights = {name: value.to(device) for name, value in strip_prefix("weights.", state).items()}

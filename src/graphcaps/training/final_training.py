@@ -23,17 +23,17 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
-from graphcaps.models.builder import model_maker, recipe_arguments
-from graphcaps.training.auto_config import fit_to_data
-from graphcaps.training.calibration import finish, start_from
+from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.calibration import finalise_model, load_initial_weights
 from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import WORTH, BestWeights
+from graphcaps.training.early_stopping import MIN_DELTA, BestWeights
 from graphcaps.training.fingerprint import data_digest, run_fingerprint
-from graphcaps.training.holdout import figures_on, known_graphs
-from graphcaps.training.memory import explain_memory
+from graphcaps.training.holdout import evaluate_test_set, split_holdout
+from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
-from graphcaps.training.streaming import place
+from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 
 __all__ = ["FinalResult", "FinalTraining", "train_final"]
@@ -69,7 +69,7 @@ class FinalTraining:
         store (GraphStore): Graphs with classes.
         config (RunConfig): Model, input columns and training.
         seed (int): Of the validation draw, the starting weights, the order of graphs and dropout. (default: 0)
-        validation (float): Share of every class that chooses the epoch; 0 takes the last. (default: 0.1)
+        validation (float): Share of every class that has_validation the epoch; 0 takes the last. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         patience (int, optional): Stop when so many epochs have brought no loss lower by 0.0005; needs a
             validation part. (default: never)
@@ -100,36 +100,38 @@ class FinalTraining:
         start: FittedModel | None = None,
         split: Split | None = None,
     ) -> None:
-        self.known = known_graphs(store, _classes(store, seed), split, validation, seed)
-        store = self.known.store
-        config = fit_to_data(config, store, None if start is None else start.config)
+        self.holdout = split_holdout(store, _classes(store, seed), split, validation, seed)
+        store = self.holdout.store
+        config = resolve_config(config, store, None if start is None else start.config)
         if patience is not None and (type(patience) is not int or patience < 1):
             raise ArgumentError("train", "patience", "be a whole number from 1 on", patience)
         self.source, self.config, self.seed = store, config, seed
         self.patience, self.calibrate = patience, calibrate
         self.device = choose_device(device, "train")
         self.data_digest = data_digest(store)
-        self.split = Split(self.known.train, self.known.validation, torch.empty(0, dtype=torch.long))
-        replica = Replica(self.known.train, self.known.validation, self.split.test, seed=seed)
+        self.split = Split(self.holdout.train, self.holdout.validation, torch.empty(0, dtype=torch.long))
+        replica = Replica(self.holdout.train, self.holdout.validation, self.split.test, seed=seed)
         self.fingerprint = run_fingerprint(config, self.data_digest, [replica])
         told = {
             "patience": patience,
             "class_weight": None if class_weight is None else class_weight.tolist(),
-            "test_graphs": None if self.known.tested is None else data_digest(self.known.tested)[:16],
+            "test_graphs": None
+            if self.holdout.test_store is None
+            else data_digest(self.holdout.test_store)[:16],
         }
         self.fingerprint |= {name: value for name, value in told.items() if value is not None}
-        with explain_memory(config, self.device):
+        with explain_out_of_memory(config, self.device):
             fresh = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
             recipe = fresh if start is None else start.recipe
             ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
             self.recipe = ready.recipe
-            self._make = model_maker(config, ready.x.size(-1), store.num_classes)
+            self._make = model_factory(config, ready.x.size(-1), store.num_classes)
             model = stack_replicas(self._make, [replica]).to(self.device)
             if start is not None:
-                start_from(model, start, store.class_names)
-            graphs, x = place(ready.store, ready.x, self.device)
+                load_initial_weights(model, start, store.class_names)
+            graphs, x = move_to_device(ready.store, ready.x, self.device)
             self.trainer = Trainer(model, graphs, x, [replica], config.training, class_weight=class_weight)
-        self.best = BestWeights(self.known.validation.numel() > 0, config.training.epochs)
+        self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
         self._between = self._take()
@@ -142,7 +144,7 @@ class FinalTraining:
     @property
     def ended(self) -> bool:
         """Whether all epochs are done, or patience has run out."""
-        return self.epoch >= self.config.training.epochs or self.best.stale(self.history, self.patience)
+        return self.epoch >= self.config.training.epochs or self.best.should_stop(self.history, self.patience)
 
     @property
     def run_digest(self) -> str:
@@ -158,10 +160,10 @@ class FinalTraining:
         """
         written = time.monotonic()
         while not self.ended:
-            with explain_memory(self.config, self.device):
+            with explain_out_of_memory(self.config, self.device):
                 event = self.trainer.run_epoch()
                 self.history.append(event)
-                self.best.see(self.trainer.model, self.history)
+                self.best.update(self.trainer.model, self.history)
                 self._between = self._take()
             if checkpoint is not None:
                 waited = time.monotonic() - written >= CHECKPOINT_SECONDS
@@ -201,7 +203,7 @@ class FinalTraining:
         self.history = list(found.history)
         self.best.load_state(found.extra, self.device)
         if self.history:
-            self.best.see(self.trainer.model, self.history)  # an epoch that only now is the last
+            self.best.update(self.trainer.model, self.history)  # an epoch that only now is the last
         self.notes = found.notes
         self._between = self._take()
 
@@ -220,26 +222,26 @@ class FinalTraining:
         self.trainer.model.load_state_dict(self.best.weights or self._between.weights)
         model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
         bare = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
-        fitted = finish(bare, self.source, self.known.validation, self.calibrate)
-        if self.known.tested is not None:
-            fitted = figures_on(fitted, self.known.tested)
+        fitted = finalise_model(bare, self.source, self.holdout.validation, self.calibrate)
+        if self.holdout.test_store is not None:
+            fitted = evaluate_test_set(fitted, self.holdout.test_store)
         return FinalResult(fitted, tuple(self.history), self.best.epoch, fitted.training)
 
     @property
     def _rule(self) -> str:
         if self.epoch >= self.config.training.epochs:
             return self.best.rule
-        return f"{self.best.rule}; stopped: no progress above {WORTH} in {self.patience} epochs"
+        return f"{self.best.rule}; stopped: no progress above {MIN_DELTA} in {self.patience} epochs"
 
     def describe(self) -> dict[str, Any]:
         """Where the weights come from, JSON-safe."""
         kept = self.history[self.best.epoch - 1]
-        chooses = self.best.chooses
+        has_validation = self.best.has_validation
         return training_summary(
             self.source,
             digest=self.data_digest,
             run=self.run_digest,
-            **self.known.describe(),
+            **self.holdout.describe(),
             seed=self.seed,
             epochs=self.config.training.epochs,
             epochs_run=self.epoch,
@@ -247,8 +249,8 @@ class FinalTraining:
             rule=self._rule,
             train_loss=kept.train_loss[0],
             train_accuracy=kept.train_accuracy[0],
-            validation_loss=kept.validation_loss[0] if chooses else None,
-            validation_accuracy=kept.validation_accuracy[0] if chooses else None,
+            validation_loss=kept.validation_loss[0] if has_validation else None,
+            validation_accuracy=kept.validation_accuracy[0] if has_validation else None,
             seconds=round(math.fsum(event.seconds for event in self.history), 3),
             hardware=describe_hardware(self.device),
             notes=list(self.notes),

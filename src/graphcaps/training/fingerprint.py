@@ -14,9 +14,9 @@ from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.training.replicas import Replica
 
-__all__ = ["NUMERICS", "data_digest", "differences", "run_fingerprint"]
+__all__ = ["NUMERICS_VERSION", "data_digest", "describe_differences", "run_fingerprint"]
 
-NUMERICS = 3
+NUMERICS_VERSION = 3
 """Raise this whenever the same configuration, data and seed would train to other weights."""
 
 # What a reader learns about digests, which say nothing to people.
@@ -44,7 +44,7 @@ def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -
         "folds": [replica.fold for replica in replicas],
         "split": _digest(parts),
         "data": data,
-        "numerics": NUMERICS,
+        "numerics": NUMERICS_VERSION,
     }
     variants = [replica.variant for replica in replicas]
     return flat | ({"variants": variants} if any(variants) else {})
@@ -66,7 +66,7 @@ def data_digest(store: GraphStore) -> str:
     return _digest([*columns], "\n".join(store.class_names))
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def describe_differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """What ``found`` has otherwise than ``wanted``, in words, nearest to the user's hand first."""
     told = []
     for name in [*wanted, *(name for name in found if name not in wanted)]:

@@ -17,17 +17,17 @@ from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
 from graphcaps.training.early_stopping import validation_split
 
-__all__ = ["KnownGraphs", "figures_on", "known_graphs"]
+__all__ = ["HoldoutData", "evaluate_test_set", "split_holdout"]
 
 
 @dataclass(frozen=True, eq=False)
-class KnownGraphs:
+class HoldoutData:
     """What a training may look at, and what it is tested on.
 
     Args:
         store (GraphStore): Graphs to learn from and to choose by.
         train, validation (Tensor): Which of them do what.
-        tested (GraphStore, optional): The others; input columns, sizes and calibration know nothing of them.
+        test_store (GraphStore, optional): The others; input columns, sizes and calibration know nothing of them.
         split (str): Where the parts come from, in words, "" where none are given.
         share (float, optional): Share that was drawn to choose by; ``None`` where it is given.
     """
@@ -35,7 +35,7 @@ class KnownGraphs:
     store: GraphStore
     train: Tensor
     validation: Tensor
-    tested: GraphStore | None = None
+    test_store: GraphStore | None = None
     split: str = ""
     share: float | None = None
 
@@ -43,12 +43,12 @@ class KnownGraphs:
         """How the graphs were parted, JSON-safe."""
         counts = {"train_graphs": self.train.numel(), "validation_graphs": self.validation.numel()}
         shares = {"validation_share": self.share}
-        if self.tested is None:
+        if self.test_store is None:
             return counts | shares
-        return counts | {"test_graphs": len(self.tested)} | shares | {"split": self.split}
+        return counts | {"test_graphs": len(self.test_store)} | shares | {"split": self.split}
 
 
-def known_graphs(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> KnownGraphs:
+def split_holdout(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:
     """Sets the test graphs of a split aside; where there are none to choose by, draws a share to do it.
 
     Args:
@@ -63,7 +63,7 @@ def known_graphs(store: GraphStore, y: Tensor, split: Split | None, share: float
     """
     if split is None:
         drawn = validation_split(y, share, seed, store.class_names)
-        return KnownGraphs(store, drawn.train, _there(drawn.validation), share=share)
+        return HoldoutData(store, drawn.train, _there(drawn.validation), share=share)
     numbers = split_codes(split, len(store))
     if y.cpu()[split.train].unique().numel() < 2:
         expected = "leave graphs of at least two classes to learn from"
@@ -72,12 +72,12 @@ def known_graphs(store: GraphStore, y: Tensor, split: Split | None, share: float
     own, tested = store[known], store[split.test]
     if split.validation is None or not split.validation.numel():
         drawn = validation_split(y.cpu()[known], share, seed, store.class_names)
-        return KnownGraphs(own, drawn.train, _there(drawn.validation), tested, split.name, share)
+        return HoldoutData(own, drawn.train, _there(drawn.validation), tested, split.name, share)
     train, validation = ((numbers[known] == number).nonzero().squeeze(-1) for number in (0, 1))
-    return KnownGraphs(own, train, validation, tested, split.name)
+    return HoldoutData(own, train, validation, tested, split.name)
 
 
-def figures_on(fitted: FittedModel, tested: GraphStore) -> FittedModel:
+def evaluate_test_set(fitted: FittedModel, tested: GraphStore) -> FittedModel:
     """The model with figures of its test graphs in ``training``: they had no part in its making.
 
     Labels that no training graph has are read as zeros, and graphs with such labels are counted.

@@ -15,13 +15,19 @@ from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.ops._triton.dispatch import kernels_wanted
 from graphcaps.registry import MODELS
-from graphcaps.training.batch_schedule import SCORED_ROWS, plan_epoch
-from graphcaps.training.device import memory_of
+from graphcaps.training.batch_schedule import EVALUATION_ROWS, schedule_epoch
+from graphcaps.training.device import total_memory
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.step import TrainingError
-from graphcaps.training.streaming import data_bytes, open_store
+from graphcaps.training.streaming import batch_source, dataset_bytes
 
-__all__ = ["MemoryForecast", "OutOfMemoryError", "explain_memory", "forecast_memory", "is_out_of_memory"]
+__all__ = [
+    "MemoryEstimate",
+    "OutOfMemoryError",
+    "estimate_memory",
+    "explain_out_of_memory",
+    "is_out_of_memory",
+]
 
 
 # How torch's allocator of host memory says it; there is no class for it.
@@ -42,7 +48,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def explain_memory(config: RunConfig, device: str | torch.device = "cpu") -> Iterator[None]:
+def explain_out_of_memory(config: RunConfig, device: str | torch.device = "cpu") -> Iterator[None]:
     """Turns running out of memory inside the block into an :class:`OutOfMemoryError` that names what to lower."""
     try:
         yield
@@ -77,7 +83,7 @@ _COPIES, _AVERAGED, _TEMPORARIES = 4, 2, 2.5
 
 
 @dataclass(frozen=True)
-class MemoryForecast:
+class MemoryEstimate:
     """Bytes that a training is expected to take.
 
     Args:
@@ -94,26 +100,26 @@ class MemoryForecast:
     total: int | None
     scoring: int = 0
 
-    def of(self, replicas: int) -> int:
+    def bytes_for(self, replicas: int) -> int:
         """Bytes of so many replicas together."""
         return self.data + replicas * self.weights + max(replicas * self.step, self.scoring)
 
-    def group(self, replicas: int) -> int:
+    def max_replicas(self, replicas: int) -> int:
         """How many of ``replicas`` to train together: all, or as many as fit, and always one."""
         if self.total is None:
             return replicas
         room = SHARE * self.total
-        return next((count for count in range(replicas, 1, -1) if self.of(count) <= room), 1)
+        return next((count for count in range(replicas, 1, -1) if self.bytes_for(count) <= room), 1)
 
 
-def forecast_memory(
+def estimate_memory(
     make: Callable[[tuple[int, ...]], nn.Module],
     store: GraphStore,
     x: Tensor,
     replica: Replica,
     config: TrainConfig,
     device: torch.device,
-) -> MemoryForecast:
+) -> MemoryEstimate:
     """Runs the forward pass of one replica's largest step and counts what it keeps for the backward pass.
 
     Args:
@@ -125,9 +131,9 @@ def forecast_memory(
         device (device): Where.
     """
     model: Any = stack_replicas(make, [replica]).to(device).train()
-    plan = plan_epoch([replica], 0, config.batch_size, store.host_node_ptr.diff())
-    largest = max(range(len(plan.slots)), key=plan.slots.__getitem__)
-    batch = open_store(store, device).batch(x, plan.graphs(largest))
+    plan = schedule_epoch([replica], 0, config.batch_size, store.host_node_ptr.diff())
+    largest = max(range(len(plan.num_rows)), key=plan.num_rows.__getitem__)
+    batch = batch_source(store, device).batch(x, plan.graphs(largest))
     kept: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:
@@ -144,14 +150,14 @@ def forecast_memory(
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     for parameter in model.parameters():  # kept for the backward pass too, but counted among the weights
         kept.pop(parameter.untyped_storage().data_ptr(), None)
-    resident = data_bytes(store, x) if store.device.type == device.type else 0
+    resident = dataset_bytes(store, x) if store.device.type == device.type else 0
     step = int(_TEMPORARIES * sum(kept.values()))
-    row = step // max(plan.slots[largest], 1)
-    return MemoryForecast(
+    row = step // max(plan.num_rows[largest], 1)
+    return MemoryEstimate(
         data=resident,
         weights=(_COPIES + _AVERAGED * (config.average_epochs > 1)) * weights,
         step=step,
-        total=memory_of(device),
+        total=total_memory(device),
         # Nothing is kept for a backward pass there, but many rows are scored at a time.
-        scoring=row * SCORED_ROWS // 2 if device.type == "cuda" else 0,
+        scoring=row * EVALUATION_ROWS // 2 if device.type == "cuda" else 0,
     )

@@ -28,36 +28,36 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.training.memory import is_out_of_memory
-from graphcaps.training.replicas import TRUNK, Maker, Replica, stack_replicas
+from graphcaps.training.replicas import TRUNK_KEY, ModelFactory, Replica, stack_replicas
 from graphcaps.training.step import TrainingError
 from graphcaps.training.trainer import EpochEnd, Trainer
 from graphcaps.types import FeatureTable
 
-__all__ = ["Team", "gather_trainer"]
+__all__ = ["ProcessPoolTrainer", "make_trainer"]
 
-MOST_WORKERS = 16
+MAX_WORKERS = 16
 
 
-class Team:
+class ProcessPoolTrainer:
     """Trainers of a part of the replicas each, with the interface of one :class:`Trainer` of all of them.
 
     Args:
         build (callable): From replicas to their trainer; called in each process.
-        parts (list): The replicas of each process.
+        shards (list): The replicas of each process.
         config (TrainConfig): How they are trained.
     """
 
     def __init__(
         self,
         build: Callable[[list[Replica]], Trainer],
-        parts: list[list[Replica]],
+        shards: list[list[Replica]],
         config: TrainConfig,
     ) -> None:
-        self.config, self.parts, self.epoch = config, parts, 0
-        self.replicas = [replica for part in parts for replica in part]
+        self.config, self.shards, self.epoch = config, shards, 0
+        self.replicas = [replica for shard in shards for replica in shard]
         context = multiprocessing.get_context("fork")
         self._workers: list[tuple[Any, Connection]] = []
-        for part in parts:
+        for part in shards:
             ours, theirs = context.Pipe()
             held = [pipe for _, pipe in self._workers] + [ours]  # ends that the new process has to close
             worker = context.Process(target=_work, args=(build, part, theirs, held), daemon=True)
@@ -85,7 +85,7 @@ class Team:
         """One figure of all replicas; NaN for those of a trainer that has none, where another has."""
         if not any(parts):
             return []
-        sizes = map(len, self.parts)
+        sizes = map(len, self.shards)
         return [value for part, size in zip(parts, sizes, strict=True) for value in part or [math.nan] * size]
 
     def state(self) -> dict[str, Tensor]:
@@ -97,7 +97,7 @@ class Team:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Goes on where :meth:`state` was taken, also that of one trainer of all replicas."""
         self.epoch = int(state["epoch"])
-        bounds = [sum(map(len, self.parts[:count])) for count in range(len(self.parts) + 1)]
+        bounds = [sum(map(len, self.shards[:count])) for count in range(len(self.shards) + 1)]
         calls = []
         for first, end in pairwise(bounds):
             own = {name: value[first:end].cpu().numpy() for name, value in state.items() if name != "epoch"}
@@ -132,15 +132,15 @@ class Team:
         return answers
 
 
-def gather_trainer(
-    make: Maker,
+def make_trainer(
+    make: ModelFactory,
     store: GraphStore,
     x: Tensor,
     replicas: list[Replica],
     config: TrainConfig,
     device: torch.device,
-    drawn: Mapping[str, Maker] | None = None,
-) -> Trainer | Team:
+    drawn: Mapping[str, ModelFactory] | None = None,
+) -> Trainer | ProcessPoolTrainer:
     """A trainer for these replicas on this device: one, or on a CPU of several threads a team."""
 
     features: Tensor | FeatureTable = x
@@ -151,16 +151,16 @@ def gather_trainer(
         model = stack_replicas(make, part, drawn=drawn).to(device)
         return Trainer(model, store, features, part, config)
 
-    workers = min(MOST_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
+    workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
     # Forks are safe on Linux alone; and a trunk keeps its replicas under names, not along an axis.
     if workers == 1 or sys.platform != "linux" or _has_trunk(make, replicas[:1]):
         return build(replicas)
     bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
-    return Team(build, [replicas[first:end] for first, end in pairwise(bounds)], config)
+    return ProcessPoolTrainer(build, [replicas[first:end] for first, end in pairwise(bounds)], config)
 
 
-def _has_trunk(make: Maker, one: list[Replica]) -> bool:
-    return any(TRUNK in name for name in stack_replicas(make, one).state_dict())
+def _has_trunk(make: ModelFactory, one: list[Replica]) -> bool:
+    return any(TRUNK_KEY in name for name in stack_replicas(make, one).state_dict())
 
 
 def _work(

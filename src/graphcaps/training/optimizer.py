@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam as torch_adam
 
 from graphcaps.ops._triton.dispatch import kernels_serve
-from graphcaps.training.replicas import TRUNK
+from graphcaps.training.replicas import TRUNK_KEY
 
 __all__ = ["ReplicaAdam"]
 
@@ -159,4 +159,4 @@ class ReplicaAdam:
 
 def _owner(name: str) -> int | None:
     """The replica that a parameter belongs to, where it is not that of all of them, one row each."""
-    return int(name.split(TRUNK)[1].split(".")[0]) if TRUNK in name else None
+    return int(name.split(TRUNK_KEY)[1].split(".")[0]) if TRUNK_KEY in name else None

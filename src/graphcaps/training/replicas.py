@@ -9,12 +9,12 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-__all__ = ["TRUNK", "Maker", "Replica", "pick_replica", "stack_replicas"]
+__all__ = ["TRUNK_KEY", "ModelFactory", "Replica", "pick_replica", "stack_replicas"]
 
-Maker = Callable[[tuple[int, ...]], nn.Module]
+ModelFactory = Callable[[tuple[int, ...]], nn.Module]
 """From leading axes to a model."""
 
-TRUNK = ".replicas."
+TRUNK_KEY = ".replicas."
 """In the names of tensors that are kept per replica, not along the leading axis."""
 
 
@@ -42,21 +42,21 @@ class Replica:
     variant: str = ""
 
     @property
-    def stream(self) -> int:
+    def stream_seed(self) -> int:
         """One number for this replica's streams: the same whatever runs beside it."""
         return (self.seed * 1_000_003 + self.fold) % (1 << 63)
 
     def order(self, epoch: int) -> Tensor:
         """The training graphs in the order of an epoch, drawn from seed, fold and epoch alone."""
-        generator = torch.Generator().manual_seed((self.stream * 2_147_483_647 + epoch + 1) % (1 << 63))
+        generator = torch.Generator().manual_seed((self.stream_seed * 2_147_483_647 + epoch + 1) % (1 << 63))
         return self.train[torch.randperm(self.train.numel(), generator=generator)]
 
 
 def stack_replicas(
-    make: Maker,
+    make: ModelFactory,
     replicas: list[Replica],
     dtype: torch.dtype = torch.float32,
-    drawn: Mapping[str, Maker] | None = None,
+    drawn: Mapping[str, ModelFactory] | None = None,
 ) -> nn.Module:
     """A model with leading axis F whose replica f starts as a model made under the seed of ``replicas[f]``.
 
@@ -72,14 +72,14 @@ def stack_replicas(
         whole = make((F,)).to(dtype)
         state = whole.state_dict()
         for f, replica in enumerate(replicas):
-            torch.manual_seed(replica.stream)
+            torch.manual_seed(replica.stream_seed)
             draw = make if drawn is None else drawn.get(replica.variant, make)
             for name, value in draw(()).to(dtype).state_dict().items():
                 _slot(state, name, f).copy_(value)
     return whole
 
 
-def pick_replica(whole: nn.Module, make: Maker, f: int) -> nn.Module:
+def pick_replica(whole: nn.Module, make: ModelFactory, f: int) -> nn.Module:
     """Replica f as a model of its own."""
     single = make(())
     dtype = next(whole.parameters()).dtype
@@ -91,6 +91,6 @@ def pick_replica(whole: nn.Module, make: Maker, f: int) -> nn.Module:
 
 def _slot(state: dict[str, Tensor], name: str, f: int) -> Tensor:
     """Where a single model's tensor stands for replica f; a trunk keeps a stack per replica."""
-    if TRUNK in name:
-        return state[name.replace(f"{TRUNK}0.", f"{TRUNK}{f}.")]
+    if TRUNK_KEY in name:
+        return state[name.replace(f"{TRUNK_KEY}0.", f"{TRUNK_KEY}{f}.")]
     return state[name][f]

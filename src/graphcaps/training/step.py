@@ -1,4 +1,4 @@
-"""One update of all replicas, and an epoch of them."""
+"""One training step of all replicas, and an epoch of eager steps."""
 
 from __future__ import annotations
 
@@ -9,61 +9,70 @@ from torch import Tensor, nn
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
-from graphcaps.training.batch_schedule import EpochPlan
+from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.epoch_metrics import Tally
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.streaming import StreamedStore
 from graphcaps.types import FeatureTable, GraphBatch
 
-__all__ = ["EagerSteps", "TrainingError", "Update"]
+__all__ = ["EagerRunner", "TrainingError", "TrainingStep"]
 
 
 class TrainingError(GraphcapsError):
-    """A training that cannot go on."""
+    """A training that cannot continue."""
 
 
-class Update:
-    """Forward, backward, Adam, count.
+class TrainingStep:
+    """Forward pass, backward pass, Adam update and metrics of one batch.
 
     Args:
-        model (Module): Leading axis F.
-        adam (ReplicaAdam): Of its parameters.
-        tally (Tally): Where losses and right answers are added up.
-        weights (dict): Arguments of the model's loss, such as the reconstruction's weight or class weights.
+        model (Module): Model with leading axis F.
+        adam (ReplicaAdam): Optimizer of its parameters.
+        metrics (Tally): Accumulates losses and correct predictions.
+        loss_arguments (dict): Keyword arguments of the model's loss, such as class weights.
     """
 
-    def __init__(self, model: nn.Module, adam: ReplicaAdam, tally: Tally, weights: dict[str, Any]) -> None:
-        self.model, self.adam, self.tally, self.weights = model, adam, tally, weights
+    def __init__(
+        self, model: nn.Module, adam: ReplicaAdam, metrics: Tally, loss_arguments: dict[str, Any]
+    ) -> None:
+        self.model, self.adam, self.metrics, self.loss_arguments = model, adam, metrics, loss_arguments
 
     def __call__(self, batch: GraphBatch, active: Tensor | None) -> None:
-        """Learns from one batch; ``active [F]`` is True at replicas that have a graph in it (``None``: all)."""
-        learner: Any = self.model
+        """Trains on one batch.
+
+        Args:
+            batch (GraphBatch): Graphs with labels.
+            active (Tensor, optional): True at replicas that have a graph in the batch, ``[F]``. (default: all)
+        """
+        model: Any = self.model
         assert batch.y is not None
-        output = learner.forward_batch(batch, batch.y)
-        terms = learner.loss(output, batch.y, **self.weights)
+        output = model.forward_batch(batch, batch.y)
+        terms = model.loss(output, batch.y, **self.loss_arguments)
         self.adam.zero_grad()
-        terms.total.backward(torch.ones_like(terms.total))  # replicas do not touch: as if each were alone
+        terms.total.backward(torch.ones_like(terms.total))  # replicas are independent: as if each were alone
         self.adam.step(active=active)
-        self.tally.add(terms, output.class_scores, batch.y)
+        self.metrics.add(terms, output.class_scores, batch.y)
 
 
-class EagerSteps:
-    """Steps run one operation after another, with batches sized exactly by the host.
+class EagerRunner:
+    """Runs an epoch one operation after another, with batches of exact size.
 
     Args:
-        update (Update): What a step does.
+        step (TrainingStep): Applied to every batch.
         store (GraphStore or StreamedStore): All graphs.
         x (Tensor or FeatureTable): Features of all nodes.
     """
 
-    def __init__(self, update: Update, store: GraphStore | StreamedStore, x: Tensor | FeatureTable) -> None:
-        self.update, self.store, self.x = update, store, x
+    def __init__(
+        self, step: TrainingStep, store: GraphStore | StreamedStore, x: Tensor | FeatureTable
+    ) -> None:
+        self.step, self.store, self.x = step, store, x
 
-    def run(self, plan: EpochPlan) -> None:
-        """An epoch of updates."""
-        for step in range(len(plan.slots)):
-            graphs = plan.graphs(step)
+    def run(self, schedule: EpochSchedule) -> None:
+        """Runs all steps of an epoch."""
+        for number in range(len(schedule.num_rows)):
+            graphs = schedule.graphs(number)
             batch = self.store.batch(self.x, graphs)
             present = (graphs >= 0).any(-1)
-            self.update(batch, None if bool(present.all()) else present.to(self.store.device))
-            self.update.adam.zero_grad()
+            self.step(batch, None if bool(present.all()) else present.to(self.store.device))
+            self.step.adam.zero_grad()

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
-from graphcaps.training.device import memory_of
+from graphcaps.training.device import total_memory
 from graphcaps.types import FeatureTable, GraphBatch
 
-__all__ = ["StreamedStore", "data_bytes", "open_store", "place"]
+__all__ = ["StreamedStore", "batch_source", "dataset_bytes", "move_to_device"]
 
-RESIDENT_SHARE = 0.5
+MAX_RESIDENT_FRACTION = 0.5
 """Share of a GPU's memory up to which a data set is kept there as a whole."""
 
 
@@ -60,12 +60,12 @@ def _pinned(tensor: Any, device: torch.device) -> Any:
     return tensor if tensor is None or device.type != "cuda" else tensor.contiguous().pin_memory()
 
 
-def open_store(store: GraphStore, device: torch.device) -> GraphStore | StreamedStore:
+def batch_source(store: GraphStore, device: torch.device) -> GraphStore | StreamedStore:
     """Something to draw batches from: the store itself where it lies on the device, else a stream from it."""
     return store if store.device.type == device.type else StreamedStore(store, device)
 
 
-def data_bytes(store: GraphStore, x: Tensor) -> int:
+def dataset_bytes(store: GraphStore, x: Tensor) -> int:
     """Bytes that graphs and input columns take on a device, the edges as bits included."""
     arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
     listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
@@ -75,9 +75,11 @@ def data_bytes(store: GraphStore, x: Tensor) -> int:
     return listed + table + (0 if words is None else 4 * words + 8 * N)
 
 
-def place(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:
+def move_to_device(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:
     """Moves graphs and columns to the device, or leaves them on the host, to be streamed, where they are too large."""
-    total = memory_of(device)
-    if device.type == "cpu" or (total is not None and data_bytes(store, x) > RESIDENT_SHARE * total):
+    total = total_memory(device)
+    if device.type == "cpu" or (
+        total is not None and dataset_bytes(store, x) > MAX_RESIDENT_FRACTION * total
+    ):
         return store, x
     return _bare(store).to(device), x.to(device)
