@@ -243,7 +243,12 @@ def _phases(
 
 
 def _rival(
-    name: str, make: ModelFactory, host: EncodedGraphs, replica: Replica, config: RunConfig, device: torch.device
+    name: str,
+    make: ModelFactory,
+    host: EncodedGraphs,
+    replica: Replica,
+    config: RunConfig,
+    device: torch.device,
 ) -> Rival:
     training = config.training
     rates: dict[str, Any] = {"learning_rate": training.learning_rate, "weight_decay": training.weight_decay}

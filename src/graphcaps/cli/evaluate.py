@@ -243,9 +243,7 @@ def _forecast(validation: CrossValidation) -> str:
     assert validation.group is not None
     together = min(validation.group, validation.folds.num_folds * len(validation.seeds))
     count = "one training at a time" if together == 1 else f"{together} trainings together"
-    return (
-        f"{validation.store.name}: {count}, about {format_size(validation.forecast.bytes_for(together))} of memory."
-    )
+    return f"{validation.store.name}: {count}, about {format_size(validation.forecast.bytes_for(together))} of memory."
 
 
 @contextmanager

@@ -71,7 +71,9 @@ class Evaluator:
         for chunk in self.chunks:
             rows = sizes[chunk.clamp_min(0)].masked_fill(chunk < 0, 0).sum(-1)
             batches.append((chunk.to(self.store.device), int(rows.max())))
-        return lambda: self._evaluate(collate_padded(self.store, self.x, chunk, rows) for chunk, rows in batches)
+        return lambda: self._evaluate(
+            collate_padded(self.store, self.x, chunk, rows) for chunk, rows in batches
+        )
 
     def read(self) -> EvaluationMetrics:
         """Metrics of the last run, on the host."""
