@@ -25,11 +25,16 @@ from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data import load_dataset
 from graphcaps.data.store import GraphStore
-from graphcaps.explanation import StoreExplanation, explain_store, measure, stability
+from graphcaps.explanation import (
+    StoreExplanation,
+    evaluate_explanations,
+    explain_store,
+    explanation_stability,
+)
 from graphcaps.explanation.baselines import CONFIG
-from graphcaps.explanation.explanation_metrics import MEASURES
-from graphcaps.explanation.fidelity import fidelity_of, graphs_of
-from graphcaps.explanation.model_inputs import encode, some_of
+from graphcaps.explanation.explanation_metrics import METRICS
+from graphcaps.explanation.fidelity import node_fidelity, pyg_batches
+from graphcaps.explanation.model_inputs import encode_for_model, select_graphs
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.presets import load_preset
@@ -67,10 +72,10 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
     A mask on edges, a node scored by the strongest of its own; and a mask on nodes where the model is given as
     softmax of ten times the lengths, which reacts more sharply than lengths over their sum.
     """
-    encoded, module = encode(model, store), GraphProbabilities(model, centred=True)
+    encoded, module = encode_for_model(model, store), GraphProbabilities(model, centred=True)
     predicted = explain_store(model, store).predicted
     chosen = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))[:sample].sort().values
-    few, target = some_of(encoded, chosen), predicted[chosen]
+    few, target = select_graphs(encoded, chosen), predicted[chosen]
     found = {}
     for name, network, masks in (
         ("edge masks", module, {"edge_mask_type": "object"}),
@@ -79,7 +84,7 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
         torch.manual_seed(0)
         explainer = Explainer(network, GNNExplainer(), explanation_type="model", model_config=CONFIG, **masks)
         scores = []
-        for graphs in graphs_of(module, few, target):
+        for graphs in pyg_batches(module, few, target):
             for graph in range(graphs.target.numel()):
                 rows = (graphs.batch == graph).nonzero().squeeze(-1)
                 edges = graphs.edge_index[:, graphs.batch[graphs.edge_index[0]] == graph] - rows[0]
@@ -88,7 +93,7 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
                 if own is None:
                     own = torch.zeros(len(rows)).scatter_reduce(0, edges[0], made.edge_mask, "amax")
                 scores.append(own.reshape(-1))
-        found[name] = fidelity_of(module, few, target, torch.cat(scores), 0.2).plus
+        found[name] = node_fidelity(module, few, target, torch.cat(scores), 0.2).plus
     return found
 
 
@@ -97,9 +102,9 @@ def zeroed(model: FittedModel, store: GraphStore) -> float:
 
     What masking would be without a blank row: a column that is always 1 leaves all that the norm has seen.
     """
-    encoded, module = encode(model, store), GraphProbabilities(model)
+    encoded, module = encode_for_model(model, store), GraphProbabilities(model)
     scores = torch.rand(store.num_nodes, generator=torch.Generator().manual_seed(0))
-    return fidelity_of(module, encoded, explain_store(model, store).predicted, scores, 0.2).plus
+    return node_fidelity(module, encoded, explain_store(model, store).predicted, scores, 0.2).plus
 
 
 class Sharper(torch.nn.Module):
@@ -121,7 +126,7 @@ class Sharper(torch.nn.Module):
 def mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean of each measure over seeds, and of fidelity+ also the lowest and highest."""
     found: dict[str, Any] = {}
-    for name in MEASURES:
+    for name in METRICS:
         values = [row[name] for row in rows if row[name] is not None]
         found[name] = round(float(np.mean(values)), 6) if values else None
     values = [row["fidelity_plus"] for row in rows if row["fidelity_plus"] is not None]
@@ -132,7 +137,7 @@ def measure_set(name: str, seeds: int, sample: int, root: Path | None) -> dict[s
     preset, changes = SETS[name]
     store, config = load_dataset(name, root), load_preset(preset).with_training(**changes)
     models = [train(store, config, seed) for seed in range(seeds)]
-    found = [measure(model, store, sample=sample) for model in models]
+    found = [evaluate_explanations(model, store, sample=sample) for model in models]
     cheap = ("capsules", "gradient", "integrated-gradients", "random")
     row: dict[str, Any] = {
         "dataset": name,
@@ -151,12 +156,14 @@ def measure_set(name: str, seeds: int, sample: int, root: Path | None) -> dict[s
             }
             for key in ("fidelity_plus", "fidelity_minus")
         },
-        "stability": stability(models, store),
+        "stability": explanation_stability(models, store),
         "config": config.as_dict(),
     }
     row["shares"] = {}
     for share in SHARES:
-        again = [measure(model, store, methods=cheap, share=share)["methods"] for model in models]
+        again = [
+            evaluate_explanations(model, store, methods=cheap, share=share)["methods"] for model in models
+        ]
         row["shares"][str(share)] = {method: mean([one[method] for one in again]) for method in cheap}
     if "part" in store.truth:
         areas = [meeting_auc(store, explain_store(model, store)) for model in models]

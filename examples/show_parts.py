@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 import graphcaps
-from graphcaps.explanation import measure
+from graphcaps.explanation import evaluate_explanations
 from graphcaps.explanation.report import write_report
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     ).fit(train)
     print(f"right on {len(test)} graphs that did not train it: {model.score(test):.1%}")
 
-    figures = measure(model.model_, test, methods=("capsules", "kmeans-features"))["methods"]
+    figures = evaluate_explanations(model.model_, test, methods=("capsules", "kmeans-features"))["methods"]
     for method, row in figures.items():
         print(f"agreement with the planted parts, {method}: {row['nmi']:.2f}")
 

@@ -185,7 +185,7 @@ def test_transform_is_the_class_capsules():
     lengths = np.linalg.norm(rows.reshape(30, 3, 8), axis=-1)
     np.testing.assert_allclose(lengths, fitted().model_.scores(labelled()).numpy(), atol=1e-6)
     assert fitted().model_.embed(labelled(), level=0).shape == (30, 4 * 8)
-    with pytest.raises(ArgumentError, match="one of 2 levels"):
+    with pytest.raises(ArgumentError, match="one of the 2 capsule levels"):
         fitted().model_.embed(labelled(), level=2)
 
 
@@ -261,9 +261,9 @@ def test_abstaining_and_unlike_graphs():
     bar = float(np.median(shares))
     found = model.predict(store, abstain_below=bar)
     assert [name is None for name in found] == (shares < bar).tolist()
-    assert sum(map(bool, model.unlike(store))) <= 1
+    assert sum(map(bool, model.out_of_distribution(store))) <= 1
     big = replace(store, node_attributes=store.node_attributes * 1000)
-    assert all("attribute" in reason for reason in model.unlike(big))
+    assert all("attribute" in reason for reason in model.out_of_distribution(big))
 
 
 def test_explain_names_a_class_of_its_own():

@@ -21,7 +21,7 @@ _NAMES = {
     "Ledger": "graphcaps.evaluation",
     "cross_validate": "graphcaps.evaluation",
     "explain": "graphcaps.explanation",
-    "load": "graphcaps.inference.model_file",
+    "load": "graphcaps.inference.fitted_model",
     "load_dataset": "graphcaps.data",
     "stratified_folds": "graphcaps.data",
 }
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from graphcaps.estimator import HGCNClassifier
     from graphcaps.evaluation import Ledger, cross_validate
     from graphcaps.explanation import Explanation, explain
-    from graphcaps.inference.fitted_model import FittedModel
-    from graphcaps.inference.model_file import load
+    from graphcaps.inference.fitted_model import FittedModel, load
 
 
 def __getattr__(name: str) -> Any:

@@ -25,8 +25,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.coerce import GraphInput, coerce_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.inference.model_file import load
+from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.inference.probabilities import abstain
 from graphcaps.training.calibration import balanced_weights
 from graphcaps.training.final_training import FinalTraining
@@ -514,10 +513,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         width = range(int(self.model_.config.model_arguments["capsule_dim"]))
         return np.array([f"{name}[{place}]" for name in self.classes_ for place in width], dtype=object)
 
-    def unlike(self, X: Any) -> tuple[str, ...]:
-        """How each graph is unlike the training graphs, in words; "" where it is not."""
+    def out_of_distribution(self, X: Any) -> tuple[str, ...]:
+        """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside."""
         store = self._store(X)
-        return self.model_.unlike(store)
+        return self.model_.out_of_distribution(store)
 
     def explain(self, X: Any, *, target: Any = None) -> Any:
         """Which parts the decisions were made from, see :func:`graphcaps.explain`; ``target`` is a class."""

@@ -18,7 +18,7 @@ from graphcaps.cli.main import app
 from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
-from graphcaps.explanation.explanation_metrics import MEASURES, METHODS, QUICK
+from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, METRICS
 from graphcaps.inference.applicability import TrainingProfile
 from tests.small_models import planted, small_model, train_small
 
@@ -85,7 +85,7 @@ def test_measures_for_people_and_machines(
     assert "Measuring capsules" in shown.stderr
     found = json.loads(run(model, data, "--measure", "--sample", 2, "--beside", second, "--json").stdout)
     assert list(found["methods"]) == list(METHODS)
-    assert all(tuple(row) == MEASURES for row in found["methods"].values())
+    assert all(tuple(row) == METRICS for row in found["methods"].values())
     assert found["methods"]["kmeans-primary"]["nmi"] is not None  # the files keep which part a node is of
     assert found["methods"]["gnnexplainer"]["fidelity_plus"] is not None
     assert len(found["sample"]["graphs"]) == 2
@@ -113,7 +113,7 @@ def test_the_report_gets_what_was_found(model: Path, data: Path, tmp_path: Path,
         assert shown.exit_code == 0, shown.output
         assert "page" in shown.stderr
         assert given["history"] == taken
-    assert set(given["measures"]["methods"]) == set(QUICK)
+    assert set(given["metrics"]["methods"]) == set(FAST_METHODS)
     assert len(given["explanations"]) == len(given["store"]) == 6
     assert given["title"] == "m on SMALL"
 
@@ -206,19 +206,19 @@ def test_the_loudest_nodes_are_shown_both_for_and_against(
     one = replace(one, levels=(replace(lowest, assignment=all_in_one), *one.levels[1:]), node_scores=scores)
     show_graph(one, "1", store)
     told = capsys.readouterr().out
-    assert "unlike" not in told
+    assert "out of distribution" not in told
     assert re.search(rf"nodes 4 \(\+0\.250\)  .*  8 \(-0\.500\)  … {n - 12} more", told)
     show_graph(one, "1", store, "far too many nodes")
-    assert "unlike  the training graphs, so trust this less: far too many nodes" in capsys.readouterr().out
+    assert "domain  out of distribution: far too many nodes" in capsys.readouterr().out
 
 
-def test_a_graph_unlike_the_training_graphs_is_said_to_be(model: Path, tmp_path: Path) -> None:
+def test_an_out_of_distribution_graph_gets_a_warning(model: Path, tmp_path: Path) -> None:
     write_tu(from_networkx([networkx.path_graph(900), networkx.complete_graph(60)]), tmp_path / "LONG")
-    replace(small_model(), profile=TrainingProfile.of(planted())).save(tmp_path / "known.safetensors")
+    replace(small_model(), profile=TrainingProfile.from_store(planted())).save(tmp_path / "known.safetensors")
     for path, said in ((tmp_path / "known.safetensors", True), (model, False)):
         shown = run(path, tmp_path / "LONG", "--graph", 1)
         assert shown.exit_code == 0, shown.output
-        assert ("so trust this less" in shown.stdout) == said
+        assert ("out of distribution" in shown.stdout) == said
 
 
 @pytest.mark.parametrize(

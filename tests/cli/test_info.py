@@ -59,7 +59,7 @@ def test_json_for_machines(tmp_path):
         "path": str(path),
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "format_version": 2,
+        "format_version": 1,
     }
     assert told["expects"]["node_labels"] == []
     assert told["training"]["graphs"] == 30

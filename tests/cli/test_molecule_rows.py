@@ -18,7 +18,7 @@ pytest.importorskip("rdkit", reason="molecules need the extra chem")
 pytestmark = pytest.mark.usefixtures("own_folders")
 
 TEXTS = ("CCO", "C1CC", "CC(=O)O", "", "CCS", "OCCC")
-REASON = "it is no molecule in SMILES: invalid SMILES syntax"
+REASON = "it is not a valid SMILES: invalid SMILES syntax"
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +123,9 @@ def test_ids_are_shown_where_they_are_names(model: Path, table: Path, tmp_path: 
 
 def test_one_stranger_is_and_two_are(model: Path, tmp_path: Path) -> None:
     one = written(tmp_path / "one.csv", ["big," + "C" * 300, "small,CCO"], "id,smiles")
-    assert "1 of 2 graphs is unlike the training graphs. Graph 1 (big): " in run("predict", model, one).stderr
+    assert "1 of 2 graphs is out of distribution. Graph 1 (big): " in run("predict", model, one).stderr
     two = written(tmp_path / "two.csv", ["a," + "C" * 300, "b," + "C" * 400], "id,smiles")
-    assert "2 of 2 graphs are unlike the training graphs." in run("predict", model, two).stderr
+    assert "2 of 2 graphs are out of distribution." in run("predict", model, two).stderr
 
 
 # ---------------------------------------------------------------------- explain

@@ -84,7 +84,7 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
         *("graph", "class", "probability"),
         *(f"probability[{name}]" for name in names),
         *(f"length[{name}]" for name in names),
-        *("abstained", "unlike", "true_class", "error"),
+        *("abstained", "out_of_distribution", "true_class", "error"),
     ]
     from graphcaps import load_dataset
 
@@ -126,7 +126,7 @@ def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
     row = written["predictions"][0]
     assert set(row) == {
         *("graph", "class", "probability", "probabilities", "lengths"),
-        *("abstained", "unlike", "true_class", "error"),
+        *("abstained", "out_of_distribution", "true_class", "error"),
     }
     assert row["error"] is None
     assert row["probability"] == row["probabilities"][row["class"]] == max(row["probabilities"].values())
@@ -228,7 +228,7 @@ def test_attributes_too_large_to_compute_with_are_reported(model, tmp_path):
     assert result.exit_code == 0, result.output
     errors = [row["error"] for row in rows_of(tmp_path / "new.csv")]
     assert errors[2].startswith("attribute 1 of node 0 is ")
-    assert "the model gives no number for it" in errors[3]
+    assert "its scores are not finite" in errors[3]
     assert [bool(error) for error in errors] == [False, False, True, True, False, False]
 
 
@@ -281,22 +281,22 @@ def test_abstaining_and_strangers(tmp_path):
     from graphcaps.inference.applicability import TrainingProfile
 
     path, out = tmp_path / "m.safetensors", tmp_path / "p.csv"
-    replace(labelled_model(), profile=TrainingProfile.of(labelled())).save(path)
+    replace(labelled_model(), profile=TrainingProfile.from_store(labelled())).save(path)
     far = replace(labelled(), node_attributes=labelled().node_attributes + 99)
     source = write_tu(far, tmp_path / "FAR")
     result = CliRunner().invoke(
         app, ["predict", str(path), str(source), "--out", str(out), "--abstain-below", "0.99"]
     )
     assert result.exit_code == 0, result.output
-    assert "6 of 6 graphs are unlike the training graphs. Graph 1: attribute" in result.stderr
+    assert "6 of 6 graphs are out of distribution. Graph 1: mean of attribute" in result.stderr
     assert "6 graphs, less sure than 0.99" in result.stdout
     rows = rows_of(out)
     assert {row["class"] for row in rows} == {""}
     assert {row["abstained"] for row in rows} == {"yes"}
-    assert all(row["unlike"].startswith("attribute") for row in rows)
+    assert all(row["out_of_distribution"].startswith("mean of attribute") for row in rows)
     told = json.loads((tmp_path / "p.csv.config.json").read_text())
     assert told["abstain_below"] == 0.99
-    assert told["summary"]["abstained"] == told["summary"]["unlike"] == 6
+    assert told["summary"]["abstained"] == told["summary"]["out_of_distribution"] == 6
     wrong = CliRunner().invoke(app, ["predict", str(path), str(source), "--abstain-below", "7"])
     assert wrong.exit_code != 0
 

@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from graphcaps.errors import ShapeError
-from graphcaps.explanation.agreement import agreement, capsule_use, one_of_each, rank_agreement
+from graphcaps.explanation.agreement import (
+    capsule_usage,
+    graphs_with_distinct_kinds,
+    partition_agreement,
+    rank_correlation,
+)
 
 PTR = torch.tensor([0, 4, 8])
 TRUTH = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
@@ -14,41 +19,41 @@ TRUTH = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
 
 def test_names_of_parts_play_no_role_inside_a_graph_but_do_over_all() -> None:
     other = torch.tensor([5, 5, 3, 3, 3, 3, 5, 5])  # swapped in the second graph
-    found = agreement(other, TRUTH, PTR)
+    found = partition_agreement(other, TRUTH, PTR)
     assert found["nmi"] == pytest.approx(1)
     assert found["ari"] == pytest.approx(1)
     assert found["nmi_all"] == pytest.approx(0, abs=1e-9)
-    assert agreement(1 - TRUTH, TRUTH, PTR) == pytest.approx({"nmi": 1, "nmi_all": 1, "ari": 1})
-    assert agreement(torch.zeros(8, dtype=torch.long), TRUTH, PTR)["nmi"] == pytest.approx(0)
+    assert partition_agreement(1 - TRUTH, TRUTH, PTR) == pytest.approx({"nmi": 1, "nmi_all": 1, "ari": 1})
+    assert partition_agreement(torch.zeros(8, dtype=torch.long), TRUTH, PTR)["nmi"] == pytest.approx(0)
 
 
 def test_graphs_can_be_left_out_and_sizes_must_agree() -> None:
     half = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1])
-    assert agreement(half, TRUTH, PTR)["nmi"] == pytest.approx(0.5)
-    assert agreement(half, TRUTH, PTR, torch.tensor([True, False]))["nmi"] == pytest.approx(1)
+    assert partition_agreement(half, TRUTH, PTR)["nmi"] == pytest.approx(0.5)
+    assert partition_agreement(half, TRUTH, PTR, torch.tensor([True, False]))["nmi"] == pytest.approx(1)
     with pytest.raises(ShapeError, match="have 8 nodes"):
-        agreement(half[:7], TRUTH[:7], PTR)
+        partition_agreement(half[:7], TRUTH[:7], PTR)
 
 
 def test_graphs_with_one_part_of_each_kind() -> None:
     kind = torch.tensor([0, 2, 2, 3, 2, 2, 3, 3])
     part = torch.tensor([-1, 0, 0, 1, 0, 1, 2, 2])  # the second graph has two parts of kind 2
-    assert one_of_each(kind, part, PTR).tolist() == [True, False]
+    assert graphs_with_distinct_kinds(kind, part, PTR).tolist() == [True, False]
 
 
 def test_use_of_capsules() -> None:
     sure, torn = [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]
     assignment = torch.tensor([sure, sure, [0.0, 1.0, 0.0], torn, sure, sure, sure, sure])
-    found = capsule_use(assignment, PTR)
+    found = capsule_usage(assignment, PTR)
     assert found["entropy"] == pytest.approx(math.log(2) / math.log(3) / 8, rel=1e-5)
     assert found["dead_capsules"] == 1
     assert found["share"] == pytest.approx([0.875, 0.125, 0])
     assert found["used_per_graph"] == pytest.approx(1.5)
-    assert capsule_use(torch.full((8, 4), 0.25), PTR)["entropy"] == pytest.approx(1)
+    assert capsule_usage(torch.full((8, 4), 0.25), PTR)["entropy"] == pytest.approx(1)
 
 
 def test_rank_agreement_asks_for_order_alone() -> None:
     scores = torch.tensor([1.0, 2.0, 3.0, 4.0, 4.0, 3.0, 2.0, 1.0])
-    assert rank_agreement(scores, scores.exp(), PTR) == pytest.approx(1)
-    assert rank_agreement(scores, -scores, PTR) == pytest.approx(-1)
-    assert math.isnan(rank_agreement(scores, torch.zeros(8), PTR))
+    assert rank_correlation(scores, scores.exp(), PTR) == pytest.approx(1)
+    assert rank_correlation(scores, -scores, PTR) == pytest.approx(-1)
+    assert math.isnan(rank_correlation(scores, torch.zeros(8), PTR))

@@ -15,10 +15,10 @@ from graphcaps.explanation.drawings import (
     COLOURS,
     draw_explanation,
     flow_masses,
-    ink_on,
-    place_nodes,
+    layout_nodes,
+    normalise_scores,
     score_colour,
-    score_shares,
+    text_colour,
 )
 from graphcaps.explanation.explanation import Explanation
 from tests.explanation.made import make_explanations, make_store
@@ -62,12 +62,12 @@ def test_scores_have_their_colours(one: Explanation, tmp_path: Path) -> None:
     assert [score_colour(share) for share in (1, 0.5, 0, -1, -7)] == [
         "#D55E00", "#EAAE80", "#FFFFFF", "#0072B2", "#0072B2",
     ]  # fmt: skip
-    assert score_shares([0.5, -2.0, 0.0]).tolist() == [0.25, -1.0, 0.0]
-    assert score_shares([0.0, 0.0]).tolist() == [0.0, 0.0]
+    assert normalise_scores([0.5, -2.0, 0.0]).tolist() == [0.25, -1.0, 0.0]
+    assert normalise_scores([0.0, 0.0]).tolist() == [0.0, 0.0]
     scores = torch.linspace(-1, 3, one.num_nodes)
     draw_explanation(replace(one, node_scores=scores), tmp_path / "scores.svg", kind="scores")
     text = (tmp_path / "scores.svg").read_text("utf-8")
-    for share in score_shares(scores):
+    for share in normalise_scores(scores):
         assert f"fill: {score_colour(share).lower()}" in text
     for number in range(one.num_nodes):
         assert f">{number + 1}</text>" in text
@@ -116,18 +116,18 @@ def test_more_levels_and_more_capsules_than_colours(tmp_path: Path) -> None:
 
 def test_places_do_not_hide_nodes() -> None:
     clique = np.array([(a, b) for a in range(8) for b in range(a)]).T
-    places = place_nodes(8, clique)
+    places = layout_nodes(8, clique)
     apart = np.linalg.norm(places[:, None] - places[None], axis=-1) + 9 * np.eye(8)
     assert apart.min() > 0.3
     assert np.abs(places).max() == pytest.approx(1)
     for edges in (np.empty((2, 0), dtype=int), np.array([[0], [1]])):
-        assert np.isfinite(place_nodes(2, edges)).all()
-    assert place_nodes(1, np.empty((2, 0), dtype=int)).shape == (1, 2)
+        assert np.isfinite(layout_nodes(2, edges)).all()
+    assert layout_nodes(1, np.empty((2, 0), dtype=int)).shape == (1, 2)
 
 
 def test_ink_stands_out() -> None:
-    assert ink_on("#F0E442") == "#111111"
-    assert ink_on("#0072B2") == "#FFFFFF"
+    assert text_colour("#F0E442") == "#111111"
+    assert text_colour("#0072B2") == "#FFFFFF"
 
 
 def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import graphcaps
 from graphcaps.data import to_networkx
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation import Explanation, StoreExplanation, explain_store
-from graphcaps.explanation.model_inputs import encode, spans
+from graphcaps.explanation.model_inputs import batch_spans, encode_for_model
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from tests.graphs import assert_equal, tiny_graphs
@@ -60,7 +60,7 @@ def test_error_of_an_edge_is_what_the_decoder_misses() -> None:
     store, fitted = planted(), small_model()
     found, network = graphcaps.explain(fitted, store), fitted.model
     with torch.no_grad():
-        output = network.forward_batch(store.batch(encode(fitted, store).x))
+        output = network.forward_batch(store.batch(encode_for_model(fitted, store).x))
     z = output.primary + network.decoder.code(output.class_capsules, found.predicted)[store.node_graph]
     source, target = found[7].edges + store.node_ptr[7]
     expected = 1 - (z[source] * z[target]).sum(-1).detach().clamp(0, 1)
@@ -191,11 +191,11 @@ def test_what_cannot_be_explained_says_so() -> None:
 
 def test_spans_hold_every_graph_once() -> None:
     store = planted()
-    found = list(spans(store, nodes=100, entries=10**6))
+    found = list(batch_spans(store, nodes=100, entries=10**6))
     assert [first for first, _ in found[1:]] == [end for _, end in found[:-1]]
     assert (found[0][0], found[-1][1]) == (0, 30)
     assert all(int(store.node_ptr[end] - store.node_ptr[first]) <= 100 for first, end in found)
-    assert list(spans(store, nodes=1)) == [(graph, graph + 1) for graph in range(30)]
+    assert list(batch_spans(store, nodes=1)) == [(graph, graph + 1) for graph in range(30)]
 
 
 def test_tree_and_json_hold_everything_once() -> None:

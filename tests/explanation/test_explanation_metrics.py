@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation import measure, stability
-from graphcaps.explanation.baselines import SCORERS, GraphsAsGiven
-from graphcaps.explanation.explanation_metrics import MEASURES, METHODS
+from graphcaps.explanation import evaluate_explanations, explanation_stability
+from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, PyGBatch
+from graphcaps.explanation.explanation_metrics import METHODS, METRICS
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
@@ -22,12 +22,12 @@ def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_slow_methods_see_the_sample_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def slow(model: GraphProbabilities, graphs: GraphsAsGiven) -> torch.Tensor:
+    def slow(model: GraphProbabilities, graphs: PyGBatch) -> torch.Tensor:
         asked.append(graphs.target.numel())
         return torch.rand(graphs.x.size(0))
 
-    monkeypatch.setitem(SCORERS, "gnnexplainer", slow)
-    found = measure(small_model(), planted(), sample=4, methods=("capsules", "gnnexplainer"))
+    monkeypatch.setitem(ATTRIBUTION_METHODS, "gnnexplainer", slow)
+    found = evaluate_explanations(small_model(), planted(), sample=4, methods=("capsules", "gnnexplainer"))
     assert asked == [4]
     plus = found["sample"]["fidelity_plus"]
     assert found["methods"]["gnnexplainer"]["fidelity_plus"] == plus["gnnexplainer"]
@@ -36,10 +36,12 @@ def test_slow_methods_see_the_sample_alone(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("few_epochs")
 def test_every_method_has_every_measure_that_applies() -> None:
     told: list[str] = []
-    found = json.loads(json.dumps(measure(small_model(), planted(), sample=4, on_step=told.append)))
+    found = json.loads(
+        json.dumps(evaluate_explanations(small_model(), planted(), sample=4, on_step=told.append))
+    )
     assert set(found["methods"]) == set(METHODS) <= set(told)
     for name, row in found["methods"].items():
-        assert tuple(row) == MEASURES
+        assert tuple(row) == METRICS
         parts, scores = name.startswith(("capsules", "kmeans")), not name.startswith("kmeans")
         assert (row["nmi"] is not None) == (row["ari"] is not None) == parts, name
         assert (row["fidelity_plus"] is not None) == (row["sparsity"] is not None) == scores, name
@@ -55,15 +57,15 @@ def test_graphs_without_known_parts_and_chosen_methods() -> None:
     from dataclasses import replace
 
     store = replace(labelled(), truth={})
-    found = measure(labelled_model(), store, methods=("random", "capsules"), seed=1)
+    found = evaluate_explanations(labelled_model(), store, methods=("random", "capsules"), seed=1)
     assert list(found["methods"]) == ["random", "capsules"]
     assert found["methods"]["capsules"]["nmi"] is None
     assert found["instances"] is None
     assert found["methods"]["capsules"]["fidelity_plus"] is not None
     with pytest.raises(ArgumentError, match="'methods' must be among capsules"):
-        measure(labelled_model(), store, methods=("lime",))
+        evaluate_explanations(labelled_model(), store, methods=("lime",))
     with pytest.raises(ArgumentError, match="'sample' must be at least 1"):
-        measure(labelled_model(), store, sample=0)
+        evaluate_explanations(labelled_model(), store, sample=0)
 
 
 def test_parts_that_follow_the_truth_are_measured_as_such() -> None:
@@ -75,22 +77,22 @@ def test_parts_that_follow_the_truth_are_measured_as_such() -> None:
     store, fitted = planted(), small_model()
     capsule = explain_store(fitted, store).capsule
     own = replace(store, truth={"kind": capsule, "part": capsule})
-    row = measure(fitted, own, methods=("capsules",))["methods"]["capsules"]
+    row = evaluate_explanations(fitted, own, methods=("capsules",))["methods"]["capsules"]
     assert (row["nmi"], row["nmi_all"], row["ari"]) == pytest.approx((1, 1, 1))
 
 
 def test_stability_is_one_with_oneself_and_less_with_another() -> None:
     store, fitted = planted(), small_model()
-    same = stability([fitted, fitted], store)
+    same = explanation_stability([fitted, fitted], store)
     assert same == pytest.approx({"models": 2, "nmi": 1, "ari": 1, "rank": 1})
     torch.manual_seed(5)
     other = train_small(store, arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"})
-    assert stability([fitted, other, fitted], store)["rank"] < 0.999
+    assert explanation_stability([fitted, other, fitted], store)["rank"] < 0.999
     with pytest.raises(ArgumentError, match="be two or more, got 1"):
-        stability([fitted], store)
+        explanation_stability([fitted], store)
     cut = train_small(store, max_nodes=20)
     with pytest.raises(ArgumentError, match="read the same nodes"):
-        stability([fitted, cut], store)
+        explanation_stability([fitted, cut], store)
 
 
 def test_graphs_with_weights_have_no_fidelity() -> None:
@@ -101,7 +103,7 @@ def test_graphs_with_weights_have_no_fidelity() -> None:
 
     store = planted()
     weighted = replace(store, edge_weight=torch.full((store.neighbours.numel(),), 0.5))
-    found = measure(small_model(), weighted, methods=("capsules", "gradient"))
+    found = evaluate_explanations(small_model(), weighted, methods=("capsules", "gradient"))
     assert found["sample"] is None
     assert found["methods"]["gradient"]["fidelity_plus"] is None
     assert found["methods"]["capsules"]["entropy"] is not None

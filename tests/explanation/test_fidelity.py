@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.baselines import SCORERS, score_nodes
+from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, attribute_nodes
 from graphcaps.explanation.explainer import explain_encoded
-from graphcaps.explanation.fidelity import fidelity_of, graphs_of, top_nodes
-from graphcaps.explanation.model_inputs import encode, network_of
+from graphcaps.explanation.fidelity import node_fidelity, pyg_batches, top_nodes
+from graphcaps.explanation.model_inputs import encode_for_model, unwrap_hgcn
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
-from graphcaps.explanation.trace import blank_row
+from graphcaps.explanation.trace import reference_features
 from tests.graphs import assert_equal
 from tests.small_models import planted, train_small
 
@@ -27,14 +27,14 @@ def test_top_nodes_by_hand() -> None:
 def test_fidelity_counts_changed_classes() -> None:
     store = planted()
     fitted = train_small(store, epochs=40)
-    encoded, network = encode(fitted, store), network_of(fitted)
+    encoded, network = encode_for_model(fitted, store), unwrap_hgcn(fitted)
     found = explain_encoded(network, encoded)
     module = GraphProbabilities(fitted, centred=True)
-    result = fidelity_of(module, encoded, found.predicted, found.node_scores, 0.8)
+    result = node_fidelity(module, encoded, found.predicted, found.node_scores, 0.8)
     top = top_nodes(found.node_scores, found.node_ptr, 0.8)
 
     def classes(kept: torch.Tensor) -> torch.Tensor:
-        x = torch.where(kept.unsqueeze(-1), encoded.x, blank_row(network))
+        x = torch.where(kept.unsqueeze(-1), encoded.x, reference_features(network))
         return network.forward_batch(store.batch(x)).class_scores.argmax(-1)
 
     assert result.plus == pytest.approx(float((classes(~top) != found.predicted).double().mean()))
@@ -48,16 +48,16 @@ def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
     store = planted()[:4]
     fitted = train_small(planted())
-    encoded = encode(fitted, store)
-    found = explain_encoded(network_of(fitted), encoded)
+    encoded = encode_for_model(fitted, store)
+    found = explain_encoded(unwrap_hgcn(fitted), encoded)
     module = GraphProbabilities(fitted, centred=True)
-    (graphs,) = graphs_of(module, encoded, found.predicted)
-    for name in SCORERS:
-        scores = score_nodes(name, module, graphs, seed=3)
+    (graphs,) = pyg_batches(module, encoded, found.predicted)
+    for name in ATTRIBUTION_METHODS:
+        scores = attribute_nodes(name, module, graphs, seed=3)
         assert scores.shape == (store.num_nodes,), name
         assert float(scores.std()) > 0, name
-        assert torch.equal(scores, score_nodes(name, module, graphs, seed=3)), name
-    assert_equal(score_nodes("capsules", module, graphs), found.node_scores, "ours", 1e-4)
+        assert torch.equal(scores, attribute_nodes(name, module, graphs, seed=3)), name
+    assert_equal(attribute_nodes("capsules", module, graphs), found.node_scores, "ours", 1e-4)
 
 
 def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,11 +65,11 @@ def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.Monke
     fitted = train_small(
         planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"}
     )
-    encoded = encode(fitted, planted()[:3])
+    encoded = encode_for_model(fitted, planted()[:3])
     module = GraphProbabilities(fitted, centred=True)
     target = torch.tensor([0, 1, 2])
-    (graphs,) = graphs_of(module, encoded, target)
-    scores = score_nodes("integrated-gradients", module, graphs)
+    (graphs,) = pyg_batches(module, encoded, target)
+    scores = attribute_nodes("integrated-gradients", module, graphs)
     rows = torch.arange(3)
     gained = module(graphs.x, graphs.edge_index, graphs.batch)[rows, target]
     gained = gained - module(torch.zeros_like(graphs.x), graphs.edge_index, graphs.batch)[rows, target]

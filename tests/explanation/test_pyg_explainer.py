@@ -9,16 +9,16 @@ from torch_geometric.explain.metric import fidelity, unfaithfulness
 
 from graphcaps.explanation import CapsuleExplainer, GraphProbabilities, explain_store
 from graphcaps.explanation.baselines import CONFIG
-from graphcaps.explanation.model_inputs import encode
+from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.pyg_explainer import node_scores
-from graphcaps.explanation.trace import blank_row
+from graphcaps.explanation.trace import reference_features
 from tests.graphs import assert_equal
 from tests.small_models import planted, small_model
 
 
 def _given(graphs: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Features, edges and batch of the first graphs."""
-    encoded = encode(small_model(), planted()[:graphs])
+    encoded = encode_for_model(small_model(), planted()[:graphs])
     store = encoded.store
     source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
     other = store.neighbours + store.node_ptr[store.node_graph[source]]
@@ -81,7 +81,7 @@ def test_probabilities_are_the_model_s() -> None:
     assert_equal(GraphProbabilities(small_model())(x, edge_index, batch), expected, "raw", 1e-5)
     centred = GraphProbabilities(small_model(), centred=True)
     assert_equal(centred(centred.centre(x), edge_index, batch), expected, "centred", 1e-5)
-    blank = blank_row(small_model().model).expand_as(x)
+    blank = reference_features(small_model().model).expand_as(x)
     masked = centred(torch.zeros_like(x), edge_index, batch)
     assert_equal(masked, GraphProbabilities(small_model())(blank, edge_index, batch), "blank", 1e-5)
     ours = node_scores(small_model().model, x, edge_index, batch, target=expected.argmax(-1))

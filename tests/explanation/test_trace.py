@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.explanation.trace import edge_probability, neutral_capsule, node_evidence, walk
+from graphcaps.explanation.trace import edge_probability, node_attributions, reference_capsule, trace_levels
 from graphcaps.nn import HGCN, CapsuleLayer
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
 from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs
@@ -46,7 +46,7 @@ def test_walk_equals_the_model(graphs: Graphs, arguments: dict[str, Any]) -> Non
     model = _model(graphs, **arguments)
     batch = graphs.as_batch()
     expected = model.forward_batch(batch)
-    levels = walk(model, expected.primary, batch.edges, batch.segments)
+    levels = trace_levels(model, expected.primary, batch.edges, batch.segments)
     assert len(levels) == len(expected.levels)
     for found, right in zip(levels, expected.levels, strict=True):
         assert_equal(found.capsules, right.capsules, "capsules")
@@ -68,8 +68,8 @@ def test_evidence_is_the_slope_of_the_class_towards_a_blank_node() -> None:
     expected = (slope * (output.primary - model.layers[0].norm.running_mean)).sum(-1)
 
     primary = output.primary.detach().requires_grad_()
-    levels = walk(model, primary, batch.edges, batch.segments)
-    found = node_evidence(model, primary, levels[-1].lengths, target)
+    levels = trace_levels(model, primary, batch.edges, batch.segments)
+    found = node_attributions(model, primary, levels[-1].lengths, target)
     assert_equal(found, expected, "evidence", 1e-12)
     assert float(found.abs().max()) > 1e-3
 
@@ -79,14 +79,14 @@ def test_a_neutral_node_says_nothing(formulation: str) -> None:
     graphs = random_graphs([6, 4])
     model = _model(graphs, formulation=formulation)
     primary = model.primary(graphs.x).detach()
-    primary[[1, 7]] = neutral_capsule(model)
+    primary[[1, 7]] = reference_capsule(model)
     primary.requires_grad_()
-    levels = walk(model, primary, graphs.edges, graphs.segments)
-    found = node_evidence(model, primary, levels[-1].lengths, torch.tensor([0, 1]))
+    levels = trace_levels(model, primary, graphs.edges, graphs.segments)
+    found = node_attributions(model, primary, levels[-1].lengths, torch.tensor([0, 1]))
     assert_equal(found[[1, 7]], torch.zeros(2, dtype=torch.float64), "neutral nodes", 1e-12)
     assert (found[[0, 2, 3]].abs() > 1e-6).all()
     if formulation == "paper":  # no norm knows a mean: features of zeros are neutral
-        assert_equal(neutral_capsule(model), model.primary(torch.zeros(1, 5).double())[0], "zeros")
+        assert_equal(reference_capsule(model), model.primary(torch.zeros(1, 5).double())[0], "zeros")
 
 
 @pytest.mark.parametrize("formulation", ["released", "paper"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcaps import explain
-from graphcaps.explanation import measure
+from graphcaps.explanation import evaluate_explanations
 from graphcaps.inference.fitted_model import FittedModel
 from tests.graphs import assert_equal
 from tests.small_models import planted, small_model
@@ -29,5 +29,5 @@ def test_device_does_not_matter() -> None:
     for one, other in zip(found.rounds, expected.rounds, strict=True):
         assert_equal(one, other, "rounds", 1e-3)
     methods = ("capsules", "gradient", "gnnexplainer", "random", "kmeans-primary")
-    figures = measure(there, planted(), sample=2, methods=methods)["methods"]
+    figures = evaluate_explanations(there, planted(), sample=2, methods=methods)["methods"]
     assert all(figures[name]["seconds_per_graph"] > 0 for name in methods)

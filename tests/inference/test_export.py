@@ -13,7 +13,7 @@ import torch
 
 from graphcaps.data import from_networkx
 from graphcaps.errors import ArgumentError
-from graphcaps.inference.export import INPUTS, PlainHGCN, export, export_inputs
+from graphcaps.inference.export import INPUTS, ExportableHGCN, export, export_inputs
 from graphcaps.inference.fitted_model import FittedModel
 from tests.small_models import labelled, labelled_model, planted, train_small
 
@@ -39,7 +39,7 @@ def trained(name: str) -> FittedModel:
 def test_plain_operations_give_the_same_scores(name):
     model = trained(name)
     with torch.no_grad():
-        found = PlainHGCN(model.model)(*export_inputs(model, planted()))
+        found = ExportableHGCN(model.model)(*export_inputs(model, planted()))
     torch.testing.assert_close(found, model.scores(planted()), rtol=1e-5, atol=1e-5)
 
 
@@ -52,7 +52,7 @@ def test_edge_weights_count():
     weighted = replace(store, edge_weight=both[target] * both[store.neighbours.long() + first] + 0.1)
     model = trained("one level")
     with torch.no_grad():
-        found = PlainHGCN(model.model)(*export_inputs(model, weighted))
+        found = ExportableHGCN(model.model)(*export_inputs(model, weighted))
     torch.testing.assert_close(found, model.scores(weighted), rtol=1e-5, atol=1e-5)
     assert not torch.allclose(found, model.scores(store), atol=1e-3)
 

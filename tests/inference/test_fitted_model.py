@@ -1,4 +1,4 @@
-"""A trained model predicts on new graphs, whatever holds them and however they are batched."""
+"""A fitted model predicts on new graphs of every supported type, independently of the batching."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import graphcaps
 from graphcaps.data import FeatureRecipe, to_networkx, to_pyg, truncate_nodes
 from graphcaps.errors import ArgumentError
 from graphcaps.inference import fitted_model as module
-from graphcaps.inference.fitted_model import FittedModel, probabilities, training_summary
+from graphcaps.inference.fitted_model import FittedModel, training_summary
+from graphcaps.inference.probabilities import probabilities
 from tests.graphs import random_graphs
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
 
-def strange(graph: int, label: int = 9) -> graphcaps.GraphStore:
+def with_unseen_label(graph: int, label: int = 9) -> graphcaps.GraphStore:
     """The labelled graphs, the first two nodes of one with a label that training never saw."""
     store = labelled()
     labels = store.node_labels.clone()
@@ -39,7 +40,7 @@ def test_scores_are_those_of_the_model_by_hand():
 
 @pytest.mark.parametrize("nodes", [1, 40, 300])
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
-def test_the_batch_does_not_matter(monkeypatch, kind, nodes):
+def test_scores_do_not_depend_on_the_batching(monkeypatch, kind, nodes):
     model = small_model() if kind == "hgcn" else train_small(planted(), "gin")
     whole = model.scores(planted())
     batches = []
@@ -54,12 +55,12 @@ def test_the_batch_does_not_matter(monkeypatch, kind, nodes):
     assert sum(graphs for graphs, _ in sizes) == len(planted())
 
 
-def test_many_edges_bound_a_batch_as_well(monkeypatch):
+def test_the_number_of_edges_bounds_a_batch(monkeypatch):
     monkeypatch.setattr(module, "_BATCH_ENTRIES", 1)
-    assert list(module._spans(planted())) == [(graph, graph + 1) for graph in range(len(planted()))]
+    assert list(module._batch_spans(planted())) == [(graph, graph + 1) for graph in range(len(planted()))]
 
 
-def test_prediction_is_in_evaluation_mode_without_gradient_and_leaves_no_trace():
+def test_prediction_runs_in_evaluation_mode_and_leaves_the_weights_unchanged():
     model = train_small(planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "dropout": 0.5})
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
     model.model.train()
@@ -72,11 +73,11 @@ def test_prediction_is_in_evaluation_mode_without_gradient_and_leaves_no_trace()
 def test_predict_names_the_class_of_the_highest_score():
     store = planted()
     model = small_model()
-    shares = model.predict_proba(store)
+    probability = model.predict_proba(store)
     names = model.predict(store)
-    assert shares.shape == (30, 3)
-    assert shares.dtype == np.float64
-    np.testing.assert_allclose(shares.sum(-1), 1, atol=1e-12)
+    assert probability.shape == (30, 3)
+    assert probability.dtype == np.float64
+    np.testing.assert_allclose(probability.sum(-1), 1, atol=1e-12)
     best = model.scores(store).argmax(-1)
     assert names.tolist() == [store.class_names[index] for index in best]
 
@@ -88,12 +89,12 @@ def test_lengths_are_divided_by_their_sum_and_logits_go_through_softmax():
     np.testing.assert_allclose(odds, [[0.25, 0.75], [1, 0]], atol=1e-7)
 
 
-def test_what_scores_are_follows_the_model():
+def test_scores_are_follows_the_model():
     assert small_model().scores_are == "lengths"
     assert train_small(planted(), "gin").scores_are == "logits"
 
 
-def test_the_cap_on_nodes_is_applied_after_the_columns_are_made():
+def test_max_nodes_is_applied_after_the_features_are_computed():
     store = planted()
     model = train_small(store, max_nodes=20)
     capped = truncate_nodes(store, 20, model.recipe.apply(store))
@@ -103,7 +104,7 @@ def test_the_cap_on_nodes_is_applied_after_the_columns_are_made():
     assert not torch.allclose(expected, replace(model, config=small_model().config).scores(store))
 
 
-# ---------------------------------------------------------------------- what graphs may be
+# ---------------------------------------------------------------------- types of graphs
 def test_torch_geometric_and_networkx_graphs_score_as_the_store():
     store, model = labelled(), labelled_model()
     expected = model.scores(store)
@@ -116,7 +117,7 @@ def test_torch_geometric_and_networkx_graphs_score_as_the_store():
     torch.testing.assert_close(model.scores(drawn[1]), expected[1:2], rtol=1e-5, atol=1e-6)
 
 
-def test_classes_of_the_graphs_are_not_looked_at():
+def test_classes_of_the_graphs_are_ignored():
     graphs = to_pyg(planted())[:2]
     graphs[0].y = torch.tensor([0.5, 2.0])
     graphs[1].y = None
@@ -127,7 +128,7 @@ def test_classes_of_the_graphs_are_not_looked_at():
     assert small_model().predict(drawn).shape == (1,)
 
 
-def test_text_labels_of_networkx_are_refused_since_their_numbers_are_not_known():
+def test_text_labels_of_networkx_are_rejected():
     drawn = nx.path_graph(3)
     nx.set_node_attributes(drawn, "C", "label")
     with pytest.raises(ArgumentError, match="'label' must be a whole number, got 'C' at node 0 of graph 0"):
@@ -138,13 +139,13 @@ def test_text_labels_of_networkx_are_refused_since_their_numbers_are_not_known()
     ("graphs", "found"),
     [([], "none"), (3, "int"), ([1, "x"], "int, str"), (None, "NoneType")],
 )
-def test_anything_else_is_refused(graphs, found):
+def test_other_types_are_rejected(graphs, found):
     with pytest.raises(ArgumentError, match=f"FittedModel: 'graphs' must .*, got {found}"):
         small_model().predict(graphs)
 
 
 # ---------------------------------------------------------------------- graphs that do not fit
-def test_other_columns_are_refused_in_a_sentence():
+def test_graphs_with_other_columns_are_rejected():
     with pytest.raises(ArgumentError) as caught:
         labelled_model().predict(planted())
     assert str(caught.value) == (
@@ -157,20 +158,20 @@ def test_other_columns_are_refused_in_a_sentence():
         labelled_model().predict(replace(labelled(), node_attributes=None))
 
 
-def test_an_unseen_label_is_refused_with_its_true_place(monkeypatch):
-    monkeypatch.setattr(module, "_BATCH_NODES", 1)  # the place counts in the store, not in the batch
+def test_an_unseen_label_is_rejected_with_its_position(monkeypatch):
+    monkeypatch.setattr(module, "_BATCH_NODES", 1)  # the position is that in the store, not in the batch
     with pytest.raises(ArgumentError, match="got 9 on 2 nodes, first on node 0 of graph 7 of new"):
-        labelled_model().predict(strange(7))
+        labelled_model().predict(with_unseen_label(7))
 
 
 def test_an_unseen_label_can_be_ignored_with_one_warning(monkeypatch):
     monkeypatch.setattr(module, "_BATCH_NODES", 1)
-    model, store = labelled_model(), strange(7)
+    model, store = labelled_model(), with_unseen_label(7)
     with pytest.warns(
         UserWarning, match="encoded as zeros: 9 on 2 nodes, first on node 0 of graph 7"
-    ) as told:
+    ) as caught:
         scores = model.scores(store, unseen="ignore")
-    assert len(told) == 1
+    assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         x = model.recipe.apply(store, unseen="ignore")
@@ -181,7 +182,7 @@ def test_an_unseen_label_can_be_ignored_with_one_warning(monkeypatch):
         model.scores(store, unseen="zero")
 
 
-def test_attributes_that_are_no_numbers_are_refused():
+def test_non_finite_attributes_are_rejected():
     store = labelled()
     attributes = store.node_attributes.clone()
     attributes[5, 1] = float("nan")
@@ -189,40 +190,40 @@ def test_attributes_that_are_no_numbers_are_refused():
         labelled_model().predict(replace(store, node_attributes=attributes), unseen="ignore")
 
 
-def test_scores_that_are_no_numbers_are_refused():
+def test_non_finite_scores_are_rejected():
     store = labelled()
     attributes = store.node_attributes.clone()
     attributes[store.node_ptr[3]] = 3e38  # finite, and its square is not
-    with pytest.raises(ArgumentError, match="give scores that are numbers, got none for graph 3"):
+    with pytest.raises(ArgumentError, match="give finite scores, got NaN or infinity for graph 3"):
         labelled_model().predict(replace(store, node_attributes=attributes))
 
 
-# ---------------------------------------------------------------------- parts that belong together
-def test_parts_that_do_not_belong_together_are_refused():
+# ---------------------------------------------------------------------- construction and description
+def test_mismatched_arguments_are_rejected():
     model = small_model()
     with pytest.raises(ArgumentError, match="'recipe' must be fitted"):
         replace(model, recipe=FeatureRecipe())
-    with pytest.raises(ArgumentError, match="'recipe' must make the 8 columns that the model reads, got"):
+    with pytest.raises(ArgumentError, match="'recipe' must produce the model's 8 input columns, got"):
         replace(model, recipe=labelled_model().recipe)
     for names in (("a", "b"), ("a", "b", "b")):
-        with pytest.raises(ArgumentError, match="'class_names' must name the 3 classes"):
+        with pytest.raises(ArgumentError, match="'class_names' must be 3 different names"):
             replace(model, class_names=names)
-    with pytest.raises(ArgumentError, match="'model' must be a single one, got 2 replicas"):
+    with pytest.raises(ArgumentError, match="'model' must be a single model, got 2 replicas"):
         replace(model, model=graphcaps.nn.HGCN(8, 3, lead=(2,)))
 
 
-def test_info_is_plain_and_complete():
-    told = labelled_model().info()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["model"]["name"] == "hgcn"
-    assert told["model"]["formulation"] == "released"
-    assert told["model"]["parameters"] == sum(p.numel() for p in labelled_model().model.parameters())
-    assert told["class_names"] == ["ring-star", "ring-clique", "ring-ladder"]
-    assert told["expects"]["node_labels"] == [[0, 1, 2, 3]]
-    assert told["expects"]["node_attributes"] == 2
-    assert told["training"]["dataset"] == "labelled"
-    assert told["training"]["class_counts"] == {"ring-star": 10, "ring-clique": 10, "ring-ladder": 10}
-    assert told["versions"]["graphcaps"] == graphcaps.__version__
+def test_info_is_json_and_complete():
+    info = labelled_model().info()
+    assert json.loads(json.dumps(info, allow_nan=False)) == info
+    assert info["model"]["name"] == "hgcn"
+    assert info["model"]["formulation"] == "released"
+    assert info["model"]["parameters"] == sum(p.numel() for p in labelled_model().model.parameters())
+    assert info["class_names"] == ["ring-star", "ring-clique", "ring-ladder"]
+    assert info["expects"]["node_labels"] == [[0, 1, 2, 3]]
+    assert info["expects"]["node_attributes"] == 2
+    assert info["training"]["dataset"] == "labelled"
+    assert info["training"]["class_counts"] == {"ring-star": 10, "ring-clique": 10, "ring-ladder": 10}
+    assert info["versions"]["graphcaps"] == graphcaps.__version__
 
 
 def test_training_summary_counts():

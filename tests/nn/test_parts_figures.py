@@ -52,12 +52,12 @@ def test_chance_is_what_the_pages_say() -> None:
     import torch
 
     from graphcaps.data import load_dataset
-    from graphcaps.explanation.agreement import agreement
+    from graphcaps.explanation.agreement import partition_agreement
 
     store = load_dataset("planted-parts")
     for count, told in ((5, 0.18), (8, 0.27)):
         drawn = torch.randint(0, count, (store.num_nodes,), generator=torch.Generator().manual_seed(0))
-        found = agreement(drawn, store.truth["kind"], store.node_ptr)
+        found = partition_agreement(drawn, store.truth["kind"], store.node_ptr)
         assert found["nmi"] == pytest.approx(told, abs=0.01)
         assert abs(found["nmi_all"]) < 0.01
         assert abs(found["ari"]) < 0.02

@@ -109,14 +109,14 @@ def test_graphs_that_could_not_be_read_stay_so():
     ("entries", "words"),
     [
         ({"method": "magic", "graphs": 3}, "'method' must be 'temperature' or 'isotonic', got 'magic'"),
-        ({"method": "temperature", "graphs": 0}, "whole number from 1 on"),
-        ({"method": "temperature", "graphs": 3, "temperature": -1}, "above 0 and finite"),
-        ({"method": "temperature", "graphs": 3, "temperature": "hot"}, "hold numbers in pairs"),
-        ({"method": "isotonic", "graphs": 3}, "stand with method 'isotonic'"),
-        ({"method": "isotonic", "graphs": 3, "curves": [[[0, 1], [0.9, 0.1]]]}, "rise between 0 and 1"),
+        ({"method": "temperature", "graphs": 0}, "integer of at least 1"),
+        ({"method": "temperature", "graphs": 3, "temperature": -1}, "positive and finite"),
+        ({"method": "temperature", "graphs": 3, "temperature": "hot"}, "hold numbers in 'temperature'"),
+        ({"method": "isotonic", "graphs": 3}, "be set for method 'isotonic'"),
+        ({"method": "isotonic", "graphs": 3, "curves": [[[0, 1], [0.9, 0.1]]]}, "ascend between 0 and 1"),
         ({"method": "isotonic", "graphs": 3, "curves": [[0, 1]]}, "entries"),
         ({"graphs": 3}, "entries"),
-        ({"method": "temperature", "graphs": 3, "colour": 1}, "a stranger"),
+        ({"method": "temperature", "graphs": 3, "colour": 1}, "an unknown entry"),
     ],
 )
 def test_what_is_not_sound_is_refused(entries, words):
@@ -134,7 +134,7 @@ def test_arguments_are_checked():
         calibrate_probabilities(shares, y[:3], "temperature")
     with pytest.raises(ArgumentError, match="at least two folds"):
         cross_fit(shares, y, np.zeros(20))
-    with pytest.raises(ArgumentError, match="be 3 for these classes, got 1"):
+    with pytest.raises(ArgumentError, match="hold 3 for 3 classes, got 1"):
         Calibration("isotonic", 3, curves=(((0.0, 1.0), (0.0, 1.0)),)).apply(np.ones((1, 3)) / 3)
 
 

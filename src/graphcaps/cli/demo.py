@@ -143,7 +143,7 @@ def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result
     import torch
 
     from graphcaps.cli.training_files import history_table
-    from graphcaps.explanation import explain_store, measure
+    from graphcaps.explanation import evaluate_explanations, explain_store
     from graphcaps.explanation.report import write_report
 
     store, fitted = loaded.store, result.model
@@ -155,7 +155,7 @@ def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result
         fitted,
         store,
         explain_store(fitted, store),
-        measures=measure(fitted, store, methods=methods),
+        metrics=evaluate_explanations(fitted, store, methods=methods),
         history=history_table(result.history),
         title=f"HGCN on {store.name}",
         trained=trained,

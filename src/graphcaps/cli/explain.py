@@ -47,7 +47,7 @@ MOLECULE = "molecule"
 
 def check_drawing(path: Path | None, kind: str | None, graph: str | None) -> None:
     """Refuses, before anything is computed, a picture that could not be drawn."""
-    from graphcaps.explanation.drawings import DrawingKind, check_ending
+    from graphcaps.explanation.drawings import DrawingKind, check_suffix
 
     kinds = get_args(DrawingKind)
     if kind is not None and (path is None or kind not in kinds):
@@ -56,7 +56,7 @@ def check_drawing(path: Path | None, kind: str | None, graph: str | None) -> Non
     if path is not None:
         if graph is None:
             raise ArgumentError("explain", "--draw", "stand with --graph", "none")
-        check_ending("explain", path)
+        check_suffix("explain", path)
 
 
 def draw(path: Path, kind: str | None, one: Explanation, loaded: LoadedDataset, graph: int) -> None:
@@ -175,14 +175,14 @@ _TIME = {"seconds_per_graph": "s per graph"}
 _NODES = 12  # shown of a capsule
 
 
-def show_graph(found: Explanation, called: str, store: GraphStore, unlike: str = "") -> None:
+def show_graph(found: Explanation, called: str, store: GraphStore, out_of_distribution: str = "") -> None:
     """One decision as a tree: class, capsules, nodes.
 
     Args:
         found (Explanation): Of one graph.
         called (str): What it is called.
         store (GraphStore): The graph alone.
-        unlike (str): How it is unlike the training graphs, or "".
+        out_of_distribution (str): Why it lies outside the applicability domain, or "".
     """
     from rich.text import Text
     from rich.tree import Tree
@@ -196,7 +196,7 @@ def show_graph(found: Explanation, called: str, store: GraphStore, unlike: str =
     size = f"{_counted(found.num_nodes, 'node')}, {_counted(found.edges.size(1), 'edge')}"
     rows = [("graph", f"{called} of {store.name}: {size}")]
     rows += [("", said), ("scores", f"for {names[found.target]}: above 0 speaks for it")]
-    rows += [("unlike", f"the training graphs, so trust this less: {unlike}")] if unlike else []
+    rows += [("domain", f"out of distribution: {out_of_distribution}")] if out_of_distribution else []
     if found.nodes is not None:
         rows.append(("", f"the model reads the {found.num_nodes} nodes of highest degree"))
     rows.append(("tree", "a capsule stands under the class that it is routed to most, its weight beside it"))
@@ -292,9 +292,9 @@ def _cell(name: str, value: float | int | None) -> str:
 
 def show_summary(found: StoreExplanation, store: GraphStore, seconds: float) -> None:
     """How the capsules are used, and how often the class is right."""
-    from graphcaps.explanation.agreement import capsule_use
+    from graphcaps.explanation.agreement import capsule_usage
 
-    use = capsule_use(found.assignments[0], found.node_ptr)
+    use = capsule_usage(found.assignments[0], found.node_ptr)
     J = found.assignments[0].size(1)
     rows = [("data", store.name), ("explained", f"{len(found):,} graphs in {seconds:.1f} s")]
     true = found.true_class
@@ -384,7 +384,7 @@ def explain(
     if out is not None and out.exists() and not out.is_dir():
         raise DataError(out, "a folder to write into", "a file")
     from graphcaps.explanation import explain_store
-    from graphcaps.inference.model_file import load
+    from graphcaps.inference.fitted_model import load
     from graphcaps.training.device import choose_device
 
     check_drawing(picture, kind, graph)
@@ -418,8 +418,8 @@ def explain(
             place = {"graph": chosen_one.number, **named, "tree": one.tree}
             print_json(told | {"explanation": one.as_dict() | place})
         else:
-            (unlike,) = ("",) if fitted.profile is None else fitted.unlike(picked)
-            show_graph(one, chosen_one.called, picked, unlike)
+            (reason,) = ("",) if fitted.profile is None else fitted.out_of_distribution(picked)
+            show_graph(one, chosen_one.called, picked, reason)
         if picture is not None:
             note(f"Written: {picture}")
         return
@@ -468,22 +468,22 @@ def _measure(
     beside: list[Path],
     quiet: bool,
 ) -> dict[str, Any]:
-    from graphcaps.explanation.explanation_metrics import measure, stability
-    from graphcaps.inference.model_file import load
+    from graphcaps.explanation.explanation_metrics import evaluate_explanations, explanation_stability
+    from graphcaps.inference.fitted_model import load
 
     others = [load(path).to(fitted.device) for path in beside]
-    found = measure(
+    found = evaluate_explanations(
         fitted, store, methods=methods, sample=sample,
         on_step=None if quiet else lambda name: note(f"Measuring {name} …"),
     )  # fmt: skip
-    return found | {"stability": stability([fitted, *others], store) if others else None}
+    return found | {"stability": explanation_stability([fitted, *others], store) if others else None}
 
 
 def _quick(fitted: FittedModel, store: GraphStore) -> dict[str, Any]:
     """What a page shows where nobody asked for more: the measures that take seconds."""
-    from graphcaps.explanation.explanation_metrics import QUICK, measure
+    from graphcaps.explanation.explanation_metrics import FAST_METHODS, evaluate_explanations
 
-    return measure(fitted, store, methods=QUICK)
+    return evaluate_explanations(fitted, store, methods=FAST_METHODS)
 
 
 def _report(
@@ -499,6 +499,6 @@ def _report(
 
     rows = TrainingFiles(path).history_of(fitted.training)
     page: Path = write_report(
-        out, fitted, store, found, measures=measures, history=rows, title=f"{path.stem} on {store.name}"
+        out, fitted, store, found, metrics=measures, history=rows, title=f"{path.stem} on {store.name}"
     )
     return page

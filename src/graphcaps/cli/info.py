@@ -23,7 +23,8 @@ def info(
 ) -> None:
     """Describe a model file: what it is, what it was trained on, and which graphs it expects."""
     from graphcaps._io.atomic_write import sha256_of
-    from graphcaps.inference.model_file import FORMAT_VERSION, load
+    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.model_file import FORMAT_VERSION
 
     described = load(model).info()
     file = {"path": str(model), "bytes": model.stat().st_size, "sha256": sha256_of(model)}

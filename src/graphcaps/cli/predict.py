@@ -83,8 +83,8 @@ def predict(
     A graph that the model cannot read, or a row that is no molecule, gets a row that says why; the others are
     predicted.
 
-    Probabilities are calibrated where the model was trained with validation graphs. The column 'unlike' says
-    how a graph differs from all that the model learned from.
+    Probabilities are calibrated if the model was trained with validation graphs. The column 'out_of_distribution'
+    says why a graph lies outside the model's applicability domain.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
@@ -95,8 +95,8 @@ def predict(
     if out is not None and out.exists() and not out.is_file():
         raise DataError(out, "a name for a file to write", "a folder or a device")
     from graphcaps.data.features.compatibility import find_incompatible
-    from graphcaps.inference.model_file import load
-    from graphcaps.inference.predictions import predict_each, with_bad_rows
+    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.predictions import predict_store, with_skipped_rows
     from graphcaps.training.device import choose_device
 
     fitted = load(model)
@@ -106,9 +106,9 @@ def predict(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
         ids = None if rows is None else rows.ids
-        found = predict_each(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
+        found = predict_store(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
     if rows is not None and rows.row_indices is not None and bad is None:
-        found, places = with_bad_rows(found, rows), rows.row_indices
+        found, places = with_skipped_rows(found, rows), rows.row_indices
     names = display_names(rows, found.ids)
     if found.num_failed == len(found):
         fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
@@ -124,9 +124,9 @@ def predict(
         strange = find_incompatible(loaded.store, fitted.recipe, dtype=fitted.dtype)
         passed = {places[graph]: reason for graph, reason in strange.items() if places[graph] not in failed}
         _warn_of(passed, len(found), "had unknown node labels read as zeros", names)
-    strangers = {graph: reason for graph, reason in enumerate(found.unlike or ()) if reason}
+    strangers = {graph: reason for graph, reason in enumerate(found.out_of_distribution or ()) if reason}
     verb = "is" if len(strangers) == 1 else "are"
-    _warn_of(strangers, len(found), f"{verb} unlike the training graphs", names)
+    _warn_of(strangers, len(found), f"{verb} out of distribution", names)
     place = None if loaded.source is None else str(loaded.source)
     told = _context(model, fitted, {"name": loaded.store.name, "path": place}, unseen.value)
     told |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}

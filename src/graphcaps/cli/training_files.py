@@ -107,7 +107,7 @@ class TrainingFiles:
 
     def finished(self, run: str, epochs: int) -> bool:
         """Whether the same run has ended here: its model, which is written last, says so."""
-        from graphcaps.inference.model_file import load
+        from graphcaps.inference.fitted_model import load
 
         if not (self.model.is_file() and self.config.is_file()):
             return False

@@ -11,15 +11,15 @@ from graphcaps.explanation.explanation import ExplainedLevel, Explanation, Store
 from graphcaps.explanation.node_parts import NodeParts, node_parts
 
 if TYPE_CHECKING:
-    from graphcaps.explanation.explanation_metrics import measure, stability
+    from graphcaps.explanation.explanation_metrics import evaluate_explanations, explanation_stability
     from graphcaps.explanation.pyg_explainer import CapsuleExplainer, GraphProbabilities
 
 # Imported on first use: torch-geometric's explainers take a second to load.
 _LATE = {
     "CapsuleExplainer": "pyg_explainer",
     "GraphProbabilities": "pyg_explainer",
-    "measure": "explanation_metrics",
-    "stability": "explanation_metrics",
+    "evaluate_explanations": "explanation_metrics",
+    "explanation_stability": "explanation_metrics",
 }
 
 __all__ = [
@@ -30,11 +30,11 @@ __all__ = [
     "NodeParts",
     "StoreExplanation",
     "draw_parts",
+    "evaluate_explanations",
     "explain",
     "explain_store",
-    "measure",
+    "explanation_stability",
     "node_parts",
-    "stability",
 ]
 
 

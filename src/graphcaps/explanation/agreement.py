@@ -12,10 +12,10 @@ from torch import Tensor
 
 from graphcaps.errors import ShapeError
 
-__all__ = ["agreement", "capsule_use", "one_of_each", "rank_agreement"]
+__all__ = ["capsule_usage", "graphs_with_distinct_kinds", "partition_agreement", "rank_correlation"]
 
 
-def agreement(
+def partition_agreement(
     found: Tensor, truth: Tensor, node_ptr: Tensor, graphs: Tensor | None = None
 ) -> dict[str, float]:
     """Agreement of two ways to part the nodes of G graphs; what the parts are called plays no role.
@@ -35,7 +35,9 @@ def agreement(
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
     if found.shape != truth.shape or found.dim() != 1 or int(node_ptr[-1]) != found.numel():
-        raise ShapeError("agreement", "found, truth", f"have {int(node_ptr[-1])} nodes", list(found.shape))
+        raise ShapeError(
+            "partition_agreement", "found, truth", f"have {int(node_ptr[-1])} nodes", list(found.shape)
+        )
     a, b = found.numpy(), truth.numpy()
     spans = [slice(*span) for span in pairwise(node_ptr.tolist())]
     if graphs is not None:
@@ -48,7 +50,7 @@ def agreement(
     }
 
 
-def one_of_each(kind: Tensor, part: Tensor, node_ptr: Tensor) -> Tensor:
+def graphs_with_distinct_kinds(kind: Tensor, part: Tensor, node_ptr: Tensor) -> Tensor:
     """Graphs in which no two planted parts are of one kind, as a mask ``[G]``; nodes of part −1 do not count."""
     graph = torch.arange(node_ptr.numel() - 1).repeat_interleave(node_ptr.diff())
     planted = part >= 0
@@ -60,7 +62,7 @@ def one_of_each(kind: Tensor, part: Tensor, node_ptr: Tensor) -> Tensor:
     return count == torch.bincount(kinds // width, minlength=node_ptr.numel() - 1)
 
 
-def capsule_use(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
+def capsule_usage(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
     """How the J capsules over nodes are used, from their routing weights ``[N, J]``.
 
     Returns:
@@ -83,7 +85,7 @@ def capsule_use(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
     }
 
 
-def rank_agreement(one: Tensor, two: Tensor, node_ptr: Tensor) -> float:
+def rank_correlation(one: Tensor, two: Tensor, node_ptr: Tensor) -> float:
     """Spearman's correlation of two scores ``[N]`` inside a graph, mean over graphs in which both vary."""
     from scipy.stats import rankdata
 

@@ -13,7 +13,7 @@ from torch_geometric.explain import Explainer, GNNExplainer
 
 from graphcaps.explanation.pyg_explainer import CapsuleExplainer, GraphProbabilities, node_scores
 
-__all__ = ["CONFIG", "SCORERS", "GraphsAsGiven", "explainer_of", "score_nodes"]
+__all__ = ["ATTRIBUTION_METHODS", "CONFIG", "PyGBatch", "attribute_nodes", "make_explainer"]
 
 CONFIG = {"mode": "multiclass_classification", "task_level": "graph", "return_type": "probs"}
 """What torch-geometric is told about the model."""
@@ -25,7 +25,7 @@ EPOCHS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class GraphsAsGiven:
+class PyGBatch:
     """Graphs in torch-geometric's form, and the class that each is explained for.
 
     Args:
@@ -41,18 +41,18 @@ class GraphsAsGiven:
     target: Tensor
 
 
-def score_nodes(method: str, model: GraphProbabilities, graphs: GraphsAsGiven, seed: int = 0) -> Tensor:
-    """Scores of one of :data:`SCORERS`, ``[V]``; higher speaks more for the target."""
+def attribute_nodes(method: str, model: GraphProbabilities, graphs: PyGBatch, seed: int = 0) -> Tensor:
+    """Scores of one of :data:`ATTRIBUTION_METHODS`, ``[V]``; higher speaks more for the target."""
     torch.manual_seed(seed)
-    scores: Tensor = SCORERS[method](model, graphs)
+    scores: Tensor = ATTRIBUTION_METHODS[method](model, graphs)
     return scores.detach()
 
 
-def _capsules(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
+def _capsules(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     return node_scores(model, graphs.x, graphs.edge_index, graphs.batch, target=graphs.target)
 
 
-def _slope(model: GraphProbabilities, graphs: GraphsAsGiven, x: Tensor) -> Tensor:
+def _slope(model: GraphProbabilities, graphs: PyGBatch, x: Tensor) -> Tensor:
     """Of the target's probability, in the features."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
@@ -61,12 +61,12 @@ def _slope(model: GraphProbabilities, graphs: GraphsAsGiven, x: Tensor) -> Tenso
     return slope
 
 
-def _gradient(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
+def _gradient(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     """Gradient times input."""
     return (_slope(model, graphs, graphs.x) * graphs.x).sum(-1)
 
 
-def _integrated(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
+def _integrated(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     """The same, its gradient averaged along the straight way from all nodes blank (midpoints of equal steps)."""
     total = torch.zeros_like(graphs.x)
     for step in range(STEPS):
@@ -74,7 +74,7 @@ def _integrated(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
     return (total / STEPS * graphs.x).sum(-1)
 
 
-def _gnn_explainer(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
+def _gnn_explainer(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     """torch-geometric's, as it comes, graph by graph, with a mask on nodes."""
     scores = torch.zeros_like(graphs.x[:, 0])
     explainer = Explainer(
@@ -92,11 +92,11 @@ def _gnn_explainer(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
     return scores
 
 
-def _random(model: GraphProbabilities, graphs: GraphsAsGiven) -> Tensor:
+def _random(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     return torch.rand(graphs.x.size(0), dtype=graphs.x.dtype)
 
 
-SCORERS = {
+ATTRIBUTION_METHODS = {
     "capsules": _capsules,
     "gradient": _gradient,
     "integrated-gradients": _integrated,
@@ -106,7 +106,7 @@ SCORERS = {
 """Ways to score nodes, ours first."""
 
 
-def explainer_of(model: GraphProbabilities) -> Explainer:
+def make_explainer(model: GraphProbabilities) -> Explainer:
     """What torch-geometric's metrics ask for predictions."""
     return Explainer(
         model, CapsuleExplainer(), explanation_type="model", node_mask_type="object", model_config=CONFIG

@@ -22,21 +22,21 @@ __all__ = [
     "COLOURS",
     "ENDINGS",
     "DrawingKind",
-    "check_ending",
+    "capsule_colour",
+    "check_suffix",
     "class_label",
-    "colour_of",
     "draw_explanation",
     "draw_flow",
     "draw_graph",
     "draw_parts",
     "draw_scores",
     "flow_masses",
-    "ink_on",
+    "layout_nodes",
     "new_figure",
-    "place_nodes",
+    "normalise_scores",
     "save_figure",
     "score_colour",
-    "score_shares",
+    "text_colour",
 ]
 
 
@@ -54,12 +54,12 @@ _NUMBERED_UP_TO = 120  # nodes: beyond, numbers would cover each other
 _LARGEST_BY_STRESS = 200
 
 
-def colour_of(number: int) -> str:
+def capsule_colour(number: int) -> str:
     """Colour of a capsule; they come again after sixteen, which is why numbers stand beside them."""
     return COLOURS[number % len(COLOURS)] if number >= 0 else BLANK
 
 
-def score_shares(scores: Any) -> np.ndarray:
+def normalise_scores(scores: Any) -> np.ndarray:
     """Scores divided by the largest of them, sign aside: between −1 and 1."""
     values = np.asarray(scores, dtype=float).reshape(-1)
     return values / max(float(np.abs(values).max(initial=0)), 1e-30)
@@ -73,14 +73,14 @@ def score_colour(share: float) -> str:
     return "#" + "".join(f"{round(part):02X}" for part in mixed)
 
 
-def ink_on(colour: str) -> str:
+def text_colour(colour: str) -> str:
     """Black or white, whichever stands out more from a colour."""
     parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return "#111111" if linear @ np.array([0.2126, 0.7152, 0.0722]) > 0.19 else "#FFFFFF"
 
 
-def place_nodes(num_nodes: int, edges: np.ndarray) -> np.ndarray:
+def layout_nodes(num_nodes: int, edges: np.ndarray) -> np.ndarray:
     """Places between −1 and 1 from path lengths alone, ``[n, 2]``: a graph is always drawn the same way."""
     graph = nx.Graph()
     graph.add_nodes_from(range(num_nodes))
@@ -131,7 +131,7 @@ def draw_graph(
     if texts is not None and len(places) <= _NUMBERED_UP_TO:
         for (x, y), text, colour in zip(places, texts, colours, strict=True):
             axis.text(x, y, text, ha="center", va="center_baseline", fontsize=0.52 * size**0.5,
-                      color=ink_on(colour))  # fmt: skip
+                      color=text_colour(colour))  # fmt: skip
     tall = float(np.abs(places[:, 1]).max()) + 0.08
     axis.set(xlim=(-1.08, 1.08), ylim=(-tall, tall), aspect="equal", anchor="N")
     axis.axis("off")
@@ -153,7 +153,7 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def check_ending(owner: str, path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
+def check_suffix(owner: str, path: str | Path, endings: tuple[str, ...] = ENDINGS) -> str:
     """The ending of a picture's name, before anything is drawn.
 
     Raises:
@@ -238,7 +238,7 @@ def _layout(graph: nx.Graph) -> dict[Any, np.ndarray]:
 
 def _draw_one(axis: Any, graph: nx.Graph, place: dict[Any, np.ndarray], part: list[int]) -> None:
     nx.draw_networkx_edges(graph, place, ax=axis, edge_color="#999999", width=0.9)
-    colours = [colour_of(number) for number in part]
+    colours = [capsule_colour(number) for number in part]
     nx.draw_networkx_nodes(
         graph, place, ax=axis, node_size=46, node_color=colours, edgecolors="#333333", linewidths=0.6
     )
@@ -256,7 +256,7 @@ def _legend(axis: Any, numbers: list[int], names: Sequence[str] | None) -> None:
         return f"capsule {number + 1}" if names is None else names[number]
 
     handles = [
-        Line2D([], [], marker="o", linestyle="", markersize=6, color=colour_of(n), markeredgecolor="#333333",
+        Line2D([], [], marker="o", linestyle="", markersize=6, color=capsule_colour(n), markeredgecolor="#333333",
                markeredgewidth=0.6, label=name(n))
         for n in numbers
     ]  # fmt: skip
@@ -271,9 +271,9 @@ def draw_scores(explanation: Explanation) -> Any:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
-    shares = score_shares(explanation.node_scores)
+    shares = normalise_scores(explanation.node_scores)
     edges = explanation.edges.numpy()
-    places = place_nodes(explanation.num_nodes, edges)
+    places = layout_nodes(explanation.num_nodes, edges)
     # As wide as the picture allows, and as high as the graph then is.
     height = float(np.clip(_WIDE * (np.abs(places[:, 1]).max() + 0.08) / 1.08, 1.8, 6.5))
     whole = height + _ABOVE
@@ -327,7 +327,7 @@ def draw_flow(explanation: Explanation) -> Any:
             for j, weight in enumerate(weights[part]):
                 height = mass * weight * scale
                 if height > 1e-4:
-                    colour = colour_of(j if column == 0 else part)
+                    colour = capsule_colour(j if column == 0 else part)
                     _ribbon(axis, column + _BAR, out[part], column + 1, into[j], height, colour)
                 out[part] += height
                 into[j] += height
@@ -376,14 +376,14 @@ def _column(
     axis.text(column, 0.01, heading, ha="left", va="bottom", fontsize=9.5, color="#444444")
     for j, (start, height) in enumerate(zip(starts, heights, strict=True)):
         inner = 0 < column < last
-        colour = colour_of(j) if inner else "#6B7480"
+        colour = capsule_colour(j) if inner else "#6B7480"
         axis.add_patch(
             Rectangle((column, start), _BAR, height, facecolor=colour, edgecolor="#333333", linewidth=0.5)
         )
         middle = start + height / 2
         if inner and height > 0.025:
             axis.text(column + _BAR / 2, middle, str(j + 1), ha="center", va="center_baseline", fontsize=7.5,
-                      color=ink_on(colour))  # fmt: skip
+                      color=text_colour(colour))  # fmt: skip
         if column == last:
             name, score = class_label(explanation.class_names[j]), float(explanation.class_scores[j])
             short = name if len(name) <= 18 else f"{name[:17]}…"
@@ -428,7 +428,7 @@ def draw_explanation(explanation: Explanation, path: str | Path, *, kind: Drawin
         return
     from matplotlib import rc_context
 
-    check_ending("draw_explanation", path)
+    check_suffix("draw_explanation", path)
     draw = {
         "parts": _parts,
         "scores": draw_scores,
@@ -459,7 +459,7 @@ def _parts(explanation: Explanation) -> Any:
     hidden = explanation.levels[:-1]
     figure = new_figure(6.2 + 3.6 * len(hidden), 4.9)
     axes = figure.subplots(1, 1 + len(hidden), width_ratios=[1.6] + [1.0] * len(hidden), squeeze=False)[0]
-    places = place_nodes(explanation.num_nodes, explanation.edges.numpy())
+    places = layout_nodes(explanation.num_nodes, explanation.edges.numpy())
     capsule = hidden[0].capsule.numpy()
     _graph(axes[0], explanation, places, capsule)
     axes[0].set_title("Nodes, coloured and numbered by capsule", fontsize=10)
@@ -487,7 +487,7 @@ def _graph(
     from matplotlib.colors import to_hex, to_rgb
 
     n = explanation.num_nodes
-    colours = [BLANK if capsule is None else colour_of(int(capsule[node])) for node in range(n)]
+    colours = [BLANK if capsule is None else capsule_colour(int(capsule[node])) for node in range(n)]
     shares = np.ones(n) if sure is None else sure
     mixed = [to_hex(w * np.array(to_rgb(c)) + 1 - w) for c, w in zip(colours, shares, strict=True)]
     texts = None if capsule is None else [str(number + 1) for number in capsule]
@@ -509,11 +509,22 @@ def _coarse(axis: Any, level: ExplainedLevel, shares: np.ndarray) -> None:
     most = 900 if J <= 6 else 900 * (6 / J) ** 1.4
     sizes = np.maximum(110, most * shares / max(float(shares.max()), 1e-30))
     axis.scatter(
-        *places.T, s=sizes, c=[colour_of(j) for j in range(J)], edgecolors="#333333", linewidths=0.7, zorder=2
+        *places.T,
+        s=sizes,
+        c=[capsule_colour(j) for j in range(J)],
+        edgecolors="#333333",
+        linewidths=0.7,
+        zorder=2,
     )
     for j, (x, y) in enumerate(places):
         axis.text(
-            x, y, str(j + 1), ha="center", va="center_baseline", fontsize=8.5, color=ink_on(colour_of(j))
+            x,
+            y,
+            str(j + 1),
+            ha="center",
+            va="center_baseline",
+            fontsize=8.5,
+            color=text_colour(capsule_colour(j)),
         )
     axis.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", anchor="N")
     axis.axis("off")
@@ -568,7 +579,7 @@ def _assignment(explanation: Explanation) -> Any:
 def _rounds(explanation: Explanation) -> Any:
     rounds = explanation.levels[0].rounds
     R, J = rounds.size(0), rounds.size(-1)
-    places = place_nodes(explanation.num_nodes, explanation.edges.numpy())
+    places = layout_nodes(explanation.num_nodes, explanation.edges.numpy())
     height = 1.1 + 3.4 * (float(np.abs(places[:, 1]).max()) + 0.08)
     figure = new_figure(3.5 * R + 0.3, height)
     for number, axis in enumerate(figure.subplots(1, R, squeeze=False)[0]):

@@ -10,8 +10,8 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.explanation import Explanation, StoreExplanation
-from graphcaps.explanation.model_inputs import Encoded, encode, network_of, spans
-from graphcaps.explanation.trace import edge_probability, node_evidence, walk
+from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans, encode_for_model, unwrap_hgcn
+from graphcaps.explanation.trace import edge_probability, node_attributions, trace_levels
 from graphcaps.nn.hgcn import HGCN
 
 __all__ = ["explain", "explain_encoded", "explain_store"]
@@ -43,8 +43,8 @@ def explain(
         >>> found = graphcaps.explain(graphcaps.load("mutag.safetensors"), data)   # doctest: +SKIP
         >>> found.node_scores, found.levels[0].capsule                             # doctest: +SKIP
     """
-    encoded = encode(model, graph, x=x, unseen=unseen)
-    found = explain_encoded(network_of(model), encoded, target=target)
+    encoded = encode_for_model(model, graph, x=x, unseen=unseen)
+    found = explain_encoded(unwrap_hgcn(model), encoded, target=target)
     several = isinstance(graph, (list, tuple)) or len(found) != 1
     return found if several else found[0]
 
@@ -58,11 +58,13 @@ def explain_store(
     unseen: Literal["refuse", "ignore"] = "refuse",
 ) -> StoreExplanation:
     """:func:`explain` of all graphs together, in columns, also where there is only one."""
-    return explain_encoded(network_of(model), encode(model, store, x=x, unseen=unseen), target=target)
+    return explain_encoded(
+        unwrap_hgcn(model), encode_for_model(model, store, x=x, unseen=unseen), target=target
+    )
 
 
 def explain_encoded(
-    network: HGCN, encoded: Encoded, *, target: int | str | Tensor | None = None
+    network: HGCN, encoded: EncodedGraphs, *, target: int | str | Tensor | None = None
 ) -> StoreExplanation:
     """The explanation of graphs that are encoded already; everything it returns is on the CPU."""
     chosen = _chosen(target, encoded)
@@ -70,14 +72,14 @@ def explain_encoded(
     network.eval()
     try:
         with torch.inference_mode(False):  # a caller's, in which nothing can have a gradient
-            parts = [_explain_span(network, encoded, chosen, *span) for span in spans(encoded.store)]
+            parts = [_explain_span(network, encoded, chosen, *span) for span in batch_spans(encoded.store)]
     finally:
         network.train(was_training)
     return _joined(parts, encoded)
 
 
 def _explain_span(
-    network: HGCN, encoded: Encoded, chosen: Tensor | None, first: int, end: int
+    network: HGCN, encoded: EncodedGraphs, chosen: Tensor | None, first: int, end: int
 ) -> dict[str, Any]:
     device = next(network.parameters()).device
     store = encoded.store[torch.arange(first, end, device=encoded.store.device)].to(device)
@@ -87,11 +89,11 @@ def _explain_span(
         primary = network.primary(batch.x)
     primary.requires_grad_()
     with torch.enable_grad():
-        levels = walk(network, primary, batch.edges, batch.segments)
+        levels = trace_levels(network, primary, batch.edges, batch.segments)
         scores = levels[-1].lengths
         likely = _probabilities(scores.detach().cpu(), encoded).argmax(-1)
         target = (likely if chosen is None else chosen[first:end]).to(device)
-        evidence = node_evidence(network, primary, scores, target)
+        evidence = node_attributions(network, primary, scores, target)
     source, other, count = _edges_once(store)
     there = edge_probability(network, primary, levels[-1].capsules, batch, source, other)
     local = store.node_ptr[:-1].repeat_interleave(count)
@@ -125,7 +127,7 @@ def _host(value: Any) -> Any:
     return None if value is None else value.detach().cpu()
 
 
-def _joined(parts: list[dict[str, Any]], encoded: Encoded) -> StoreExplanation:
+def _joined(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplanation:
     store = encoded.store
 
     def together(name: str) -> Tensor:
@@ -178,9 +180,13 @@ def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
     return elements.cpu(), store.edge_labels[once, 0].cpu()
 
 
-def _probabilities(scores: Tensor, encoded: Encoded) -> Tensor:
+def _probabilities(scores: Tensor, encoded: EncodedGraphs) -> Tensor:
     """The model's own, calibrated where it is, or lengths over their sum."""
-    return _shares(scores) if encoded.shares is None else torch.from_numpy(encoded.shares(scores))
+    return (
+        _shares(scores)
+        if encoded.to_probabilities is None
+        else torch.from_numpy(encoded.to_probabilities(scores))
+    )
 
 
 def _shares(scores: Tensor) -> Tensor:
@@ -190,7 +196,7 @@ def _shares(scores: Tensor) -> Tensor:
     return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1)))
 
 
-def _chosen(target: int | str | Tensor | None, encoded: Encoded) -> Tensor | None:
+def _chosen(target: int | str | Tensor | None, encoded: EncodedGraphs) -> Tensor | None:
     """The class asked for, of each graph; ``None`` for the predicted one."""
     names, graphs = encoded.class_names, len(encoded.store)
     if target is None:

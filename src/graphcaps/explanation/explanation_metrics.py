@@ -12,14 +12,19 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.agreement import agreement, capsule_use, one_of_each, rank_agreement
+from graphcaps.explanation.agreement import (
+    capsule_usage,
+    graphs_with_distinct_kinds,
+    partition_agreement,
+    rank_correlation,
+)
 from graphcaps.explanation.explainer import explain_encoded
 from graphcaps.explanation.explanation import StoreExplanation
-from graphcaps.explanation.model_inputs import Encoded, encode, network_of, some_of
+from graphcaps.explanation.model_inputs import EncodedGraphs, encode_for_model, select_graphs, unwrap_hgcn
 
-__all__ = ["MEASURES", "METHODS", "QUICK", "measure", "stability"]
+__all__ = ["FAST_METHODS", "METHODS", "METRICS", "evaluate_explanations", "explanation_stability"]
 
-MEASURES = (
+METRICS = (
     *("nmi", "nmi_all", "ari", "fidelity_plus", "fidelity_minus", "sparsity"),
     *("entropy", "dead_capsules", "seconds_per_graph"),
 )
@@ -31,14 +36,14 @@ METHODS = (
 )
 """What is compared: HGCN's own, two ways to find parts, and four to score nodes."""
 
-QUICK = ("capsules", "kmeans-features", "kmeans-primary", "gradient", "random")
+FAST_METHODS = ("capsules", "kmeans-features", "kmeans-primary", "gradient", "random")
 """Methods that take seconds for thousands of graphs: those of a report."""
 
-SLOW = ("gnnexplainer",)
+SAMPLED_METHODS = ("gnnexplainer",)
 """Methods that are measured on a sample of the graphs."""
 
 
-def measure(
+def evaluate_explanations(
     model: Any,
     graphs: Any,
     *,
@@ -63,7 +68,7 @@ def measure(
         on_step (Callable, optional): Told the name of each method before it runs.
 
     Returns:
-        dict: ``methods`` (name → :data:`MEASURES`), ``sample``, ``capsules``, and what they were made with, in
+        dict: ``methods`` (name → :data:`METRICS`), ``sample``, ``capsules``, and what they were made with, in
         JSON's own types.
 
     Raises:
@@ -71,21 +76,23 @@ def measure(
     """
     for name in methods:
         if name not in METHODS:
-            raise ArgumentError("measure", "methods", f"be among {', '.join(METHODS)}", repr(name))
+            raise ArgumentError(
+                "evaluate_explanations", "methods", f"be among {', '.join(METHODS)}", repr(name)
+            )
     if sample < 1:
-        raise ArgumentError("measure", "sample", "be at least 1", sample)
+        raise ArgumentError("evaluate_explanations", "sample", "be at least 1", sample)
     tell = on_step or (lambda name: None)
-    encoded = encode(model, graphs)
+    encoded = encode_for_model(model, graphs)
     tell("capsules")
-    found, seconds = _timed(lambda: explain_encoded(network_of(model), encoded))
-    rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(MEASURES) for name in methods}
+    found, seconds = _timed(lambda: explain_encoded(unwrap_hgcn(model), encoded))
+    rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(METRICS) for name in methods}
     report: dict[str, Any] = {
         "graphs": len(encoded.store),
         "classes_right": None if found.true_class is None else _right(found),
         "share": share,
         "seed": seed,
         "methods": rows,
-        "capsules": capsule_use(found.assignments[0], found.node_ptr),
+        "capsules": capsule_usage(found.assignments[0], found.node_ptr),
     }
     if "capsules" in rows:
         rows["capsules"] |= {name: report["capsules"][name] for name in ("entropy", "dead_capsules")}
@@ -97,7 +104,7 @@ def measure(
     return report
 
 
-def stability(models: Sequence[Any], graphs: Any) -> dict[str, Any]:
+def explanation_stability(models: Sequence[Any], graphs: Any) -> dict[str, Any]:
     """Whether models that differ in their seed explain alike; each class is the first model's prediction.
 
     Args:
@@ -109,19 +116,19 @@ def stability(models: Sequence[Any], graphs: Any) -> dict[str, Any]:
         and of ``rank``, Spearman's correlation of their node scores inside a graph.
     """
     if len(models) < 2:
-        raise ArgumentError("stability", "models", "be two or more", len(models))
-    first = explain_encoded(network_of(models[0]), encode(models[0], graphs))
+        raise ArgumentError("explanation_stability", "models", "be two or more", len(models))
+    first = explain_encoded(unwrap_hgcn(models[0]), encode_for_model(models[0], graphs))
     found = [first]
     for model in models[1:]:
-        other = explain_encoded(network_of(model), encode(model, graphs), target=first.predicted)
+        other = explain_encoded(unwrap_hgcn(model), encode_for_model(model, graphs), target=first.predicted)
         if not torch.equal(other.node_ptr, first.node_ptr) or other.class_names != first.class_names:
             raise ArgumentError(
-                "stability", "models", "read the same nodes and name the same classes", "others"
+                "explanation_stability", "models", "read the same nodes and name the same classes", "others"
             )
         found.append(other)
     pairs = [(a, b) for place, a in enumerate(found) for b in found[place + 1 :]]
-    same = [agreement(a.capsule, b.capsule, a.node_ptr) for a, b in pairs]
-    ranks = [rank_agreement(a.node_scores, b.node_scores, a.node_ptr) for a, b in pairs]
+    same = [partition_agreement(a.capsule, b.capsule, a.node_ptr) for a, b in pairs]
+    ranks = [rank_correlation(a.node_scores, b.node_scores, a.node_ptr) for a, b in pairs]
     return {
         "models": len(models),
         "nmi": sum(row["nmi"] for row in same) / len(pairs),
@@ -139,7 +146,7 @@ def _right(found: StoreExplanation) -> float | None:
 
 def _measure_parts(
     model: Any,
-    encoded: Encoded,
+    encoded: EncodedGraphs,
     found: StoreExplanation,
     rows: dict[str, dict[str, Any]],
     seed: int,
@@ -151,14 +158,14 @@ def _measure_parts(
         return
     ptr, clusters = found.node_ptr, int(kind.unique().numel())
     if "capsules" in rows:
-        rows["capsules"] |= agreement(found.capsule, kind, ptr)
+        rows["capsules"] |= partition_agreement(found.capsule, kind, ptr)
     for name in ("kmeans-features", "kmeans-primary"):
         if name not in rows:
             continue
         tell(name)
-        columns = encoded.x if name == "kmeans-features" else _primary(network_of(model), encoded)
+        columns = encoded.x if name == "kmeans-features" else _primary(unwrap_hgcn(model), encoded)
         labels, seconds = _timed(partial(_kmeans, columns, clusters, seed))
-        rows[name] |= agreement(labels, kind, ptr)
+        rows[name] |= partition_agreement(labels, kind, ptr)
         rows[name]["seconds_per_graph"] = seconds / len(encoded.store)
 
 
@@ -167,15 +174,15 @@ def _instances(store: GraphStore, found: StoreExplanation) -> dict[str, Any] | N
     kind, part = store.truth.get("kind"), store.truth.get("part")
     if kind is None or part is None:
         return None
-    graphs = one_of_each(kind, part, found.node_ptr)
+    graphs = graphs_with_distinct_kinds(kind, part, found.node_ptr)
     if not bool(graphs.any()):
         return None
-    return {"graphs": int(graphs.sum())} | agreement(found.capsule, part, found.node_ptr, graphs)
+    return {"graphs": int(graphs.sum())} | partition_agreement(found.capsule, part, found.node_ptr, graphs)
 
 
 def _measure_scores(
     model: Any,
-    encoded: Encoded,
+    encoded: EncodedGraphs,
     found: StoreExplanation,
     rows: dict[str, dict[str, Any]],
     sample: int,
@@ -184,33 +191,33 @@ def _measure_scores(
     tell: Callable[[str], None],
 ) -> dict[str, Any] | None:
     """Fidelity of node scores, on all graphs where it is cheap and on the same sample for all."""
-    from graphcaps.explanation.baselines import SCORERS, score_nodes
-    from graphcaps.explanation.fidelity import fidelity_of, graphs_of
+    from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, attribute_nodes
+    from graphcaps.explanation.fidelity import node_fidelity, pyg_batches
     from graphcaps.explanation.pyg_explainer import GraphProbabilities
 
-    scoring = [name for name in rows if name in SCORERS]
+    scoring = [name for name in rows if name in ATTRIBUTION_METHODS]
     if not scoring or encoded.store.edge_weight is not None:
         return None  # torch-geometric's call has no place for weights: it would mask another model's graphs
     module = GraphProbabilities(model, centred=True)
     longest = found.class_scores.argmax(-1)  # the class that this module gives, calibrated or not
     draw = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(encoded.store), generator=draw)[:sample].sort().values
-    few, few_target = some_of(encoded, chosen), longest[chosen]
+    few, few_target = select_graphs(encoded, chosen), longest[chosen]
     result: dict[str, Any] = {"graphs": chosen.tolist(), "fidelity_plus": {}, "fidelity_minus": {}}
     for name in scoring:
         tell(name)
         for part, target in ((encoded, longest), (few, few_target)):
             whole = part is encoded
-            if whole and name in SLOW:
+            if whole and name in SAMPLED_METHODS:
                 continue
 
-            def run(part: Encoded = part, target: Tensor = target, name: str = name) -> Tensor:
-                given = graphs_of(module, part, target)
-                return torch.cat([score_nodes(name, module, graphs, seed).cpu() for graphs in given])
+            def run(part: EncodedGraphs = part, target: Tensor = target, name: str = name) -> Tensor:
+                given = pyg_batches(module, part, target)
+                return torch.cat([attribute_nodes(name, module, graphs, seed).cpu() for graphs in given])
 
             scores, seconds = _timed(run)
-            quality = fidelity_of(module, part, target, scores, share)
-            if whole or name in SLOW:
+            quality = node_fidelity(module, part, target, scores, share)
+            if whole or name in SAMPLED_METHODS:
                 rows[name] |= {
                     "fidelity_plus": quality.plus,
                     "fidelity_minus": quality.minus,
@@ -224,7 +231,7 @@ def _measure_scores(
 
 
 @torch.no_grad()
-def _primary(network: Any, encoded: Encoded) -> Tensor:
+def _primary(network: Any, encoded: EncodedGraphs) -> Tensor:
     device = next(network.parameters()).device
     capsules: Tensor = network.eval().primary(encoded.x.to(device)).cpu()
     return capsules

@@ -22,11 +22,11 @@ from torch_geometric.explain.metric import fidelity
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.baselines import GraphsAsGiven, explainer_of
-from graphcaps.explanation.model_inputs import Encoded, spans
+from graphcaps.explanation.baselines import PyGBatch, make_explainer
+from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
 
-__all__ = ["Fidelity", "fidelity_of", "graphs_of", "top_nodes"]
+__all__ = ["Fidelity", "node_fidelity", "pyg_batches", "top_nodes"]
 
 
 @dataclass(frozen=True)
@@ -52,34 +52,34 @@ def top_nodes(scores: Tensor, node_ptr: Tensor, share: float) -> Tensor:
     return rank < (share * sizes - 1e-9).ceil().clamp_min(1)[graph]
 
 
-def graphs_of(model: GraphProbabilities, encoded: Encoded, target: Tensor) -> Iterator[GraphsAsGiven]:
-    """Encoded graphs as torch-geometric has them, so many at a time, their features centred."""
-    for first, end in spans(encoded.store, nodes=1 << 12):
+def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tensor) -> Iterator[PyGBatch]:
+    """EncodedGraphs graphs as torch-geometric has them, so many at a time, their features centred."""
+    for first, end in batch_spans(encoded.store, nodes=1 << 12):
         begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
         part = encoded.store[torch.arange(first, end)]
         x = model.centre(encoded.x[begin:stop].to(model.blank.device))
         batch, edges = part.node_graph.to(x.device), _both_directions(part).to(x.device)
-        yield GraphsAsGiven(x, edges, batch, target[first:end].to(x.device))
+        yield PyGBatch(x, edges, batch, target[first:end].to(x.device))
 
 
-def fidelity_of(
-    model: GraphProbabilities, encoded: Encoded, target: Tensor, scores: Tensor, share: float
+def node_fidelity(
+    model: GraphProbabilities, encoded: EncodedGraphs, target: Tensor, scores: Tensor, share: float
 ) -> Fidelity:
     """Fidelity of node scores ``[N]`` when the best ``share`` of each graph's nodes is the explanation.
 
     Args:
         model (GraphProbabilities): The model, with centred features.
-        encoded (Encoded): Graphs.
+        encoded (EncodedGraphs): Graphs.
         target (Tensor): Predicted classes, ``[G]``.
         scores (Tensor): Of all nodes, ``[N]``.
         share (float): Of a graph's nodes.
     """
     ptr = encoded.store.host_node_ptr
     top = top_nodes(scores, ptr, share)
-    explainer = explainer_of(model)
+    explainer = make_explainer(model)
     plus = minus = 0.0
     begin = 0
-    for graphs in graphs_of(model, encoded, target):
+    for graphs in pyg_batches(model, encoded, target):
         mask = top[begin : begin + graphs.x.size(0)].to(graphs.x).unsqueeze(-1)
         begin += graphs.x.size(0)
         explanation = PyGExplanation(

@@ -19,11 +19,11 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.hgcn import HGCN
 
-__all__ = ["Encoded", "encode", "network_of", "some_of", "spans"]
+__all__ = ["EncodedGraphs", "batch_spans", "encode_for_model", "select_graphs", "unwrap_hgcn"]
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class EncodedGraphs:
     """Graphs as a model reads them.
 
     Args:
@@ -32,7 +32,7 @@ class Encoded:
         class_names (tuple): The model's classes.
         true_class (Tensor, optional): Own class of each graph among these, −1 where it is none of them, ``[G]``.
         nodes (Tensor, optional): Numbers of the nodes in their graphs as given, ``[N]``, where any was cut.
-        shares (Callable, optional): The model's own way from scores to probabilities, float64 ``[G, O]``.
+        to_probabilities (Callable, optional): The model's own way from scores to probabilities, float64 ``[G, O]``.
     """
 
     store: GraphStore
@@ -40,10 +40,10 @@ class Encoded:
     class_names: tuple[str, ...]
     true_class: Tensor | None
     nodes: Tensor | None
-    shares: Callable[[Tensor], np.ndarray] | None = None
+    to_probabilities: Callable[[Tensor], np.ndarray] | None = None
 
 
-def network_of(model: Any) -> HGCN:
+def unwrap_hgcn(model: Any) -> HGCN:
     """The HGCN in a fitted model, or the model itself."""
     network = getattr(model, "model", model)
     if not isinstance(network, HGCN):
@@ -54,11 +54,11 @@ def network_of(model: Any) -> HGCN:
     return network
 
 
-def encode(
+def encode_for_model(
     model: Any, graphs: Any, *, x: Tensor | None = None, unseen: Literal["refuse", "ignore"] = "refuse"
-) -> Encoded:
+) -> EncodedGraphs:
     """Graphs as the model reads them: features by its own recipe, or ``x``; cut as in training."""
-    network = network_of(model)
+    network = unwrap_hgcn(model)
     if network is model:  # an HGCN by itself knows no recipe
         store = as_store(graphs, owner="explain")
         if x is None:
@@ -70,7 +70,7 @@ def encode(
         names = store.class_names
         if len(names) != network.num_classes:
             names = tuple(str(number) for number in range(network.num_classes))
-        return Encoded(store, x, names, store.y, None)
+        return EncodedGraphs(store, x, names, store.y, None)
     if x is not None:
         raise ArgumentError("explain", "x", "be left out with a fitted model", "features")
     store = as_store(graphs, attributes=bool(model.recipe.num_attributes), owner="explain")
@@ -79,17 +79,17 @@ def encode(
         warnings.simplefilter("ignore")  # told once by check_compatible
         x = model.recipe.apply(store, unseen="ignore", dtype=model.dtype)
     true_class = _true_class(store, model.class_names)
-    limit, shares = model.config.features.max_nodes, getattr(model, "shares", None)
+    limit, to_probabilities = model.config.features.max_nodes, getattr(model, "to_probabilities", None)
     if limit is None:
-        return Encoded(store, x, model.class_names, true_class, None, shares)
+        return EncodedGraphs(store, x, model.class_names, true_class, None, to_probabilities)
     capped = truncate_nodes(store, limit, x)
     assert capped.x is not None
     own = capped.nodes - store.node_ptr[store.node_graph[capped.nodes]]
     nodes = own if capped.truncated_graphs else None
-    return Encoded(capped.store, capped.x, model.class_names, true_class, nodes, shares)
+    return EncodedGraphs(capped.store, capped.x, model.class_names, true_class, nodes, to_probabilities)
 
 
-def some_of(encoded: Encoded, chosen: Tensor) -> Encoded:
+def select_graphs(encoded: EncodedGraphs, chosen: Tensor) -> EncodedGraphs:
     """The named graphs alone, in that order."""
     first, sizes = encoded.store.node_ptr[chosen], encoded.store.sizes[chosen]
     rows = torch.cat(
@@ -100,7 +100,7 @@ def some_of(encoded: Encoded, chosen: Tensor) -> Encoded:
     return replace(encoded, store=encoded.store[chosen], x=encoded.x[rows], true_class=own, nodes=nodes)
 
 
-def spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17) -> Iterator[tuple[int, int]]:
+def batch_spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17) -> Iterator[tuple[int, int]]:
     """Graphs to explain together; at the default, what is computed of them takes a hundred megabytes at most."""
     return size_chunks(store, nodes, entries)
 

@@ -19,11 +19,11 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.drawings import (
     BLANK,
-    check_ending,
+    capsule_colour,
+    check_suffix,
     class_label,
-    colour_of,
+    normalise_scores,
     score_colour,
-    score_shares,
 )
 from graphcaps.explanation.explanation import Explanation
 
@@ -238,12 +238,12 @@ def draw_molecule(
         ArgumentError: If the ending is neither ``.svg`` nor ``.png``.
         MissingExtraError: Without RDKit.
     """
-    ending = check_ending("draw_molecule", path, _ENDINGS)
+    ending = check_suffix("draw_molecule", path, _ENDINGS)
     drawing = require("rdkit.Chem.Draw.rdMolDraw2D", extra="chem", purpose=PURPOSE)
     count = molecule.GetNumAtoms()
     capsules = [int(number) for number in np.asarray(capsule).reshape(-1)]
     written = list(range(1, count + 1)) if numbers is None else [int(number) for number in numbers]
-    shares = None if scores is None else score_shares(scores)
+    shares = None if scores is None else normalise_scores(scores)
     given = {"capsule": capsules, "numbers": written} | ({} if shares is None else {"scores": shares})
     for name, values in given.items():
         if len(values) != count:
@@ -349,7 +349,7 @@ def _legend(
 
 def _rgb(number: int) -> tuple[float, ...]:
     """The capsule's colour, lightened so that letters on it stay readable."""
-    return _light(colour_of(number))
+    return _light(capsule_colour(number))
 
 
 def _light(colour: str) -> tuple[float, ...]:

@@ -12,8 +12,8 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 from torch_geometric.nn import MessagePassing
 
-from graphcaps.explanation.model_inputs import network_of
-from graphcaps.explanation.trace import blank_row, node_evidence, walk
+from graphcaps.explanation.model_inputs import unwrap_hgcn
+from graphcaps.explanation.trace import node_attributions, reference_features, trace_levels
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import Segments
 
@@ -27,10 +27,10 @@ class GraphProbabilities(nn.Module):
 
     Args:
         model: An :class:`graphcaps.nn.HGCN`, or a ``FittedModel`` around one; it is put into evaluation mode.
-        centred (bool): Whether features are given as their difference from a blank row
-            (:func:`graphcaps.explanation.trace.blank_row`, see :meth:`centre`). An explainer masks a node by setting
-            its features to zero: with this, it then looks like the average node, and not like nothing the model
-            has ever seen. (default: False)
+        centred (bool): Whether features are differences from the reference features
+            (:func:`graphcaps.explanation.trace.reference_features`, see :meth:`centre`). Explainers mask a node by
+            setting its features to zero. With centred features a masked node equals the average training node instead
+            of an input that never occurred in training. (default: False)
 
     Returns (from ``forward``):
         Tensor: Lengths of the class capsules over their sum, ``[B, O]``.
@@ -40,8 +40,8 @@ class GraphProbabilities(nn.Module):
 
     def __init__(self, model: Any, *, centred: bool = False) -> None:
         super().__init__()
-        self.network = network_of(model).eval()
-        row = blank_row(self.network)
+        self.network = unwrap_hgcn(model).eval()
+        row = reference_features(self.network)
         self.register_buffer("blank", row if centred else torch.zeros_like(row))
         self.edge_masks = _EdgeMasks()
         # torch-geometric's Explainer puts a model back into the mode it found: in training mode, a norm would
@@ -139,11 +139,11 @@ def node_scores(model: nn.Module, x: Tensor, edge_index: Tensor, batch: Tensor, 
     if isinstance(model, GraphProbabilities):
         network, x = model.network, x + model.blank
     else:
-        network = network_of(model)
+        network = unwrap_hgcn(model)
     segments = Segments.from_index(batch, target.numel())
     with torch.no_grad():
         primary = network.primary(x)
     primary.requires_grad_()
     with torch.enable_grad():
-        levels = walk(network, primary, edge_table(edge_index, x.size(0)), segments)
-        return node_evidence(network, primary, levels[-1].lengths, target)
+        levels = trace_levels(network, primary, edge_table(edge_index, x.size(0)), segments)
+        return node_attributions(network, primary, levels[-1].lengths, target)

@@ -23,11 +23,18 @@ from graphcaps.ops.routing.iterations import routing_rounds, routing_rounds_dens
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 
-__all__ = ["WalkedLevel", "blank_row", "edge_probability", "neutral_capsule", "node_evidence", "walk"]
+__all__ = [
+    "TracedLevel",
+    "edge_probability",
+    "node_attributions",
+    "reference_capsule",
+    "reference_features",
+    "trace_levels",
+]
 
 
 @dataclass(frozen=True, eq=False)
-class WalkedLevel:
+class TracedLevel:
     """One level of B graphs.
 
     Args:
@@ -46,7 +53,9 @@ class WalkedLevel:
         return lengths(self.capsules)
 
 
-def walk(model: HGCN, primary: Tensor, edges: EdgeTable, segments: Segments) -> tuple[WalkedLevel, ...]:
+def trace_levels(
+    model: HGCN, primary: Tensor, edges: EdgeTable, segments: Segments
+) -> tuple[TracedLevel, ...]:
     """All levels over primary capsules ``[V, d]``, the class level last."""
     lowest, *above = model.layers
     level = _over_nodes(lowest, primary, edges, segments)  # type: ignore[arg-type]
@@ -58,7 +67,7 @@ def walk(model: HGCN, primary: Tensor, edges: EdgeTable, segments: Segments) -> 
     return tuple(levels)
 
 
-def _over_nodes(layer: CapsuleLayer, u: Tensor, edges: EdgeTable, segments: Segments) -> WalkedLevel:
+def _over_nodes(layer: CapsuleLayer, u: Tensor, edges: EdgeTable, segments: Segments) -> TracedLevel:
     hop = layer.hop(u, edges, segments)
     rounds = routing_rounds(
         hop.h, layer.weight, layer.bias, segments, layer.routing_iterations, _epsilon(layer)
@@ -71,7 +80,7 @@ def _over_nodes(layer: CapsuleLayer, u: Tensor, edges: EdgeTable, segments: Segm
     return _level(layer, gathered, weights, mean, rounds, adjacency)
 
 
-def _over_capsules(layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> WalkedLevel:
+def _over_capsules(layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> TracedLevel:
     if layer.norm is not None:
         u = layer.norm(u.flatten(-3, -2)).unflatten(-2, u.shape[-3:-1])
     h = dense_propagate(u, adjacency)
@@ -89,7 +98,7 @@ def _level(
     mean: Tensor | None,
     rounds: Tensor,
     adjacency: Tensor | None,
-) -> WalkedLevel:
+) -> TracedLevel:
     """Wholes from Σ c h ``[B, J, d]`` and Σ c ``[B, J]``, as the layer's formulation has it."""
     s = torch.einsum("bjd,jde->bje", gathered, layer.weight) + weights.unsqueeze(-1) * layer.bias
     if mean is not None and layer.released:
@@ -99,14 +108,14 @@ def _level(
         u = u + mean
     if adjacency is not None and layer.released:
         adjacency = simplify(adjacency)
-    return WalkedLevel(u, rounds, adjacency)
+    return TracedLevel(u, rounds, adjacency)
 
 
 def _epsilon(layer: CapsuleLayer) -> float:
     return RELEASED_EPSILON if layer.released else 0.0
 
 
-def blank_row(model: HGCN) -> Tensor:
+def reference_features(model: HGCN) -> Tensor:
     """A feature row that says nothing, ``[in]``: the mean row of the training graphs, or zeros.
 
     Where the model normalises its input, the mean is known to it, and zeros would be far from all that it has
@@ -118,7 +127,7 @@ def blank_row(model: HGCN) -> Tensor:
     return norm.running_mean.detach().clone()
 
 
-def neutral_capsule(model: HGCN) -> Tensor:
+def reference_capsule(model: HGCN) -> Tensor:
     """A primary capsule that says nothing, ``[d]``: the mean one of the training graphs, or that of a blank row.
 
     The mean is known to the norm of the first capsule layer, which takes it away before the parts vote.
@@ -127,29 +136,29 @@ def neutral_capsule(model: HGCN) -> Tensor:
     if isinstance(norm, RaggedBatchNorm):
         return norm.running_mean.detach().clone()
     with torch.no_grad():
-        capsule: Tensor = model.primary(blank_row(model).unsqueeze(0)).squeeze(0)
+        capsule: Tensor = model.primary(reference_features(model).unsqueeze(0)).squeeze(0)
     return capsule
 
 
-def node_evidence(model: HGCN, primary: Tensor, class_lengths: Tensor, target: Tensor) -> Tensor:
+def node_attributions(model: HGCN, primary: Tensor, class_lengths: Tensor, target: Tensor) -> Tensor:
     r"""How far each node speaks for a class, ``[V]``.
 
     .. math:: a_i = \Big\langle \frac{\partial \|u_o\|}{\partial u_i}, u_i - u_\emptyset \Big\rangle
 
     with primary capsules :math:`u_i`, the class capsule :math:`u_o` of the node's graph and a neutral capsule
-    :math:`u_\emptyset` (:func:`neutral_capsule`): to first order, the length that the class capsule loses when the
+    :math:`u_\emptyset` (:func:`reference_capsule`): to first order, the length that the class capsule loses when the
     node's capsule becomes neutral while all routing weights stay.
 
     Args:
         model (HGCN): The model.
-        primary (Tensor): Primary capsules that :func:`walk` was given; they ask for a gradient, ``[V, d]``.
+        primary (Tensor): Primary capsules that :func:`trace_levels` was given; they ask for a gradient, ``[V, d]``.
         class_lengths (Tensor): What it made of them, ``[B, O]``.
         target (Tensor): Class of each graph, ``[B]``.
     """
     chosen = class_lengths.gather(-1, target.unsqueeze(-1)).sum()
     (slope,) = torch.autograd.grad(chosen, primary)
     with torch.no_grad():
-        return (slope * (primary - neutral_capsule(model))).sum(-1)
+        return (slope * (primary - reference_capsule(model))).sum(-1)
 
 
 @torch.no_grad()

@@ -1,1 +1,1 @@
-"""inference."""
+"""Trained models in use: the model file, predictions, probabilities, the applicability domain and export."""

@@ -1,6 +1,7 @@
-"""How unlike the training graphs a graph is: a few measures, kept in the model file, and a sentence.
+"""Applicability domain of a model: which graphs are out of distribution, and why.
 
-A model answers whatever it is asked. Graphs far from all that it learned from deserve a warning, not trust.
+A model predicts a class for any graph. The statistics here, stored in the model file, flag graphs that differ so much
+from the training graphs that the prediction should not be trusted.
 """
 
 from __future__ import annotations
@@ -15,117 +16,116 @@ from graphcaps.data.features.recipe import node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-__all__ = ["QUANTILE", "TrainingProfile"]
+__all__ = ["MIN_THRESHOLD", "THRESHOLD_QUANTILE", "TrainingProfile"]
 
-QUANTILE = 0.99
-"""Share of the training graphs that lies below the threshold."""
-LEAST = 2.0
-"""The threshold is never lower: twice as far out as the outermost twentieth of the training graphs."""
-_EDGES = (0.05, 0.5, 0.95)
-_FLOOR = 0.05  # of a spread, where all training graphs are alike: a twentieth more or less is no news
-_KEPT = ("sizes", "labels", "attributes", "ranges", "threshold", "graphs")
-_WORDS = {
-    "nodes": "{value:,.0f} nodes (nine of ten training graphs: {low:,.0f} to {high:,.0f})",
-    "degree": "{value:.3g} neighbours a node (nine of ten training graphs: {low:.3g} to {high:.3g})",
-    "density": "{value:.3g} of all pairs joined (nine of ten training graphs: {low:.3g} to {high:.3g})",
-    "hub": "a node with {value:,.0f} neighbours (nine of ten training graphs: up to {high:,.0f})",
-    "labels": "{value:.0%} of its node labels elsewhere than usual (nine of ten training graphs: up to {high:.0%})",
-    "attributes": "attribute {column} is {value:.3g} on average (nine of ten training graphs: {low:.3g} to {high:.3g})",
+THRESHOLD_QUANTILE = 0.99
+"""Quantile of the training graphs' scores that is the threshold."""
+MIN_THRESHOLD = 2.0
+"""Lower bound of the threshold: twice the distance of the 5 or 95 % quantile from the median."""
+_QUANTILES = (0.05, 0.5, 0.95)
+_MIN_SPREAD = 0.05  # lower bound of a spread, relative to the median: training graphs may all be alike
+_ENTRIES = ("quantiles", "label_frequencies", "attribute_quantiles", "ranges", "threshold", "graphs")
+_RANGE = "90 % of the training graphs:"
+_REASONS = {
+    "nodes": "{value:,.0f} nodes (" + _RANGE + " {low:,.0f} to {high:,.0f})",
+    "mean_degree": "mean degree {value:.3g} (" + _RANGE + " {low:.3g} to {high:.3g})",
+    "density": "density {value:.3g} (" + _RANGE + " {low:.3g} to {high:.3g})",
+    "max_degree": "a node of degree {value:,.0f} (" + _RANGE + " up to {high:,.0f})",
+    "label_distance": "node label frequencies differ by {value:.0%} (" + _RANGE + " up to {high:.0%})",
+    "attributes": "mean of attribute {column} is {value:.3g} (" + _RANGE + " {low:.3g} to {high:.3g})",
 }
 
 
 @dataclass(frozen=True)
 class TrainingProfile:
-    r"""What the training graphs are like, in numbers.
+    r"""Statistics of the training graphs, and the distance of other graphs from them.
 
-    Measures of a graph: logarithms of its nodes, of 1 + its mean degree and of 1 + its largest degree; its
-    density; how far the frequencies of its node labels are from those of the training graphs (half the sum of
-    the differences, the largest of the label columns); the mean of each attribute column. With the 5, 50 and
-    95 % quantiles of a measure over the training graphs, :math:`a < m < b`, its distance is
+    Statistics of a graph: number of nodes, mean degree and maximum degree (as log n, log(1 + degree)); density; total
+    variation distance between its node label frequencies and those of all training graphs (the largest over label
+    columns); mean of each attribute column. With the 5, 50 and 95 % quantiles :math:`a < m < b` of a statistic
+    over the training graphs, the distance of a value v is
 
     .. math:: \frac{v - m}{b - m} \text{ above } m, \qquad \frac{m - v}{m - a} \text{ below,}
 
-    1 at the outermost twentieth. A graph's score is the largest of its distances, and it is *unlike* the training
-    graphs where that exceeds the threshold: the 99 % quantile of their own scores, at least 2.
+    which is 1 at the outer quantiles. The score of a graph is its largest distance. A graph is out of distribution
+    if the score exceeds the threshold: the 99 % quantile of the training graphs' scores, at least 2.
 
     Args:
-        sizes (dict): Quantiles of each measure by name.
-        labels (tuple): For each label column, values and their frequencies.
-        attributes (tuple): Quantiles of the mean of each attribute column.
-        ranges (dict): The 5 and 95 % quantile of each measure as people read it, for sentences.
-        threshold (float): Scores above it are unlike.
-        graphs (int): Training graphs.
+        quantiles (dict): The 5, 50 and 95 % quantile of each statistic, on the scale above.
+        label_frequencies (tuple): For each label column, its values and their frequencies.
+        attribute_quantiles (tuple): The three quantiles of the mean of each attribute column.
+        ranges (dict): The 5 and 95 % quantile of each statistic on its original scale, for messages.
+        threshold (float): Graphs with a higher score are out of distribution.
+        graphs (int): Number of training graphs.
     """
 
-    sizes: dict[str, tuple[float, ...]]
-    labels: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
-    attributes: tuple[tuple[float, ...], ...]
+    quantiles: dict[str, tuple[float, ...]]
+    label_frequencies: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+    attribute_quantiles: tuple[tuple[float, ...], ...]
     ranges: dict[str, tuple[float, float]]
     threshold: float
     graphs: int
 
     @classmethod
-    def of(cls, store: GraphStore) -> TrainingProfile:
+    def from_store(cls, store: GraphStore) -> TrainingProfile:
         """The profile of the graphs of a store."""
         if not len(store):
             raise ArgumentError("TrainingProfile", "store", "hold at least one graph", "none")
         counts = _label_counts(store, None)
-        labels = tuple(
+        frequencies = tuple(
             (values, tuple((table.sum(0) / table.sum()).tolist())) for values, table in counts
         )  # fmt: skip
-        values = _measures(store, labels)
+        statistics = _statistics(store, frequencies)
         means = _attribute_means(store)
-        ranges = {name: _ends(column) for name, column in values.items()}
-        ranges |= {f"attributes[{c}]": _ends(means[:, c]) for c in range(means.shape[1])}
-        sizes = {name: _quantiles(_scale(name, column)) for name, column in values.items()}
+        ranges = {name: _outer_quantiles(column) for name, column in statistics.items()}
+        ranges |= {f"attributes[{c}]": _outer_quantiles(means[:, c]) for c in range(means.shape[1])}
+        quantiles = {name: _quantiles(_rescale(name, column)) for name, column in statistics.items()}
         attributes = tuple(_quantiles(means[:, c]) for c in range(means.shape[1]))
-        profile = cls(sizes, labels, attributes, ranges, LEAST, len(store))
-        own = profile.distances(store)
-        scores = np.max(list(own.values()), axis=0)
-        threshold = max(LEAST, float(np.quantile(scores, QUANTILE)))
-        return cls(sizes, labels, attributes, ranges, threshold, len(store))
+        profile = cls(quantiles, frequencies, attributes, ranges, MIN_THRESHOLD, len(store))
+        threshold = max(MIN_THRESHOLD, float(np.quantile(profile.scores(store), THRESHOLD_QUANTILE)))
+        return cls(quantiles, frequencies, attributes, ranges, threshold, len(store))
 
     def distances(self, store: GraphStore) -> dict[str, np.ndarray]:
-        """Distance of each graph by each measure, ``[G]`` each."""
-        values = _measures(store, self.labels)
-        found = {
-            name: _distance(_scale(name, values[name]), edges, rising=name == "labels")
-            for name, edges in self.sizes.items()
-            if name in values
+        """Distance of each graph in each statistic, ``[G]`` each."""
+        statistics = _statistics(store, self.label_frequencies)
+        distances = {
+            name: _distance(_rescale(name, statistics[name]), quantiles, one_sided=name == "label_distance")
+            for name, quantiles in self.quantiles.items()
+            if name in statistics
         }
         means = _attribute_means(store)
-        for column, edges in enumerate(self.attributes[: means.shape[1]]):
-            found[f"attributes[{column}]"] = _distance(means[:, column], edges)
-        return found
+        for column, quantiles in enumerate(self.attribute_quantiles[: means.shape[1]]):
+            distances[f"attributes[{column}]"] = _distance(means[:, column], quantiles)
+        return distances
 
     def scores(self, store: GraphStore) -> np.ndarray:
-        """Score of each graph, ``[G]``."""
+        """Score of each graph, ``[G]``: the largest of its distances."""
         return np.max(list(self.distances(store).values()), axis=0)
 
     def reasons(self, store: GraphStore) -> tuple[str, ...]:
-        """For each graph the sentence that says how it is unlike the training graphs; "" where it is not."""
-        found = self.distances(store)
-        names, table = list(found), np.stack(list(found.values()))  # [measures, G]
-        values = _measures(store, self.labels)
+        """For each graph the statistic that puts it out of distribution, in words; "" if it is in distribution."""
+        distances = self.distances(store)
+        names, table = list(distances), np.stack(list(distances.values()))  # [statistics, G]
+        statistics = _statistics(store, self.label_frequencies)
         means = _attribute_means(store)
-        told = []
-        for graph, worst in enumerate(table.argmax(0)):
-            name = names[worst]
-            if not table[worst, graph] > self.threshold:
-                told.append("")
+        reasons = []
+        for graph, largest in enumerate(table.argmax(0)):
+            name = names[largest]
+            if not table[largest, graph] > self.threshold:
+                reasons.append("")
                 continue
             low, high = self.ranges[name]
             kind, _, column = name.rstrip("]").partition("[")
-            value = means[graph, int(column)] if column else values[name][graph]
-            told.append(_WORDS[kind].format(value=value, low=low, high=high, column=column))
-        return tuple(told)
+            value = means[graph, int(column)] if column else statistics[name][graph]
+            reasons.append(_REASONS[kind].format(value=value, low=low, high=high, column=column))
+        return tuple(reasons)
 
     def to_dict(self) -> dict[str, Any]:
-        """In JSON's own types; :meth:`from_dict` reads it back."""
+        """JSON values; :meth:`from_dict` is the inverse."""
         return {
-            "sizes": {name: list(edges) for name, edges in self.sizes.items()},
-            "labels": [[list(values), list(shares)] for values, shares in self.labels],
-            "attributes": [list(edges) for edges in self.attributes],
+            "quantiles": {name: list(values) for name, values in self.quantiles.items()},
+            "label_frequencies": [[list(values), list(shares)] for values, shares in self.label_frequencies],
+            "attribute_quantiles": [list(values) for values in self.attribute_quantiles],
             "ranges": {name: list(ends) for name, ends in self.ranges.items()},
             "threshold": self.threshold,
             "graphs": self.graphs,
@@ -133,111 +133,115 @@ class TrainingProfile:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingProfile:
-        """Reads what :meth:`to_dict` wrote.
+        """Reads the result of :meth:`to_dict`.
 
         Raises:
-            ArgumentError: If it is something else.
+            ArgumentError: If the values are not valid.
         """
         try:
-            if set(values) != set(_KEPT):
+            if set(values) != set(_ENTRIES):
                 raise ValueError(f"the entries {', '.join(values)}")
-            sizes = {name: _three(edges) for name, edges in values["sizes"].items()}
-            unknown = set(sizes) - set(_WORDS)
-            if unknown or not {"nodes", "degree"} <= set(sizes):
-                raise ValueError(f"the measures {', '.join(sizes)}")
-            labels = tuple(
-                (tuple(map(int, known)), tuple(map(float, shares))) for known, shares in values["labels"]
+            quantiles = {name: _three(row) for name, row in values["quantiles"].items()}
+            unknown = set(quantiles) - set(_REASONS)
+            if unknown or not {"nodes", "mean_degree"} <= set(quantiles):
+                raise ValueError(f"the statistics {', '.join(quantiles)}")
+            frequencies = tuple(
+                (tuple(map(int, labels)), tuple(map(float, shares)))
+                for labels, shares in values["label_frequencies"]
             )
-            if any(len(known) != len(shares) for known, shares in labels):
-                raise ValueError("label columns of two lengths")
-            attributes = tuple(_three(edges) for edges in values["attributes"])
+            if any(len(labels) != len(shares) for labels, shares in frequencies):
+                raise ValueError("label values and frequencies of different lengths")
+            attributes = tuple(_three(row) for row in values["attribute_quantiles"])
             ranges = {name: (float(low), float(high)) for name, (low, high) in values["ranges"].items()}
-            named = {*sizes, *(f"attributes[{column}]" for column in range(len(attributes)))}
-            if named != set(ranges):
-                raise ValueError("ranges of other measures")
-            return cls(sizes, labels, attributes, ranges, float(values["threshold"]), int(values["graphs"]))
+            names = {*quantiles, *(f"attributes[{column}]" for column in range(len(attributes)))}
+            if names != set(ranges):
+                raise ValueError("ranges that do not match the quantiles")
+            threshold, graphs = float(values["threshold"]), int(values["graphs"])
+            return cls(quantiles, frequencies, attributes, ranges, threshold, graphs)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            expected = "be what TrainingProfile.to_dict writes"
+            expected = "be the output of TrainingProfile.to_dict"
             raise ArgumentError("TrainingProfile", "entries", expected, f"'{error}'") from error
 
 
-def _three(edges: Any) -> tuple[float, ...]:
-    low, middle, high = map(float, edges)
-    return low, middle, high
+def _three(values: Any) -> tuple[float, ...]:
+    low, median, high = map(float, values)
+    return low, median, high
 
 
-def _measures(store: GraphStore, labels: tuple[Any, ...]) -> dict[str, np.ndarray]:
-    """Measures of each graph as people read them, ``[G]`` each; attributes apart."""
+def _statistics(store: GraphStore, label_frequencies: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """Statistics of each graph on their original scale, without attributes, ``[G]`` each."""
     nodes = store.sizes.cpu().numpy().astype(np.float64)
     first = store.node_ptr.cpu().numpy()[:-1]
     degree = store.degree.cpu().numpy().astype(np.float64)
     entries = np.add.reduceat(degree, first) if len(first) else nodes
-    found = {
+    statistics = {
         "nodes": nodes,
-        "degree": entries / nodes,
+        "mean_degree": entries / nodes,
         "density": entries / np.maximum(nodes * (nodes - 1), 1),
-        "hub": np.maximum.reduceat(degree, first) if len(first) else nodes,
+        "max_degree": np.maximum.reduceat(degree, first) if len(first) else nodes,
     }
-    if labels and store.node_labels is not None:
-        tables = _label_counts(store, tuple(values for values, _ in labels))
-        away = []
-        for (_, table), (_, shares) in zip(tables, labels, strict=False):
-            own = table / nodes[:, None]
-            # Labels outside the known ones are nowhere near: what is missing from the sum counts as well.
-            away.append((np.abs(own - np.asarray(shares)).sum(-1) + 1 - own.sum(-1)) / 2)
-        found["labels"] = np.max(away, axis=0)
-    return found
+    if label_frequencies and store.node_labels is not None:
+        tables = _label_counts(store, tuple(values for values, _ in label_frequencies))
+        distances = []
+        for (_, table), (_, shares) in zip(tables, label_frequencies, strict=False):
+            frequency = table / nodes[:, None]
+            # Labels that are not in the table count as well: 1 − Σ frequency is their share.
+            distances.append((np.abs(frequency - np.asarray(shares)).sum(-1) + 1 - frequency.sum(-1)) / 2)
+        statistics["label_distance"] = np.max(distances, axis=0)
+    return statistics
 
 
 def _label_counts(
-    store: GraphStore, known: tuple[Any, ...] | None
+    store: GraphStore, label_values: tuple[Any, ...] | None
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """For each label column its values and how often each graph has them, ``[G, values]``."""
+    """For each label column its values and their counts in each graph, ``[G, values]``."""
     graph = store.node_graph.cpu().numpy()
-    found = []
+    counts = []
     for column, labels in enumerate(node_label_columns(store) if store.node_labels is not None else []):
-        if known is not None and column >= len(known):
+        if label_values is not None and column >= len(label_values):
             break
-        values = np.unique(labels) if known is None else np.asarray(known[column], dtype=np.int64)
-        place = np.searchsorted(values, labels).clip(max=max(len(values) - 1, 0))
-        hit = values[place] == labels
+        values = (
+            np.unique(labels) if label_values is None else np.asarray(label_values[column], dtype=np.int64)
+        )
+        index = np.searchsorted(values, labels).clip(max=max(len(values) - 1, 0))
+        match = values[index] == labels
         table = np.zeros((len(store), len(values)))
-        np.add.at(table, (graph[hit], place[hit]), 1)
-        found.append((tuple(values.tolist()), table))
-    return found
+        np.add.at(table, (graph[match], index[match]), 1)
+        counts.append((tuple(values.tolist()), table))
+    return counts
 
 
 def _attribute_means(store: GraphStore) -> np.ndarray:
     """Mean of each attribute column over the nodes of each graph, ``[G, A]``."""
     if store.node_attributes is None or not len(store):
         return np.zeros((len(store), 0))
-    numbers = store.node_attributes.cpu().double().numpy()
+    attributes = store.node_attributes.cpu().double().numpy()
     first = store.node_ptr.cpu().numpy()[:-1]
-    found: np.ndarray = np.add.reduceat(numbers, first, axis=0) / store.sizes.cpu().numpy()[:, None]
-    return found
+    means: np.ndarray = np.add.reduceat(attributes, first, axis=0) / store.sizes.cpu().numpy()[:, None]
+    return means
 
 
-def _scale(name: str, values: np.ndarray) -> np.ndarray:
-    """Counts by their logarithm: twice as large is as far as half as large."""
+def _rescale(name: str, values: np.ndarray) -> np.ndarray:
+    """Counts on a logarithmic scale: twice as large is as distant as half as large."""
     if name == "nodes":
         return np.log(values)
-    return np.log1p(values) if name in ("degree", "hub") else values
+    return np.log1p(values) if name in ("mean_degree", "max_degree") else values
 
 
 def _quantiles(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(np.quantile(values, _EDGES).tolist())
+    return tuple(np.quantile(values, _QUANTILES).tolist())
 
 
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    """What nine of ten graphs lie between: a graph beyond them may be no further out than the very last."""
+def _outer_quantiles(values: np.ndarray) -> tuple[float, float]:
     low, _, high = _quantiles(values)
     return low, high
 
 
-def _distance(values: np.ndarray, edges: tuple[float, ...], *, rising: bool = False) -> np.ndarray:
-    low, middle, high = edges
-    least = _FLOOR * max(1.0, abs(middle))
-    above = (values - middle) / max(high - middle, least)
-    below = (middle - values) / max(middle - low, least)
-    found = np.where(values >= middle, above, 0 * below if rising else below)
-    return np.where(np.isfinite(found), found, np.inf)
+def _distance(values: np.ndarray, quantiles: tuple[float, ...], *, one_sided: bool = False) -> np.ndarray:
+    """Distances from the median in units of the spread; ``one_sided``: zero below the median."""
+    low, median, high = quantiles
+    min_spread = _MIN_SPREAD * max(1.0, abs(median))
+    above = (values - median) / max(high - median, min_spread)
+    below = (median - values) / max(median - low, min_spread)
+    distance = np.where(values >= median, above, 0 * below if one_sided else below)
+    return np.where(np.isfinite(distance), distance, np.inf)

@@ -12,15 +12,17 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from graphcaps._io.atomic_write import write_atomically
+from graphcaps.config import RunConfig
 from graphcaps.data.coerce import as_store
 from graphcaps.data.features.compatibility import check_compatible
 from graphcaps.data.features.encoding import encode_graphs
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.hgcn import HGCN
@@ -30,16 +32,32 @@ from graphcaps.ops.coarsening import simplify
 from graphcaps.ops.propagation.propagation import dense_propagate
 from graphcaps.ops.squash import RELEASED_EPSILON
 
-if TYPE_CHECKING:
-    from graphcaps.inference.fitted_model import FittedModel
-
-__all__ = ["INPUTS", "PlainHGCN", "export", "export_inputs"]
+__all__ = ["INPUTS", "ExportableHGCN", "export", "export_inputs"]
 
 INPUTS = ("x", "edge_index", "edge_weight", "batch", "sizes")
 """Inputs of an exported program, in order: ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``."""
 
 
-class PlainHGCN(nn.Module):
+class ExportSource(Protocol):
+    """The members of a :class:`graphcaps.FittedModel` that export reads."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def recipe(self) -> FeatureRecipe: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+
+class ExportableHGCN(nn.Module):
     """An HGCN in evaluation mode, in operations that other programs know.
 
     Args:
@@ -171,7 +189,7 @@ class PlainHGCN(nn.Module):
         return wholes, simplify(above) if layer.released else above
 
 
-def export_inputs(fitted: FittedModel, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:
+def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:
     """What an exported program reads for these graphs, in the order of :data:`INPUTS`.
 
     Args:
@@ -203,7 +221,7 @@ def export_inputs(fitted: FittedModel, graphs: Any, *, unseen: Any = "refuse") -
     )
 
 
-def export(fitted: FittedModel, path: str | Path) -> None:
+def export(fitted: ExportSource, path: str | Path) -> None:
     """Writes the model for other programs: ``.pt2`` by ``torch.export``, ``.onnx`` as ONNX.
 
     The numbers of nodes, edges and graphs are free. Scores are those of ``FittedModel.scores``; probabilities
@@ -221,7 +239,7 @@ def export(fitted: FittedModel, path: str | Path) -> None:
     kind = path.suffix.lower()
     if kind not in (".pt2", ".onnx"):
         raise ArgumentError("export", "path", "end in .pt2 or .onnx", f"'{path.name}'")
-    plain = PlainHGCN(fitted.model).eval()
+    plain = ExportableHGCN(fitted.model).eval()
     example = tuple(value.to(fitted.device) for value in _example(fitted))
     program = _program(plain, example)
     if kind == ".onnx":
@@ -233,7 +251,7 @@ def export(fitted: FittedModel, path: str | Path) -> None:
     write_atomically(path, data)
 
 
-def _program(plain: PlainHGCN, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+def _program(plain: ExportableHGCN, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     nodes, edges, graphs = (torch.export.Dim(name, min=1) for name in ("nodes", "edges", "graphs"))
     shapes = ({0: nodes}, {1: edges}, {0: edges}, {0: nodes}, {0: graphs})
     with torch.no_grad(), warnings.catch_warnings():
@@ -271,7 +289,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _example(fitted: FittedModel) -> tuple[Tensor, ...]:
+def _example(fitted: ExportSource) -> tuple[Tensor, ...]:
     """Two small graphs, a triangle and a path of four: no size is 1 and no two are equal."""
     ends = torch.tensor([[0, 1, 1, 2, 0, 2, 3, 4, 4, 5, 5, 6], [1, 0, 2, 1, 2, 0, 4, 3, 5, 4, 6, 5]])
     x = torch.zeros(7, fitted.recipe.num_columns, dtype=fitted.dtype)

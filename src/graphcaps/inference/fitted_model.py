@@ -1,4 +1,4 @@
-"""A trained model with all it needs to read new graphs: what a model file holds."""
+"""A trained model with everything that prediction on new graphs needs: :class:`FittedModel` and :func:`load`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,32 +22,32 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
 from graphcaps.inference.probabilities import Calibration, abstain, probabilities
 
-__all__ = ["FittedModel", "probabilities", "training_summary"]
+__all__ = ["FittedModel", "load", "training_summary"]
 
-# A batch ends before it has more than so many nodes or edge entries: some hundred megabytes at most.
+# Limits of a prediction batch, in nodes and edge entries: its memory stays at a few hundred megabytes.
 _BATCH_NODES = 1 << 14
 _BATCH_ENTRIES = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A trained model, the recipe of its input, and its classes.
+    """A trained model with the feature recipe of its input and its class names.
 
     Args:
-        model (Module): A single model (no leading axes); it is put into evaluation mode.
-        config (RunConfig): What made it.
+        model (Module): A single model, without leading axes; it is put into evaluation mode.
+        config (RunConfig): The configuration that it was trained with.
         recipe (FeatureRecipe): The fitted recipe of its input columns.
-        class_names (tuple): What the classes are called, in the order of the model's outputs.
-        training (dict): What it was trained on and how it went, in JSON's own types; see
-            :func:`training_summary`.
-        versions (dict): Libraries that trained it. (default: those of this process)
-        calibration (Calibration, optional): How its probabilities are made to agree with frequencies.
-        profile (TrainingProfile, optional): What its training graphs are like.
+        class_names (tuple): Class names, in the order of the model's outputs.
+        training (dict): Training data and results as JSON values; see :func:`training_summary`.
+        versions (dict): Versions of the libraries that trained it. (default: those of this process)
+        calibration (Calibration, optional): Calibration of its probabilities.
+        profile (TrainingProfile, optional): Statistics of its training graphs, for out-of-distribution warnings.
 
     Raises:
-        ArgumentError: If the parts do not belong together.
+        ArgumentError: If model, recipe and class names do not match.
 
     Example:
         >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
@@ -64,17 +64,17 @@ class FittedModel:
     profile: TrainingProfile | None = None
 
     def __post_init__(self) -> None:
-        model: Any = self.model
+        owner, model = "FittedModel", cast(Any, self.model)
         if tuple(model.lead):
-            raise ArgumentError("FittedModel", "model", "be a single one", f"{model.lead[0]} replicas")
+            raise ArgumentError(owner, "model", "be a single model", f"{model.lead[0]} replicas")
         if not self.recipe.is_fitted:
-            raise ArgumentError("FittedModel", "recipe", "be fitted", "one that is not")
+            raise ArgumentError(owner, "recipe", "be fitted", "a recipe that is not")
         if self.recipe.num_columns != model.in_channels:
-            columns = f"make the {model.in_channels} columns that the model reads"
-            raise ArgumentError("FittedModel", "recipe", columns, self.recipe.num_columns)
+            expected = f"produce the model's {model.in_channels} input columns"
+            raise ArgumentError(owner, "recipe", expected, self.recipe.num_columns)
         if len(self.class_names) != model.num_classes or len(set(self.class_names)) != model.num_classes:
-            names = f"name the {model.num_classes} classes of the model, each differently"
-            raise ArgumentError("FittedModel", "class_names", names, self.class_names)
+            expected = f"be {model.num_classes} different names, one per class of the model"
+            raise ArgumentError(owner, "class_names", expected, self.class_names)
         self.model.eval()
 
     def __repr__(self) -> str:
@@ -88,122 +88,134 @@ class FittedModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the weights, and so of the input columns."""
+        """Type of the weights and of the input columns."""
         return next(self.model.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
+        """Device of the weights."""
         return next(self.model.parameters()).device
 
     def to(self, device: str | torch.device) -> FittedModel:
-        """The same object, its weights on another device; graphs follow by themselves."""
+        """Moves the weights to a device and returns the same object; graphs are moved when they are scored."""
         self.model.to(device)
         return self
 
-    # ------------------------------------------------------------------ predicting
+    # ------------------------------------------------------------------ prediction
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
-        """What the model gives each class, on the CPU, ``[G, O]``: lengths of class capsules, or logits.
+        """Class scores of each graph on the CPU, ``[G, O]``: lengths of class capsules, or logits.
 
-        Graphs are encoded and scored in batches of bounded size; how they are batched changes nothing but
-        the last bits.
+        Graphs are encoded and scored in batches of bounded size. The batching changes scores by rounding only.
 
         Args:
-            graphs: A ``GraphStore``, or what :func:`graphcaps.data.coerce.as_store` takes: torch-geometric
+            graphs: A ``GraphStore``, or anything that :func:`graphcaps.data.coerce.as_store` accepts: torch-geometric
                 ``Data`` or networkx graphs, one or several.
-            unseen (str): ``"refuse"`` raises on a node label that was not seen in training; ``"ignore"``
-                gives such a node zeros there, and warns with counts. (default: ``"refuse"``)
+            unseen (str): For node labels that did not occur in training: ``"refuse"`` raises an error; ``"ignore"``
+                encodes them as zeros and warns with counts. (default: ``"refuse"``)
 
         Raises:
-            ArgumentError: If a graph does not fit the recipe.
+            ArgumentError: If a graph does not match the feature recipe.
         """
-        store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
-        check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
-        return self._scores(store)
+        return self._scores(self._checked_store(graphs, unseen))
 
     def predict_proba(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
-        """Probability of each class, float64 ``[G, O]``: calibrated where the model has a calibration, and else
-        as :func:`probabilities` makes them."""
+        """Class probabilities of each graph, float64 ``[G, O]``, calibrated if the model has a calibration.
+
+        Without one they are those of :func:`graphcaps.inference.probabilities.probabilities`.
+
+        Args:
+            graphs, unseen: As in :meth:`scores`.
+
+        Raises:
+            ArgumentError: If a graph does not match the feature recipe, or its scores are not finite.
+        """
         scores = self.scores(graphs, unseen=unseen)
-        broken = (~scores.isfinite().all(-1)).nonzero()
-        if broken.numel():
+        non_finite = (~scores.isfinite().all(-1)).nonzero()
+        if non_finite.numel():
             raise ArgumentError(
                 "FittedModel",
                 "graphs",
-                "give scores that are numbers",
-                f"none for graph {int(broken[0])}",
+                "give finite scores",
+                f"NaN or infinity for graph {int(non_finite[0])}",
                 "Check its attributes for extreme values.",
             )
-        return self.shares(scores)
+        return self.to_probabilities(scores)
 
-    def shares(self, scores: Tensor) -> np.ndarray:
-        """Probabilities, float64 ``[G, O]``, from what :meth:`scores` gave."""
-        plain = probabilities(scores, self.scores_are)
-        return plain if self.calibration is None else self.calibration.apply(plain)
+    def to_probabilities(self, scores: Tensor) -> np.ndarray:
+        """Probabilities from the scores of :meth:`scores`, float64 ``[G, O]``."""
+        uncalibrated = probabilities(scores, self.scores_are)
+        return uncalibrated if self.calibration is None else self.calibration.apply(uncalibrated)
 
     def predict(
         self, graphs: Any, *, unseen: UnseenPolicy = "refuse", abstain_below: float | None = None
     ) -> np.ndarray:
-        """Name of the class of each graph, ``[G]``.
+        """Predicted class name of each graph, ``[G]``.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
-            abstain_below (float, optional): A graph whose most probable class is less probable than this gets
-                ``None``; the result then holds objects. (default: every graph gets a class)
+            abstain_below (float, optional): Graphs whose highest probability is below this get ``None``; the result
+                is then an object array. (default: every graph gets a class)
         """
-        shares = self.predict_proba(graphs, unseen=unseen)
-        return abstain(np.array(self.class_names)[shares.argmax(-1)], shares, abstain_below)
+        probability = self.predict_proba(graphs, unseen=unseen)
+        return abstain(np.array(self.class_names)[probability.argmax(-1)], probability, abstain_below)
 
-    def unlike(self, graphs: Any) -> tuple[str, ...]:
-        """How each graph is unlike the training graphs, in words, "" where it is not; see
-        :class:`graphcaps.inference.applicability.TrainingProfile`.
+    def out_of_distribution(self, graphs: Any) -> tuple[str, ...]:
+        """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside.
+
+        See :class:`graphcaps.inference.applicability.TrainingProfile`.
 
         Raises:
-            ArgumentError: If the model file is of an older version and knows nothing of its training graphs.
+            ArgumentError: If the model has no profile of its training graphs.
         """
         if self.profile is None:
-            fix = "Train the model again."
-            raise ArgumentError("FittedModel", "profile", "be known", "a model that has none", fix)
+            expected, fix = "be stored with the model", "Train the model with graphcaps train."
+            raise ArgumentError("FittedModel", "profile", expected, "None", fix)
         return self.profile.reasons(as_store(graphs, attributes=bool(self.recipe.num_attributes)))
 
     def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
-        """Each graph as one row: its capsules of a level one after another, on the CPU, ``[G, J · d]``.
+        """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, J · d]``.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
-            level (int): 0 for the lowest wholes, −1 for the class capsules. (default: −1)
+            level (int): 0 for the lowest capsule level, −1 for the class capsules. (default: −1)
 
         Raises:
-            ArgumentError: If the model has no capsules, or no such level.
+            ArgumentError: If the model has no capsules or no such level.
         """
-        store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
-        check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
+        store = self._checked_store(graphs, unseen)
         count = len(getattr(self.model, "layers", ())) if self.scores_are == "lengths" else 0
         if not -count <= level < count:
-            raise ArgumentError("FittedModel", "level", f"name one of {count} levels of capsules", level)
+            raise ArgumentError("FittedModel", "level", f"be one of the {count} capsule levels", level)
         return torch.cat([out.levels[level].capsules.flatten(1).cpu() for out in self._outputs(store)])
 
     def explain(
         self, graph: Any, *, target: int | str | Tensor | None = None, unseen: UnseenPolicy = "refuse"
     ) -> Any:
-        """Which parts the decision was made from, see :func:`graphcaps.explain`."""
+        """Explains the prediction for one or several graphs, see :func:`graphcaps.explain`."""
         from graphcaps.explanation import explain
 
         return explain(self, graph, target=target, unseen=unseen)
 
+    def _checked_store(self, graphs: Any, unseen: UnseenPolicy) -> GraphStore:
+        """The graphs as a store; raises if they do not match the feature recipe."""
+        store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
+        check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
+        return store
+
     @torch.no_grad()
     def _scores(self, store: GraphStore) -> Tensor:
-        """Scores of graphs that are known to fit (labels without a column are encoded as zeros)."""
-        found = [torch.empty(0, len(self.class_names), dtype=self.dtype)]
-        return torch.cat([*found, *(output.class_scores.cpu() for output in self._outputs(store))])
+        """Scores of graphs that are already checked; unseen labels are encoded as zeros."""
+        empty = torch.empty(0, len(self.class_names), dtype=self.dtype)
+        return torch.cat([empty, *(output.class_scores.cpu() for output in self._outputs(store))])
 
     @torch.no_grad()
     def _outputs(self, store: GraphStore) -> Iterator[Any]:
-        """What the model gives, batch by batch."""
+        """Outputs of the model, batch by batch."""
         self.model.eval()
-        scorer: Any = self.model
-        for first, end in _spans(store):
+        model = cast(Any, self.model)
+        for first, end in _batch_spans(store):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # check_compatible has told it, once and for the whole store
+                warnings.simplefilter("ignore")  # _checked_store warned once for the whole store
                 part = encode_graphs(
                     store[torch.arange(first, end)],
                     self.recipe,
@@ -212,14 +224,14 @@ class FittedModel:
                     dtype=self.dtype,
                 )
             on_device = part.store.to(self.device)
-            yield scorer.forward_batch(on_device.batch(part.x.to(self.device)))
+            yield model.forward_batch(on_device.batch(part.x.to(self.device)))
 
-    # ------------------------------------------------------------------ describing and saving
+    # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
-        """What the model is, was trained on and expects, in JSON's own types."""
-        model: Any = self.model
-        plain = self.config.as_dict()
-        arguments = {name: value for name, value in plain["model"].items() if name != "name"}
+        """Model, training data and expected inputs as JSON values."""
+        model = cast(Any, self.model)
+        config = self.config.as_dict()
+        arguments = {name: value for name, value in config["model"].items() if name != "name"}
         return {
             "model": {
                 "name": self.config.model,
@@ -241,29 +253,68 @@ class FittedModel:
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "profile": None if self.profile is None else self.profile.to_dict(),
             "training": self.training,
-            "config": plain,
+            "config": config,
             "versions": self.versions,
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file; it appears whole or not at all."""
-        from graphcaps.inference.model_file import save  # which needs this module
+        """Writes the model file atomically; :func:`load` gives the same scores bit for bit.
 
-        save(self, path)
+        Raises:
+            ArgumentError: If the configuration does not match the model, or a value cannot be written as JSON.
+            DataError: If the file cannot be written.
+        """
+        contents = ModelContents(
+            model=self.model,
+            config=self.config,
+            recipe=self.recipe,
+            class_names=self.class_names,
+            training=self.training,
+            versions=self.versions,
+            calibration=self.calibration,
+            profile=self.profile,
+        )
+        write_model_file(path, contents)
 
     def export(self, path: str | Path) -> None:
-        """Writes the model for other programs, ``.pt2`` or ``.onnx``, see :func:`graphcaps.inference.export.export`."""
+        """Writes the model as ``.pt2`` or ``.onnx``, see :func:`graphcaps.inference.export.export`."""
         from graphcaps.inference.export import export
 
         export(self, path)
 
 
-def training_summary(store: GraphStore, **figures: Any) -> dict[str, Any]:
-    """What a model was trained on, for ``FittedModel.training``: counts of the store, and figures given.
+def load(path: str | Path) -> FittedModel:
+    """Reads a model file; the model predicts on new graphs without further input.
 
     Args:
-        store (GraphStore): The graphs learnt from, with classes.
-        figures: What else is known, in JSON's own types: ``epochs``, ``seed``, ``seconds``, ``train_loss``,
+        path (str or Path): A file written by ``FittedModel.save`` or ``graphcaps train``.
+
+    Raises:
+        DataError: If the file is missing, of another kind, truncated, modified, of a newer version, or not valid.
+
+    Example:
+        >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
+    """
+    contents = read_model_file(path)
+    with reading(path):
+        return FittedModel(
+            model=contents.model,
+            config=contents.config,
+            recipe=contents.recipe,
+            class_names=contents.class_names,
+            training=contents.training,
+            versions=contents.versions,
+            calibration=contents.calibration,
+            profile=contents.profile,
+        )
+
+
+def training_summary(store: GraphStore, **results: Any) -> dict[str, Any]:
+    """Facts about the training graphs, for ``FittedModel.training``.
+
+    Args:
+        store (GraphStore): The training graphs, with classes.
+        results: Further entries, as JSON values: ``epochs``, ``seed``, ``seconds``, ``train_loss``,
             ``train_accuracy``, ``validation_accuracy``, ``digest``.
     """
     counts = [] if store.y is None else torch.bincount(store.y.cpu(), minlength=store.num_classes).tolist()
@@ -274,9 +325,9 @@ def training_summary(store: GraphStore, **figures: Any) -> dict[str, Any]:
         "nodes_mean": round(float(sizes.double().mean()), 4),
         "nodes_max": int(sizes.max()),
         "class_counts": dict(zip(store.class_names, counts, strict=False)),
-    } | figures
+    } | results
 
 
-def _spans(store: GraphStore) -> Iterator[tuple[int, int]]:
-    """Consecutive graphs of bounded size together, at least one: first graph and end."""
+def _batch_spans(store: GraphStore) -> Iterator[tuple[int, int]]:
+    """First graph and end of consecutive batches of bounded size, each with at least one graph."""
     return size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES)

@@ -1,14 +1,16 @@
-"""The model file: one ``.safetensors`` with all that a :class:`FittedModel` needs, and :func:`load`.
+"""The model file: one ``.safetensors`` file with the weights and a JSON header.
 
-Loading runs no code from the file. The model is one that this program knows by name, built from arguments
-that it knows by name; its tensors must have the names, types and shapes that these arguments call for.
+This module reads, writes and checks the file. :class:`graphcaps.inference.fitted_model.FittedModel` is built from what
+it returns. Loading runs no code from the file: the model class is looked up in the registry, its arguments are plain
+values, and the tensors must have the names, types and shapes of that model.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,18 @@ from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
-from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.models.builder import model_factory
 from graphcaps.registry import MODELS
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "load", "save"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "ModelContents", "read_model_file", "reading", "write_model_file"]
 
 FORMAT = "graphcaps model"
-FORMAT_VERSION = 2
+"""Format tag in the header."""
+FORMAT_VERSION = 1
+"""Version of the format."""
 
-_ENTRIES = {
+_REQUIRED = {
     "in_channels": int,
     "num_classes": int,
     "class_names": list,
@@ -40,125 +43,150 @@ _ENTRIES = {
     "training": dict,
     "versions": dict,
 }
-# A table or nothing; version 1 has no calibration and no profile.
-_OPTIONAL = ("calibration", "profile")
+_OPTIONAL = ("calibration", "profile")  # an object or null
+_TYPE_NAMES = {int: "an integer", list: "a list", dict: "an object"}
 
 
-def save(fitted: FittedModel, path: str | Path) -> None:
-    """Writes a model file, whole or not at all; :func:`load` gives the same scores, bit for bit.
+@dataclass(frozen=True, eq=False)
+class ModelContents:
+    """The contents of a model file.
+
+    Args:
+        model (Module): The model with its weights, without leading axes.
+        config (RunConfig): The configuration that it was trained with.
+        recipe (FeatureRecipe): The fitted recipe of its input columns.
+        class_names (tuple): Class names, in the order of the model's outputs.
+        training (dict): Facts about the training, as JSON values.
+        versions (dict): Versions of the libraries that trained it.
+        calibration (Calibration, optional): Calibration of its probabilities.
+        profile (TrainingProfile, optional): Statistics of its training graphs.
+    """
+
+    model: nn.Module
+    config: RunConfig
+    recipe: FeatureRecipe
+    class_names: tuple[str, ...]
+    training: dict[str, Any]
+    versions: dict[str, str]
+    calibration: Calibration | None
+    profile: TrainingProfile | None
+
+
+def write_model_file(path: str | Path, contents: ModelContents) -> None:
+    """Writes a model file atomically; reading it gives the same weights bit for bit.
+
+    Every argument of the model is written with its value, so that later changes of a default do not affect the file.
 
     Raises:
-        ArgumentError: If the configuration does not describe the model, or holds what is no plain value.
+        ArgumentError: If the configuration does not match the model, or a value cannot be written as JSON.
         DataError: If the file cannot be written.
     """
-    model: Any = fitted.model
-    config = _resolved(fitted.config)
-    state = fitted.model.state_dict()
-    wrong = _wrong_state(_make(config, model.in_channels, model.num_classes), state)
-    if wrong is not None:
-        raise ArgumentError("FittedModel.save", "config", f"describe the model: {wrong[0]}", wrong[1])
-    content = {
+    model: Any = contents.model
+    config = _with_defaults(contents.config)
+    state = contents.model.state_dict()
+    mismatch = _state_mismatch(_checked_factory(config, model.in_channels, model.num_classes), state)
+    if mismatch is not None:
+        raise ArgumentError("FittedModel.save", "config", f"match the model, with {mismatch[0]}", mismatch[1])
+    header = {
         "in_channels": int(model.in_channels),
         "num_classes": int(model.num_classes),
-        "class_names": list(fitted.class_names),
+        "class_names": list(contents.class_names),
         "config": config.as_dict(),
-        "recipe": fitted.recipe.to_dict(),
-        "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
-        "profile": None if fitted.profile is None else fitted.profile.to_dict(),
-        "training": fitted.training,
-        "versions": fitted.versions,
+        "recipe": contents.recipe.to_dict(),
+        "calibration": None if contents.calibration is None else contents.calibration.to_dict(),
+        "profile": None if contents.profile is None else contents.profile.to_dict(),
+        "training": contents.training,
+        "versions": contents.versions,
     }
     try:
-        data = encode_checked(FORMAT, FORMAT_VERSION, content, state)
+        data = encode_checked(FORMAT, FORMAT_VERSION, header, state)
     except (TypeError, ValueError, UnicodeError) as error:
-        raise ArgumentError(
-            "FittedModel.save", "training", "hold values that JSON can", str(error)
-        ) from error
+        raise ArgumentError("FittedModel.save", "training", "hold JSON values", str(error)) from error
     write_atomically(path, data)
 
 
-def load(path: str | Path) -> FittedModel:
-    """Reads a model file; the model predicts on new graphs with no other input.
-
-    Args:
-        path (str or Path): A file that ``FittedModel.save`` or ``graphcaps train`` wrote.
+def read_model_file(path: str | Path) -> ModelContents:
+    """Reads and checks a model file.
 
     Raises:
-        DataError: If it is something else, cut short, changed, of a newer format, or not sound.
-
-    Example:
-        >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
+        DataError: If the file is missing, of another kind, truncated, modified, of a newer version, or if its header
+            and tensors do not describe a model.
     """
     path = Path(path)
-    read = read_checked(path, FORMAT, FORMAT_VERSION)
-    # The encode_checked holds, so what is wrong from here on was written that way, by hand or by another program.
-    _check_entries(path, read.content)
+    file = read_checked(path, FORMAT, FORMAT_VERSION)
+    # The checksum is valid: errors below were in the file when it was written.
+    _check_header(path, file.content)
+    with reading(path):
+        return _contents(path, file.content, file.tensors)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turns an error about the contents of a model file into a :class:`DataError` that names the file."""
     try:
-        return _build(path, read.content, read.tensors)
+        yield
     except DataError:
         raise
     except (GraphcapsError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
-        raise DataError(path, "a model that can be built", f"'{' '.join(str(error).split())}'") from error
+        raise DataError(path, "a valid model", f"'{' '.join(str(error).split())}'") from error
 
 
-def _build(path: Path, content: dict[str, Any], tensors: dict[str, Tensor]) -> FittedModel:
-    config = RunConfig.from_dict(content["config"], str(path))
+def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> ModelContents:
+    config = RunConfig.from_dict(header["config"], str(path))
     if config.model not in MODELS:
         raise DataError(
             path,
-            f"a model among {', '.join(MODELS)}",
+            f"one of the models {', '.join(MODELS)}",
             f"'{config.model}'",
             fix="Update graphcaps to read it.",
         )
-    make = _make(config, content["in_channels"], content["num_classes"])
-    wrong = _wrong_state(make, tensors) or _not_finite(tensors)
-    if wrong is not None:
-        raise DataError(path, *wrong)
-    with torch.random.fork_rng(devices=[]):  # building draws weights, which are replaced
-        model = make(())
-    model.to(_floating(tensors))
+    factory = _checked_factory(config, header["in_channels"], header["num_classes"])
+    problem = _state_mismatch(factory, tensors) or _non_finite(tensors)
+    if problem is not None:
+        raise DataError(path, *problem)
+    with torch.random.fork_rng(devices=[]):  # initial weights are random and replaced below
+        model = factory(())
+    model.to(_float_type(tensors))
     model.load_state_dict(tensors)
-    return FittedModel(
-        model,
-        config,
-        FeatureRecipe.from_dict(content["recipe"]),
-        tuple(content["class_names"]),
-        content["training"],
-        content["versions"],
-        None if content.get("calibration") is None else Calibration.from_dict(content["calibration"]),
-        None if content.get("profile") is None else TrainingProfile.from_dict(content["profile"]),
+    calibration, profile = header.get("calibration"), header.get("profile")
+    return ModelContents(
+        model=model,
+        config=config,
+        recipe=FeatureRecipe.from_dict(header["recipe"]),
+        class_names=tuple(header["class_names"]),
+        training=header["training"],
+        versions=header["versions"],
+        calibration=None if calibration is None else Calibration.from_dict(calibration),
+        profile=None if profile is None else TrainingProfile.from_dict(profile),
     )
 
 
-def _check_entries(path: Path, content: dict[str, Any]) -> None:
-    for name, kind in _ENTRIES.items():
-        if name not in content or type(content[name]) is not kind:
-            found = repr(content[name])[:60] if name in content else "none"
-            raise DataError(path, f"a header with {_named(kind)} under '{name}'", found)
-    for name in content:
-        if name not in _ENTRIES and name not in ("format", "version", "sha256", *_OPTIONAL):
-            raise DataError(path, f"a header with the entries {', '.join(_ENTRIES)}", f"'{name}'")
+def _check_header(path: Path, header: dict[str, Any]) -> None:
+    for name, kind in _REQUIRED.items():
+        if name not in header or type(header[name]) is not kind:
+            value = repr(header[name])[:60] if name in header else "no such entry"
+            raise DataError(path, f"{_TYPE_NAMES[kind]} under '{name}' in the header", value)
+    for name in header:
+        if name not in _REQUIRED and name not in ("format", "version", "sha256", *_OPTIONAL):
+            raise DataError(path, f"the header entries {', '.join((*_REQUIRED, *_OPTIONAL))}", f"'{name}'")
     for name in _OPTIONAL:
-        if not isinstance(content.get(name), dict | None):
-            what = f"a header with a table or nothing under '{name}'"
-            raise DataError(path, what, repr(content[name])[:60])
-    if not all(isinstance(name, str) for name in content["class_names"]):
-        raise DataError(path, "class names that are text", content["class_names"])
+        if not isinstance(header.get(name), dict | None):
+            raise DataError(path, f"an object or null under '{name}' in the header", repr(header[name])[:60])
+    if not all(isinstance(name, str) for name in header["class_names"]):
+        raise DataError(path, "strings as class names", header["class_names"])
     for name in ("in_channels", "num_classes"):
-        if content[name] < 1:
-            raise DataError(path, f"at least 1 under '{name}'", content[name])
+        if header[name] < 1:
+            raise DataError(path, f"at least 1 under '{name}' in the header", header[name])
 
 
-def _named(kind: type) -> str:
-    return {int: "a whole number", list: "a list", dict: "a table"}.get(kind, "nothing")
-
-
-def _make(config: RunConfig, in_channels: int, num_classes: int) -> Callable[[tuple[int, ...]], nn.Module]:
+def _checked_factory(
+    config: RunConfig, in_channels: int, num_classes: int
+) -> Callable[[tuple[int, ...]], nn.Module]:
     for name, value in config.model_arguments.items():
         if not _is_plain(value):
-            owner = f"model '{config.model}'"
-            fix = "A part of your own cannot be kept in a model file, since loading runs no code."
-            raise ArgumentError(owner, name, "be a plain value to be saved", type(value).__name__, fix)
+            fix = "A model file cannot hold custom modules, because loading runs no code."
+            expected = "be a number, a string, a boolean, None or a list of these to be saved"
+            raise ArgumentError(f"model '{config.model}'", name, expected, type(value).__name__, fix)
     return model_factory(config, in_channels, num_classes)
 
 
@@ -168,8 +196,8 @@ def _is_plain(value: object) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-def _resolved(config: RunConfig) -> RunConfig:
-    """The configuration with every argument of the model spelled out: defaults may change, files stay."""
+def _with_defaults(config: RunConfig) -> RunConfig:
+    """The configuration with every argument of the model written out."""
     parameters = inspect.signature(MODELS[config.model]).parameters.values()
     defaults = {
         entry.name: entry.default
@@ -179,42 +207,42 @@ def _resolved(config: RunConfig) -> RunConfig:
     return replace(config, model_arguments=defaults | config.model_arguments)
 
 
-def _wrong_state(
-    make: Callable[[tuple[int, ...]], nn.Module], tensors: dict[str, Tensor]
+def _state_mismatch(
+    factory: Callable[[tuple[int, ...]], nn.Module], tensors: dict[str, Tensor]
 ) -> tuple[str, str] | None:
-    """The first way in which tensors are not those of the model, as expected and found; ``None`` if none.
+    """The first difference between the tensors and the model's, as (expected, found); ``None`` if there is none.
 
-    The model is built without memory, so that absurd sizes in a file cost nothing.
+    The model is built on the meta device, so that very large sizes in a file allocate no memory.
     """
     with torch.device("meta"):
-        wanted = make(()).state_dict()
-    for name in sorted(wanted.keys() ^ tensors.keys()):
-        if name in wanted:
-            return f"a tensor '{name}'", "none"
-        return f"the tensors of the model, {len(wanted)} by name", f"another, '{name}'"
-    floating = _floating(tensors)
-    for name, value in wanted.items():
-        got = tensors[name]
-        if got.shape != value.shape:
-            return f"the shape {list(value.shape)} for '{name}'", str(list(got.shape))
-        kind = floating if value.is_floating_point() else value.dtype
-        if got.dtype != kind:
-            return f"{_short(kind)} numbers in '{name}'", _short(got.dtype)
+        expected = factory(()).state_dict()
+    for name in sorted(expected.keys() ^ tensors.keys()):
+        if name in expected:
+            return f"a tensor '{name}'", "no such tensor"
+        return f"the {len(expected)} tensors of the model", f"an additional tensor '{name}'"
+    float_type = _float_type(tensors)
+    for name, value in expected.items():
+        tensor = tensors[name]
+        if tensor.shape != value.shape:
+            return f"the shape {list(value.shape)} for '{name}'", str(list(tensor.shape))
+        dtype = float_type if value.is_floating_point() else value.dtype
+        if tensor.dtype != dtype:
+            return f"the type {_type_name(dtype)} for '{name}'", _type_name(tensor.dtype)
     return None
 
 
-def _not_finite(tensors: dict[str, Tensor]) -> tuple[str, str] | None:
+def _non_finite(tensors: dict[str, Tensor]) -> tuple[str, str] | None:
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):
             return f"finite numbers in '{name}'", "NaN or infinity"
     return None
 
 
-def _floating(tensors: dict[str, Tensor]) -> torch.dtype:
-    """float64 where the first floating tensor is of that type, and else float32."""
-    kinds = [value.dtype for value in tensors.values() if value.is_floating_point()]
-    return torch.float64 if kinds[:1] == [torch.float64] else torch.float32
+def _float_type(tensors: dict[str, Tensor]) -> torch.dtype:
+    """float64 if the first floating-point tensor has that type, else float32."""
+    types = [value.dtype for value in tensors.values() if value.is_floating_point()]
+    return torch.float64 if types[:1] == [torch.float64] else torch.float32
 
 
-def _short(kind: torch.dtype) -> str:
-    return str(kind).removeprefix("torch.")
+def _type_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Predictions graph by graph: one that cannot be read says why, and the rest are predicted."""
+"""Predictions for a store of graphs, with an error message for each graph that cannot be predicted."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
 
-__all__ = ["Predictions", "predict_each", "with_bad_rows"]
+__all__ = ["Predictions", "predict_store", "with_skipped_rows"]
 
-_NO_NUMBER = "the model gives no number for it; check its attributes for extreme values"
+_NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model says about each of G graphs.
+    """Predictions for G graphs.
 
     Args:
         class_names (tuple): The O classes of the model.
         scores_are (str): ``"lengths"`` of class capsules, or ``"logits"``.
         scores (ndarray): ``[G, O]``, NaN for a graph that could not be predicted.
-        probabilities (ndarray): ``[G, O]``, NaN likewise.
-        errors (tuple): Per graph the reason why it could not be predicted, or "".
-        true_classes (tuple, optional): Name of each graph's own class, where the source has them; "" where one
-            is not known.
-        abstain_below (float, optional): A graph whose most probable class is less probable gets no class.
-        unlike (tuple, optional): Per graph how it is unlike the training graphs, or ""; ``None`` where the
-            model knows nothing of these.
-        ids (tuple, optional): What the source calls each graph.
+        probabilities (ndarray): ``[G, O]``, NaN for a graph that could not be predicted.
+        errors (tuple): For each graph the reason why it could not be predicted, or "".
+        true_classes (tuple, optional): True class name of each graph if the source has labels; "" if unknown.
+        abstain_below (float, optional): Graphs whose highest probability is below this get no class.
+        out_of_distribution (tuple, optional): For each graph the reason why it lies outside the applicability domain,
+            or ""; ``None`` if the model has no training profile.
+        ids (tuple, optional): Identifier of each graph in the source.
     """
 
     class_names: tuple[str, ...]
@@ -49,7 +48,7 @@ class Predictions:
     errors: tuple[str, ...]
     true_classes: tuple[str, ...] | None = None
     abstain_below: float | None = None
-    unlike: tuple[str, ...] | None = None
+    out_of_distribution: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
@@ -57,106 +56,108 @@ class Predictions:
 
     @property
     def num_failed(self) -> int:
-        """Graphs without a prediction."""
+        """Number of graphs that could not be predicted."""
         return sum(bool(error) for error in self.errors)
 
     @property
     def predicted(self) -> list[str | None]:
-        """Class of each graph; ``None`` where there is no prediction, or the model abstains."""
+        """Class of each graph; ``None`` if it could not be predicted or the model abstains."""
         best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
-        silent = zip(self.errors, self.abstained, best, strict=True)
-        return [None if error or quiet else self.class_names[index] for error, quiet, index in silent]
+        rows = zip(self.errors, self.abstained, best, strict=True)
+        return [None if error or abstained else self.class_names[index] for error, abstained, index in rows]
 
     @property
     def abstained(self) -> list[bool]:
-        """Whether the model abstains, for each graph that it can read."""
+        """Whether the model abstains, for each graph; False for graphs that could not be predicted."""
         if self.abstain_below is None:
             return [False] * len(self)
-        sure = np.nan_to_num(self.probabilities, nan=2.0).max(-1)
-        return [bool(share < self.abstain_below) for share in sure]
+        highest = np.nan_to_num(self.probabilities, nan=2.0).max(-1)
+        return [bool(probability < self.abstain_below) for probability in highest]
 
     @property
     def accuracy(self) -> float | None:
-        """Share of the graphs that got a class whose own it is; ``None`` where none has one."""
-        given = [found is not None for found in self.predicted]
-        if self.true_classes is None or not any(given):
+        """Accuracy over the graphs that got a class; ``None`` if there are none or the source has no labels."""
+        classified = [name is not None for name in self.predicted]
+        if self.true_classes is None or not any(classified):
             return None
         pairs = zip(self.predicted, self.true_classes, strict=True)
-        return sum(found == true for found, true in pairs) / sum(given)
+        return sum(predicted == true for predicted, true in pairs) / sum(classified)
 
     @property
     def metrics(self) -> dict[str, float | None] | None:
-        """Figures of all graphs that could be read, abstentions too; ``None`` where no class is known.
+        """Classification metrics over all graphs with scores, abstentions included; ``None`` without labels.
 
-        Graphs of a class that the model does not know are left out: it could not have named it.
+        Graphs whose true class is not among the model's classes are left out.
         """
         if self.true_classes is None:
             return None
-        index = {name: place for place, name in enumerate(self.class_names)}
-        told = zip(self.errors, self.true_classes, strict=True)
-        rows = [row for row, (error, true) in enumerate(told) if not error and true in index]
+        index = {name: number for number, name in enumerate(self.class_names)}
+        labels = zip(self.errors, self.true_classes, strict=True)
+        rows = [row for row, (error, true) in enumerate(labels) if not error and true in index]
         if not rows:
             return None
         y = np.array([index[self.true_classes[row]] for row in rows])
         return class_metrics(y, self.probabilities[rows])
 
     def summary(self) -> dict[str, Any]:
-        """Counts in JSON's own types: graphs, failures, how often each class was predicted, and figures."""
-        predicted = self.predicted
+        """Counts and metrics as JSON values."""
+        predicted, outside = self.predicted, self.out_of_distribution
         return {
             "graphs": len(self),
-            "predicted": sum(found is not None for found in predicted),
+            "predicted": sum(name is not None for name in predicted),
             "failed": self.num_failed,
             "abstained": sum(self.abstained),
-            "unlike": None if self.unlike is None else sum(map(bool, self.unlike)),
+            "out_of_distribution": None if outside is None else sum(map(bool, outside)),
             "class_counts": {name: predicted.count(name) for name in self.class_names},
             "accuracy": self.accuracy,
             "metrics": self.metrics,
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One dictionary per graph in JSON's own types; graphs are counted from 1, as in TU files."""
-        kind = "lengths" if self.scores_are == "lengths" else "scores"
-        abstained = self.abstained
-        for index, found in enumerate(self.predicted):
-            shares, scores = self.probabilities[index].tolist(), self.scores[index].tolist()
+        """One dictionary of JSON values per graph; graphs are numbered from 1, as in TU files."""
+        score_name = "lengths" if self.scores_are == "lengths" else "scores"
+        abstained, outside = self.abstained, self.out_of_distribution
+        for index, predicted in enumerate(self.predicted):
+            probabilities, scores = self.probabilities[index].tolist(), self.scores[index].tolist()
             row: dict[str, Any] = {"graph": index + 1}
             row |= {} if self.ids is None else {"id": self.ids[index]}
-            row["class"] = found
+            row["class"] = predicted
             failed = bool(self.errors[index])
-            row["probability"] = None if failed else max(shares)
-            for name, values in (("probabilities", shares), (kind, scores)):
+            row["probability"] = None if failed else max(probabilities)
+            for name, values in (("probabilities", probabilities), (score_name, scores)):
                 row[name] = None if failed else dict(zip(self.class_names, values, strict=True))
             row["abstained"] = abstained[index]
-            row["unlike"] = None if self.unlike is None else self.unlike[index] or None
+            row["out_of_distribution"] = None if outside is None else outside[index] or None
             if self.true_classes is not None:
                 row["true_class"] = self.true_classes[index] or None
             row["error"] = self.errors[index] or None
             yield row
 
     def to_csv(self) -> str:
-        """A table with a heading, in UTF-8 text; a graph without a prediction has empty cells."""
-        kind = "length" if self.scores_are == "lengths" else "score"
-        heading = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
-        heading += [f"probability[{name}]" for name in self.class_names]
-        heading += [f"{kind}[{name}]" for name in self.class_names]
-        heading += ["abstained", "unlike"]
-        heading += [] if self.true_classes is None else ["true_class"]
+        """The rows as CSV with a header line; a graph without a prediction has empty cells."""
+        score_name = "length" if self.scores_are == "lengths" else "score"
+        header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
+        header += [f"probability[{name}]" for name in self.class_names]
+        header += [f"{score_name}[{name}]" for name in self.class_names]
+        header += ["abstained", "out_of_distribution"]
+        header += [] if self.true_classes is None else ["true_class"]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*heading, "error"])
+        writer.writerow([*header, "error"])
         for row in self.rows():
             cells = [row["graph"], *([] if self.ids is None else [row["id"]])]
-            cells += [row["class"] or "", _number(row["probability"])]
-            for values in (row["probabilities"], row[f"{kind}s"]):
-                cells += [_number(value) for value in (values or dict.fromkeys(self.class_names)).values()]
-            cells += ["yes" if row["abstained"] else "", row["unlike"] or ""]
+            cells += [row["class"] or "", _format_number(row["probability"])]
+            for values in (row["probabilities"], row[f"{score_name}s"]):
+                cells += [
+                    _format_number(value) for value in (values or dict.fromkeys(self.class_names)).values()
+                ]
+            cells += ["yes" if row["abstained"] else "", row["out_of_distribution"] or ""]
             cells += [] if self.true_classes is None else [row["true_class"] or ""]
             writer.writerow([*cells, row["error"] or ""])
         return text.getvalue()
 
 
-def predict_each(
+def predict_store(
     fitted: FittedModel,
     store: GraphStore,
     *,
@@ -164,85 +165,88 @@ def predict_each(
     abstain_below: float | None = None,
     ids: tuple[str, ...] | None = None,
 ) -> Predictions:
-    """Predicts every graph that the model can read, and says why of each that it cannot.
+    """Predicts every graph that matches the model's feature recipe and records the reason for each other one.
 
     Args:
         fitted (FittedModel): A trained model.
-        store (GraphStore): Graphs, with classes or without.
+        store (GraphStore): Graphs, with or without classes.
         unseen (str): As in :meth:`FittedModel.scores`.
-        abstain_below (float, optional): Graphs whose most probable class is less probable get none.
-        ids (tuple, optional): What the source calls each graph; a column of its own.
+        abstain_below (float, optional): Graphs whose highest probability is below this get no class.
+        ids (tuple, optional): Identifier of each graph, written as a column.
 
     Raises:
-        ArgumentError: If the store as a whole lacks the columns that the model reads.
+        ArgumentError: If the whole store lacks columns that the model reads.
     """
     if abstain_below is not None and not 0 <= abstain_below <= 1:
         raise ArgumentError("predict", "abstain_below", "be from 0 to 1", abstain_below)
     check_columns(store, fitted.recipe, "predict")
     errors = find_incompatible(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
-    sound = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
+    valid = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
     scores = torch.full((len(store), len(fitted.class_names)), float("nan"), dtype=fitted.dtype)
-    if sound.numel():
-        scores[sound] = fitted.scores(store if not errors else store[sound], unseen=unseen)
-    broken = ~scores.isfinite().all(-1)
-    errors |= {graph: errors.get(graph, _NO_NUMBER) for graph in broken.nonzero().flatten().tolist()}
-    scores[broken] = float("nan")
-    shares = np.full(tuple(scores.shape), np.nan)
-    if bool((~broken).any()):
-        shares[(~broken).numpy()] = fitted.shares(scores[~broken])
-    unlike = None
-    if fitted.profile is not None:  # what could not be read has a reason of its own
-        told = enumerate(fitted.profile.reasons(store))
-        unlike = tuple("" if graph in errors else reason for graph, reason in told)
+    if valid.numel():
+        scores[valid] = fitted.scores(store if not errors else store[valid], unseen=unseen)
+    failed = ~scores.isfinite().all(-1)
+    errors |= {graph: errors.get(graph, _NOT_FINITE) for graph in failed.nonzero().flatten().tolist()}
+    scores[failed] = float("nan")
+    probabilities = np.full(tuple(scores.shape), np.nan)
+    if bool((~failed).any()):
+        probabilities[(~failed).numpy()] = fitted.to_probabilities(scores[~failed])
+    outside = None
+    if fitted.profile is not None:  # a graph that could not be predicted already has an error message
+        reasons = enumerate(fitted.profile.reasons(store))
+        outside = tuple("" if graph in errors else reason for graph, reason in reasons)
     return Predictions(
-        fitted.class_names,
-        fitted.scores_are,
-        scores.numpy(),
-        shares,
-        tuple(errors.get(graph, "") for graph in range(len(store))),
-        None if store.y is None else tuple(store.class_names[index] for index in store.y.tolist()),
-        abstain_below,
-        unlike,
-        ids,
+        class_names=fitted.class_names,
+        scores_are=fitted.scores_are,
+        scores=scores.numpy(),
+        probabilities=probabilities,
+        errors=tuple(errors.get(graph, "") for graph in range(len(store))),
+        true_classes=None
+        if store.y is None
+        else tuple(store.class_names[index] for index in store.y.tolist()),
+        abstain_below=abstain_below,
+        out_of_distribution=outside,
+        ids=ids,
     )
 
 
-def with_bad_rows(found: Predictions, rows: GraphMetadata) -> Predictions:
-    """The same with a row for each that is no graph, in its place, so that rows are those of the table.
+def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predictions:
+    """Adds an error row for each table row that the reader skipped, in the order of the table.
 
     Args:
-        found (Predictions): Of the graphs that were read, with ``ids``.
-        rows (GraphMetadata): What the table says about them, and about those that were left out.
+        predictions (Predictions): Predictions of the graphs that were read, with ``ids``.
+        rows (GraphMetadata): Positions of these graphs in the table, and the skipped rows with their reasons.
     """
     if rows.row_indices is None:
-        return found
+        return predictions
     total = len(rows.row_indices) + len(rows.skipped)
-    there = np.zeros(total, dtype=bool)
-    there[list(rows.row_indices)] = True
+    is_graph = np.zeros(total, dtype=bool)
+    is_graph[list(rows.row_indices)] = True
 
-    def numbers(known: np.ndarray) -> np.ndarray:
-        wide = np.full((total, known.shape[1]), np.nan, dtype=known.dtype)
-        wide[there] = known
-        return wide
+    def expand(values: np.ndarray) -> np.ndarray:
+        expanded = np.full((total, values.shape[1]), np.nan, dtype=values.dtype)
+        expanded[is_graph] = values
+        return expanded
 
-    def texts(known: tuple[str, ...], others: Iterable[str]) -> tuple[str, ...]:
-        left, right = iter(known), iter(others)
-        return tuple(next(left) if own else next(right) for own in there.tolist())
+    def merge(values: tuple[str, ...], skipped: Iterable[str]) -> tuple[str, ...]:
+        left, right = iter(values), iter(skipped)
+        return tuple(next(left) if graph else next(right) for graph in is_graph.tolist())
 
-    def optional(known: tuple[str, ...] | None, others: Iterable[str]) -> tuple[str, ...] | None:
-        return None if known is None else texts(known, others)
+    def merge_optional(values: tuple[str, ...] | None, skipped: Iterable[str]) -> tuple[str, ...] | None:
+        return None if values is None else merge(values, skipped)
 
+    reasons = (f"it is not a valid SMILES: {row.reason}" for row in rows.skipped)
     return replace(
-        found,
-        scores=numbers(found.scores),
-        probabilities=numbers(found.probabilities),
-        errors=texts(found.errors, (f"it is no molecule in SMILES: {row.reason}" for row in rows.skipped)),
-        true_classes=optional(found.true_classes, repeat("")),
-        unlike=optional(found.unlike, repeat("")),
-        ids=optional(found.ids, rows.skipped_ids),
+        predictions,
+        scores=expand(predictions.scores),
+        probabilities=expand(predictions.probabilities),
+        errors=merge(predictions.errors, reasons),
+        true_classes=merge_optional(predictions.true_classes, repeat("")),
+        out_of_distribution=merge_optional(predictions.out_of_distribution, repeat("")),
+        ids=merge_optional(predictions.ids, rows.skipped_ids),
     )
 
 
-def _number(value: float | None) -> str:
-    """Nine digits give a float32 back, and read well."""
+def _format_number(value: float | None) -> str:
+    """Nine significant digits, which identify a float32 exactly."""
     return "" if value is None else f"{value:.9g}"

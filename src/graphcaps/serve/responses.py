@@ -18,7 +18,7 @@ from graphcaps.explanation import explain_store
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.report.report_data import Columns, explanation_columns, pack_block, smallest_type
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.inference.predictions import predict_each
+from graphcaps.inference.predictions import predict_store
 from graphcaps.serve.limits import Refused
 from graphcaps.serve.request_graphs import Item
 
@@ -147,7 +147,7 @@ def _predict(
     if readable:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = predict_each(fitted, _joined([items[number] for number in readable]), unseen=unseen)
+            found = predict_store(fitted, _joined([items[number] for number in readable]), unseen=unseen)
         predicted = dict(zip(readable, found.rows(), strict=True))
     rows = [
         {"graph": number + 1, "name": item.name}

@@ -60,8 +60,8 @@ _PREDICTION = {
     "probabilities": _NUMBERS | {"description": "Probability of each class."},
     "lengths": _NUMBERS
     | {"description": "Length of each class capsule ('scores' in a model without capsules)."},
-    "unlike": _text(
-        "How the graph is unlike the training graphs; null where it is not, or nothing is known."
+    "out_of_distribution": _text(
+        "Why the graph lies outside the applicability domain; null if it lies inside, or if the model has no profile."
     ),
 }
 _EXPLANATION = {

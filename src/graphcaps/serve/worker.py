@@ -64,7 +64,7 @@ def main(path: str, limits: Limits) -> None:
 
 def _load(path: str, limits: Limits, answers: BinaryIO) -> FittedModel | None:
     """The model, and a first frame that describes it or says why there is none."""
-    from graphcaps.inference.model_file import load
+    from graphcaps.inference.fitted_model import load
     from graphcaps.serve.explorer_page import page_parts
     from graphcaps.serve.responses import describe_model
 

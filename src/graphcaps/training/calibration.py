@@ -14,7 +14,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.inference.probabilities import SMALLEST, Calibration, CalibrationMethod, probabilities
+from graphcaps.inference.probabilities import MIN_PROBABILITY, Calibration, CalibrationMethod, probabilities
 from graphcaps.metrics import class_metrics
 
 __all__ = [
@@ -94,7 +94,7 @@ def calibrate_probabilities(shares: np.ndarray, y: np.ndarray, method: Calibrati
 def _temperature(shares: np.ndarray, y: np.ndarray) -> float:
     from scipy.optimize import minimize_scalar
 
-    logs = np.log(np.maximum(shares, SMALLEST))
+    logs = np.log(np.maximum(shares, MIN_PROBABILITY))
     own = logs[np.arange(len(y)), y]
 
     def loss(log_t: float) -> float:
@@ -172,7 +172,7 @@ def finalise_model(
         method (str, optional): As in :func:`graphcaps.training.calibration.calibrate`; ``None`` leaves
             probabilities as they are.
     """
-    fitted = replace(fitted, profile=TrainingProfile.of(store))
+    fitted = replace(fitted, profile=TrainingProfile.from_store(store))
     if not validation.numel():
         return fitted
     assert store.y is not None
@@ -187,7 +187,7 @@ def finalise_model(
         after = class_metrics(y, found.apply(shares))
         figures: dict[str, Any] = {"before": before, "after": after}
         short = {when: {name: known[name] for name in _FIGURES} for when, known in figures.items()}
-        fitted = replace(fitted, calibration=replace(found, figures=short))
+        fitted = replace(fitted, calibration=replace(found, metrics=short))
     return replace(fitted, training=fitted.training | {"validation_metrics": after})
 
 

@@ -87,7 +87,7 @@ def evaluate_test_set(fitted: FittedModel, tested: GraphStore) -> FittedModel:
     figures: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):
         assert tested.y is not None
-        found = class_metrics(np.asarray(tested.y.cpu()), fitted.shares(scores))
+        found = class_metrics(np.asarray(tested.y.cpu()), fitted.to_probabilities(scores))
         figures = {"test_accuracy": found["accuracy"], "test_metrics": found}
     if strange:
         figures["test_graphs_with_new_labels"] = len(strange)

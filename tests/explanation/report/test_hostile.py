@@ -21,7 +21,7 @@ def test_names_cannot_leave_their_place(visit: Any, tmp_path: Path) -> None:
     found = make_explanations(store)
     title = f"</title><script>alert(1)</script>{HOSTILE[1]} {{{{data}}}}"
     model = MadeModel(HOSTILE, {"dataset": HOSTILE[1]})
-    path = write_report(tmp_path, model, store, found, title=title, measures={HOSTILE[0]: {HOSTILE[1]: 1.0}})
+    path = write_report(tmp_path, model, store, found, title=title, metrics={HOSTILE[0]: {HOSTILE[1]: 1.0}})
     text = path.read_text("utf-8")
     assert text.count("<script") == 2  # the data and the program
     assert 'onerror="' not in text

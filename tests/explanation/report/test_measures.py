@@ -1,9 +1,9 @@
-from graphcaps.explanation.report.report_tables import measure_tables
+from graphcaps.explanation.report.report_tables import metric_tables
 
 
 def test_nothing_measured_makes_no_table() -> None:
-    assert measure_tables(None) == []
-    assert measure_tables({}) == []
+    assert metric_tables(None) == []
+    assert metric_tables({}) == []
 
 
 def test_what_measure_returns() -> None:
@@ -24,7 +24,7 @@ def test_what_measure_returns() -> None:
         },
         "stability": {"models": 2, "nmi": 0.4},
     }
-    first, sample, use, stability = measure_tables(given)
+    first, sample, use, stability = metric_tables(given)
     assert first["head"] == ["method", "NMI", "fidelity+"]  # a measure that nobody has makes no column
     assert first["rows"] == [["capsules", 0.6, 0.7], ["random", None, 0.3]]
     assert (
@@ -42,8 +42,8 @@ def test_what_measure_returns() -> None:
 
 
 def test_other_shapes() -> None:
-    (by_method,) = measure_tables({"a": {"b": {"c": 1.5}}, "d": {"x": float("nan")}})
+    (by_method,) = metric_tables({"a": {"b": {"c": 1.5}}, "d": {"x": float("nan")}})
     assert by_method["head"] == ["method", "b c"]
     assert by_method["rows"] == [["a", 1.5]]  # a row without any number is left out
-    (plain,) = measure_tables({"nmi": 0.5, "odd_name": 3})
+    (plain,) = metric_tables({"nmi": 0.5, "odd_name": 3})
     assert plain["rows"] == [["NMI", 0.5], ["odd name", 3]]

@@ -16,7 +16,7 @@ HISTORY = [
     {"epoch": e, "train_loss": 1 / e, "train_accuracy": 1 - 0.5 / e, "validation_loss": 1.1 / e}
     for e in range(1, 9)
 ]
-MEASURES = {
+METRICS = {
     "methods": {"capsules": {"nmi": 0.61, "ari": None}, "gradient": {"nmi": None, "fidelity_plus": 0.25}}
 }
 
@@ -32,7 +32,7 @@ def report(made: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store, found = made
     model = MadeModel(store.class_names, {"dataset": "made", "epoch": 5})
     folder = tmp_path_factory.mktemp("report")
-    return write_report(folder, model, store, found, measures=MEASURES, history=HISTORY, title="A report")
+    return write_report(folder, model, store, found, metrics=METRICS, history=HISTORY, title="A report")
 
 
 def lit_nodes(page: Any) -> set[int]:

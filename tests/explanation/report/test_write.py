@@ -156,7 +156,7 @@ def test_a_page_that_would_be_large_holds_less_and_says_so(
     found = make_explanations(store, capsules=(6,))
     whole = read(write_report(tmp_path, MadeModel(store.class_names), store, found))[0]
     assert "To stay small" not in whole["foot"]
-    monkeypatch.setattr(report_page, "MOST_LETTERS", 8000)
+    monkeypatch.setattr(report_page, "MAX_BLOCK_CHARS", 8000)
     path = write_report(tmp_path, MadeModel(store.class_names), store, found)
     meta, columns = read(path)
     kept = len(columns["number"])

@@ -31,10 +31,10 @@ from graphcaps.explanation.report.report_data import (
     pack_block,
     smallest_type,
 )
-from graphcaps.explanation.report.report_tables import measure_tables
+from graphcaps.explanation.report.report_tables import metric_tables
 from graphcaps.explanation.report.report_text import ReportModel, describe
 
-__all__ = ["MOST_LETTERS", "SCRIPTS", "assemble_page", "explanation_page", "page_script", "write_report"]
+__all__ = ["MAX_BLOCK_CHARS", "SCRIPTS", "assemble_page", "explanation_page", "page_script", "write_report"]
 
 
 SCRIPTS = (
@@ -84,9 +84,9 @@ def assemble_page(title: str, block: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], _resource("page.html"))
 
 
-MOST_LETTERS = 7_600_000
+MAX_BLOCK_CHARS = 7_600_000
 """Letters of the data block at most: the page stays under 8 MB."""
-_MOST_BYTES = 3 * MOST_LETTERS
+_MOST_BYTES = 3 * MAX_BLOCK_CHARS
 """Bytes before they are deflated, at most: no more is tried."""
 
 
@@ -96,7 +96,7 @@ def write_report(
     store: GraphStore,
     explanations: StoreExplanation,
     *,
-    measures: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
     history: list[dict[str, Any]] | None = None,
     title: str = "",
     trained: Tensor | None = None,
@@ -111,7 +111,7 @@ def write_report(
         fitted (FittedModel): The model that was explained.
         store (GraphStore): Its graphs.
         explanations (StoreExplanation): One for each of them.
-        measures (mapping, optional): Numbers per method, for the table of measures.
+        metrics (mapping, optional): Result of :func:`graphcaps.explanation.evaluate_explanations`.
         history (list, optional): A row per epoch (``epoch``, ``train_loss``, …), for the curves.
         title (str): Heading; any text. (default: the name of the data set)
         trained (Tensor, optional): Whether the model was trained on each graph, ``[G]``, where that is known.
@@ -130,7 +130,7 @@ def write_report(
     folder = Path(folder)
     seen = None if trained is None else trained.bool().cpu().numpy()
     meta = describe(fitted, store.name, explanations, seen, history)
-    meta["measures"] = measure_tables(measures)
+    meta["measures"] = metric_tables(metrics)
     page = _page(title or store.name, meta, explanations, store, seen)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -181,12 +181,12 @@ def _page(
             "foot": _foot(found, graphs, rounds),
         }  # fmt: skip
         block = pack_block(whole, columns)
-        if len(block) <= MOST_LETTERS or len(graphs) <= 1:
+        if len(block) <= MAX_BLOCK_CHARS or len(graphs) <= 1:
             return assemble_page(title, block)
         if len(rounds) > 1:
             rounds = (last,)
         else:
-            fewer = int(len(graphs) * 0.95 * MOST_LETTERS / len(block))
+            fewer = int(len(graphs) * 0.95 * MAX_BLOCK_CHARS / len(block))
             graphs = _spread(len(found), max(1, fewer))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Reliability", "confusion_matrix", "measure_tables", "reliability"]
+__all__ = ["Reliability", "confusion_matrix", "metric_tables", "reliability"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,16 +86,16 @@ _GROUPS = {
 }
 
 
-def measure_tables(measures: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def metric_tables(metrics: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Tables with ``caption``, ``head``, ``rows`` and ``words`` (what the headings mean).
 
     Args:
-        measures (mapping, optional): What :func:`graphcaps.explanation.measure` returns; or a dictionary of
-            numbers per method; or plain names and numbers.
+        metrics (mapping, optional): Result of :func:`graphcaps.explanation.evaluate_explanations`, or a dictionary of
+            numbers per method, or plain names and numbers.
     """
-    if not measures:
+    if not metrics:
         return []
-    given = dict(measures)
+    given = dict(metrics)
     if "methods" not in given and all(isinstance(value, Mapping) for value in given.values()):
         given = {"methods": given}
     tables = []

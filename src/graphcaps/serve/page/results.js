@@ -47,9 +47,9 @@ function failedList(predictions) {
 }
 
 function unlikeNote(predictions) {
-  const strange = predictions.filter((row) => row.unlike);
+  const strange = predictions.filter((row) => row.out_of_distribution);
   if (!strange.length) return null;
-  const words = predictions.length === 1 ? `This graph is unlike the training graphs: ${strange[0].unlike}.` : `${plural(strange.length, "graph")} unlike the training graphs. Graph ${strange[0].graph}: ${strange[0].unlike}.`;
+  const words = predictions.length === 1 ? `This graph is out of distribution: ${strange[0].out_of_distribution}.` : `${plural(strange.length, "graph")} out of distribution. Graph ${strange[0].graph}: ${strange[0].out_of_distribution}.`;
   return make("p", { class: "note" }, `${words} Trust the class less.`);
 }
 
