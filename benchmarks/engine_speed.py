@@ -52,14 +52,14 @@ def row(arguments: argparse.Namespace) -> None:
     """Evaluates the data sets, as ``graphcaps evaluate`` does, and reads the clock."""
     import torch
 
-    from graphcaps.bench import entry, merge_entries, read_entries
+    from graphcaps.bench import make_measurement, merge_measurements, read_measurements
     from graphcaps.cli.run_options import configure
     from graphcaps.evaluation.concurrent_trainings import side_by_side
 
     device, lock = arguments.device, Lock()
     precision = arguments.precision or configure(arguments.datasets[0]).training.precision
     one, whole = names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
-    found = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_entries(arguments.out)}
+    found = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_measurements(arguments.out)}
     done = {name: found.get((f"{one}, {WALL}", name, device)) for name in arguments.datasets}
     shown = _command(arguments, precision)
     if arguments.resume and arguments.records.is_dir():
@@ -76,11 +76,11 @@ def row(arguments: argparse.Namespace) -> None:
         done[name] = time.perf_counter() - began
         figures[f", {WALL}"] = (done[name], "s")
         entries = [
-            entry(one + what, name, device, float(f"{value:.4g}"), unit, shown)
+            make_measurement(one + what, name, device, float(f"{value:.4g}"), unit, shown)
             for what, (value, unit) in figures.items()
         ]
         with lock:
-            merge_entries(arguments.out, entries)
+            merge_measurements(arguments.out, entries)
         print(f"{name}: {done[name]:.1f} s", file=sys.stderr, flush=True)
 
     list(side_by_side([partial(evaluate, name) for name in left], arguments.jobs, torch.device(device)))
@@ -92,7 +92,9 @@ def row(arguments: argparse.Namespace) -> None:
             print("Side by side and resumed: the row as a whole has no time.", file=sys.stderr)
             return
         seconds = time.perf_counter() - BEGAN
-    merge_entries(arguments.out, [entry(whole, "all eleven", device, round(seconds, 1), "s", shown)])
+    merge_measurements(
+        arguments.out, [make_measurement(whole, "all eleven", device, round(seconds, 1), "s", shown)]
+    )
 
 
 def _command(arguments: argparse.Namespace, precision: str) -> str:
@@ -145,7 +147,7 @@ def together(arguments: argparse.Namespace) -> None:
     import torch
 
     from graphcaps import load_dataset
-    from graphcaps.bench import entry, merge_entries
+    from graphcaps.bench import make_measurement, merge_measurements
     from graphcaps.evaluation import cross_validate
     from graphcaps.presets import load_preset
 
@@ -168,22 +170,24 @@ def together(arguments: argparse.Namespace) -> None:
     first, *others = seconds
     what = f"{arguments.epochs} epochs of"
     entries = [
-        entry(f"{what} {name}", arguments.dataset, arguments.device, round(value, 1), "s", command)
+        make_measurement(f"{what} {name}", arguments.dataset, arguments.device, round(value, 1), "s", command)
         for name, value in seconds.items()
     ]
     # Against the faster way of running them alone: more threads do not help a single small training.
     ratio = min(seconds[name] for name in others) / seconds[first]
     what = f"{what} ten folds together, times faster than the best of ten single trainings"
-    entries.append(entry(what, arguments.dataset, arguments.device, round(ratio, 2), "times", command))
-    merge_entries(arguments.out, entries)
+    entries.append(
+        make_measurement(what, arguments.dataset, arguments.device, round(ratio, 2), "times", command)
+    )
+    merge_measurements(arguments.out, entries)
 
 
 def merge(arguments: argparse.Namespace) -> None:
     """Takes the entries of other files over."""
-    from graphcaps.bench import merge_entries, read_entries
+    from graphcaps.bench import merge_measurements, read_measurements
 
     for path in arguments.files:
-        merge_entries(arguments.out, read_entries(path))
+        merge_measurements(arguments.out, read_measurements(path))
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from performance_tables import (
     together,
 )
 
-from graphcaps.bench import read_entries
+from graphcaps.bench import read_measurements
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES, PAGE = ROOT / "results" / "performance.json", ROOT / "docs" / "performance.md"
@@ -121,7 +121,7 @@ def _growth(figures: Figures, device: str) -> Reached:
 
 def page() -> str:
     """The whole page."""
-    figures = Figures(read_entries(FIGURES))
+    figures = Figures(read_measurements(FIGURES))
     parts = {
         "asked": asked(figures),
         "row": row(figures),

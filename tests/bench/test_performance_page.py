@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphcaps.bench import PHASES, read_entries
+from graphcaps.bench import PHASES, read_measurements
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,12 +141,12 @@ def test_a_row_that_is_cut_off_goes_on(
     (tmp_path / "records" / "unfinished").mkdir(parents=True)
     with pytest.raises(KeyboardInterrupt):
         programs.speed.row(_row(tmp_path))
-    first = read_entries(tmp_path / "row.json")
+    first = read_measurements(tmp_path / "row.json")
     assert [one["dataset"] for one in first] == ["planted-parts-easy"] * 2
     programs.speed.row(_row(tmp_path, resume=True))
     assert asked == ["planted-parts-easy", "planted-parts-hard", "planted-parts-hard"]
     assert not (tmp_path / "records" / "unfinished").exists()
-    entries = read_entries(tmp_path / "row.json")
+    entries = read_measurements(tmp_path / "row.json")
     assert entries[:2] == first
     base = "HGCN, ten folds × 2 seeds, 3 epochs, paper"
     assert [one["what"] for one in entries[2:]] == [
@@ -164,7 +164,7 @@ def test_the_row_of_the_paper_adds_up(programs: Any, monkeypatch: pytest.MonkeyP
     datasets = list(programs.speed.PAPER)
     wanted = _row(tmp_path, datasets=datasets, epochs=None, seeds=5, precision="tf32")
     programs.speed.row(wanted)
-    *each, total = read_entries(tmp_path / "row.json")
+    *each, total = read_measurements(tmp_path / "row.json")
     assert (
         total["what"] == "HGCN row of tables 1 and 2, paper, 5 seeds, tf32, start-up and compilation counted"
     )
@@ -172,4 +172,4 @@ def test_the_row_of_the_paper_adds_up(programs: Any, monkeypatch: pytest.MonkeyP
     assert total["value"] == pytest.approx(sum(one["value"] for one in each), abs=0.1)
     wanted.resume = True
     programs.speed.row(wanted)
-    assert read_entries(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.1)
+    assert read_measurements(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.1)

@@ -1,4 +1,4 @@
-"""Phases of a step: all of them timed, the model left as it is, and wrong ones caught before any clock runs."""
+"""Phases of a step: each is timed, the model does not change, and wrong phases are caught before timing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.bench import PHASES, Ceilings, Count, PhaseTime, RivalError, phases, time_phases
+from graphcaps.bench import PHASES, Ceilings, CheckError, Count, PhaseTime, phases, time_phases
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import HGCN
@@ -28,7 +28,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "_SECONDS", 0.0)
 
 
-def _time(device: str = "cpu", listed: bool = False, **arguments: Any) -> Any:
+def _time(device: str = "cpu", sparse: bool = False, **arguments: Any) -> Any:
     graphs = random_graphs([9, 12, 5, 6, 2, 8, 7, 11, 6, 10], channels=4, seed=1)
 
     def make(lead: tuple[int, ...]) -> HGCN:
@@ -38,7 +38,7 @@ def _time(device: str = "cpu", listed: bool = False, **arguments: Any) -> Any:
     model = stack_replicas(make, REPLICAS).to(device)
     before = {name: value.clone() for name, value in model.named_parameters()}
     store, x = graphs.as_store().to(device), graphs.x.float().to(device)
-    x = feature_table(x, store) if listed else x
+    x = feature_table(x, store) if sparse else x
     config = TrainConfig(batch_size=4, epochs=1, weight_decay=0.1)
     found = time_phases(model, store, x, REPLICAS, config, CEILINGS)  # type: ignore[arg-type]
     for name, value in model.named_parameters():
@@ -58,36 +58,36 @@ def _time(device: str = "cpu", listed: bool = False, **arguments: Any) -> Any:
     ids=["released", "two levels", "paper", "no residual"],
 )
 def test_every_phase_is_timed(arguments: dict[str, Any]) -> None:
-    found = _time(**arguments)
-    assert tuple(phase.name for phase in found.phases) == (*PHASES, "rest")
-    for phase in found.phases:
+    step = _time(**arguments)
+    assert tuple(phase.name for phase in step.phases) == (*PHASES, "rest")
+    for phase in step.phases:
         assert phase.seconds > 0 or phase.name in ("backward", "rest")
         expected = max(phase.count.bytes / 1e10, phase.count.operations / 1e11)
         assert phase.roofline == pytest.approx(expected)
-    whole = found.whole
-    assert whole.count.bytes == pytest.approx(sum(phase.count.bytes for phase in found.phases))
-    counted = sum(min(phase.roofline, phase.seconds) for phase in found.phases)
+    whole = step.whole
+    assert whole.count.bytes == pytest.approx(sum(phase.count.bytes for phase in step.phases))
+    counted = sum(min(phase.roofline, phase.seconds) for phase in step.phases)
     assert whole.share == pytest.approx(counted / whole.seconds)
 
 
-def test_without_a_decoder_nothing_is_reconstructed() -> None:
+def test_without_a_decoder_there_is_no_reconstruction() -> None:
     found = {phase.name: phase for phase in _time(reconstruction=False).phases}
     assert found["reconstruction"].seconds == 0
     assert found["reconstruction"].share is None
 
 
-def test_phases_that_are_not_the_model_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phases_that_differ_from_the_model_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "RELEASED_EPSILON", 0.5)
-    with pytest.raises(RivalError, match="phases of a step must give the model's own capsules"):
+    with pytest.raises(CheckError, match="phases of a step do not give the class capsules"):
         _time()
 
 
-@pytest.mark.parametrize("listed", [False, True], ids=["copied", "listed"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("formulation", ["released", "paper"])
-def test_captured_phases_have_room_to_spare(
-    formulation: str, listed: bool, monkeypatch: pytest.MonkeyPatch
+def test_captured_phases_are_padded_and_recorded(
+    formulation: str, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches as on a GPU, in few shapes with padding, each phase recorded; without a GPU to record it."""
+    """Batches padded to a few shapes as on a GPU, each phase recorded; runs without a GPU."""
     recorded = []
 
     class Tape:
@@ -98,19 +98,19 @@ def test_captured_phases_have_room_to_spare(
 
     monkeypatch.setattr(phases, "CudaGraphRecorder", Tape)
     monkeypatch.setattr(phases, "can_capture", lambda *arguments: True)
-    found = _time(formulation=formulation, listed=listed)
+    found = _time(formulation=formulation, sparse=sparse)
     assert len(recorded) % (len(PHASES) + 1) == 0  # phases but backward, the forward pass, the whole step
     assert tuple(phase.name for phase in found.phases) == (*PHASES, "rest")
 
 
-def test_a_share_is_what_the_ceilings_account_for() -> None:
+def test_share_is_roofline_time_over_measured_time() -> None:
     assert PhaseTime("hop", 2.0, Count(1, 1), 0.5).share == 0.25
     assert PhaseTime("hop", 0.0, Count(1, 1), 0.5).share is None
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("listed", [False, True], ids=["copied", "listed"])
-def test_on_a_gpu_phases_are_replayed(listed: bool) -> None:
-    found = _time("cuda", listed=listed)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_on_a_gpu_phases_are_replayed(sparse: bool) -> None:
+    found = _time("cuda", sparse=sparse)
     assert all(phase.seconds > 0 for phase in found.phases if phase.name not in ("backward", "rest"))

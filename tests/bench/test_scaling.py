@@ -1,4 +1,4 @@
-"""One graph of growing size: rows that fit together, nothing timed before its check, entries for the results."""
+"""One graph of growing size: consistent rows, the check before timing, and measurements for the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.bench import scaling
+from graphcaps.bench import CheckError, scaling
 from graphcaps.errors import ArgumentError
 
 MODEL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (3, 2)}
@@ -19,8 +19,8 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "_SECONDS", 0.0)
 
 
-def test_rows_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaling, "_apart", lambda task: scaling._step(*task))
+def test_rows_are_consistent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "_in_new_process", lambda task: scaling._step(*task))
     rows = scaling.measure_scaling("cpu", (100, 1000, 5000), model=MODEL)
     assert [row.nodes for row in rows] == [100, 1000, 5000]
     assert [row.sampled for row in rows] == [False, False, True]
@@ -28,14 +28,14 @@ def test_rows_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows[0].time_ratio is None
     assert rows[2].time_ratio == pytest.approx(rows[2].seconds / rows[1].seconds / 5)
     assert json.loads(json.dumps(rows[2].as_dict()))["nodes"] == 5000
-    entries = scaling.scaling_entries(rows, "graphcaps bench --scaling")
-    kinds = {(one["what"], one["dataset"]) for one in entries}
-    assert len(kinds) == len(entries) >= 8
+    measurements = scaling.scaling_measurements(rows, "graphcaps bench --scaling")
+    kinds = {(one["what"], one["dataset"]) for one in measurements}
+    assert len(kinds) == len(measurements) >= 8
     assert ("bench: forward and backward of one graph", "one graph of 5000 nodes") in kinds
-    assert {one["command"] for one in entries} == {"graphcaps bench --scaling"}
+    assert {one["command"] for one in measurements} == {"graphcaps bench --scaling"}
 
 
-def test_a_process_of_its_own_counts_its_own_memory() -> None:
+def test_memory_is_that_of_a_new_process() -> None:
     """Some tensors of [n, d] float32 at least, and far from the hundreds of megabytes of the libraries."""
     (row,) = scaling.measure_scaling("cpu", (20000,), model={"capsule_dim": 32, "num_capsules": (2,)})
     assert 5 * 20000 * 32 * 4 <= row.memory <= 2e8
@@ -44,9 +44,9 @@ def test_a_process_of_its_own_counts_its_own_memory() -> None:
 def test_nothing_is_timed_before_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = scaling.reconstruction_loss
     monkeypatch.setattr(scaling, "reconstruction_loss", lambda *given: exact(*given) * 1.001)
-    monkeypatch.setattr(scaling, "_apart", lambda task: pytest.fail("timed"))
+    monkeypatch.setattr(scaling, "_in_new_process", lambda task: pytest.fail("timed"))
     with pytest.raises(
-        scaling.ScalingError, match=r"the sampled loss of all pairs differs from the exact one by 0\.001"
+        CheckError, match=r"the sampled loss of all pairs differs from the exact one by 0\.001"
     ):
         scaling.measure_scaling("cpu", (100,), model=MODEL)
 

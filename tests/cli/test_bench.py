@@ -1,4 +1,4 @@
-"""``graphcaps bench``: the tables, JSON, the file of figures, and refusals in one sentence."""
+"""``graphcaps bench``: tables, JSON, the file of measurements, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import graphcaps.bench
-from graphcaps.bench import Ceilings, Count, PhaseTime, RivalTime, Scaling, Speed, StepTime, read_entries
+from graphcaps.bench import Ceilings, Count, PhaseTime, Scaling, Speed, StepTime, read_measurements
 from graphcaps.cli.main import app
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -23,7 +23,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Calls of a clock that always reads the same."""
+    """Calls of ``measure_speed``, which returns constant values."""
     calls: list[dict[str, Any]] = []
 
     def measure(store: Any, config: Any, **arguments: Any) -> Speed:
@@ -33,47 +33,42 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             PhaseTime("rest", 0.001, Count(0, 0), 0.0),
         )
         step = StepTime(phases, PhaseTime("whole", 0.004, Count(4e6, 3e6), 0.001))
-        rivals = tuple(RivalTime(name, 0.5, 2.5) for name in arguments["rivals"])
         return Speed(
             store.name, "cpu", config.source, 10, 2.0, 1620.0, 5 * 10**8, "resident peak of the process",
-            Ceilings(8e9, 6e10), step, 10, rivals, ("padded is left out.",),
+            Ceilings(8e9, 6e10), step, 10,
         )  # fmt: skip
 
     monkeypatch.setattr(graphcaps.bench, "measure_speed", measure)
     return calls
 
 
-def test_planted_parts_beside_gin_by_default(measured: list[dict[str, Any]]) -> None:
+def test_planted_parts_by_default(measured: list[dict[str, Any]]) -> None:
     done = run("--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert [(call["store"], call["rivals"], call["device"]) for call in measured] == [
-        ("planted-parts", ["gin"], "cpu")
-    ]
+    assert [(call["store"], call["device"]) for call in measured] == [("planted-parts", "cpu")]
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert "planted-parts: 2.0000 s an epoch of 10 folds, 1,620 graphs/s, resident peak" in done.stdout
+    assert "planted-parts: 2.0000 s per epoch of 10 folds, 1,620 graphs/s, resident peak" in done.stdout
     assert "8.0 GB/s copied, 60 Gop/s" in done.stdout
     assert ["hop", "2.000", "4.00", "3.0", "25.0", "%"] in lines
     assert ["rest", "1.000", "0.00", "0.0", "–"] in lines
     assert ["whole", "4.000", "4.00", "3.0", "25.0", "%"] in lines
-    assert ["gin", "0.5000", "2.50", "×"] in lines
-    assert "planted-parts: padded is left out." in done.stdout
 
 
 def test_several_sets_as_json_and_into_a_file(measured: list[dict[str, Any]], tmp_path: Path) -> None:
     out = tmp_path / "figures" / "performance.json"
     sets = ("planted-parts-easy", "planted-parts-hard")
-    done = run(*sets, "--device", "cpu", "--rivals", "none", "--json", "--out", str(out))
+    done = run(*sets, "--device", "cpu", "--json", "--out", str(out))
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert [one["dataset"] for one in found] == [*sets]
     assert found[0]["step"]["phases"][0]["share"] == 0.25
-    assert [call["rivals"] for call in measured] == [[], []]
-    entries = read_entries(out)
+    assert [call["store"] for call in measured] == [*sets]
+    entries = read_measurements(out)
     assert {one["dataset"] for one in entries} == {*sets}
-    assert entries[0]["command"] == "graphcaps bench planted-parts-easy --device cpu --rivals none"
+    assert entries[0]["command"] == "graphcaps bench planted-parts-easy --device cpu"
 
 
-def test_a_precision_is_handed_on_and_told(
+def test_the_precision_is_passed_on_and_recorded(
     measured: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure = graphcaps.bench.measure_speed
@@ -85,12 +80,12 @@ def test_a_precision_is_handed_on_and_told(
 
     monkeypatch.setattr(graphcaps.bench, "measure_speed", noted)
     out = tmp_path / "performance.json"
-    done = run("--device", "cpu", "--precision", "tf32", "--rivals", "none", "--out", str(out))
+    done = run("--device", "cpu", "--precision", "tf32", "--out", str(out))
     assert done.exit_code == 0, done.output
     assert asked == ["tf32"]
-    entries = read_entries(out)
+    entries = read_measurements(out)
     assert entries[0]["what"] == "bench: an epoch of 10 folds, tf32"
-    assert entries[0]["command"].endswith("--rivals none --precision tf32")
+    assert entries[0]["command"].endswith("--device cpu --precision tf32")
 
 
 def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -104,7 +99,7 @@ def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["1,000", "2,000", "22.00", "1.10", "12.0", "MB", "1.20", "sampled"] in lines
-    entries = read_entries(out)
+    entries = read_measurements(out)
     assert entries[0]["command"] == "graphcaps bench --scaling --device cpu"
     assert {one["dataset"] for one in entries} == {"one graph of 100 nodes", "one graph of 1000 nodes"}
     shown = run("--scaling", "--device", "cpu", "--json")
@@ -114,17 +109,13 @@ def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ("--rivals", "gcn"),
-            "'--rivals' must name some of padded, gin, diffpool, sagpool once each, or none",
-        ),
-        (("--rivals", "gin,gin"), "once each"),
+        (("--rivals", "gin"), "No such option"),
         (("--device", "tpu"), "bench: 'device' must be cpu, cuda or auto, got 'tpu'"),
         (("planted-parts", "planted-parts"), "'NAME' must be given once each, got 'planted-parts' twice"),
         (("--speed",), "No such option"),
         (("planted-parts", "--scaling"), "'--scaling' must come without data sets, got 'planted-parts'"),
         (("--precision", "half"), "'precision' must be one of float32, tf32, bf16, got 'half'"),
-        (("--out", "."), "expected a file to write figures to, found a folder"),
+        (("--out", "."), "expected a file to write measurements to, found a folder"),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -138,12 +129,12 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_the_help_has_an_example() -> None:
-    assert "Example: graphcaps bench MUTAG --rivals gin,diffpool" in run("--help").stdout
+    assert "Example: graphcaps bench MUTAG --device cpu" in run("--help").stdout
 
 
 @pytest.mark.slow
-def test_the_real_clock_runs() -> None:
-    done = run("planted-parts-easy", "--device", "cpu", "--rivals", "none", "--json")
+def test_a_real_measurement() -> None:
+    done = run("planted-parts-easy", "--device", "cpu", "--json")
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout)
     assert 0 < found["step"]["whole"]["share"] < 1

@@ -1,11 +1,10 @@
-"""The bench: what our programs are timed against. A rival proves itself right before it is timed."""
+"""Measures the speed of training on this machine: epochs, phases of a step, and growth with the size of a graph.
 
-from graphcaps.bench.entries import entry, merge_entries, read_entries
+Nothing is timed before it has passed its check against a reference.
+"""
+
+from graphcaps.bench.measurements import CheckError, make_measurement, merge_measurements, read_measurements
 from graphcaps.bench.phases import PhaseTime, StepTime, time_phases
-from graphcaps.bench.rivals.padded import PaddedHGCN, PaddedOutput
-from graphcaps.bench.rivals.padded_training import PaddedGraphs, PaddedTraining, check_padded, padded_bytes
-from graphcaps.bench.rivals.pyg_training import PygKind, PygTraining, pyg_graphs
-from graphcaps.bench.rivals.rival import Rival, RivalError
 from graphcaps.bench.roofline import (
     PHASES,
     Ceilings,
@@ -15,40 +14,28 @@ from graphcaps.bench.roofline import (
     measure_ceilings,
     step_sizes,
 )
-from graphcaps.bench.scaling import SIZES, Scaling, measure_scaling, scaling_entries
-from graphcaps.bench.speed import RIVALS, RivalTime, Speed, measure_speed
+from graphcaps.bench.scaling import SIZES, Scaling, measure_scaling, scaling_measurements
+from graphcaps.bench.speed import Speed, measure_speed
 
 __all__ = [
     "PHASES",
-    "RIVALS",
     "SIZES",
     "Ceilings",
+    "CheckError",
     "Count",
-    "PaddedGraphs",
-    "PaddedHGCN",
-    "PaddedOutput",
-    "PaddedTraining",
     "PhaseTime",
-    "PygKind",
-    "PygTraining",
-    "Rival",
-    "RivalError",
-    "RivalTime",
     "Scaling",
     "Speed",
     "StepSizes",
     "StepTime",
-    "check_padded",
     "count_phases",
-    "entry",
+    "make_measurement",
     "measure_ceilings",
     "measure_scaling",
     "measure_speed",
-    "merge_entries",
-    "padded_bytes",
-    "pyg_graphs",
-    "read_entries",
-    "scaling_entries",
+    "merge_measurements",
+    "read_measurements",
+    "scaling_measurements",
     "step_sizes",
     "time_phases",
 ]

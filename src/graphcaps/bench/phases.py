@@ -1,4 +1,4 @@
-"""Seconds of each phase of a training step, on real batches, beside what the device's ceilings allow."""
+"""Times each phase of a training step on real batches, and compares it with the roofline of the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.bench.rivals.rival import RivalError
+from graphcaps.bench.measurements import CheckError
 from graphcaps.bench.roofline import PHASES, Ceilings, Count, count_phases, step_sizes
 from graphcaps.config import TrainConfig
 from graphcaps.data.batching import collate_padded
@@ -33,7 +33,7 @@ __all__ = ["PhaseTime", "StepTime", "time_phases"]
 _FORWARD = PHASES[:-2]
 _TOLERANCE = 1e-4
 _REPLAYS = 20
-_SECONDS, _MOST_RUNS = 0.3, 20  # on a CPU a phase is run again for so long, or so often
+_SECONDS, _MAX_RUNS = 0.3, 20  # on a CPU a phase is repeated for so many seconds, or so many times
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class PhaseTime:
 
     Args:
         name (str): One of :data:`PHASES`, or ``"rest"``.
-        seconds (float): Measured.
-        count (Count): Bytes and operations that it cannot do without.
-        roofline (float): Seconds that these take at the device's ceilings.
+        seconds (float): Measured time.
+        count (Count): Compulsory bytes and operations.
+        roofline (float): Seconds that these take at the ceilings of the device.
     """
 
     name: str
@@ -54,16 +54,16 @@ class PhaseTime:
 
     @property
     def share(self) -> float | None:
-        """What the ceilings allow, as a share of what was measured; ``None`` where nothing was.
+        """Roofline time divided by measured time; ``None`` for a phase that took no time.
 
-        Above 1 where the data of a phase that is run again and again stay in a cache.
+        Above 1 if the data of a repeated phase stay in a cache.
         """
         return self.roofline / self.seconds if self.seconds > 0 else None
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """A training step, the mean of several: its ``phases``, and ``whole``, measured by itself."""
+    """Mean over several training steps: the ``phases``, and the ``whole`` step, timed separately."""
 
     phases: tuple[PhaseTime, ...]
     whole: PhaseTime
@@ -79,33 +79,32 @@ def time_phases(
     *,
     num_steps: int = 3,
 ) -> StepTime:
-    """Times the phases of a few steps of an epoch; the weights stay as they are, running statistics do not.
+    """Times the phases of a few steps of an epoch; weights do not change, running statistics do.
 
-    On a GPU with kernels every phase is captured and replayed as in training; elsewhere it runs as it is, and
-    the fastest of a few runs counts. The backward pass is the whole step without its forward pass and its
-    update. What the forward pass does beside its phases (losses, tables that several phases share) is
-    the ``"rest"``.
+    On a GPU with kernels every phase is captured and replayed as in training. Elsewhere it runs eagerly, and the
+    fastest of several runs is taken. ``"backward"`` is the whole step minus its forward pass and its update.
+    ``"rest"`` is the forward pass minus its phases: losses, and tables that several phases share.
 
     Args:
         model (HGCN): Leading axis F, on the device.
         store (GraphStore): All graphs, on the device or on the host to be streamed.
-        x (Tensor or FeatureTable): Features of all nodes, beside the store, as training reads them.
-        replicas (list): What each replica sees.
-        config (TrainConfig): How it is trained.
-        ceilings (Ceilings): Of the same device, measured in the same run.
+        x (Tensor or FeatureTable): Features of all nodes, on the device of the store, as training reads them.
+        replicas (list): Training graphs of each replica.
+        config (TrainConfig): Training options.
+        ceilings (Ceilings): Ceilings of the same device, measured in the same run.
         num_steps (int): Steps to time, spread over the epoch. (default: 3)
 
     Raises:
-        RivalError: If the phases one after another do not give the model's own scores.
+        CheckError: If the phases in sequence do not give the class capsules of the model.
     """
-    plan = schedule_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
-    full = max(1, len(plan.num_rows) - 1)  # the last step of an epoch is smaller
-    chosen = sorted({full * place // num_steps for place in range(num_steps)})
+    schedule = schedule_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
+    full = max(1, len(schedule.num_rows) - 1)  # the last step of an epoch is smaller
+    chosen = sorted({full * index // num_steps for index in range(num_steps)})
     model.train()
     seconds = dict.fromkeys((*PHASES, "rest", "whole"), 0.0)
     counts = dict.fromkeys((*PHASES, "rest"), Count(0, 0))
     for step in chosen:
-        graphs = plan.graphs(step)
+        graphs = schedule.graphs(step)
         timed = _Step(model, store, x, graphs, config).times()
         for name, value in timed.items():
             seconds[name] += value / len(chosen)
@@ -118,14 +117,14 @@ def time_phases(
         for name, count in counts.items()
     )
     total = sum(counts.values(), Count(0, 0))
-    # Phases follow each other: their times add up. One that finds its data in a cache is faster than memory
-    # allows; it counts for what it took, so that it makes up for no other.
+    # Phases run in sequence, so their times add up. A phase whose data stay in a cache is faster than its roofline:
+    # it counts with its measured time, so that it does not compensate for another phase.
     roofline = sum(min(phase.roofline, phase.seconds) for phase in phases)
     return StepTime(phases, PhaseTime("whole", seconds["whole"], total, roofline))
 
 
 class _Step:
-    """One step, whole and in parts."""
+    """One training step, and its phases as separate functions."""
 
     def __init__(
         self,
@@ -141,26 +140,26 @@ class _Step:
         self.fetch = _fetcher(store, x, graphs, self.device, self.recorder is not None)
         self.weights = {"reconstruction_weight": config.reconstruction_weight} if model.decoder else {}
         self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
-        self.adam.set_rate(0.0)  # the work is the same, and the weights stay
+        self.adam.set_rate(0.0)  # same work, unchanged weights
         self.update = TrainingStep(model, self.adam, Tally(graphs.size(0), self.device), self.weights)
         self.active: Tensor | None = (graphs >= 0).any(-1).to(self.device)
         if bool(self.active.all()) and self.recorder is None:
             self.active = None
 
     def times(self) -> dict[str, float]:
-        """Seconds of every phase, of the rest and of the whole."""
+        """Seconds of every phase, of the rest and of the whole step."""
         batch = self.fetch()
         inputs = self._inputs(batch)
-        found = {"batch": self._time(self.fetch)}
-        found |= {name: self._time(body) for name, body in self._phases(batch, inputs).items()}
+        seconds = {"batch": self._time(self.fetch)}
+        seconds |= {name: self._time(body) for name, body in self._phases(batch, inputs).items()}
         forward = self._time(self._forward)
         whole = self._time(self._whole)
-        self._forward().sum().backward()  # the gradients that the update reads
-        found["update"] = self._time(lambda: self.adam.step(active=self.active))
+        self._forward().sum().backward()  # gradients for the update
+        seconds["update"] = self._time(lambda: self.adam.step(active=self.active))
         self.adam.zero_grad()
-        found["rest"] = max(0.0, forward - sum(found.get(name, 0.0) for name in _FORWARD))
-        found["backward"] = max(0.0, whole - forward - found["update"])
-        return found | {"whole": whole}
+        seconds["rest"] = max(0.0, forward - sum(seconds.get(name, 0.0) for name in _FORWARD))
+        seconds["backward"] = max(0.0, whole - forward - seconds["update"])
+        return seconds | {"whole": whole}
 
     def _forward(self) -> Tensor:
         batch = self.fetch()
@@ -174,7 +173,7 @@ class _Step:
         self.adam.zero_grad()
 
     def _inputs(self, batch: GraphBatch) -> dict[str, Any]:
-        """What each phase starts from, after the proof that phases put together are the model."""
+        """Inputs of each phase, after the check that the phases in sequence give the model's class capsules."""
         layer, segments = self.model.layers[0], batch.segments
         output = self.model.forward_batch(batch, batch.y)
         primary = output.primary.detach().requires_grad_()
@@ -182,19 +181,19 @@ class _Step:
         h, mean = hop.h, None if hop.mean is None else hop.mean.unsqueeze(-2)
         first = _route(layer, h, mean, batch)
         adjacency = _coarsen(layer, first.assignment, batch)
-        found = _above(self.model, first.capsules, adjacency, segments)
+        capsules = _above(self.model, first.capsules, adjacency, segments)
         expected = output.class_capsules
         assert batch.y is not None
-        real = batch.y >= 0  # padding may hold anything
-        if not torch.allclose(found[real], expected[real], rtol=_TOLERANCE, atol=_TOLERANCE):
-            raise RivalError("bench: the phases of a step must give the model's own capsules, and do not.")
+        real = batch.y >= 0  # values of padded graphs are undefined
+        if not torch.allclose(capsules[real], expected[real], rtol=_TOLERANCE, atol=_TOLERANCE):
+            raise CheckError("bench: the phases of a step do not give the class capsules of the model.")
         inputs = {"h": h, "mean": mean, "assignment": first.assignment, "capsules": first.capsules}
         inputs |= {"adjacency": adjacency, "classes": expected}
-        slopes = {
+        detached = {
             name: None if value is None else value.detach().requires_grad_(value.requires_grad)
             for name, value in inputs.items()
         }
-        return slopes | {"primary": primary}
+        return detached | {"primary": primary}
 
     def _phases(self, batch: GraphBatch, inputs: dict[str, Any]) -> dict[str, Callable[[], object]]:
         model, layer, segments = self.model, self.model.layers[0], batch.segments
@@ -212,11 +211,11 @@ class _Step:
         return phases
 
     def _time(self, body: Callable[[], object]) -> float:
-        def silent() -> None:
+        def discard_result() -> None:
             body()
 
-        again = silent if self.recorder is None else self.recorder.record(silent)
-        return _on_gpu(again) if self.device.type == "cuda" else _on_cpu(again)
+        replay = discard_result if self.recorder is None else self.recorder.record(discard_result)
+        return _on_gpu(replay) if self.device.type == "cuda" else _on_cpu(replay)
 
 
 def _captures(model: HGCN, store: GraphStore, x: Tensor | FeatureTable) -> bool:
@@ -226,14 +225,14 @@ def _captures(model: HGCN, store: GraphStore, x: Tensor | FeatureTable) -> bool:
 def _fetcher(
     store: GraphStore, x: Tensor | FeatureTable, graphs: Tensor, device: torch.device, captured: bool
 ) -> Callable[[], GraphBatch]:
-    """How training puts this batch together: on the device with room to spare, or sized by the host."""
+    """Assembles this batch as training does: padded to a bucket on the device if captured, else of exact size."""
     if not captured:
         source = batch_source(store, device)
         return lambda: source.batch(x, graphs)
     sizes = store.host_node_ptr.diff()
-    slots = bucket_size(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
-    placed = graphs.to(device)
-    return lambda: collate_padded(store, x, placed, slots)
+    num_rows = bucket_size(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
+    on_device = graphs.to(device)
+    return lambda: collate_padded(store, x, on_device, num_rows)
 
 
 def _route(layer: Any, h: Tensor, mean: Tensor | None, batch: GraphBatch) -> CapsuleLevel:
@@ -252,7 +251,7 @@ def _coarsen(layer: Any, assignment: Tensor, batch: GraphBatch) -> Tensor:
 
 
 def _above(model: Any, capsules: Tensor, adjacency: Tensor, segments: Any) -> Tensor:
-    """Class capsules, from those of the first level."""
+    """Class capsules, from the capsules of the first level."""
     for layer in model.layers[1:]:
         level = layer.forward_dense(capsules, adjacency, segments.graph_mask)
         capsules, adjacency = level.capsules, level.adjacency
@@ -271,11 +270,11 @@ def _on_gpu(body: Callable[[], object]) -> float:
 
 
 def _on_cpu(body: Callable[[], object]) -> float:
-    """The fastest of a few runs, after one that is not counted."""
+    """Seconds of the fastest of several runs, after one that is not timed."""
     body()
-    found: list[float] = []
-    while len(found) < 3 or (sum(found) < _SECONDS and len(found) < _MOST_RUNS):
-        began = time.perf_counter()
+    seconds: list[float] = []
+    while len(seconds) < 3 or (sum(seconds) < _SECONDS and len(seconds) < _MAX_RUNS):
+        start = time.perf_counter()
         body()
-        found.append(time.perf_counter() - began)
-    return min(found)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

@@ -1,4 +1,4 @@
-"""How time and memory grow with one graph, from a hundred nodes to a million, forward and backward."""
+"""Measures how time and memory of a forward and backward pass grow with the size of one graph."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from graphcaps._io.allocator import enable_huge_pages
-from graphcaps.bench.entries import entry
-from graphcaps.errors import ArgumentError, GraphcapsError
+from graphcaps.bench.measurements import CheckError, make_measurement
+from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN
 from graphcaps.ops.edges import edge_table
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
@@ -22,32 +22,32 @@ from graphcaps.training.device import choose_device
 from graphcaps.types import GraphBatch, Segments
 
 __all__ = [
-    *("SIZES", "Scaling", "ScalingError", "check_sampling", "measure_scaling", "random_graph"),
-    "scaling_entries",
+    "SIZES",
+    "Scaling",
+    "check_sampling",
+    "measure_scaling",
+    "random_graph",
+    "scaling_measurements",
 ]
 
 SIZES = (10**2, 10**3, 10**4, 10**5, 10**6)
-_FEATURES, _SECONDS, _MOST_STEPS = 16, 2.0, 20
+_FEATURES, _SECONDS, _MAX_STEPS = 16, 2.0, 20
 _MODEL: dict[str, Any] = {"capsule_dim": 128, "num_capsules": (10, 10)}
 _SAMPLED: dict[str, Any] = {"reconstruct_up_to": EXACT_UP_TO}
 
 
-class ScalingError(GraphcapsError):
-    """What should be timed does not give the right numbers."""
-
-
 @dataclass(frozen=True)
 class Scaling:
-    """A step of one graph.
+    """Time and memory of a forward and backward pass over one graph.
 
     Args:
-        nodes, edges (int): Of the graph; edges count once.
+        nodes, edges (int): Size of the graph; each undirected edge counts once.
         device (str): ``"cpu"`` or ``"cuda"``.
-        sampled (bool): Whether its pairs were sampled.
-        seconds (float): Forward and backward, the best of a few steps.
-        memory (int): Most bytes beyond those held before the first step.
-        time_ratio (float or None): Seconds against the size before, divided by what linear growth would give.
-        memory_ratio (float or None): The same of the bytes.
+        sampled (bool): Whether the pairs of the reconstruction were sampled.
+        seconds (float): Fastest of several passes.
+        memory (int): Peak bytes beyond those allocated before the first pass.
+        time_ratio (float or None): Growth of the time since the size before, divided by the growth in nodes.
+        memory_ratio (float or None): The same for the memory.
     """
 
     nodes: int
@@ -71,42 +71,41 @@ def measure_scaling(
     seed: int = 0,
     model: dict[str, Any] | None = None,
 ) -> list[Scaling]:
-    """Times an HGCN on one random graph of each size; nothing is timed before :func:`check_sampling` passed.
+    """Times an HGCN on one random graph of each size, after :func:`check_sampling` has passed.
 
-    On a CPU each size runs in a process of its own, whose resident peak is read: a peak never falls. That process
-    takes large pages (:func:`graphcaps._io.allocator.enable_huge_pages`).
+    On a CPU each size runs in a new process, because the peak of resident memory never falls. That process
+    uses huge pages (:func:`graphcaps._io.allocator.enable_huge_pages`).
 
     Args:
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         sizes (list): Numbers of nodes, ascending. (default: :data:`SIZES`)
         degree (float): Mean number of neighbours. (default: 4)
-        seed (int): Of graphs, features and weights. (default: 0)
-        model (dict, optional): Arguments of the HGCN, whose pairs are sampled above
+        seed (int): Seed of graphs, features and weights. (default: 0)
+        model (dict, optional): Arguments of the HGCN. Pairs are sampled above
             :data:`graphcaps.ops.reconstruction.pair_loss_sampled.EXACT_UP_TO` nodes unless
-            ``reconstruct_up_to`` is among them.
-            (default: two hidden levels of 10 capsules, d = 128)
+            ``reconstruct_up_to`` says otherwise. (default: two hidden levels of 10 capsules, d = 128)
 
     Raises:
-        ScalingError: If the sampled loss with all pairs is not the exact one.
+        CheckError: If the sampled loss with all pairs differs from the exact loss.
     """
     if not sizes or min(sizes) < 2 or list(sizes) != sorted(set(sizes)):
         raise ArgumentError(
             "measure_scaling", "sizes", "be ascending numbers of nodes from 2 on", list(sizes)
         )
-    place = choose_device(device, "measure_scaling")
-    check_sampling(place)
+    target = choose_device(device, "measure_scaling")
+    check_sampling(target)
     arguments = dict(_MODEL if model is None else model)
     rows: list[Scaling] = []
     for nodes in sizes:
-        task = (nodes, place.type, degree, seed, arguments, torch.get_num_threads())
-        found = _apart(task) if place.type == "cpu" else _step(*task)
-        rows.append(_with_ratios(found, rows[-1] if rows else None))
+        task = (nodes, target.type, degree, seed, arguments, torch.get_num_threads())
+        row = _in_new_process(task) if target.type == "cpu" else _step(*task)
+        rows.append(_with_ratios(row, rows[-1] if rows else None))
     return rows
 
 
-def scaling_entries(rows: Sequence[Scaling], command: str) -> list[dict[str, Any]]:
-    """Figures for ``results/performance.json``; the data set of a figure is the size of its graph."""
-    figures = []
+def scaling_measurements(rows: Sequence[Scaling], command: str) -> list[dict[str, Any]]:
+    """Measurements for ``results/performance.json``; their data set is ``one graph of … nodes``."""
+    measurements = []
     for row in rows:
         dataset = f"one graph of {row.nodes} nodes"
         values: list[tuple[str, float | None, str]] = [
@@ -115,16 +114,16 @@ def scaling_entries(rows: Sequence[Scaling], command: str) -> list[dict[str, Any
             ("bench: time of one graph, times linear growth", row.time_ratio, "times"),
             ("bench: memory of one graph, times linear growth", row.memory_ratio, "times"),
         ]
-        figures += [
-            entry(what, dataset, row.device, float(f"{value:.4g}"), unit, command)
+        measurements += [
+            make_measurement(what, dataset, row.device, float(f"{value:.4g}"), unit, command)
             for what, value, unit in values
             if value is not None
         ]
-    return figures
+    return measurements
 
 
 def random_graph(nodes: int, degree: float = 4.0, seed: int = 0, device: str = "cpu") -> GraphBatch:
-    """A graph of about ``nodes · degree / 2`` random edges with random features, as a batch of one."""
+    """A batch of one graph with about ``nodes · degree / 2`` random edges and random features."""
     generator = torch.Generator().manual_seed(seed)
     ends = torch.randint(0, nodes, (2, round(nodes * degree / 2)), generator=generator)
     x = torch.randn(nodes, _FEATURES, generator=generator)
@@ -135,25 +134,30 @@ def random_graph(nodes: int, degree: float = 4.0, seed: int = 0, device: str = "
 
 
 def check_sampling(device: torch.device, nodes: int = 300) -> None:
-    """With all pairs drawn, the sampled loss of a graph and its gradient are the exact ones.
+    """Checks that the sampled loss over all pairs of a graph and its gradient equal the exact ones.
 
     Raises:
-        ScalingError: If they differ by more than rounding.
+        CheckError: If they differ by more than 1e-4 of the largest value.
     """
     batch = random_graph(nodes, device=device.type)
     generator = torch.Generator().manual_seed(1)
     z = (torch.rand(nodes, 32, generator=generator) * 0.2).to(device).requires_grad_()
     exact = reconstruction_loss(z, batch.edges, batch.segments)
     sampled = sampled_reconstruction_loss(z, batch.edges, batch.segments, up_to=1, pairs=nodes)
-    (exact_slope,), (slope,) = torch.autograd.grad(exact, z), torch.autograd.grad(sampled, z)
-    for name, one, two in (("loss", exact.detach(), sampled.detach()), ("gradient", exact_slope, slope)):
-        error = float((one - two).abs().max() / one.abs().max())
+    (exact_gradient,), (gradient,) = torch.autograd.grad(exact, z), torch.autograd.grad(sampled, z)
+    for name, expected, value in (
+        ("loss", exact.detach(), sampled.detach()),
+        ("gradient", exact_gradient, gradient),
+    ):
+        error = float((expected - value).abs().max() / expected.abs().max())
         if not error <= 1e-4:
-            raise ScalingError(f"the sampled {name} of all pairs differs from the exact one by {error:.2g}")
+            raise CheckError(
+                f"bench: the sampled {name} of all pairs differs from the exact one by {error:.2g}."
+            )
 
 
-def _apart(task: tuple[Any, ...]) -> Scaling:
-    """In a fresh process, which nothing was allocated in before, with large pages."""
+def _in_new_process(task: tuple[Any, ...]) -> Scaling:
+    """Runs :func:`_step` in a new process with huge pages, where nothing else has been allocated."""
     with multiprocessing.get_context("spawn").Pool(1, enable_huge_pages) as pool:
         return pool.apply(_step, task)
 
@@ -173,10 +177,10 @@ def _step(nodes: int, device: str, degree: float, seed: int, model: dict[str, An
         if device == "cuda":
             torch.cuda.synchronize()
 
-    before = _begin_peak(device)
-    step()  # compiles, and fills what is kept of a batch
+    before = _reset_peak(device)
+    step()  # compiles kernels and fills the caches of the batch
     seconds: list[float] = []
-    while not seconds or (sum(seconds) < _SECONDS and len(seconds) < _MOST_STEPS):
+    while not seconds or (sum(seconds) < _SECONDS and len(seconds) < _MAX_STEPS):
         start = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - start)
@@ -185,20 +189,20 @@ def _step(nodes: int, device: str, degree: float, seed: int, model: dict[str, An
     return Scaling(nodes, edges, device, sampled, min(seconds), max(0, _peak(device) - before))
 
 
-def _begin_peak(device: str) -> int:
-    """Bytes held now; peaks are counted from here on, where the system lets a process begin anew."""
+def _reset_peak(device: str) -> int:
+    """Resets the peak of memory where the system allows it; returns the bytes in use."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _status("VmRSS")
-    except OSError:  # no such file, or not to be written to: what building the graph took is counted out
+    except OSError:  # the file is missing or not writable: subtract the peak of building the graph
         return _peak(device)
 
 
 def _peak(device: str) -> int:
-    """Most bytes so far, of the GPU's allocations or of this process."""
+    """Peak bytes so far: allocated on the GPU, or resident memory of this process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     if Path("/proc/self/status").exists():
@@ -209,12 +213,13 @@ def _peak(device: str) -> int:
 
 
 def _status(name: str) -> int:
-    """A number of kilobytes that Linux keeps of this process, in bytes."""
+    """A field of ``/proc/self/status``, which is in kilobytes, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def _with_ratios(row: Scaling, last: Scaling | None) -> Scaling:
+    """The row with its growth since the ``last`` one."""
     if last is None:
         return row
     grown = row.nodes / last.nodes

@@ -72,7 +72,7 @@ app = typer.Typer(
 )
 for _name, _verb in SUBCOMMANDS.items():
     app.add_typer(_verb, name=_name)
-app.command("bench", epilog="Example: graphcaps bench MUTAG --rivals gin,diffpool")(bench.bench)
+app.command("bench", epilog="Example: graphcaps bench MUTAG --device cpu")(bench.bench)
 app.command("demo", epilog="Example: graphcaps demo --out demo")(demo.demo)
 app.command(
     "evaluate", epilog="Example: graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results"

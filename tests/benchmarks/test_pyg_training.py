@@ -1,4 +1,4 @@
-"""The torch-geometric rivals: what they read, that they learn, and that a broken one is caught."""
+"""Baselines of torch-geometric: the graphs that they read, that they learn, and that a broken one is caught."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.baselines import PygTraining, pyg_graphs
 
-from graphcaps.bench import PygTraining, RivalError, pyg_graphs
+from graphcaps.bench import CheckError
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.models import GIN
 from tests.graphs import Graphs, random_graphs
@@ -23,15 +24,15 @@ def _graphs(largest: int = 20) -> Graphs:
 
 def _training(kind: str, graphs: Graphs | None = None, **arguments: Any) -> PygTraining:
     graphs = graphs or _graphs()
-    given: dict[str, Any] = {"batch_size": 4, "learning_rate": 0.005} | arguments
-    return PygTraining(kind, graphs.as_store(), graphs.x.float(), TRAIN, TEST, **given)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"batch_size": 4, "learning_rate": 0.005} | arguments
+    return PygTraining(kind, graphs.as_store(), graphs.x.float(), TRAIN, TEST, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rival_checks_itself_and_learns(kind: str) -> None:
+def test_a_baseline_checks_itself_and_learns(kind: str) -> None:
     training = _training(kind)
     assert training.name == f"torch-geometric {kind}"
-    with pytest.raises(RivalError, match=r"an epoch is run only after check\(\) passed"):
+    with pytest.raises(CheckError, match=r"call check\(\) before epoch\(\)"):
         training.epoch()
     before, order = copy.deepcopy(training.model.state_dict()), training.order.get_state()
     training.check()
@@ -70,23 +71,23 @@ def test_gin_is_as_large_as_ours() -> None:
 
 def test_graphs_are_those_of_the_store() -> None:
     graphs = _graphs()
-    wanted = torch.tensor([3, 0])
-    made = pyg_graphs(graphs.as_store(), graphs.x, wanted)
-    for g, data in zip(wanted.tolist(), made, strict=True):
+    indices = torch.tensor([3, 0])
+    made = pyg_graphs(graphs.as_store(), graphs.x, indices)
+    for g, data in zip(indices.tolist(), made, strict=True):
         one = graphs.one(g)
         assert torch.equal(data.x, one.x)
         assert int(data.y) == int(one.y)
         assert int(data.number) == g
         assert set(map(tuple, data.edge_index.T.tolist())) == set(map(tuple, one.edge_index.T.tolist()))
     with pytest.raises(ShapeError, match="one row per node"):
-        pyg_graphs(graphs.as_store(), graphs.x[1:], wanted)
+        pyg_graphs(graphs.as_store(), graphs.x[1:], indices)
 
 
-@pytest.mark.parametrize(("kind", "left_out"), [("gin", 0), ("diffpool", 1), ("sagpool", 0)])
-def test_diffpool_leaves_out_large_graphs(kind: str, left_out: int) -> None:
+@pytest.mark.parametrize(("kind", "num_skipped"), [("gin", 0), ("diffpool", 1), ("sagpool", 0)])
+def test_diffpool_leaves_out_large_graphs(kind: str, num_skipped: int) -> None:
     training = _training(kind, _graphs(largest=151))
-    assert training.left_out == left_out
-    assert len(training.train) == 10 - left_out
+    assert training.num_skipped == num_skipped
+    assert len(training.train) == 10 - num_skipped
     training.check()
     if kind == "diffpool":
         clusters = [layer.out_channels for layer in training.model.assign]
@@ -97,7 +98,7 @@ def test_diffpool_leaves_out_large_graphs(kind: str, left_out: int) -> None:
 def test_a_graph_seen_twice_is_caught(kind: str) -> None:
     training = _training(kind)
     training.train_graphs[1] = training.train_graphs[0]
-    with pytest.raises(RivalError, match="must see each of 10 training graphs once"):
+    with pytest.raises(CheckError, match="must visit each of 10 training graphs once"):
         training.check()
     assert not training.checked
 
@@ -105,14 +106,14 @@ def test_a_graph_seen_twice_is_caught(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_that_does_not_learn_is_caught(kind: str) -> None:
     training = _training(kind, learning_rate=0.0)
-    with pytest.raises(RivalError, match="the loss of eight graphs must fall"):
+    with pytest.raises(CheckError, match="the loss of eight graphs must fall"):
         training.check()
 
 
 def test_wrong_logits_are_caught() -> None:
     training = _training("gin")
     training.model.outer = torch.nn.Linear(128, 3)
-    with pytest.raises(RivalError, match=r"must give finite logits \[8, 2\], got \[8, 3\]"):
+    with pytest.raises(CheckError, match=r"must give finite logits \[8, 2\], got \[8, 3\]"):
         training.check()
 
 

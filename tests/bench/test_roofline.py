@@ -1,23 +1,34 @@
-"""Bytes and operations of a step, computed by hand."""
+"""Ceilings of a device, and the bytes and operations of a step, computed by hand."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 
-from graphcaps.bench import PHASES, Count, StepSizes, count_phases, step_sizes
+from graphcaps.bench import (
+    PHASES,
+    Ceilings,
+    Count,
+    StepSizes,
+    count_phases,
+    measure_ceilings,
+    roofline,
+    step_sizes,
+)
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ArgumentError
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from tests.graphs import random_graphs
 
-# Two graphs of 2 and 3 nodes, 4 edges; 3 columns, capsules of 4, two wholes, three classes, two rounds.
+CPU = torch.device("cpu")
+# Two graphs of 2 and 3 nodes, 4 edges; 3 columns, capsules of 4, two capsules, three classes, two iterations.
 SIZES = StepSizes(
-    replicas=1, graphs=2, rows=5, entries=8, pairs=13, in_channels=3, width=4,
-    wholes=(2, 3), rounds=2, parameters=100,
+    replicas=1, graphs=2, nodes=5, entries=8, pairs=13, in_channels=3, capsule_dim=4,
+    num_capsules=(2, 3), routing_iterations=2, parameters=100,
 )  # fmt: skip
 BY_HAND = {
     "batch": Count(4 * (2 * 15 + 2 * 5), 0),
@@ -33,14 +44,49 @@ BY_HAND = {
 }
 
 
+def test_the_roofline_is_the_longer_of_the_two_times() -> None:
+    found = Ceilings(bandwidth=100.0, rate=1000.0)
+    assert found.seconds(200, 1000) == 2.0
+    assert found.seconds(200, 5000) == 5.0
+
+
+def test_rates_follow_from_the_best_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Pairs of readings: the runs of the copy take 4, 2 and 3 seconds, those of the product 8, 16 and 5.
+    lengths = (4, 2, 3, 8, 16, 5)
+    readings = itertools.chain.from_iterable((100.0 * k, 100.0 * k + s) for k, s in enumerate(lengths))
+    monkeypatch.setattr(roofline.time, "perf_counter", lambda: next(readings))
+    found = measure_ceilings(CPU, copy_bytes=4000, matmul_size=10, repeats=3)
+    assert found.bandwidth == 2 * 4000 / 2
+    assert found.rate == 2 * 10**3 / 5
+
+
+def test_a_real_measurement_is_positive() -> None:
+    found = measure_ceilings(CPU, copy_bytes=10**6, matmul_size=64, repeats=2)
+    assert found.bandwidth > 0
+    assert found.rate > 0
+
+
+def test_zero_repeats_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="measure_ceilings: 'repeats' must be at least 1, got 0"):
+        measure_ceilings(CPU, repeats=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_ceilings_of_a_gpu() -> None:
+    assert measure_ceilings(torch.device("cuda"), copy_bytes=10**8, matmul_size=1024).bandwidth > 1e9
+
+
 def test_phases_of_a_step_by_hand() -> None:
     found = count_phases(SIZES)
     assert tuple(found) == PHASES
     assert found == BY_HAND
 
 
-def test_one_round_is_a_sum_and_one_product_with_each_matrix() -> None:
-    assert count_phases(replace(SIZES, rounds=1))["routing"].operations == 5 * 4 + 2 * 2 * 2 * 4 * 4
+def test_one_iteration_is_a_sum_and_one_product_with_each_matrix() -> None:
+    assert (
+        count_phases(replace(SIZES, routing_iterations=1))["routing"].operations == 5 * 4 + 2 * 2 * 2 * 4 * 4
+    )
 
 
 def test_without_a_decoder_there_is_no_reconstruction() -> None:
@@ -57,22 +103,23 @@ def test_gradients_through_the_assignment_cost_more() -> None:
     assert found.bytes == BY_HAND["backward"].bytes + 4 * (10 + (10 + 8 + 10 + 13) + 12 + 8)
 
 
-def test_a_level_between_hands_an_adjacency_on() -> None:
-    two = count_phases(replace(SIZES, wholes=(2, 2, 3)))["class level"]
-    # a level of two wholes over two below: capsules, A, weights, capsules, c and A'
+def test_a_middle_level_passes_an_adjacency_on() -> None:
+    two = count_phases(replace(SIZES, num_capsules=(2, 2, 3)))["class level"]
+    # a level of two capsules above two: capsules, A, weights, capsules, c and A'
     assert two.bytes - BY_HAND["class level"].bytes == 4 * (16 + 8 + 40 + 16 + 8 + 8)
-    # hop, routing of 4 rows to 2 wholes, coarsening
+    # hop, routing of 4 input capsules to 2 output capsules, coarsening
     assert two.operations - BY_HAND["class level"].operations == 64 + (16 + 2 * 64 + 3 * 128) + (32 + 32)
 
 
-def test_sizes_are_those_of_the_graphs_drawn() -> None:
+def test_sizes_are_those_of_the_graphs_of_the_step() -> None:
     store = random_graphs([2, 3, 5, 1], channels=4, seed=1).as_store()
     model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), routing_iterations=2, lead=(2,))
     found = step_sizes(model, store, torch.tensor([[0, 2, 3], [1, -1, -1]]))
     entries = store.host_entry_ptr.diff()
     assert found == StepSizes(
-        replicas=2, graphs=4, rows=2 + 5 + 1 + 3, entries=int(entries.sum()), pairs=4 + 25 + 1 + 9,
-        in_channels=4, width=8, wholes=(3, 2), rounds=2, parameters=sum(p.numel() for p in model.parameters()),
+        replicas=2, graphs=4, nodes=2 + 5 + 1 + 3, entries=int(entries.sum()), pairs=4 + 25 + 1 + 9,
+        in_channels=4, capsule_dim=8, num_capsules=(3, 2), routing_iterations=2,
+        parameters=sum(p.numel() for p in model.parameters()),
     )  # fmt: skip
 
 
@@ -83,19 +130,19 @@ def test_another_model_is_refused() -> None:
             step_sizes(model, store, torch.tensor([[0, 1]]))
 
 
-def test_features_that_are_listed_are_read_once_and_not_copied() -> None:
-    found = count_phases(replace(SIZES, listed=6))
+def test_sparse_features_are_read_once_and_not_copied() -> None:
+    found = count_phases(replace(SIZES, nonzeros=6))
     assert found["batch"] == Count(4 * 2 * 5, 0)
     assert found["primary"] == Count(4 * (6 + 16 + 20 + 6 + 5), 2 * 6 * 4)
     saved = 120 - 48
     assert BY_HAND["backward"].operations - found["backward"].operations == saved
 
 
-def test_entries_are_counted_of_the_graphs_drawn() -> None:
+def test_nonzeros_are_counted_in_the_graphs_of_the_step() -> None:
     graphs = random_graphs([2, 3, 5, 1], channels=4, seed=1)
     store = graphs.as_store()
     x = torch.zeros(11, 4)
     x[1, 2], x[6, 0], x[9, 3], x[9, 1] = 1.0, 2.0, 3.0, 4.0  # of graphs 0, 2, 2 and 2
     table = feature_table(x, store)
     model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), lead=(2,))
-    assert step_sizes(model, store, torch.tensor([[0, 2], [2, -1]]), table).listed == 1 + 3 + 3
+    assert step_sizes(model, store, torch.tensor([[0, 2], [2, -1]]), table).nonzeros == 1 + 3 + 3

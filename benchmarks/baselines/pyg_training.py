@@ -1,15 +1,17 @@
-"""torch-geometric's GIN, DiffPool and SAGPool, trained with its own DataLoader, as rivals in speed."""
+"""GIN, DiffPool and SAGPool of torch-geometric, trained with its DataLoader: baselines in speed."""
 
 from __future__ import annotations
 
 import copy
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
 from torch_geometric.nn import (
     DenseSAGEConv,
     GCNConv,
@@ -22,22 +24,24 @@ from torch_geometric.nn import (
 )
 from torch_geometric.utils import to_dense_adj, to_dense_batch
 
-from graphcaps.bench.rivals.rival import Rival, RivalError
+from benchmarks.baselines.baseline import Baseline
+from graphcaps.bench import CheckError
+from graphcaps.data.convert.pyg_graphs import to_pyg
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-    from torch_geometric.loader import DataLoader
-
 __all__ = ["DiffPoolNet", "GINNet", "PygKind", "PygTraining", "SAGPoolNet", "pyg_graphs"]
+
+PygKind = Literal["gin", "diffpool", "sagpool"]
+_MAX_NODES = 150  # of DiffPool
+_CHECK_STEPS = 30
 
 
 class GINNet(nn.Module):
     """Graph Isomorphism Network (https://arxiv.org/abs/1810.00826) of :class:`GINConv` layers.
 
-    Each layer is a network of two linear maps with BatchNorm and ReLU after both; nodes are summed, and two
-    more linear maps classify: the same model as :class:`graphcaps.models.GIN`.
+    Each layer is an MLP of two linear maps, each followed by BatchNorm and ReLU. Nodes are summed, and two more
+    linear maps classify: the same model as :class:`graphcaps.models.GIN`.
     """
 
     def __init__(self, in_channels: int, num_classes: int, hidden: int = 128, num_layers: int = 3) -> None:
@@ -55,7 +59,7 @@ class GINNet(nn.Module):
         self.inner, self.outer = nn.Linear(hidden, hidden), nn.Linear(hidden, num_classes)
 
     def forward(self, data: Any) -> tuple[Tensor, Tensor]:
-        """Logits ``[B, O]``, and 0 as a further loss."""
+        """Logits ``[B, O]``, and an auxiliary loss of 0."""
         x = data.x
         for layer in self.layers:
             x = layer(x, data.edge_index)
@@ -66,8 +70,8 @@ class GINNet(nn.Module):
 class SAGPoolNet(nn.Module):
     """Self-attention pooling (https://arxiv.org/abs/1904.08082), the hierarchical form.
 
-    After each graph convolution the better half of the nodes is kept; mean and maximum over the kept nodes
-    of each level are added up and classified.
+    After each graph convolution the half of the nodes with the highest scores is kept. Mean and maximum over the
+    kept nodes are summed over levels and classified.
     """
 
     def __init__(
@@ -80,14 +84,14 @@ class SAGPoolNet(nn.Module):
         self.inner, self.outer = nn.Linear(2 * hidden, hidden), nn.Linear(hidden, num_classes)
 
     def forward(self, data: Any) -> tuple[Tensor, Tensor]:
-        """Logits ``[B, O]``, and 0 as a further loss."""
+        """Logits ``[B, O]``, and an auxiliary loss of 0."""
         x, edge_index, batch, B = data.x, data.edge_index, data.batch, data.num_graphs
-        read = x.new_zeros(())
+        readout = x.new_zeros(())
         for convolution, pool in zip(self.convolutions, self.pools, strict=True):
             x = convolution(x, edge_index).relu()
             x, edge_index, _, batch, *_ = pool(x, edge_index, batch=batch)
-            read = read + torch.cat([global_mean_pool(x, batch, B), global_max_pool(x, batch, B)], -1)
-        hidden = F.dropout(self.inner(read).relu(), 0.5, self.training)
+            readout = readout + torch.cat([global_mean_pool(x, batch, B), global_max_pool(x, batch, B)], -1)
+        hidden = F.dropout(self.inner(readout).relu(), 0.5, self.training)
         return self.outer(hidden), x.new_zeros(())
 
 
@@ -96,13 +100,13 @@ class DiffPoolNet(nn.Module):
 
     At each of the two poolings one :class:`DenseSAGEConv` embeds nodes and another assigns them to clusters;
     a last one embeds the last clusters, whose mean is classified. Link-prediction and entropy losses of both
-    poolings are added to the loss. Two choices are in favour of its speed: a single layer where the paper
-    stacks up to three, and graphs padded to the largest of their batch, not of the data set.
+    poolings are added to the loss. Two choices make it faster than the paper's: a single layer in place of up to
+    three, and graphs padded to the largest of their batch, not of the data set.
 
     Args:
         in_channels (int): Length of a feature row.
-        num_classes (int): Classes.
-        max_nodes (int): Nodes of the largest graph, of which a quarter is the first number of clusters.
+        num_classes (int): Number of classes.
+        max_nodes (int): Nodes of the largest graph; the first pooling has a quarter as many clusters.
         hidden (int): Width. (default: 64)
     """
 
@@ -119,25 +123,17 @@ class DiffPoolNet(nn.Module):
         B = data.num_graphs
         x, mask = to_dense_batch(data.x, data.batch, batch_size=B)
         A = to_dense_adj(data.edge_index, data.batch, max_num_nodes=x.size(1), batch_size=B).to(x.dtype)
-        further = x.new_zeros(())
+        auxiliary = x.new_zeros(())
         rows = mask
         for embed, assign in zip(self.embed, self.assign, strict=False):
             s, embedded = assign(x, A, rows), embed(x, A, rows).relu()
             x, A, link, entropy = dense_diff_pool(embedded, A, s, rows)
-            further, rows = further + link + entropy, None
+            auxiliary, rows = auxiliary + link + entropy, None
         pooled = self.inner(self.embed[-1](x, A).relu().mean(1)).relu()
-        return self.outer(F.dropout(pooled, 0.5, self.training)), further
+        return self.outer(F.dropout(pooled, 0.5, self.training)), auxiliary
 
 
-# torch-geometric takes seconds to import: only those who bench pay for it.
-
-
-PygKind = Literal["gin", "diffpool", "sagpool"]
-_MOST_NODES = 150
-_STEPS = 30
-
-
-class PygTraining(Rival):
+class PygTraining(Baseline):
     """Trains one fold of a torch-geometric model as its examples do: DataLoader, Adam, cross-entropy.
 
     ======== =========================================================================================
@@ -146,19 +142,19 @@ class PygTraining(Rival):
     sagpool  3 layers of 128, each followed by pooling that keeps half of the nodes
     ======== =========================================================================================
 
-    One ``Data`` per graph stays on the host; a batch is collated by the DataLoader (in this process) and then
-    sent to the device. DiffPool leaves out graphs over 150 nodes, as torch-geometric's examples do: that
-    is in its favour, and ``left_out`` tells how many (none in MUTAG, ENZYMES and NCI1).
+    One ``Data`` per graph stays on the host. The DataLoader collates a batch in this process, and the batch is then
+    copied to the device. DiffPool skips graphs of more than 150 nodes, as torch-geometric's examples do, which makes
+    it faster. ``num_skipped`` is their number (0 for MUTAG, ENZYMES and NCI1).
 
     Args:
         kind (str): ``"gin"``, ``"diffpool"`` or ``"sagpool"``.
         store (GraphStore): All graphs, on the host.
         x (Tensor): Features of all nodes, ``[N, in]``.
-        train, test (Tensor): Graphs of the two parts.
-        batch_size (int): Graphs a step; the last, smaller batch of an epoch is used.
-        device (str or device): Where to compute. (default: "cpu")
-        learning_rate, weight_decay (float): Of Adam. (default: 0.001, 0.0)
-        seed (int): Of the weights and of the order of graphs. (default: 0)
+        train, test (Tensor): Indices of training and test graphs.
+        batch_size (int): Graphs per step; the last, smaller batch of an epoch is used.
+        device (str or device): Device of the training. (default: "cpu")
+        learning_rate, weight_decay (float): Options of Adam. (default: 0.001, 0.0)
+        seed (int): Seed of the weights and of the order of graphs. (default: 0)
     """
 
     def __init__(
@@ -175,8 +171,6 @@ class PygTraining(Rival):
         weight_decay: float = 0.0,
         seed: int = 0,
     ) -> None:
-        from torch_geometric.loader import DataLoader
-
         if kind not in get_args(PygKind):
             raise ArgumentError(
                 "PygTraining", "kind", f"be one of {', '.join(get_args(PygKind))}", repr(kind)
@@ -184,15 +178,17 @@ class PygTraining(Rival):
         self.kind, self.device = kind, torch.device(device)
         self.name = f"torch-geometric {kind}"
         self.num_classes = store.num_classes
-        most = _MOST_NODES if kind == "diffpool" else store.max_size
-        small = store.sizes <= most
+        max_nodes = _MAX_NODES if kind == "diffpool" else store.max_size
+        small = store.sizes <= max_nodes
         self.train, self.test = train[small[train]], test[small[test]]
-        self.left_out = len(train) + len(test) - len(self.train) - len(self.test)
+        self.num_skipped = len(train) + len(test) - len(self.train) - len(self.test)
         if not len(self.train):
-            raise ArgumentError("PygTraining", "train", f"hold a graph of at most {most} nodes", "none")
+            raise ArgumentError("PygTraining", "train", f"hold a graph of at most {max_nodes} nodes", "none")
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self.model = _make(kind, x.size(-1), self.num_classes, min(store.max_size, most)).to(self.device)
+            self.model = _make(kind, x.size(-1), self.num_classes, min(store.max_size, max_nodes)).to(
+                self.device
+            )
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.optimiser = self._adam(self.model)
         self.order = torch.Generator().manual_seed(seed)
@@ -207,8 +203,8 @@ class PygTraining(Rival):
         return torch.optim.Adam(model.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
 
     def _loss(self, model: nn.Module, batch: Any) -> Tensor:
-        logits, further = model(batch)
-        return F.cross_entropy(logits, batch.y) + further
+        logits, auxiliary = model(batch)
+        return F.cross_entropy(logits, batch.y) + auxiliary
 
     def _epoch(self) -> float:
         self.model.train()
@@ -225,59 +221,55 @@ class PygTraining(Rival):
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Share of the test part that is classified rightly."""
+        """Accuracy on the test graphs."""
         self.model.eval()
-        right = torch.zeros((), dtype=torch.long, device=self.device)
+        correct = torch.zeros((), dtype=torch.long, device=self.device)
         for batch in self.test_loader:
             batch = batch.to(self.device)
-            right += (self.model(batch)[0].argmax(-1) == batch.y).sum()
-        return int(right) / max(len(self.test), 1)
+            correct += (self.model(batch)[0].argmax(-1) == batch.y).sum()
+        return int(correct) / max(len(self.test), 1)
 
     def _check(self) -> None:
-        """Every graph comes once an epoch, logits have their shape, and the loss falls on eight graphs."""
+        """Every graph once per epoch, logits of the right shape, and a falling loss on eight graphs."""
         state = self.order.get_state()
         for part, loader, graphs in (
             ("training", self.train_loader, self.train),
             ("test", self.test_loader, self.test),
         ):
-            seen = sorted(int(each) for batch in loader for each in batch.number)
-            if seen != sorted(graphs.tolist()):
-                raise RivalError(f"{self.name}: an epoch must see each of {len(graphs)} {part} graphs once.")
+            visited = sorted(int(each) for batch in loader for each in batch.number)
+            if visited != sorted(graphs.tolist()):
+                raise CheckError(
+                    f"{self.name}: an epoch must visit each of {len(graphs)} {part} graphs once."
+                )
         self.order.set_state(state)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             self._check_learning()
 
     def _check_learning(self) -> None:
-        """On a copy of the model, so that training starts afterwards as it would have."""
-        from torch_geometric.data import Batch
-
+        """Trains a copy of the model on eight graphs, so that the training itself is not affected."""
         model = copy.deepcopy(self.model).train()
-        few = Batch.from_data_list(_mixed(self.train_graphs, 8)).to(self.device)
-        logits = model(few)[0]
-        if logits.shape != (few.num_graphs, self.num_classes) or not bool(logits.isfinite().all()):
-            expected = f"finite logits [{few.num_graphs}, {self.num_classes}]"
-            raise RivalError(f"{self.name}: the model must give {expected}, got {list(logits.shape)}.")
+        batch = Batch.from_data_list(_mixed(self.train_graphs, 8)).to(self.device)
+        logits = model(batch)[0]
+        if logits.shape != (batch.num_graphs, self.num_classes) or not bool(logits.isfinite().all()):
+            expected = f"finite logits [{batch.num_graphs}, {self.num_classes}]"
+            raise CheckError(f"{self.name}: the model must give {expected}, got {list(logits.shape)}.")
         adam, losses = self._adam(model), []
-        for _ in range(_STEPS):
+        for _ in range(_CHECK_STEPS):
             adam.zero_grad()
-            loss = self._loss(model, few)
+            loss = self._loss(model, batch)
             loss.backward()
             adam.step()
             losses.append(float(loss.detach()))
         start, end = sum(losses[:5]) / 5, sum(losses[-5:]) / 5
         if not end < 0.99 * start:
-            raise RivalError(
+            raise CheckError(
                 f"{self.name}: the loss of eight graphs must fall, got {start:.3g} to {end:.3g}."
             )
 
 
 def pyg_graphs(store: GraphStore, x: Tensor, graphs: Tensor) -> list[Data]:
-    """One ``Data`` per named graph: ``x``, ``edge_index``, ``y`` and its ``number`` in the store."""
-    from torch_geometric.data import Data
-
-    from graphcaps.data.convert.pyg_graphs import to_pyg
-
+    """One ``Data`` per graph of ``graphs``: ``x``, ``edge_index``, ``y`` and its ``number`` in the store."""
     if x.size(0) != store.num_nodes:
         raise ShapeError("pyg_graphs", "x", f"have one row per node, {store.num_nodes}", x.size(0))
     if store.y is None:
@@ -290,16 +282,15 @@ def pyg_graphs(store: GraphStore, x: Tensor, graphs: Tensor) -> list[Data]:
 
 
 def _make(kind: PygKind, in_channels: int, num_classes: int, max_nodes: int) -> nn.Module:
-
     if kind == "diffpool":
         return DiffPoolNet(in_channels, num_classes, max_nodes)
     return GINNet(in_channels, num_classes) if kind == "gin" else SAGPoolNet(in_channels, num_classes)
 
 
-def _mixed(graphs: list[Data], most: int) -> list[Data]:
-    """The first graphs of each class in turn, ``most`` at most."""
+def _mixed(graphs: list[Data], count: int) -> list[Data]:
+    """The first graphs of each class in turn, at most ``count``."""
     by_class: dict[int, list[Data]] = {}
     for graph in graphs:
         by_class.setdefault(int(graph.y), []).append(graph)
     ranked = sorted((rank, y) for y, members in by_class.items() for rank in range(len(members)))
-    return [by_class[y][rank] for rank, y in ranked[:most]]
+    return [by_class[y][rank] for rank, y in ranked[:count]]

@@ -1,4 +1,4 @@
-"""HGCN as a padded program with stored votes: what the published figures were made with, as a rival in speed."""
+"""HGCN on padded graphs with stored votes, as the published program computes it: a baseline in speed."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ __all__ = [
     "squash_padded",
 ]
 
-
-_EPSILON_PADDED_LAYERS = 1e-7
+_SQUASH_EPSILON = 1e-7
+_LOG_EPSILON = 1e-7
 
 
 def squash_padded(z: Tensor, dim: int = -1) -> Tensor:
-    """Squash of the released program along an axis."""
+    """Squash along an axis, as in the released program."""
     squared = (z**2).sum(dim, keepdim=True)
-    return squared / (1 + squared) * (z / torch.sqrt(squared + _EPSILON_PADDED_LAYERS))
+    return squared / (1 + squared) * (z / torch.sqrt(squared + _SQUASH_EPSILON))
 
 
 def put_back(rows: Tensor, mask: Tensor) -> Tensor:
-    """Real rows ``[N, d]`` in their places of ``[B, n, d]``, 0 at padding.
+    """Scatters the rows of real nodes ``[N, d]`` into ``[B, n, d]``, with 0 at padding.
 
-    The zeros are made on the host and sent, as in the published program: 7 MB for a batch of NCI1.
+    The zeros are created on the host and copied to the device, as in the published program: 7 MB for a batch of
+    NCI1.
     """
     out = torch.zeros(*mask.shape, rows.size(-1), dtype=rows.dtype).to(rows.device)
     out[mask] = rows
@@ -48,8 +49,8 @@ def put_back(rows: Tensor, mask: Tensor) -> Tensor:
 class MaskedBatchNorm(nn.Module):
     """Torch's batch normalisation of the real rows of ``[B, n, channels]``; padding becomes 0.
 
-    Real rows are picked out and put back: two copies, and on a GPU the host waits to learn their number.
-    Differs from :class:`graphcaps.nn.RaggedBatchNorm`: torch refuses a single row while training.
+    Real rows are gathered and scattered back: two copies, and on a GPU a host synchronisation for their number.
+    Differs from :class:`graphcaps.nn.RaggedBatchNorm`: torch rejects a single row in training mode.
     """
 
     def __init__(self, channels: int) -> None:
@@ -64,7 +65,7 @@ class MaskedBatchNorm(nn.Module):
 
 
 class Projection(nn.Module):
-    """``x W + b``: a product and an addition, as the published program has it."""
+    """``x W + b`` as a product and an addition, as in the published program."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -77,10 +78,10 @@ class Projection(nn.Module):
 
 
 class DenseGCN(Projection):
-    r"""A graph convolution on padded graphs, :math:`\hat A x W + e` with :math:`\hat A` made anew.
+    r"""A graph convolution on padded graphs, :math:`\hat A x W + e`, which normalises the adjacency itself.
 
-    Each of the J convolutions of a layer is a layer of its own and normalises the adjacency itself: a copy and
-    about three passes over ``[B, n, n]`` beside its two products.
+    Each of the J convolutions of a layer repeats this normalisation: a copy and about three passes over
+    ``[B, n, n]`` in addition to its two products.
     """
 
     def convolve(self, x: Tensor, adjacency: Tensor, mask: Tensor | None) -> Tensor:
@@ -95,23 +96,23 @@ class DenseGCN(Projection):
 
 
 class PaddedCapsules(nn.Module):
-    r"""One step up the hierarchy over stored votes, in the released formulation.
+    r"""A capsule layer over stored votes, in the released formulation.
 
-    As :class:`graphcaps.nn.CapsuleLayer`, which holds the equations. What costs what, with votes of
-    B·n·J·d numbers (73 MB for a batch of NCI1): J convolutions and their backward, 4 products each and 6
-    passes over ``[B, n, n]``; stacking, 2 passes over the votes; each round but the last 4 passes and one
-    product of 1×d by d×1 per vote, for which torch writes the wholes once for every node; the last round 3,
-    its backward about 5. Rounds but the last see the votes without gradient, so nothing of them is kept. The
-    logits start as zeros on the host that are sent. The adjacency of the wholes is computed at every level,
-    also at the last, where nobody asks for it.
+    Equations: see :class:`graphcaps.nn.CapsuleLayer`. Cost, with votes of B·n·J·d numbers (73 MB for a batch of
+    NCI1): J convolutions and their backward pass, 4 products each and 6 passes over ``[B, n, n]``; stacking, 2
+    passes over the votes; each iteration but the last, 4 passes and one product of 1×d by d×1 per vote, for which
+    torch copies the output capsules once per node; the last iteration 3 passes, its backward pass about 5.
+    Iterations before the last use detached votes, so nothing is stored for them. The logits start as zeros that are
+    copied from the host. The adjacency of the output capsules is computed at every level, also at the last, where it
+    is not used.
 
     Args:
-        in_channels (int): Length of a part.
-        capsule_dim (int): Length d of a whole.
-        num_capsules (int): Wholes J.
-        routing_iterations (int): Rounds R.
-        residual (bool): Whether the mean part is added before the last squash.
-        residual_nodes (int, optional): Fixed divisor of the sum over nodes; ``None``: each graph's own count.
+        in_channels (int): Length of an input capsule.
+        capsule_dim (int): Length d of an output capsule.
+        num_capsules (int): Output capsules J.
+        routing_iterations (int): Routing iterations R.
+        residual (bool): Whether the mean input capsule is added before the last squash.
+        residual_nodes (int, optional): Fixed divisor of the sum over nodes; ``None``: the nodes of each graph.
     """
 
     def __init__(
@@ -131,13 +132,13 @@ class PaddedCapsules(nn.Module):
         self.convolutions = nn.ModuleList(DenseGCN(in_channels, capsule_dim) for _ in range(num_capsules))
 
     def forward(self, u: Tensor, adjacency: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Wholes ``[B, J, d]`` and their adjacency ``[B, J, J]``; ``mask [B, n]``, ``None`` for no padding."""
+        """Output capsules ``[B, J, d]`` and their adjacency ``[B, J, J]``; ``mask [B, n]`` or ``None``."""
         u = self.norm(u, mask)
         votes = [each.convolve(u, adjacency, mask) for each in self.convolutions]  # type: ignore[operator]
-        wholes, c = self._route(torch.stack(votes, 2), self._mean(u, mask) if self.residual else None)
+        capsules, c = self._route(torch.stack(votes, 2), self._mean(u, mask) if self.residual else None)
         if mask is not None:
             c = c * mask.unsqueeze(-1)
-        return wholes, c.transpose(1, 2) @ adjacency @ c
+        return capsules, c.transpose(1, 2) @ adjacency @ c
 
     def _mean(self, u: Tensor, mask: Tensor | None) -> Tensor:
         """GA(u), ``[B, 1, 1, d, 1]``; padding rows of ``u`` are 0."""
@@ -160,12 +161,9 @@ class PaddedCapsules(nn.Module):
         return u.squeeze(-1).squeeze(1), c.squeeze(-1).squeeze(-1)
 
 
-_EPSILON = 1e-7
-
-
 @dataclass(frozen=True, eq=False)
 class PaddedOutput:
-    """``class_scores [B, O]``, ``class_capsules [B, O, d]``, and the reconstruction loss where ``y`` was given."""
+    """``class_scores [B, O]``, ``class_capsules [B, O, d]``, and the reconstruction loss if ``y`` was passed."""
 
     class_scores: Tensor
     class_capsules: Tensor
@@ -173,34 +171,32 @@ class PaddedOutput:
 
 
 class PaddedHGCN(nn.Module):
-    """HGCN (AAAI 2021, https://arxiv.org/abs/2012.08734) the way the published program computes it.
+    """HGCN (AAAI 2021, https://arxiv.org/abs/2012.08734) as the published program computes it.
 
-    The released formulation of :class:`graphcaps.nn.HGCN`, which holds the equations, and equal to it in
-    scores, losses and gradients (float64, to 1e-9; :class:`PaddedTraining` checks it before it is timed).
-    Where that program is ragged and factored, this one is dense: every graph is padded to the largest of the
-    data set, each whole has a graph convolution of its own in a Python loop, each vote is stored and routing
-    walks over them, and the adjacency is reconstructed as an n×n matrix per graph. It uses torch's own
-    operations and nothing of ours.
+    Equal to the released formulation of :class:`graphcaps.nn.HGCN` in scores, losses and gradients (float64, to
+    1e-9; :class:`PaddedTraining` checks this before it is timed). HGCN is ragged and factored; this program is dense.
+    Every graph is padded to the largest of the data set, each output capsule has its own graph convolution in a
+    Python loop, every vote is stored, and the adjacency is reconstructed as an n×n matrix per graph. It uses
+    torch operations only, and no operation of graphcaps.
 
-    What costs what, for a batch of B graphs padded to n nodes, J wholes of length d (NCI1: 128, 111, 10, 128;
-    a mean graph has 30 nodes, so three quarters of every tensor is padding): norm and K projections of the
-    real nodes, picked out and put back; the first :class:`PaddedCapsules`, nearly everything; the class level,
-    little; the reconstruction, two products and about twelve passes over ``[B, n, n]``, and the host reads
-    the number of pairs. Small constants (zeros, ones, the diagonal) are made on the host and sent for
-    every batch. All of that is what the published program does.
+    Cost for a batch of B graphs padded to n nodes, with J capsules of length d (NCI1: 128, 111, 10, 128; a mean
+    graph has 30 nodes, so three quarters of every tensor is padding). Norm and K projections gather the real nodes
+    and scatter them back. The first :class:`PaddedCapsules` takes nearly all of the time, the class level little. The
+    reconstruction needs two products and about twelve passes over ``[B, n, n]``, and the host reads the number of
+    pairs. Small constants (zeros, ones, the diagonal) are copied from the host for every batch. All of this is what
+    the published program does.
 
-    Dropout is torch's: with it the numbers dropped differ from HGCN's, whose streams belong to replicas, and
-    only without it are the two equal.
+    Dropout is torch's and draws other random numbers than HGCN, so the two are equal only without dropout.
 
     Args:
         in_channels (int): Length of a feature row.
         num_classes (int): Classes O.
         capsule_dim (int): Length d of a capsule.
-        num_capsules (tuple): Wholes of each hidden level.
+        num_capsules (tuple): Capsules of each hidden level.
         num_factors (int): Factors K.
-        routing_iterations (int): Rounds R.
+        routing_iterations (int): Routing iterations R.
         dropout (float): Dropout on the factors.
-        residual (bool): Whether the mean part is added to every whole.
+        residual (bool): Whether the mean input capsule is added to every output capsule.
         residual_nodes (int, optional): Fixed divisor of the residual over nodes.
         reconstruction (bool): Whether there is a decoder.
     """
@@ -229,21 +225,21 @@ class PaddedHGCN(nn.Module):
             PaddedCapsules(
                 capsule_dim,
                 capsule_dim,
-                wholes,
+                count,
                 routing_iterations=routing_iterations,
                 residual=residual,
                 residual_nodes=residual_nodes if level == 0 else None,
             )
-            for level, wholes in enumerate((*num_capsules, num_classes))
+            for level, count in enumerate((*num_capsules, num_classes))
         )
         self.decoder = nn.Linear(num_classes * capsule_dim, capsule_dim) if reconstruction else None
 
     @classmethod
     def from_hgcn(cls, model: HGCN) -> PaddedHGCN:
-        """The same model: sizes, weights, running averages, dtype, device and mode of one of ours.
+        """Copies sizes, weights, running averages, dtype, device and mode of an HGCN.
 
         Raises:
-            ArgumentError: If it is something that the published program has no switch for.
+            ArgumentError: If the model uses an option that the published program does not have.
         """
         primary = model.primary
         layers: Any = model.layers
@@ -260,8 +256,8 @@ class PaddedHGCN(nn.Module):
                 "'separate'",
             ),
         )
-        for name, expected, right, got in published:
-            if not right:
+        for name, expected, valid, got in published:
+            if not valid:
                 raise ArgumentError("PaddedHGCN", name, expected, got)
         assert isinstance(primary, PrimaryCapsules)
         padded = cls(
@@ -282,40 +278,40 @@ class PaddedHGCN(nn.Module):
     @torch.no_grad()
     def _copy(self, model: HGCN, primary: PrimaryCapsules) -> None:
         state = dict(model.named_parameters()) | dict(model.named_buffers())
-        mine: dict[str, Any] = dict(self.named_parameters()) | dict(self.named_buffers())
+        padded: dict[str, Any] = dict(self.named_parameters()) | dict(self.named_buffers())
         for k, weight in enumerate(primary.weight.chunk(primary.num_factors, 1)):
-            mine[f"factors.{k}.weight"].copy_(weight)
+            padded[f"factors.{k}.weight"].copy_(weight)
         for k, bias in enumerate(primary.bias.chunk(primary.num_factors)):
-            mine[f"factors.{k}.bias"].copy_(bias)
+            padded[f"factors.{k}.bias"].copy_(bias)
         for level in range(len(self.layers)):
             for name in ("weight", "bias"):
                 for j, each in enumerate(state[f"layers.{level}.{name}"]):
-                    mine[f"layers.{level}.convolutions.{j}.{name}"].copy_(each)
-        for own, theirs in _norms(len(self.layers)):
+                    padded[f"layers.{level}.convolutions.{j}.{name}"].copy_(each)
+        for padded_name, hgcn_name in _norms(len(self.layers)):
             for name in ("weight", "bias", "running_mean", "running_var"):
-                mine[f"{own}.{name}"].copy_(state[f"{theirs}.{name}"])
+                padded[f"{padded_name}.{name}"].copy_(state[f"{hgcn_name}.{name}"])
         if self.decoder is not None:
             self.decoder.weight.copy_(state["decoder.weight"].T)
             self.decoder.bias.copy_(state["decoder.bias"])
 
     def by_hgcn_names(self, of: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """What ``of`` gives for each parameter, such as its gradient, named and shaped as in HGCN."""
-        mine = {name: of(parameter) for name, parameter in self.named_parameters()}
+        """``of`` applied to each parameter, such as its gradient, named and shaped as in HGCN."""
+        values = {name: of(parameter) for name, parameter in self.named_parameters()}
         factors = range(len(self.factors))
-        found = {
-            "primary.weight": torch.cat([mine[f"factors.{k}.weight"] for k in factors], 1),
-            "primary.bias": torch.cat([mine[f"factors.{k}.bias"] for k in factors]),
+        by_name = {
+            "primary.weight": torch.cat([values[f"factors.{k}.weight"] for k in factors], 1),
+            "primary.bias": torch.cat([values[f"factors.{k}.bias"] for k in factors]),
         }
         for level, layer in enumerate(self.layers):
-            wholes = range(len(layer.convolutions))  # type: ignore[arg-type]
+            capsules = range(len(layer.convolutions))  # type: ignore[arg-type]
             for name in ("weight", "bias"):
-                each = [mine[f"layers.{level}.convolutions.{j}.{name}"] for j in wholes]
-                found[f"layers.{level}.{name}"] = torch.stack(each)
-        for own, theirs in _norms(len(self.layers)):
-            found |= {f"{theirs}.{name}": mine[f"{own}.{name}"] for name in ("weight", "bias")}
+                each = [values[f"layers.{level}.convolutions.{j}.{name}"] for j in capsules]
+                by_name[f"layers.{level}.{name}"] = torch.stack(each)
+        for padded_name, hgcn_name in _norms(len(self.layers)):
+            by_name |= {f"{hgcn_name}.{name}": values[f"{padded_name}.{name}"] for name in ("weight", "bias")}
         if self.decoder is not None:
-            found |= {"decoder.weight": mine["decoder.weight"].T, "decoder.bias": mine["decoder.bias"]}
-        return found
+            by_name |= {"decoder.weight": values["decoder.weight"].T, "decoder.bias": values["decoder.bias"]}
+        return by_name
 
     def forward(self, x: Tensor, adjacency: Tensor, mask: Tensor, y: Tensor | None = None) -> PaddedOutput:
         """Classifies padded graphs.
@@ -342,22 +338,22 @@ class PaddedHGCN(nn.Module):
         self, primary: Tensor, class_capsules: Tensor, y: Tensor, adjacency: Tensor, mask: Tensor
     ) -> Tensor:
         assert self.decoder is not None
-        own = torch.zeros(len(y), self.num_classes, dtype=primary.dtype).to(primary.device)
-        kept = class_capsules * own.scatter_(1, y.unsqueeze(1), 1).unsqueeze(2)
+        one_hot = torch.zeros(len(y), self.num_classes, dtype=primary.dtype).to(primary.device)
+        kept = class_capsules * one_hot.scatter_(1, y.unsqueeze(1), 1).unsqueeze(2)
         Z = primary + self.decoder(kept.flatten(1).unsqueeze(1)).relu()  # [B, n, d]
         P = _simple(Z @ Z.transpose(1, 2))  # [B, n, n]
-        each = -adjacency * (P + _EPSILON).log() - (1 - adjacency) * (1 - P + _EPSILON).log()
+        each = -adjacency * (P + _LOG_EPSILON).log() - (1 - adjacency) * (1 - P + _LOG_EPSILON).log()
         count = (mask.sum(1) ** 2).sum()
         column = mask.unsqueeze(2).to(P.dtype)
         each[(1 - column @ column.transpose(1, 2)).bool()] = 0
         return each.sum() / float(count)
 
     def loss(self, output: PaddedOutput, y: Tensor, *, reconstruction_weight: float = 0.1) -> LossTerms:
-        """Margin loss, mean over graphs, plus the weighted reconstruction loss, where there is one."""
+        """Margin loss, mean over graphs, plus the weighted reconstruction loss if there is a decoder."""
         T = F.one_hot(y, self.num_classes)
-        none = torch.zeros(1, dtype=output.class_scores.dtype).to(y.device)
-        present = torch.max(0.9 - output.class_scores, none) ** 2
-        absent = torch.max(output.class_scores - 0.1, none) ** 2
+        zero = torch.zeros(1, dtype=output.class_scores.dtype).to(y.device)
+        present = torch.max(0.9 - output.class_scores, zero) ** 2
+        absent = torch.max(output.class_scores - 0.1, zero) ** 2
         margin = (T * present + 0.5 * (1 - T) * absent).sum(-1).mean()
         if output.reconstruction_loss is None or reconstruction_weight == 0:
             return LossTerms(margin, {"margin": margin})
@@ -366,13 +362,13 @@ class PaddedHGCN(nn.Module):
 
 
 def _simple(A: Tensor) -> Tensor:
-    """At most 1, and 0 on the diagonal; the bound and the diagonal are made on the host and sent."""
+    """Clamps to at most 1 and clears the diagonal; both constants are copied from the host."""
     A = torch.min(A, torch.ones(1, dtype=A.dtype).to(A.device))
     return A.masked_fill_(torch.eye(A.size(1)).bool().to(A.device), 0)
 
 
 def _norms(levels: int) -> list[tuple[str, str]]:
-    """Names of the norms here and in HGCN."""
+    """Names of the norms in the padded program and in HGCN."""
     return [("norm", "primary.norm")] + [
         (f"layers.{level}.norm.norm", f"layers.{level}.norm") for level in range(levels)
     ]

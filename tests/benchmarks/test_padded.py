@@ -1,4 +1,4 @@
-"""The padded program against HGCN, and its training against HGCN trained by torch's Adam."""
+"""The padded program equals HGCN, and its training equals HGCN trained with torch's Adam."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.baselines import PaddedGraphs, PaddedHGCN, PaddedTraining, check_padded, padded_bytes
 from torch import Tensor
 
-from graphcaps.bench import PaddedGraphs, PaddedHGCN, PaddedTraining, RivalError, check_padded, padded_bytes
+from graphcaps.bench import CheckError
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN
 from tests.graphs import Graphs, assert_equal, random_graphs
@@ -19,7 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "released": {},
     "fixed divisor": {"residual_nodes": 40},
     "two hidden levels": {"num_capsules": (6, 3)},
-    "one round": {"routing_iterations": 1},
+    "one iteration": {"routing_iterations": 1},
     "no residual": {"residual": False},
     "no reconstruction": {"reconstruction": False},
 }
@@ -29,7 +30,7 @@ def _model(**arguments: Any) -> HGCN:
     torch.manual_seed(3)
     sizes: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
     model = HGCN(CHANNELS, 2, **(sizes | arguments)).double()
-    with torch.no_grad():  # biases, norms and running averages away from their starting values
+    with torch.no_grad():  # biases, norms and running averages away from their initial values
         for name, tensor in model.state_dict().items():
             if "bias" in name or "norm" in name:
                 tensor.add_(torch.rand_like(tensor) * 0.3)
@@ -51,22 +52,22 @@ def test_padded_is_hgcn(variant: dict[str, Any], training: bool) -> None:
 
     output = model(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
     terms = model.loss(output, graphs.y)
-    found = padded(dense.x, dense.adjacency, dense.mask, dense.y)
-    found_terms = padded.loss(found, dense.y)
-    assert_equal(found.class_scores, output.class_scores, "scores", 1e-9)
-    assert_equal(found.class_capsules, output.class_capsules, "capsules", 1e-9)
-    assert found_terms.terms.keys() == terms.terms.keys()
+    padded_output = padded(dense.x, dense.adjacency, dense.mask, dense.y)
+    padded_terms = padded.loss(padded_output, dense.y)
+    assert_equal(padded_output.class_scores, output.class_scores, "scores", 1e-9)
+    assert_equal(padded_output.class_capsules, output.class_capsules, "capsules", 1e-9)
+    assert padded_terms.terms.keys() == terms.terms.keys()
     for name, term in terms.terms.items():
-        assert_equal(found_terms.terms[name], term, name, 1e-9)
+        assert_equal(padded_terms.terms[name], term, name, 1e-9)
     terms.total.backward()
-    found_terms.total.backward()
-    slopes = padded.by_hgcn_names(_grad)
-    assert slopes.keys() == dict(model.named_parameters()).keys()
+    padded_terms.total.backward()
+    gradients = padded.by_hgcn_names(_grad)
+    assert gradients.keys() == dict(model.named_parameters()).keys()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
-        assert_equal(slopes[name], parameter.grad, f"gradient of {name}", 1e-9)
-    for own, theirs in zip(padded.layers, model.layers, strict=True):
-        assert_equal(own.norm.norm.running_var, theirs.norm.running_var, "running variance", 1e-9)
+        assert_equal(gradients[name], parameter.grad, f"gradient of {name}", 1e-9)
+    for padded_layer, layer in zip(padded.layers, model.layers, strict=True):
+        assert_equal(padded_layer.norm.norm.running_var, layer.norm.running_var, "running variance", 1e-9)
 
 
 def _grad(parameter: Tensor) -> Tensor:
@@ -95,7 +96,7 @@ def test_more_padding_changes_nothing() -> None:
         ({"trunk": "gin"}, "trunk"),
     ],
 )
-def test_what_was_not_published_is_refused(arguments: dict[str, Any], name: str) -> None:
+def test_options_that_the_published_program_lacks_are_refused(arguments: dict[str, Any], name: str) -> None:
     model = HGCN(CHANNELS, 2, capsule_dim=8, num_factors=2, **arguments)
     with pytest.raises(ArgumentError, match=f"PaddedHGCN: '{name}' must be"):
         PaddedHGCN.from_hgcn(model)
@@ -122,20 +123,20 @@ def _training(model: HGCN, **arguments: Any) -> PaddedTraining:
     graphs = _graphs()
     parts = {"train": torch.tensor([0, 1, 3, 5]), "test": torch.tensor([4, 2])}
     store = graphs.as_store()
-    given = {"batch_size": 3, "learning_rate": 0.01} | arguments
-    return PaddedTraining(model, store, graphs.x.to(model.primary.weight.dtype), **parts, **given)
+    options = {"batch_size": 3, "learning_rate": 0.01} | arguments
+    return PaddedTraining(model, store, graphs.x.to(model.primary.weight.dtype), **parts, **options)
 
 
 def test_an_epoch_is_hgcn_trained_with_adam() -> None:
     """Same order of graphs, no dropout: the same losses, and the same classes afterwards."""
     graphs, model = _graphs(), _model()
-    twin = copy.deepcopy(model).train()
+    reference = copy.deepcopy(model).train()
     training = _training(model, halve_every=1)
     training.check()
     order: Any = torch.utils.data.DataLoader(
         training.train.tolist(), 3, shuffle=True, generator=torch.Generator().manual_seed(0)
     )
-    adam = torch.optim.Adam(twin.parameters(), lr=0.01, weight_decay=0.0001)
+    adam = torch.optim.Adam(reference.parameters(), lr=0.01, weight_decay=0.0001)
     store = graphs.as_store()
     for epoch in range(2):
         adam.param_groups[0]["lr"] = 0.01 * 0.5**epoch
@@ -143,24 +144,24 @@ def test_an_epoch_is_hgcn_trained_with_adam() -> None:
         for chosen in order:
             batch = store.batch(graphs.x, chosen)
             adam.zero_grad()
-            loss = twin.loss(twin.forward_batch(batch, batch.y), batch.y).total
+            loss = reference.loss(reference.forward_batch(batch, batch.y), batch.y).total
             loss.backward()
             adam.step()
             total += float(loss.detach()) * len(chosen) / 4
         training.epoch()
         # A bias before a norm has a true gradient of 0: Adam makes rounding visible in weights, not in losses.
         assert training.train_loss == pytest.approx(total, abs=1e-5)
-    twin.eval()
+    reference.eval()
     batch = store.batch(graphs.x, training.test)
-    right = (twin.forward_batch(batch).class_scores.argmax(-1) == batch.y).double().mean()
-    assert training.accuracy() == pytest.approx(float(right))
+    correct = (reference.forward_batch(batch).class_scores.argmax(-1) == batch.y).double().mean()
+    assert training.accuracy() == pytest.approx(float(correct))
 
 
-def test_check_leaves_the_model_alone_and_opens_the_clock() -> None:
+def test_epoch_needs_a_check_which_leaves_the_model_alone() -> None:
     model = _model(dropout=0.5)
     before = copy.deepcopy(model.state_dict())
     training = _training(model)
-    with pytest.raises(RivalError, match=r"padded: an epoch is run only after check\(\) passed"):
+    with pytest.raises(CheckError, match=r"padded: call check\(\) before epoch\(\)"):
         training.epoch()
     training.check()
     for name, tensor in model.state_dict().items():
@@ -172,7 +173,7 @@ def test_check_leaves_the_model_alone_and_opens_the_clock() -> None:
 
 @pytest.mark.parametrize("fault", ["routing", "norm", "loss"])
 def test_check_catches_a_wrong_program(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphcaps.bench.rivals import padded
+    from benchmarks.baselines import padded_hgcn as padded
 
     if fault == "routing":
         route = padded.PaddedCapsules._route
@@ -186,9 +187,9 @@ def test_check_catches_a_wrong_program(fault: str, monkeypatch: pytest.MonkeyPat
             lambda self, x, mask: self.norm(x.flatten(0, 1)).view(x.shape),
         )
     else:
-        monkeypatch.setattr(padded, "_EPSILON", 1e-4)
+        monkeypatch.setattr(padded, "_LOG_EPSILON", 1e-4)
     training = _training(_model())
-    with pytest.raises(RivalError, match="must equal HGCN's to 1e-09, got a difference of"):
+    with pytest.raises(CheckError, match="must equal HGCN's to 1e-09, got a difference of"):
         training.check()
     assert not training.checked
 
@@ -198,7 +199,7 @@ def test_check_works_on_single_precision_weights() -> None:
     check_padded(_model().float(), graphs.as_store(), graphs.x.float(), torch.tensor([1, 4, 0]))
 
 
-def test_an_epoch_pays_what_the_published_program_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_does_the_work_of_the_published_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every training graph once and every test graph twice, with reconstruction; every step is logged."""
     training = _training(_model())
     training.check()
