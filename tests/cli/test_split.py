@@ -169,7 +169,7 @@ def test_evaluate_refuses_before_it_trains(small: list[str], molecules: str, net
     assert "expected a column 'group', found the columns 'graph', 'size'" in refusal(
         *nets, "--groups", "other.csv"
     )
-    assert "be 'copies', 'scaffolds' or a file that exists, got 'no.csv'" in refusal(
+    assert "be 'copies', 'scaffolds' or an existing file, got 'no.csv'" in refusal(
         *nets, "--groups", "no.csv"
     )
     assert "not read from SMILES" in refusal(*nets, "--groups", "scaffolds")

@@ -133,7 +133,7 @@ def test_graphs_that_stand_alone_give_the_plain_folds() -> None:
 
 
 def test_groups_that_do_not_fit() -> None:
-    with pytest.raises(ArgumentError, match="'groups' must give one group per graph, 24, got 3 in 'test'"):
+    with pytest.raises(ArgumentError, match="'groups' must hold one group per graph, 24, got 3 in 'test'"):
         CrossValidation(STORE, GIN, folds=3, groups=[1, 2, 3])
     with pytest.raises(ArgumentError, match="'groups' must be at least 3, one per fold, got 2 in 'test'"):
         CrossValidation(STORE, GIN, folds=3, groups=[0, 1] * 12)
@@ -218,9 +218,9 @@ def test_splits_that_cannot_be_trained() -> None:
         CrossValidation(STORE, GIN, split=SPLIT, groups=GROUPS)
     nothing = torch.empty(0, dtype=torch.long)
     for wrong, told in (
-        (replace(SPLIT, test=torch.arange(15, 24)), "name every graph once"),
-        (replace(SPLIT, test=torch.tensor([24])), "name graphs from 0 to 23"),
-        (replace(SPLIT, test=nothing), "graphs to learn from and to test on"),
+        (replace(SPLIT, test=torch.arange(15, 24)), "every graph at most once"),
+        (replace(SPLIT, test=torch.tensor([24])), "graph indices from 0 to 23"),
+        (replace(SPLIT, test=nothing), "have training and test graphs"),
     ):
         with pytest.raises(ArgumentError, match=told):
             split_codes(wrong, 24)

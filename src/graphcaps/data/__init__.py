@@ -9,10 +9,9 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import TruncatedStore, truncate_nodes
 from graphcaps.data.quality.duplicates import find_duplicates
 from graphcaps.data.quality.quality_report import quality_report
-from graphcaps.data.readers.graph_metadata import split_from_names
 from graphcaps.data.readers.molecules import from_smiles, read_molecule_table
 from graphcaps.data.readers.tu import read_tu
-from graphcaps.data.splits.folds import Folds, Split, group_folds, stratified_folds
+from graphcaps.data.splits.folds import Folds, Split, group_folds, split_from_names, stratified_folds
 from graphcaps.data.splits.scaffolds import scaffold_split
 from graphcaps.data.store import GraphStore
 

@@ -17,10 +17,7 @@ from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.quality.duplicates import CanonicalForms, Duplicates, find_duplicates, fold_leakage
 from graphcaps.data.quality.quality_report import quality_report
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
-from graphcaps.data.splits.folds import group_folds
-from graphcaps.data.splits.groups import read_groups, write_groups
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
 
 
 def turned(graph: nx.Graph, seed: int) -> nx.Graph:
@@ -166,66 +163,6 @@ def test_leakage_by_hand():
             expected[int(folds.assignment[graph])] = 0.25  # one of four
     assert fold_leakage(folds, ids) == tuple(expected)
     assert sum(expected)  # else nothing was tested
-
-
-def test_folds_keep_groups_together_and_classes_in_parts():
-    store = load_dataset("planted-parts")
-    ids = np.arange(len(store)) // 3
-    folds = stratified_folds(store.y, groups=ids)
-    for group in range(len(store) // 3):
-        assert len(set(folds.assignment[ids == group].tolist())) == 1
-    assert fold_leakage(folds, ids) == (0.0,) * 10
-    sizes = torch.bincount(folds.assignment, minlength=10)
-    assert (int(sizes.min()), int(sizes.max())) == (36, 36)
-    assert folds.notes[-1] == (
-        "Folds keep groups together: 120 groups, 120 of them with several graphs (360 in all); "
-        "folds have 36 to 36 graphs."
-    )
-    again = group_folds(store.y, [f"g{1000 - i}" for i in ids])
-    assert torch.equal(again.assignment, folds.assignment)  # whatever the groups are called
-    assert torch.equal(stratified_folds(store.y, groups=ids).assignment, folds.assignment)
-    other = stratified_folds(store.y, groups=ids, seed=1)
-    assert not torch.equal(other.assignment, folds.assignment)
-    assert folds.held_out(3).test.numel() == 36
-
-
-def test_groups_of_one_are_the_plain_folds():
-    store = load_dataset("planted-parts")
-    plain, grouped = stratified_folds(store.y), stratified_folds(store.y, groups=range(len(store)))
-    assert torch.equal(plain.assignment, grouped.assignment)
-    assert plain.notes == grouped.notes
-
-
-def test_groups_that_do_not_fit_are_refused():
-    y = torch.tensor([0, 1] * 20)
-    with pytest.raises(ArgumentError, match="'groups' must give one group per graph, 40, got 3"):
-        stratified_folds(y, groups=[1, 2, 3])
-    with pytest.raises(ArgumentError, match="'groups' must be at least 10, one per fold, got 2"):
-        stratified_folds(y, groups=[0, 1] * 20)
-
-
-def test_a_file_of_groups(tmp_path):
-    store = many(copies=3, others=4)
-    found = find_duplicates(store)
-    path = tmp_path / "groups.csv"
-    write_groups(path, store, found, [f"row {index}" for index in range(7)])
-    lines = path.read_text().splitlines()
-    assert lines[:2] == ["graph,id,class,group,size,confirmed", "1,row 0,0,0,3,yes"]
-    assert lines[4] == "4,row 3,1,1,1,"
-    assert (read_groups(path, 7) == found.group_ids()).all()
-    with pytest.raises(DataError, match=r"groups.csv: expected a row for each of 8 graphs, found 7"):
-        read_groups(path, 8)
-    path.write_text("graph,group\n1,0\n0,0\n")
-    with pytest.raises(DataError, match=r"groups.csv, line 3: expected graph 2, found '0'"):
-        read_groups(path, 2)
-    path.write_text("graph,group\n0,b\n1,a\n2,b\n")  # counted from 0
-    assert read_groups(path, 3).tolist() == [1, 0, 1]
-    path.write_text("graph,group\n2,a\n3,b\n")
-    with pytest.raises(DataError, match=r"groups.csv, line 2: expected graph 1, found '2'"):
-        read_groups(path, 2)
-    path.write_text("graph,size\n0,1\n1,1\n")
-    with pytest.raises(DataError, match=r"groups.csv, line 1: expected a column 'group', found the columns"):
-        read_groups(path, 2)
 
 
 # ---------------------------------------------------------------------- sentences

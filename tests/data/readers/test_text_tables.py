@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from graphcaps.data.readers.graph_metadata import split_from_names
 from graphcaps.data.readers.molecules import read_molecule_table
 from graphcaps.data.readers.text_tables import open_table
-from graphcaps.errors import ArgumentError, DataError, MissingExtraError
+from graphcaps.errors import DataError, MissingExtraError
 
 pytest.importorskip("rdkit.Chem")
 TEXT = "name,smiles,active,part\nethanol,CCO,no,train\nphenol,Oc1ccccc1,yes,test\n"
@@ -123,17 +121,6 @@ def test_without_pyarrow_the_install_line_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(MissingExtraError, match=r"Parquet files needs pyarrow: .*'graphcaps\[tables\]'"):
         read_molecule_table(tmp_path / "own.parquet")
-
-
-def test_a_given_split():
-    split = split_from_names(["Train", "val", "TEST", "training", "dev"])
-    assert (split.train.tolist(), split.validation.tolist(), split.test.tolist()) == ([0, 3], [1, 4], [2])
-    assert split_from_names(["train", "test"]).validation is None
-    assert split_from_names(["test", "train"]).train.dtype == torch.long
-    with pytest.raises(ArgumentError, match="train, valid or test for each graph, got 'x' for graph 1"):
-        split_from_names(["train", "x"])
-    with pytest.raises(ArgumentError, match="at least one graph to test"):
-        split_from_names(["train", "val"])
 
 
 @pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>"])

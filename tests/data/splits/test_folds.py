@@ -1,9 +1,6 @@
-"""Folds: those of scikit-learn, both protocols, and files that belong to their graphs."""
+"""Folds: equal to those of scikit-learn, in both protocols."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
-from graphcaps.data.splits.folds import Folds, stratified_folds
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.data.quality.duplicates import fold_leakage
+from graphcaps.data.splits.folds import group_folds, split_from_names, stratified_folds
+from graphcaps.errors import ArgumentError
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_defaults_are_the_published_folds(y: torch.Tensor) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(num_folds=st.integers(3, 8), counts=st.lists(st.integers(1, 30), min_size=2, max_size=4))
-def test_held_out_parts_are_three_whole_sets(num_folds: int, counts: list[int]) -> None:
+def test_held_out_splits_are_partitions(num_folds: int, counts: list[int]) -> None:
     counts[0] += num_folds
     y = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
     folds = stratified_folds(y, num_folds, 1)
@@ -53,8 +52,8 @@ def test_held_out_parts_are_three_whole_sets(num_folds: int, counts: list[int]) 
         assert split.validation is not None
         assert split.validation.tolist() == folds.paper((fold - 1) % num_folds).test.tolist()
         assert split.test.tolist() == folds.paper(fold).test.tolist()
-        parts = torch.cat([split.train, split.validation, split.test])
-        assert sorted(parts.tolist()) == list(range(len(y)))
+        together = torch.cat([split.train, split.validation, split.test])
+        assert sorted(together.tolist()) == list(range(len(y)))
         tested += split.test.tolist()
     assert sorted(tested) == list(range(len(y)))
     small = [label for label, count in enumerate(counts) if count < num_folds]
@@ -63,12 +62,12 @@ def test_held_out_parts_are_three_whole_sets(num_folds: int, counts: list[int]) 
         assert note.startswith(f"Class {label} has {counts[label]} graph")
 
 
-def test_small_class_is_allowed_and_told(y: torch.Tensor) -> None:
+def test_a_small_class_is_allowed_and_noted(y: torch.Tensor) -> None:
     folds = stratified_folds(torch.cat([y, torch.tensor([3, 3])]))
     assert folds.notes == ("Class 3 has 2 graphs for 10 folds and is missing from some.",)
 
 
-def test_first_fold_chooses_by_the_last(y: torch.Tensor) -> None:
+def test_the_first_fold_is_validated_on_the_last(y: torch.Tensor) -> None:
     folds = stratified_folds(y)
     assert folds.held_out(0).validation.tolist() == folds.paper(9).test.tolist()  # type: ignore[union-attr]
     assert repr(folds) == "Folds(graphs=120, num_folds=10, seed=12345)"
@@ -79,16 +78,20 @@ def test_first_fold_chooses_by_the_last(y: torch.Tensor) -> None:
 @pytest.mark.parametrize(
     ("classes", "arguments", "text"),
     [
-        (None, {}, r"'y' must give the class of each graph, got none\. Folds need labelled graphs"),
+        (None, {}, r"'y' must hold the class of each graph, got none\. Folds need class labels"),
         ([0, 1, 0], {}, r"'y' must hold at least 10 graphs for as many folds, got 3\."),
-        ([1] * 20, {}, r"'y' must hold at least two classes, got class 1 alone\."),
-        ([0, 1] * 8, {}, r"no more than the graphs of the largest class, got 10 folds for 8 graphs\. Use 8"),
-        ([0, 1, -1] * 8, {}, r"'y' must hold classes from 0 on, got -1 for graph 2\."),
-        ([0, 1] * 8, {"num_folds": 1}, r"'num_folds' must be a whole number from 2 on, got 1\."),
-        ([0, 1] * 8, {"seed": -1}, r"'seed' must be a whole number from 0 to 2³² − 1, got -1\."),
+        ([1] * 20, {}, r"'y' must hold at least two classes, got only class 1\."),
+        (
+            [0, 1] * 8,
+            {},
+            r"at most the number of graphs of the largest class, got 10 folds for 8 graphs\. Use 8",
+        ),
+        ([0, 1, -1] * 8, {}, r"'y' must hold class indices from 0, got -1 for graph 2\."),
+        ([0, 1] * 8, {"num_folds": 1}, r"'num_folds' must be an integer of at least 2, got 1\."),
+        ([0, 1] * 8, {"seed": -1}, r"'seed' must be an integer from 0 to 2³² − 1, got -1\."),
     ],
 )
-def test_graphs_that_cannot_be_split_are_refused(
+def test_labels_that_allow_no_folds_are_refused(
     classes: list[int] | None, arguments: dict[str, int], text: str
 ) -> None:
     with pytest.raises(ArgumentError, match=text):
@@ -103,72 +106,50 @@ def test_fold_out_of_range_is_refused(y: torch.Tensor) -> None:
         folds.held_out(0)
 
 
-# ---------------------------------------------------------------------- files
-def test_folds_survive_a_file(y: torch.Tensor, tmp_path: Path) -> None:
-    folds = stratified_folds(torch.cat([y, torch.tensor([3])]), seed=5)
-    path = tmp_path / "folds.json"
-    path.write_text("old")
-    folds.save(path)
-    again = Folds.load(path, torch.cat([y, torch.tensor([3])]))
-    assert torch.equal(again.assignment, folds.assignment)
-    for name in ("seed", "num_folds", "class_counts", "checksum", "notes"):
-        assert getattr(again, name) == getattr(folds, name)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["folds.json"]
+# ---------------------------------------------------------------------- groups
+def test_folds_keep_groups_together_and_are_stratified():
+    store = load_dataset("planted-parts")
+    ids = np.arange(len(store)) // 3
+    folds = stratified_folds(store.y, groups=ids)
+    for group in range(len(store) // 3):
+        assert len(set(folds.assignment[ids == group].tolist())) == 1
+    assert fold_leakage(folds, ids) == (0.0,) * 10
+    sizes = torch.bincount(folds.assignment, minlength=10)
+    assert (int(sizes.min()), int(sizes.max())) == (36, 36)
+    assert folds.notes[-1] == (
+        "Folds keep groups together: 120 groups, 120 of them with several graphs (360 in all); "
+        "folds have 36 to 36 graphs."
+    )
+    again = group_folds(store.y, [f"g{1000 - i}" for i in ids])
+    assert torch.equal(again.assignment, folds.assignment)  # names of groups do not matter
+    assert torch.equal(stratified_folds(store.y, groups=ids).assignment, folds.assignment)
+    other = stratified_folds(store.y, groups=ids, seed=1)
+    assert not torch.equal(other.assignment, folds.assignment)
+    assert folds.held_out(3).test.numel() == 36
 
 
-def test_failed_write_leaves_the_old_file(
-    y: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "folds.json"
-    path.write_text("old")
-
-    def fail(number: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        stratified_folds(y).save(path)
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["folds.json"]
+def test_groups_of_one_graph_give_stratified_folds():
+    store = load_dataset("planted-parts")
+    plain, grouped = stratified_folds(store.y), stratified_folds(store.y, groups=range(len(store)))
+    assert torch.equal(plain.assignment, grouped.assignment)
+    assert plain.notes == grouped.notes
 
 
-def test_folds_of_other_graphs_are_refused(y: torch.Tensor, tmp_path: Path) -> None:
-    path = tmp_path / "folds.json"
-    stratified_folds(y).save(path)
-    with pytest.raises(DataError, match=r"folds\.json: expected folds of 119 graphs, found folds of 120\."):
-        Folds.load(path, y[1:])
-    with pytest.raises(DataError, match=r"expected folds of these graphs, found folds of graphs with other"):
-        Folds.load(path, y.flip(0))
-    assert len(Folds.load(path, None)) == 120
+def test_invalid_groups_are_refused():
+    y = torch.tensor([0, 1] * 20)
+    with pytest.raises(ArgumentError, match="'groups' must hold one group per graph, 40, got 3"):
+        stratified_folds(y, groups=[1, 2, 3])
+    with pytest.raises(ArgumentError, match="'groups' must be at least 10, one per fold, got 2"):
+        stratified_folds(y, groups=[0, 1] * 20)
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"format": "other"}, r"a file that names its format 'graphcaps folds 1', found none"),
-        ({"seed": "x"}, r"a whole number under 'seed', found 'x'"),
-        ({"num_folds": None}, r"a whole number under 'num_folds', found None"),
-        ({"assignment": [0.5]}, r"a list of numbers under 'assignment'"),
-        ({"assignment": [0, 1]}, r"a fold for each of 120 graphs, found 2"),
-        ({"assignment": [11] * 120}, r"folds from 0 to 9, found 11"),
-        ({"y_sha256": 4}, r"a checksum under 'y_sha256', found 4"),
-        ({"notes": [1]}, r"a list of sentences under 'notes'"),
-    ],
-)
-def test_file_that_holds_no_folds_is_refused(
-    y: torch.Tensor, tmp_path: Path, change: dict[str, object], text: str
-) -> None:
-    path = tmp_path / "folds.json"
-    stratified_folds(y).save(path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(DataError, match=rf"folds\.json: expected {text}"):
-        Folds.load(path, y)
-
-
-def test_missing_file_and_junk_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.json: expected a file that can be read, found No such file"):
-        Folds.load(tmp_path / "none.json", None)
-    for junk in (b"", b"\xff\x00", b"[1, 2]", b"{"):
-        (tmp_path / "junk.json").write_bytes(junk)
-        with pytest.raises(DataError, match=r"junk\.json: expected"):
-            Folds.load(tmp_path / "junk.json", None)
+# ---------------------------------------------------------------------- splits by name
+def test_split_from_names():
+    split = split_from_names(["Train", "val", "TEST", "training", "dev"])
+    assert (split.train.tolist(), split.validation.tolist(), split.test.tolist()) == ([0, 3], [1, 4], [2])
+    assert split_from_names(["train", "test"]).validation is None
+    assert split_from_names(["test", "train"]).train.dtype == torch.long
+    with pytest.raises(ArgumentError, match="train, valid or test for each graph, got 'x' for graph 1"):
+        split_from_names(["train", "x"])
+    with pytest.raises(ArgumentError, match="at least one graph to test"):
+        split_from_names(["train", "val"])

@@ -1,4 +1,4 @@
-"""Groups and splits by the names that people give them: copies, scaffolds, a column, a file."""
+"""Groups and splits by name: duplicates, scaffolds, a column, a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from graphcaps.data.convert.networkx_graphs import from_networkx
 from graphcaps.data.quality.duplicates import find_duplicates
 from graphcaps.data.readers.graph_metadata import GraphMetadata
-from graphcaps.data.splits.groups import resolve_groups, resolve_split, split_column, write_groups
+from graphcaps.data.splits.groups import (
+    read_groups,
+    resolve_groups,
+    resolve_split,
+    split_column,
+    write_groups,
+)
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
@@ -23,25 +29,25 @@ def store() -> GraphStore:
     return from_networkx([*graphs, nx.cycle_graph(5)], [0, 1] * 3)
 
 
-def test_copies_and_the_file_that_lists_them_are_the_same_groups(store: GraphStore, tmp_path: Path) -> None:
-    copies = resolve_groups("copies", store)
-    assert (copies.ids.tolist(), copies.by) == ([0, 1, 0, 2, 3, 4], "copies")
+def test_duplicates_and_their_table_give_the_same_groups(store: GraphStore, tmp_path: Path) -> None:
+    duplicates = resolve_groups("copies", store)
+    assert (duplicates.ids.tolist(), duplicates.by) == ([0, 1, 0, 2, 3, 4], "copies")
     write_groups(tmp_path / "groups.csv", store, find_duplicates(store))
-    listed = resolve_groups(tmp_path / "groups.csv", store)
-    assert (listed.ids.tolist(), listed.by) == (copies.ids.tolist(), "file groups.csv")
+    from_table = resolve_groups(tmp_path / "groups.csv", store)
+    assert (from_table.ids.tolist(), from_table.by) == (duplicates.ids.tolist(), "file groups.csv")
 
 
-@pytest.mark.parametrize("word", ["scaffolds", "scaffold"])
-def test_molecules_of_one_ring_system_stay_together(store: GraphStore, word: str) -> None:
+@pytest.mark.parametrize("keyword", ["scaffolds", "scaffold"])
+def test_molecules_of_one_ring_system_stay_together(store: GraphStore, keyword: str) -> None:
     pytest.importorskip("rdkit")
     from graphcaps.data.readers.molecules import from_smiles
 
-    ids = resolve_groups(word, from_smiles(list(SMILES)), SMILES).ids
+    ids = resolve_groups(keyword, from_smiles(list(SMILES)), SMILES).ids
     assert ids[0] == ids[2]
-    assert ids[1] == ids[4]  # without rings it stands alone, but for its copies
+    assert ids[1] == ids[4]  # without rings: grouped with duplicates only
     assert len(set(ids.tolist())) == 4
-    # Copies as graphs, though SMILES tell them apart by charge, isotope or arrangement; with rings and without.
-    twins = (
+    # Isomorphic graphs whose SMILES differ in charge, isotope or stereochemistry, with and without rings.
+    molecules = (
         "CC(=O)O",
         "CC(=O)[O-]",
         "C[13CH3]",
@@ -51,29 +57,55 @@ def test_molecules_of_one_ring_system_stay_together(store: GraphStore, word: str
         "F[C@H](Cl)Br",
         "F[C@@H](Cl)Br",
     )
-    paired = resolve_groups(word, from_smiles(list(twins)), twins).ids
+    paired = resolve_groups(keyword, from_smiles(list(molecules)), molecules).ids
     assert paired[::2].tolist() == paired[1::2].tolist()
     assert len(set(paired.tolist())) == 4
     with pytest.raises(
         ArgumentError, match="'groups' must be 'copies' or a file for graphs that are not read"
     ):
-        resolve_groups(word, store)
+        resolve_groups(keyword, store)
 
 
-def test_a_word_that_is_neither(store: GraphStore) -> None:
-    with pytest.raises(ArgumentError, match="be 'copies', 'scaffolds' or a file that exists, got 'copys'"):
+def test_a_table_of_groups(tmp_path: Path) -> None:
+    graphs = [nx.path_graph(n) for n in (3, 4, 5, 6)]
+    ring = nx.relabel_nodes(nx.wheel_graph(6), {0: 3, 3: 0})
+    store = from_networkx([nx.wheel_graph(6), ring, nx.wheel_graph(6), *graphs], [0, 1, 0, 1, 0, 1, 0])
+    duplicates = find_duplicates(store)
+    path = tmp_path / "groups.csv"
+    write_groups(path, store, duplicates, [f"row {index}" for index in range(7)])
+    lines = path.read_text().splitlines()
+    assert lines[:2] == ["graph,id,class,group,size,confirmed", "1,row 0,0,0,3,yes"]
+    assert lines[4] == "4,row 3,1,1,1,"
+    assert (read_groups(path, 7) == duplicates.group_ids()).all()
+    with pytest.raises(DataError, match=r"groups.csv: expected a row for each of 8 graphs, found 7"):
+        read_groups(path, 8)
+    path.write_text("graph,group\n1,0\n0,0\n")
+    with pytest.raises(DataError, match=r"groups.csv, line 3: expected graph 2, found '0'"):
+        read_groups(path, 2)
+    path.write_text("graph,group\n0,b\n1,a\n2,b\n")  # counted from 0
+    assert read_groups(path, 3).tolist() == [1, 0, 1]
+    path.write_text("graph,group\n2,a\n3,b\n")
+    with pytest.raises(DataError, match=r"groups.csv, line 2: expected graph 1, found '2'"):
+        read_groups(path, 2)
+    path.write_text("graph,size\n0,1\n1,1\n")
+    with pytest.raises(DataError, match=r"groups.csv, line 1: expected a column 'group', found the columns"):
+        read_groups(path, 2)
+
+
+def test_an_unknown_keyword_is_refused(store: GraphStore) -> None:
+    with pytest.raises(ArgumentError, match="be 'copies', 'scaffolds' or an existing file, got 'copys'"):
         resolve_groups("copys", store)
 
 
-def test_which_splits_are_columns_of_the_data() -> None:
+def test_split_column_of_the_data() -> None:
     assert split_column("part") == "part"
-    assert [split_column(what) for what in (None, "scaffold", "parts.csv", "a/b.TSV")] == [None] * 4
+    assert [split_column(name) for name in (None, "scaffold", "parts.csv", "a/b.TSV")] == [None] * 4
 
 
 def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) -> None:
     names = ("Train", "valid", "TEST", "training", "val", "test")
-    rows = GraphMetadata(tuple("abcdef"), split=names, smiles=SMILES)
-    split = resolve_split("part", store, rows)
+    metadata = GraphMetadata(tuple("abcdef"), split=names, smiles=SMILES)
+    split = resolve_split("part", store, metadata)
     assert (split.train.tolist(), split.test.tolist(), split.name) == ([0, 3], [2, 5], "column 'part'")
     assert split.validation is not None
     assert split.validation.tolist() == [1, 4]
@@ -84,28 +116,28 @@ def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) 
     pytest.importorskip("rdkit")
     from graphcaps.data.readers.molecules import from_smiles
 
-    by_rings = resolve_split("scaffold", store, rows)
+    by_rings = resolve_split("scaffold", store, metadata)
     assert by_rings.name == "by scaffold: 67, 0 and 33 % of the molecules, as the ring systems allow"
     rings = [f"{'C' * n}C1{'C' * size}1" for size, count in ((4, 29), (5, 7), (6, 4)) for n in range(count)]
     far = resolve_split("scaffold", from_smiles(rings), GraphMetadata(tuple(rings), smiles=tuple(rings)))
     assert far.name == "by scaffold: 72, 10 and 18 % of the molecules, as the ring systems allow"
-    many = [f"{'C' * n}O" for n in range(1, 21)]  # no rings: each stands alone
+    many = [f"{'C' * n}O" for n in range(1, 21)]  # no rings: each is its own group
     usual = resolve_split("scaffold", from_smiles(many), GraphMetadata(tuple(many), smiles=tuple(many)))
     assert (usual.name, repr(usual)) == ("by scaffold", "Split(train=16, validation=2, test=2)")
-    known = resolve_groups("scaffolds", store, SMILES).ids
-    assert not set(known[by_rings.train.numpy()]) & set(known[by_rings.test.numpy()])
+    ids = resolve_groups("scaffolds", store, SMILES).ids
+    assert not set(ids[by_rings.train.numpy()]) & set(ids[by_rings.test.numpy()])
 
 
-def test_splits_that_are_none(store: GraphStore, tmp_path: Path) -> None:
-    rows = GraphMetadata(tuple("abcdef"), split=("train", "train", "test", "other", "test", "test"))
+def test_invalid_splits_are_refused(store: GraphStore, tmp_path: Path) -> None:
+    metadata = GraphMetadata(tuple("abcdef"), split=("train", "train", "test", "other", "test", "test"))
     with pytest.raises(
         ArgumentError, match=r"be train, valid or test .* got 'other' for graph 3 in column 'part'"
     ):
-        resolve_split("part", store, rows)
+        resolve_split("part", store, metadata)
     with pytest.raises(
         ArgumentError, match="'split' must be a column or a file for graphs that are not read"
     ):
-        resolve_split("scaffold", store, rows)
+        resolve_split("scaffold", store, metadata)
     path = tmp_path / "parts.csv"
     path.write_text("graph,split\n0,train\n1,test\n")
     with pytest.raises(DataError, match=r"parts.csv: expected a row for each of 6 graphs, found 2"):

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-
-from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
 
-__all__ = ["GraphMetadata", "SkippedRow", "StoreWithMetadata", "split_from_names"]
-
-# Accepted spellings of the three sets of a split.
-_SPELLINGS = {
-    "train": ("train", "training", "tr"),
-    "validation": ("valid", "validation", "val", "dev"),
-    "test": ("test", "testing", "te", "holdout", "hold-out"),
-}
+__all__ = ["GraphMetadata", "SkippedRow", "StoreWithMetadata"]
 
 
 @dataclass(frozen=True)
@@ -65,31 +53,3 @@ class StoreWithMetadata:
 
     store: GraphStore
     metadata: GraphMetadata
-
-
-def split_from_names(names: Sequence[str]) -> Split:
-    """Training, validation and test set from one name per graph.
-
-    Case is ignored. Accepted spellings are train, training or tr; valid, validation, val or dev; and test,
-    testing, te, holdout or hold-out. Without a validation graph, ``validation`` is ``None``.
-
-    Args:
-        names (sequence): Name of the set that each graph belongs to.
-
-    Raises:
-        ArgumentError: If a name is unknown, or no graph is in the training set or in the test set.
-    """
-    owner = "split_from_names"
-    set_of = {spelling: key for key, spellings in _SPELLINGS.items() for spelling in spellings}
-    members: dict[str, list[int]] = {key: [] for key in _SPELLINGS}
-    for graph, name in enumerate(names):
-        key = set_of.get(name.strip().lower())
-        if key is None:
-            expected = "be train, valid or test for each graph"
-            raise ArgumentError(owner, "names", expected, f"'{name}' for graph {graph}")
-        members[key].append(graph)
-    for key in ("train", "test"):
-        if not members[key]:
-            raise ArgumentError(owner, "names", f"assign at least one graph to {key}", "none")
-    indices = {key: torch.tensor(graphs, dtype=torch.long) for key, graphs in members.items()}
-    return Split(indices["train"], indices["validation"] if members["validation"] else None, indices["test"])

@@ -163,7 +163,7 @@ def read_molecule_table(
         smiles (str): Column with the SMILES. (default: ``"smiles"``)
         label (str, optional): Column with the class, text or numbers. Without it there are no classes.
         split (str, optional): Column with the name of the set of each row, see
-            :func:`graphcaps.data.readers.graph_metadata.split_from_names`.
+            :func:`graphcaps.data.splits.folds.split_from_names`.
         id (str, optional): Column with a name for each row. (default: the column ``id`` if its entries are complete
             and distinct, otherwise the line of the row)
         atoms, fragments, bad, class_names: As in :func:`read_smiles`.
