@@ -6,7 +6,6 @@ from graphcaps.evaluation.epoch_selection import Choice, Figure
 from graphcaps.evaluation.ledger import RULES, Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import MergeReport, ResultsStore
-from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
 
 __all__ = [
     "RULES",
@@ -14,8 +13,6 @@ __all__ = [
     "CrossValidation",
     "EpochRecords",
     "Figure",
-    "FinalResult",
-    "FinalTraining",
     "GroupEpoch",
     "Ledger",
     "MergeReport",
@@ -23,5 +20,4 @@ __all__ = [
     "ResultsStore",
     "SeedRecord",
     "cross_validate",
-    "train_final",
 ]

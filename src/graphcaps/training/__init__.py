@@ -2,6 +2,7 @@
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
@@ -9,6 +10,8 @@ from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 __all__ = [
     "EpochEnd",
     "FeatureConfig",
+    "FinalResult",
+    "FinalTraining",
     "Replica",
     "ReplicaAdam",
     "RunConfig",
@@ -19,4 +22,5 @@ __all__ = [
     "pick_replica",
     "recipe_arguments",
     "stack_replicas",
+    "train_final",
 ]
