@@ -1,4 +1,4 @@
-"""``graphcaps serve``: an address, and one sentence with exit code 2 where there can be none."""
+"""``graphcaps serve``: it prints its address, or one sentence with exit code 2."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def refused(*words: str) -> str:
-    found = CliRunner().invoke(app, ["serve", *words])
-    assert found.exit_code == 2, found.output
-    last = found.stderr.strip().splitlines()[-1]
+def error_of(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == 2, result.output
+    last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("graphcaps: ")
     return last
 
 
 def test_a_missing_model(tmp_path: Path) -> None:
-    assert "expected a model file, found none" in refused(str(tmp_path / "none.safetensors"), "--port", "0")
+    assert "none.safetensors: file not found." in error_of(str(tmp_path / "none.safetensors"), "--port", "0")
 
 
-def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:
     path = tmp_path / "text.safetensors"
     path.write_text("no model")
     command = [sys.executable, "-m", "graphcaps", "serve", str(path), "--port", "0"]
@@ -54,41 +54,43 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     ]
 
 
-def test_a_taken_port_and_a_strange_address(model: Path) -> None:
+def test_a_port_in_use_and_an_unknown_address(model: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert f"'--port' must be free, got {port}." in refused(str(model), "--port", str(port))
-    assert "--host" in refused(str(model), "--host", "no such place", "--port", "0")
-    assert "--host" in refused(str(model), "--host", "192.0.2.1", "--port", "0")
+        assert f"port {port} is in use; choose another with --port." in error_of(
+            str(model), "--port", str(port)
+        )
+    assert "--host" in error_of(str(model), "--host", "no such place", "--port", "0")
+    assert "--host" in error_of(str(model), "--host", "192.0.2.1", "--port", "0")
 
 
-@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+@pytest.mark.parametrize("package", ["fastapi", "python_multipart", "uvicorn"])
 def test_a_missing_extra_names_its_install_line(
     model: Path, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert "pip install 'graphcaps[serve]'" in refused(str(model), "--port", "0")
+    assert "pip install 'graphcaps[serve]'" in error_of(str(model), "--port", "0")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_answers_and_ends_cleanly(model: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_responds_and_ends_cleanly(model: Path, ending: signal.Signals) -> None:
     command = [sys.executable, "-m", "graphcaps", "serve", str(model), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.match(r"Serving at (http://127\.0\.0\.1:\d+) \(3 classes\)", line)
-    assert found is not None, line
-    with urllib.request.urlopen(f"{found[1]}/health", timeout=10) as answer:
-        assert json.load(answer)["status"] == "ok"
+    match = re.match(r"Serving at (http://127\.0\.0\.1:\d+) \(3 classes\)", line)
+    assert match is not None, line
+    with urllib.request.urlopen(f"{match[1]}/health", timeout=10) as response:
+        assert json.load(response)["status"] == "ok"
     children = _children(process.pid)
     assert len(children) == 1
-    process.send_signal(how)
+    process.send_signal(ending)
     _, errors = process.communicate(timeout=20)
-    assert process.returncode == (0 if how == signal.SIGINT else -signal.SIGTERM)
+    assert process.returncode == (0 if ending == signal.SIGINT else -signal.SIGTERM)
     assert "Traceback" not in errors
-    for _ in range(50):  # the process that computes ends with it
+    for _ in range(50):  # the worker ends with it
         if not any(Path(f"/proc/{child}").exists() for child in children):
             break
         time.sleep(0.1)
@@ -98,5 +100,5 @@ def test_it_answers_and_ends_cleanly(model: Path, how: signal.Signals) -> None:
 def _children(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children")
     if not listed.exists():
-        pytest.skip("this system does not say which processes a process has started")
+        pytest.skip("this system does not list child processes")
     return [int(child) for child in listed.read_text().split()]

@@ -27,10 +27,10 @@ def molecule_model() -> FittedModel:
 
 
 def node_link(store: GraphStore, graph: int) -> dict[str, Any]:
-    """A graph of a store as JSON has it."""
-    made = to_networkx(store, graph)
-    nodes = [{"id": node, **entry} for node, entry in made.nodes(data=True)]
-    links = [{"source": a, "target": b} for a, b in made.edges()]
+    """A graph of a store in node-link JSON."""
+    network = to_networkx(store, graph)
+    nodes = [{"id": node, **entry} for node, entry in network.nodes(data=True)]
+    links = [{"source": a, "target": b} for a, b in network.edges()]
     return json.loads(json.dumps({"nodes": nodes, "links": links}))
 
 

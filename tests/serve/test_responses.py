@@ -1,4 +1,4 @@
-"""What is answered agrees with the library, and one graph does not spoil the others."""
+"""Responses agree with the library, and a graph that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import pytest
 import graphcaps
 from graphcaps.errors import GraphcapsError
 from graphcaps.explanation.report.report_data import read_block
-from graphcaps.serve.limits import Limits, Refused
-from graphcaps.serve.request_graphs import Item, read_request
-from graphcaps.serve.responses import answer
+from graphcaps.serve.limits import Limits, RequestError
+from graphcaps.serve.request_graphs import RequestGraph, read_request
+from graphcaps.serve.responses import respond
 from tests.serve.models import molecule_model, node_link
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
 
-def items_of(*graphs: object) -> list[Item]:
+def request_graphs(*graphs: object) -> list[RequestGraph]:
     body = json.dumps({"graphs": graphs}).encode()
     return read_request("application/json", body, labelled_model().recipe, Limits())
 
 
 def test_predictions_are_those_of_the_library() -> None:
     fitted, store = labelled_model(), labelled()
-    told = answer(fitted, "predict", items_of(node_link(store, 0), 7, node_link(store, 4)))
-    first, bad, last = told["predictions"]
-    wanted = fitted.predict_proba(store[[0, 4]])
-    for row, shares in zip((first, last), wanted, strict=True):
+    response = respond(fitted, "predict", request_graphs(node_link(store, 0), 7, node_link(store, 4)))
+    first, bad, last = response["predictions"]
+    expected = fitted.predict_proba(store[[0, 4]])
+    for row, probabilities in zip((first, last), expected, strict=True):
         assert list(row["probabilities"]) == list(fitted.class_names)
-        assert np.allclose(list(row["probabilities"].values()), shares, atol=1e-5)
-        assert row["class"] == fitted.class_names[shares.argmax()]
+        assert np.allclose(list(row["probabilities"].values()), probabilities, atol=1e-5)
+        assert row["class"] == fitted.class_names[probabilities.argmax()]
         assert row["error"] is None
-    assert [row["graph"] for row in told["predictions"]] == [1, 2, 3]
+    assert [row["graph"] for row in response["predictions"]] == [1, 2, 3]
     assert bad["class"] is None
     assert "nodes" in bad["error"]
 
@@ -40,50 +40,50 @@ def test_predictions_are_those_of_the_library() -> None:
 def test_explanations_are_those_of_the_library() -> None:
     fitted, store = labelled_model(), labelled()
     target = fitted.class_names[2]
-    told = answer(fitted, "explain", items_of(7, node_link(store, 5)), target=target)
-    bad, found = told["explanations"]
-    assert set(bad) == {"graph", "name", "error"}
-    own = graphcaps.explain(fitted, store[5], target=target).as_dict()
-    assert found["graph"] == 2
-    assert found["target"] == target
-    assert np.allclose(found["node_scores"], own["node_scores"], atol=1e-5)
-    assert found["levels"][0]["capsule"] == own["levels"][0]["capsule"]
+    response = respond(fitted, "explain", request_graphs(7, node_link(store, 5)), target=target)
+    failed, row = response["explanations"]
+    assert set(failed) == {"graph", "name", "error"}
+    expected = graphcaps.explain(fitted, store[5], target=target).as_dict()
+    assert row["graph"] == 2
+    assert row["target"] == target
+    assert np.allclose(row["node_scores"], expected["node_scores"], atol=1e-5)
+    assert row["levels"][0]["capsule"] == expected["levels"][0]["capsule"]
     with pytest.raises(GraphcapsError, match="'target' must be one of the classes"):
-        answer(fitted, "explain", items_of(node_link(store, 5)), target="nothing")
+        respond(fitted, "explain", request_graphs(node_link(store, 5)), target="nothing")
 
 
-def test_no_graph_at_all_is_refused() -> None:
-    with pytest.raises(Refused, match="found none") as caught:
-        answer(labelled_model(), "predict", items_of(7, 8))
+def test_a_request_without_a_readable_graph_is_rejected() -> None:
+    with pytest.raises(RequestError, match="found none") as caught:
+        respond(labelled_model(), "predict", request_graphs(7, 8))
     assert caught.value.status == 422
 
 
 def test_unseen_labels_are_an_error_or_zeros() -> None:
     good, strange = node_link(labelled(), 0), node_link(labelled(), 1)
     strange["nodes"][0]["label"] = 99
-    rows = answer(labelled_model(), "predict", items_of(good, strange))["predictions"]
+    rows = respond(labelled_model(), "predict", request_graphs(good, strange))["predictions"]
     assert rows[0]["error"] is None
     assert "99" in rows[1]["error"]
-    rows = answer(labelled_model(), "predict", items_of(good, strange), unseen="ignore")["predictions"]
+    rows = respond(labelled_model(), "predict", request_graphs(good, strange), unseen="ignore")["predictions"]
     assert rows[1]["error"] is None
 
 
-def test_weights_beside_none() -> None:
+def test_graphs_with_and_without_weights() -> None:
     plain, heavy = node_link(planted(), 0), node_link(planted(), 0)
     for link in heavy["links"]:
         link["weight"] = 1.0
     body = json.dumps([plain, heavy]).encode()
-    items = read_request("application/json", body, small_model().recipe, Limits())
-    first, second = answer(small_model(), "predict", items)["predictions"]
+    graphs = read_request("application/json", body, small_model().recipe, Limits())
+    first, second = respond(small_model(), "predict", graphs)["predictions"]
     assert first["probability"] == pytest.approx(second["probability"], abs=1e-6)
 
 
-def test_the_page_s_block_holds_the_graphs_that_were_read() -> None:
+def test_the_page_block_has_the_graphs_that_were_read() -> None:
     fitted = molecule_model()
     body = json.dumps({"smiles": ["nothing", "c1ccccc1O", "CCN"]}).encode()
-    items = read_request("application/json", body, fitted.recipe, Limits())
-    told = answer(fitted, "page", items)
-    meta, columns = read_block(told["block"])
+    graphs = read_request("application/json", body, fitted.recipe, Limits())
+    response = respond(fitted, "page", graphs)
+    meta, columns = read_block(response["block"])
     assert columns["number"].tolist() == [1, 2]
     assert meta["names"] == ["c1ccccc1O", "CCN"]
     assert meta["labels"]["names"] == ["C", "N", "O"]
@@ -92,8 +92,8 @@ def test_the_page_s_block_holds_the_graphs_that_were_read() -> None:
 
 def test_a_model_without_capsules_predicts_and_does_not_explain() -> None:
     fitted = train_small(labelled(), "gin")
-    items = items_of(node_link(labelled(), 0))
-    assert answer(fitted, "page", items)["block"] is None
-    assert answer(fitted, "predict", items)["predictions"][0]["scores"]
+    graphs = request_graphs(node_link(labelled(), 0))
+    assert respond(fitted, "page", graphs)["block"] is None
+    assert respond(fitted, "predict", graphs)["predictions"][0]["scores"]
     with pytest.raises(GraphcapsError, match="HGCN"):
-        answer(fitted, "explain", items)
+        respond(fitted, "explain", graphs)

@@ -1,4 +1,4 @@
-"""``graphcaps serve``: a model behind an address on this machine, for browsers and programs."""
+"""``graphcaps serve``: a web page and an HTTP interface for a model."""
 
 from __future__ import annotations
 
@@ -15,33 +15,44 @@ __all__ = ["serve"]
 def serve(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
     host: Annotated[
-        str, option("--host", metavar="ADDRESS", help="Address to listen on; 0.0.0.0 lets other machines in.")
+        str,
+        option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen on; 0.0.0.0 accepts requests of other machines.",
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+        int, option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 selects a free one.")
     ] = 8000,
     workers: Annotated[
         int,
-        option("--workers", metavar="N", min=1, max=64, help="Requests worked on at once, a process each."),
+        option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=64,
+            help="Number of worker processes, and of requests computed at once.",
+        ),
     ] = 1,
     max_mb: Annotated[
-        float, option("--max-mb", metavar="MB", min=0.001, max=1000, help="Largest request.")
+        float, option("--max-mb", metavar="MB", min=0.001, max=1000, help="Size limit of a request in MB.")
     ] = 5.0,
     max_graphs: Annotated[
-        int, option("--max-graphs", metavar="N", min=1, help="Most graphs in a request.")
+        int, option("--max-graphs", metavar="N", min=1, help="Limit of graphs per request.")
     ] = 256,
     max_nodes: Annotated[
-        int, option("--max-nodes", metavar="N", min=1, help="Most nodes of a graph.")
+        int, option("--max-nodes", metavar="N", min=1, help="Limit of nodes per graph.")
     ] = 20_000,
     max_seconds: Annotated[
-        float, option("--max-seconds", metavar="S", min=1, help="Longest time for a request.")
+        float, option("--max-seconds", metavar="S", min=1, help="Time limit of a request in seconds.")
     ] = 30.0,
 ) -> None:
-    """Serve a model: a page to try it on, and /predict and /explain for programs.
+    """Serve a model over HTTP: a page in the browser, and /predict and /explain for programs.
 
-    Only this machine is answered unless --host says otherwise. There is no password.
+    Only this machine can use the server unless --host is given. There is no password.
 
-    Ctrl-C ends it.
+    Ctrl-C stops it.
     """
     from graphcaps.serve import Limits
     from graphcaps.serve import serve as run
@@ -55,10 +66,10 @@ def serve(
         workers=workers,
     )
     note(f"Loading {model.name} …")
-    run(model, host=host, port=port, limits=limits, on_ready=_say)
+    run(model, host=host, port=port, limits=limits, on_ready=_show_address)
     note("Stopped.")
 
 
-def _say(address: str, known: dict[str, Any]) -> None:
-    typer.echo(f"Serving at {address} ({len(known['classes'])} classes); for programs: {address}/docs")
-    note("Ctrl-C ends it.")
+def _show_address(address: str, model: dict[str, Any]) -> None:
+    typer.echo(f"Serving at {address} ({len(model['classes'])} classes); for programs: {address}/docs")
+    note("Press Ctrl-C to stop.")

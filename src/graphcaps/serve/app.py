@@ -1,187 +1,190 @@
-"""The FastAPI application: routes, and errors as one sentence."""
+"""The FastAPI application: routes, limits of the body, and errors as one sentence in JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from graphcaps._io.optional_imports import require
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import GraphcapsError
-from graphcaps.serve import schema
 from graphcaps.serve.docs_page import docs_page
 from graphcaps.serve.explorer_page import explorer_page
-from graphcaps.serve.guard import Guard
-from graphcaps.serve.ipc import sentence
-from graphcaps.serve.limits import Limits, Refused
-from graphcaps.serve.worker_pool import Pool
+from graphcaps.serve.ipc import error_json
+from graphcaps.serve.limits import Limits, RequestError
+from graphcaps.serve.schema import (
+    ExplainOptions,
+    ExplainResponse,
+    HealthResponse,
+    PredictOptions,
+    PredictResponse,
+    describe_api,
+    document,
+)
+from graphcaps.serve.security import SECURITY_HEADERS, check_host_and_origin
+from graphcaps.serve.worker_pool import WorkerPool
 
 __all__ = ["create_app"]
 
-_OPTIONS = {"predict": ("unseen", "column"), "explain": ("unseen", "column", "target")}
-_OPTIONS["page"] = _OPTIONS["explain"]
-_LONGEST_OPTION = 200
 
-
-def create_app(model: str | Path, *, limits: Limits | None = None, any_host: bool = False) -> Any:
+def create_app(model: str | Path, *, limits: Limits | None = None, any_host: bool = False) -> FastAPI:
     """A FastAPI application that serves one model.
 
     Args:
         model (str or Path): A model file.
-        limits (Limits, optional): What a request may ask for.
-        any_host (bool): Whether requests may call the server by any name; else only by names of this machine.
+        limits (Limits, optional): Limits of a request.
+        any_host (bool): Whether to accept any host name in requests; otherwise only loopback names.
             (default: ``False``)
 
     Raises:
-        MissingExtraError: Without FastAPI.
+        MissingExtraError: If FastAPI is not installed.
 
     Example:
         ``uvicorn.run(create_app("mutag.safetensors"))``
     """
-    fastapi = require("fastapi", extra="serve", purpose="Serving a model")
-    respond = require("fastapi.responses", extra="serve", purpose="Serving a model").Response
-    gone = require("starlette.requests", extra="serve", purpose="Serving a model").ClientDisconnect
     limits = limits or Limits()
-    pool = Pool(model, limits)
-    name, version, began = Path(model).stem, library_versions()["graphcaps"], time.monotonic()
+    pool = WorkerPool(model, limits)
+    name, version, started = Path(model).stem, library_versions()["graphcaps"], time.monotonic()
 
     @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await pool.start()
         try:
             yield
         finally:
             await pool.close()
 
-    app = fastapi.FastAPI(
+    app = FastAPI(
         title=f"graphcaps: {name}",
         version=version,
-        description=schema.description(limits),
-        docs_url=None,
+        description=describe_api(limits),
+        docs_url=None,  # FastAPI's own page loads its scripts from another host
         redoc_url=None,
         lifespan=lifespan,
+        exception_handlers=dict.fromkeys(_ERRORS, _report_error),
     )
     app.state.pool = pool
 
-    def told(status: int, body: bytes) -> Any:
-        headers = {"retry-after": "5"} if status == 503 else None
-        return respond(body, status, headers, "application/json")
+    async def compute(request: Request, task: str, options: PredictOptions) -> Response:
+        try:
+            async with asyncio.timeout(limits.max_seconds):
+                header = {
+                    "task": task,
+                    "content_type": request.headers.get("content-type", ""),
+                    "options": options.model_dump(exclude_unset=True),
+                }
+                status, content = await pool.submit(header, await _read_body(request, limits))
+        except TimeoutError as error:
+            message = f"server: the request took more than {limits.max_seconds:g} s and was stopped."
+            raise RequestError(503, message) from error
+        return _json_response(status, content)
 
-    def post(kind: str) -> Callable[[Any], Any]:
-        async def endpoint(request: Any) -> Any:
-            try:
-                async with asyncio.timeout(limits.max_seconds):
-                    return told(*await _work(request, kind, pool, limits))
-            except TimeoutError:
-                return told(
-                    503, sentence(f"server: this took more than {limits.max_seconds:g} s and was ended.")
-                )
-            except Refused as error:
-                return told(error.status, sentence(str(error)))
-            except gone:
-                return told(400, sentence("request: expected a whole body, found the end of the connection."))
+    @app.post("/predict", operation_id="predict", **document(PredictResponse))
+    async def predict(request: Request, options: Annotated[PredictOptions, Query()]) -> Response:
+        """Class and probabilities of each graph."""
+        return await compute(request, "predict", options)
 
-        endpoint.__annotations__ = {"request": fastapi.Request}  # which this module cannot name: an extra
-        return endpoint
+    @app.post("/explain", operation_id="explain", **document(ExplainResponse))
+    async def explain(request: Request, options: Annotated[ExplainOptions, Query()]) -> Response:
+        """The capsules and nodes that each prediction is based on."""
+        return await compute(request, "explain", options)
 
-    for kind in ("predict", "explain"):
-        app.add_api_route(
-            f"/{kind}", post(kind), methods=["POST"], operation_id=kind, summary=schema.SUMMARIES[kind],
-            openapi_extra=schema.operation(kind), responses=schema.answers(kind), response_model=None,
-        )  # fmt: skip
-    app.add_api_route(
-        "/page/data", post("page"), methods=["POST"], include_in_schema=False, response_model=None
-    )
+    @app.get("/health", operation_id="health")
+    async def health() -> HealthResponse:
+        """The model, its limits, and the time since the start."""
+        uptime = round(time.monotonic() - started, 1)
+        return HealthResponse(
+            model={"name": name} | pool.model, version=version, uptime_seconds=uptime, limits=limits
+        )
 
-    async def health() -> dict[str, Any]:
-        return {
-            "status": "ok",
-            "model": {"name": name} | pool.model,
-            "version": version,
-            "uptime_seconds": round(time.monotonic() - began, 1),
-            "limits": dict(vars(limits)),
-        }
+    @app.post("/page/data", include_in_schema=False)
+    async def page_data(request: Request, options: Annotated[ExplainOptions, Query()]) -> Response:
+        return await compute(request, "page", options)
 
-    app.add_api_route(
-        "/health", health, methods=["GET"], operation_id="health",
-        summary=schema.SUMMARIES["health"], response_model=None,
-    )  # fmt: skip
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return Response(
+            explorer_page(name, pool.model, limits, pool.assets["markup"]), media_type="text/html"
+        )
 
-    def text(path: str, make: Callable[[], str], media_type: str) -> None:
-        async def endpoint() -> Any:
-            return respond(make(), media_type=media_type)
+    @app.get("/page.js", include_in_schema=False)
+    async def script() -> Response:
+        return Response(pool.assets["script"], media_type="text/javascript")
 
-        app.add_api_route(path, endpoint, methods=["GET"], include_in_schema=False, response_model=None)
+    @app.get("/page.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(pool.assets["style"], media_type="text/css")
 
-    text("/", lambda: explorer_page(name, pool.model, limits, pool.page["markup"]), "text/html")
-    text("/page.js", lambda: pool.page["script"], "text/javascript")
-    text("/page.css", lambda: pool.page["style"], "text/css")
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return Response(docs_page(app.openapi(), str(request.base_url).rstrip("/")), media_type="text/html")
 
-    async def docs(request: Any) -> Any:
-        return respond(docs_page(app.openapi(), str(request.base_url).rstrip("/")), media_type="text/html")
+    @app.middleware("http")
+    async def secure(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            check_host_and_origin(request.headers, any_host=any_host)
+            response = await call_next(request)
+        except RequestError as error:
+            response = await _report_error(request, error)
+        response.headers.update(SECURITY_HEADERS)
+        return response
 
-    docs.__annotations__ = {"request": fastapi.Request}
-    app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False, response_model=None)
-
-    async def refused(_: Any, error: Any) -> Any:
-        words = {404: "found no such page; see /docs.", 405: "found a method that this page does not take."}
-        return told(error.status_code, sentence(f"request: {words.get(error.status_code, error.detail)}"))
-
-    async def broken(_: Any, error: Exception) -> Any:
-        return told(500, sentence("server: something broke here; its log says more."))
-
-    app.add_exception_handler(
-        require("starlette.exceptions", extra="serve", purpose="").HTTPException, refused
-    )
-    app.add_exception_handler(Exception, broken)
-    app.add_middleware(Guard, any_host=any_host)
     return app
 
 
-async def _work(request: Any, kind: str, pool: Pool, limits: Limits) -> tuple[int, bytes]:
-    """Reads a request and has it worked on."""
-    options = _options(request, kind)
-    coding = request.headers.get("content-encoding", "identity").lower()
-    if coding != "identity":
-        raise Refused(415, f"request: expected a body that is not packed, found '{coding[:40]}'.")
-    body = await _body(request, limits)
-    head = {"kind": kind, "type": request.headers.get("content-type", ""), "options": options}
-    try:
-        return await pool.ask(head, body)
-    except Refused:
-        raise
-    except GraphcapsError as error:
-        raise Refused(500, str(error)) from error
-
-
-def _options(request: Any, kind: str) -> dict[str, str]:
-    options = dict(request.query_params)
-    for name, value in options.items():
-        if name not in _OPTIONS[kind]:
-            listed = ", ".join(_OPTIONS[kind])
-            raise Refused(422, f"request: expected the options {listed}, found '{name[:40]}'.")
-        if len(value) > _LONGEST_OPTION:
-            raise Refused(
-                422, f"request: expected a shorter value of '{name}', found {len(value)} characters."
-            )
-    if options.get("unseen", "refuse") not in ("refuse", "ignore"):
-        raise Refused(422, f"request: 'unseen' must be 'refuse' or 'ignore', got '{options['unseen']}'.")
-    return options
-
-
-async def _body(request: Any, limits: Limits) -> bytes:
-    """The body, no more of which is kept than is allowed."""
-    told = f"request: expected at most {limits.max_bytes / 1e6:g} MB, found more."
+async def _read_body(request: Request, limits: Limits) -> bytes:
+    """The body of a request; reading stops as soon as it is larger than allowed."""
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise RequestError(415, f"request: compressed bodies are not supported, found '{encoding[:40]}'.")
+    too_large = RequestError(413, f"request: the body is larger than {limits.max_bytes / 1e6:g} MB.")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > limits.max_bytes:
-        raise Refused(413, told)
+        raise too_large
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limits.max_bytes:
-            raise Refused(413, told)
+            raise too_large
     return bytes(body)
+
+
+def _json_response(status: int, content: bytes) -> Response:
+    return Response(content, status, {"Retry-After": "5"} if status == 503 else None, "application/json")
+
+
+_ERRORS = (RequestError, GraphcapsError, RequestValidationError, HTTPException, ClientDisconnect, Exception)
+
+
+async def _report_error(_: Request, error: Exception) -> Response:
+    """The response to a request that raised one of ``_ERRORS``."""
+    status, message = 500, "server: internal error; see the log of the server."
+    if isinstance(error, RequestError):
+        status, message = error.status, str(error)
+    elif isinstance(error, GraphcapsError):
+        message = str(error)
+    elif isinstance(error, RequestValidationError):
+        status, message = 422, _invalid_option(error)
+    elif isinstance(error, ClientDisconnect):
+        status, message = 400, "request: the connection was closed before the end of the body."
+    elif isinstance(error, HTTPException):
+        status = error.status_code
+        known = {404: "there is no such page; see /docs", 405: "this page does not support the method"}
+        message = f"request: {known.get(status, error.detail)}."
+    return _json_response(status, error_json(message))
+
+
+def _invalid_option(error: RequestValidationError) -> str:
+    problem = error.errors()[0]
+    name = str(problem["loc"][-1])[:40]
+    if problem["type"] == "extra_forbidden":
+        return f"request: unknown option '{name}'; see /docs for the options."
+    return f"request: invalid option '{name}': {problem['msg']}."

@@ -1,4 +1,4 @@
-"""How the server and the process that computes speak: a head (JSON) and a body, with both lengths before them."""
+"""Messages between the server and its worker processes: a JSON header and a body, preceded by their lengths."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import json
 import struct
 from typing import Any
 
-__all__ = ["SIZES", "frame", "sentence"]
+__all__ = ["LENGTHS", "encode_message", "error_json"]
 
-SIZES = struct.Struct(">II")
-"""Lengths of head and body."""
-
-
-def frame(head: dict[str, Any], body: bytes) -> bytes:
-    """A frame as bytes."""
-    plain = json.dumps(head).encode()
-    return SIZES.pack(len(plain), len(body)) + plain + body
+LENGTHS = struct.Struct(">II")
+"""Lengths of header and body in bytes."""
 
 
-def sentence(text: str) -> bytes:
-    """An error as it is answered: one sentence, without end only where it is very long."""
-    return json.dumps({"error": " ".join(text.split())[:1000]}, ensure_ascii=False).encode("utf-8", "replace")
+def encode_message(header: dict[str, Any], body: bytes) -> bytes:
+    """A message as bytes: both lengths, the header as JSON, the body."""
+    encoded = json.dumps(header).encode()
+    return LENGTHS.pack(len(encoded), len(body)) + encoded + body
+
+
+def error_json(message: str) -> bytes:
+    """The JSON of an error, ``{"error": message}``, on one line and cut after 1,000 characters."""
+    line = " ".join(message.split())[:1000]
+    return json.dumps({"error": line}, ensure_ascii=False).encode("utf-8", "replace")

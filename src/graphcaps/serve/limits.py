@@ -1,4 +1,4 @@
-"""What one request may ask for, and how it is told that it asked for more."""
+"""Limits of a request, and the error of a request that is rejected."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from graphcaps.errors import ArgumentError, GraphcapsError
 
-__all__ = ["Limits", "Refused"]
+__all__ = ["Limits", "RequestError"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a request.
+    """Limits of a request.
 
     Args:
-        max_bytes (int): Size of the body.
-        max_graphs (int): Graphs in a request.
-        max_nodes (int): Nodes of a graph; one that has more gets an error of its own.
-        max_total_nodes (int): Nodes of all graphs of a request.
-        max_seconds (float): Time from the first byte to the answer, waiting included.
-        workers (int): Processes that compute, and so requests that are worked on at once.
-        max_waiting (int): Requests that wait for one of them.
+        max_bytes (int): Size of the body in bytes.
+        max_graphs (int): Number of graphs in a request.
+        max_nodes (int): Number of nodes of one graph; only the graph that has more gets an error.
+        max_total_nodes (int): Number of nodes of all graphs of a request together.
+        max_seconds (float): Seconds from the first byte to the response, including the time in the queue.
+        workers (int): Number of worker processes, which is the number of requests computed at once.
+        max_waiting (int): Number of requests that may wait for a worker.
     """
 
     max_bytes: int = 5_000_000
@@ -33,13 +33,14 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < (0 if name == "max_waiting" else 1):
-                raise ArgumentError("Limits", name, "be at least 1", value)
+            least = 0 if name == "max_waiting" else 1
+            if value < least:
+                raise ArgumentError("Limits", name, f"be at least {least}", value)
 
 
-class Refused(GraphcapsError):
-    """A request that is not answered as asked: the HTTP status and one sentence."""
+class RequestError(GraphcapsError):
+    """A rejected request: the HTTP status and a message of one sentence."""
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, message: str) -> None:
         self.status = status
-        super().__init__(sentence)
+        super().__init__(message)

@@ -1,145 +1,167 @@
-"""What ``/openapi.json`` says of requests and answers; ``/docs`` is written from it."""
+"""Options and responses of the server as pydantic models; ``/openapi.json`` and ``/docs`` are made from them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from graphcaps.serve.limits import Limits
-from graphcaps.serve.request_graphs import CONTENT_TYPES
+from graphcaps.serve.uploads import CONTENT_TYPES
 
-__all__ = ["SUMMARIES", "answers", "description", "operation"]
-
-SUMMARIES = {
-    "predict": "Class and probabilities of each graph.",
-    "explain": "From which parts each class was decided.",
-    "health": "What is served, and for how long.",
-}
-
-_NODE_LINK = {
-    "nodes": [{"id": 0, "label": 1}, {"id": 1, "label": 1}, {"id": 2, "label": 2}],
-    "links": [{"source": 0, "target": 1}, {"source": 1, "target": 2}],
-}
-_GRAPH = {
-    "type": "object",
-    "description": "A node-link graph: entries 'label' are categories, other numbers on every node are attributes.",
-    "required": ["nodes", "links"],
-    "properties": {
-        "nodes": {"type": "array", "items": {"type": "object", "required": ["id"]}},
-        "links": {"type": "array", "items": {"type": "object", "required": ["source", "target"]}},
-        "directed": {"type": "boolean"},
-    },
-}
-_BODY = {
-    "type": "object",
-    "description": "Either graphs or smiles.",
-    "properties": {
-        "graphs": {"type": "array", "description": "Node-link graphs.", "items": _GRAPH},
-        "smiles": {
-            "type": "array",
-            "description": "Molecules, each as a SMILES.",
-            "items": {"type": "string"},
-        },
-    },
-}
-_NUMBERS = {"type": "object", "additionalProperties": {"type": "number"}, "nullable": True}
+__all__ = [
+    "ExplainOptions",
+    "ExplainResponse",
+    "HealthResponse",
+    "PredictOptions",
+    "PredictResponse",
+    "describe_api",
+    "document",
+]
 
 
-def _text(words: str, kind: str = "string") -> dict[str, Any]:
-    return {"type": kind, "description": words}
+class PredictOptions(BaseModel):
+    """Options of ``/predict`` in the query string."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unseen: Literal["refuse", "ignore"] = Field(
+        "refuse", description="Node labels that were not in the training set: an error, or zeros."
+    )
+    column: str = Field("smiles", max_length=200, description="Column of a table that holds the SMILES.")
 
 
-_COMMON = {
-    "graph": _text("Number of the graph in the request, from 1.", "integer"),
-    "name": _text("What its source calls it: a file, a line, a SMILES, or its number."),
-    "error": _text("Why this graph has no answer; null where it has one."),
-}
-_PREDICTION = {
-    **_COMMON,
-    "class": _text("The most probable class, or null."),
-    "probability": _text("Its probability.", "number"),
-    "probabilities": _NUMBERS | {"description": "Probability of each class."},
-    "lengths": _NUMBERS
-    | {"description": "Length of each class capsule ('scores' in a model without capsules)."},
-    "out_of_distribution": _text(
-        "Why the graph lies outside the applicability domain; null if it lies inside, or if the model has no profile."
-    ),
-}
-_EXPLANATION = {
-    **_COMMON,
-    "predicted": _text("The predicted class."),
-    "target": _text("The class that scores are for."),
-    "probabilities": _text("Of each class, in the order of 'class_names'.", "array"),
-    "node_scores": _text("How far each node speaks for the class (above 0) or against it.", "array"),
-    "edges": _text("Each edge once, as a pair of nodes counted from 0.", "array"),
-    "edge_scores": _text("The same as node_scores, of edges.", "array"),
-    "levels": _text("Per level: assignment, rounds, capsule, lengths, adjacency.", "array"),
-}
-_ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "predict": ("predictions", _PREDICTION),
-    "explain": ("explanations", _EXPLANATION),
-}
+class ExplainOptions(PredictOptions):
+    """Options of ``/explain`` in the query string."""
 
-
-def description(limits: Limits) -> str:
-    """Sentences on top of the schema."""
-    return (
-        f"One model, on this machine. A request holds at most {limits.max_bytes / 1e6:g} MB and {limits.max_graphs} "
-        f"graphs of at most {limits.max_nodes:,} nodes each and {limits.max_total_nodes:,} together, and takes at most "
-        f"{limits.max_seconds:g} s. A graph that cannot be read gets an error of its own; where none can be read, "
-        'and at anything else that is wrong, the answer is {"error": "one sentence"}.'
+    target: str | None = Field(
+        None, max_length=200, description="Class that the scores are for. Default: the predicted class."
     )
 
 
-def operation(kind: str) -> dict[str, Any]:
-    """Parameters and body of a POST, for FastAPI's ``openapi_extra``."""
-    parameters = [
-        _parameter(
-            "unseen", ["refuse", "ignore"], "Labels that training never saw: an error, or read as zeros."
-        ),
-        _parameter("column", None, "Column of a CSV with the SMILES; smiles unless named."),
+class GraphsBody(BaseModel):
+    """Either graphs or smiles."""
+
+    graphs: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Node-link graphs with 'nodes' (each with an 'id') and 'links' (each with 'source' and 'target'). "
+        "'label' of a node is its category; other numbers that every node has are attributes.",
+    )
+    smiles: list[str] = Field(default_factory=list, description="Molecules as SMILES.")
+
+
+class GraphResult(BaseModel):
+    """What every entry has; an entry with an error may have nothing else."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["graph", "name", "error"]})
+
+    graph: int = Field(description="Number of the graph in the request, counted from 1.")
+    name: str = Field(description="Name of the graph: its file, line, SMILES or number.")
+    error: str | None = Field(description="Why this graph has no result, else null.")
+
+
+class Prediction(GraphResult):
+    """The prediction of one graph."""
+
+    predicted_class: str | None = Field(alias="class", description="The most probable class.")
+    probability: float | None = Field(description="Probability of that class.")
+    probabilities: dict[str, float] | None = Field(description="Probability of each class.")
+    lengths: dict[str, float] | None = Field(
+        description="Length of each class capsule; 'scores' in a model without capsules."
+    )
+    out_of_distribution: str | None = Field(
+        description="Why the graph is outside the applicability domain of the model. Null if it is inside, or if the "
+        "model has no profile of its training set."
+    )
+
+
+class GraphExplanation(GraphResult):
+    """The explanation of one graph."""
+
+    predicted: str = Field(description="The predicted class.")
+    target: str = Field(description="The class that the scores are for.")
+    probabilities: list[float] = Field(
+        description="Probability of each class, in the order of 'class_names'."
+    )
+    node_scores: list[float] = Field(
+        description="Contribution of each node: for the class above 0, against it below."
+    )
+    edges: list[list[int]] = Field(description="Each edge once, as a pair of nodes counted from 0.")
+    edge_scores: list[float] = Field(description="Contribution of each edge.")
+    levels: list[dict[str, Any]] = Field(
+        description="Per level: assignment, rounds, capsule, lengths, adjacency."
+    )
+
+
+class PredictResponse(BaseModel):
+    """Response of ``/predict``."""
+
+    classes: list[str] = Field(description="All classes.")
+    predictions: list[Prediction] = Field(description="One entry per graph.")
+
+
+class ExplainResponse(BaseModel):
+    """Response of ``/explain``."""
+
+    classes: list[str] = Field(description="All classes.")
+    explanations: list[GraphExplanation] = Field(description="One entry per graph.")
+
+
+class HealthResponse(BaseModel):
+    """Response of ``/health``."""
+
+    status: Literal["ok"] = "ok"
+    model: dict[str, Any] = Field(description="Name, kind, classes and expected input of the model.")
+    version: str = Field(description="Version of graphcaps.")
+    uptime_seconds: float = Field(description="Seconds since the server was started.")
+    limits: Limits = Field(description="Limits of a request.")
+
+
+class ErrorResponse(BaseModel):
+    """Response to a request that failed."""
+
+    error: str = Field(description="What is wrong, in one sentence.")
+
+
+_ERRORS = {
+    413: "The request is too large, or has too many graphs or nodes.",
+    415: "The content type or file format is not supported.",
+    422: "The request or its graphs cannot be read.",
+    503: "The request took too long, or too many requests are waiting.",
+}
+_EXAMPLE = {
+    "graphs": [
+        {
+            "nodes": [{"id": 0, "label": 1}, {"id": 1, "label": 1}, {"id": 2, "label": 2}],
+            "links": [{"source": 0, "target": 1}, {"source": 1, "target": 2}],
+        }
     ]
-    if kind == "explain":
-        parameters.append(
-            _parameter("target", None, "Class that scores are for; the predicted one unless named.")
-        )
-    file = {"schema": {"type": "string", "format": "binary"}}
-    example = {"graphs": [_NODE_LINK]}
-    content: dict[str, Any] = {"application/json": {"schema": _BODY, "example": example}}
-    content |= {name: file for name in CONTENT_TYPES if name != "application/json"}
-    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
-    content["multipart/form-data"] = {"schema": {"type": "object", "properties": {"file": files}}}
-    return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
+}
 
 
-def answers(kind: str) -> dict[int | str, dict[str, Any]]:
-    """Answers of a POST, for FastAPI's ``responses``."""
-    name, fields = _ANSWERS[kind]
-    row = {"type": "object", "properties": fields}
-    whole = {
-        "type": "object",
-        "properties": {
-            "classes": {"type": "array", "items": {"type": "string"}, "description": "All classes."},
-            name: {"type": "array", "items": row},
-        },
+def describe_api(limits: Limits) -> str:
+    """The introduction of the schema: limits of a request, and how errors are reported."""
+    return (
+        f"A request may have {limits.max_bytes / 1e6:g} MB and {limits.max_graphs} graphs of at most "
+        f"{limits.max_nodes:,} nodes each, {limits.max_total_nodes:,} together, and may take {limits.max_seconds:g} s. "
+        "A graph that cannot be read has an 'error' in its entry. If no graph can be read, or the request itself is "
+        'wrong, the response is {"error": "one sentence"}.'
+    )
+
+
+def document(response: type[BaseModel]) -> dict[str, Any]:
+    """What the schema says of a POST route: its responses, and the bodies that it accepts.
+
+    The body stands in ``openapi_extra`` because it is read by hand: FastAPI would read all of it before any limit
+    on its size could be checked.
+    """
+    file = {"type": "string", "format": "binary"}
+    form = {"type": "object", "properties": {"file": {"type": "array", "items": file}}}
+    content: dict[str, Any] = {name: {"schema": file} for name in CONTENT_TYPES}
+    content["application/json"] = {"schema": GraphsBody.model_json_schema(), "example": _EXAMPLE}
+    content["multipart/form-data"] = {"schema": form}
+    errors = {status: {"model": ErrorResponse, "description": text} for status, text in _ERRORS.items()}
+    return {
+        "responses": {200: {"model": response, "description": "One entry per graph."}} | errors,
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
-    error = {"type": "object", "properties": {"error": {"type": "string"}}}
-    told: dict[int | str, dict[str, Any]] = {200: _answer("An entry for every graph.", whole)}
-    for status, words in {
-        413: "The request is too large, or holds too many graphs or nodes.",
-        415: "The body is of a kind that is not read.",
-        422: "What was sent cannot be read, or is not what it says.",
-        503: "It took too long, or too many requests wait.",
-    }.items():
-        told[status] = _answer(words, error)
-    return told
-
-
-def _answer(words: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": words, "content": {"application/json": {"schema": schema}}}
-
-
-def _parameter(name: str, choices: list[str] | None, words: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string"}
-    if choices:
-        schema |= {"enum": choices, "default": choices[0]}
-    return {"name": name, "in": "query", "required": False, "description": words, "schema": schema}

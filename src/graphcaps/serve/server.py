@@ -1,4 +1,4 @@
-"""From a model file to a server that listens."""
+"""``serve``: a model file behind an address, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps._io.optional_imports import require
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import DataError, UsageError
 from graphcaps.serve.app import create_app
-from graphcaps.serve.guard import is_local
 from graphcaps.serve.limits import Limits
+from graphcaps.serve.security import is_loopback
 
 __all__ = ["serve"]
 
@@ -27,32 +27,33 @@ def serve(
     limits: Limits | None = None,
     on_ready: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> None:
-    """Serves a model until Ctrl-C or a signal to end.
+    """Serves a model until Ctrl-C or SIGTERM.
 
     Args:
         model (str or Path): A model file.
-        host (str): Address to listen on; one that other machines reach is answered by any name.
-            (default: ``"127.0.0.1"``)
-        port (int): Port to listen on; 0 takes a free one. (default: 8000)
-        limits (Limits, optional): What a request may ask for.
-        on_ready (Callable, optional): Called with the address and what is known of the model.
+        host (str): Address to listen on. With a loopback address, requests must name a loopback host; with any
+            other address, every host name is accepted. (default: ``"127.0.0.1"``)
+        port (int): Port to listen on; 0 selects a free one. (default: 8000)
+        limits (Limits, optional): Limits of a request.
+        on_ready (Callable, optional): Called with the address and the description of the model when the server
+            accepts requests.
 
     Raises:
-        MissingExtraError: Without FastAPI or uvicorn.
-        DataError: If there is no such model file.
-        ArgumentError: If the address cannot be listened on.
+        MissingExtraError: If FastAPI or uvicorn is not installed.
+        DataError: If the model file does not exist.
+        UsageError: If the server cannot listen on the address.
     """
     uvicorn = require("uvicorn", extra="serve", purpose="Serving a model")
-    app = create_app(model, limits=limits, any_host=not is_local(host))
+    app = create_app(model, limits=limits, any_host=not is_loopback(host))
     if not Path(model).is_file():
-        raise DataError(model, "a model file", "none")
-    listening = _listen(host, port)
+        raise DataError(model, "file not found")
+    listener = _listen(host, port)
 
     async def run() -> None:
         try:
             await app.state.pool.start()
             if on_ready is not None:
-                on_ready(_address(host, listening), app.state.pool.model)
+                on_ready(_address(host, listener), app.state.pool.model)
             config = uvicorn.Config(
                 app,
                 log_level="warning",
@@ -62,38 +63,36 @@ def serve(
                 timeout_keep_alive=5,
                 timeout_graceful_shutdown=2,
             )
-            await uvicorn.Server(config).serve(sockets=[listening])
+            await uvicorn.Server(config).serve(sockets=[listener])
         finally:
             await app.state.pool.close()
 
-    with contextlib.closing(listening), contextlib.suppress(KeyboardInterrupt):
+    with contextlib.closing(listener), contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run())
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, before anything slow is begun."""
-    owner = "serve"
+    """A listening socket, opened before the model is loaded so that a wrong address is reported at once."""
+    no_address = f"serve: '{host}' is not an address of this machine; see --host."
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, OverflowError, UnicodeError) as error:
-        raise ArgumentError(owner, "--host", "be an address of this machine", f"'{host}'") from error
-    made = socket.socket(family, kind, protocol)
+        raise UsageError(no_address) from error
+    listener = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
-        made.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
     except OSError as error:
-        made.close()
+        listener.close()
         if error.errno == errno.EADDRINUSE:
-            fix = "Another program listens there; choose another."
-            raise ArgumentError(owner, "--port", "be free", port, fix) from error
+            raise UsageError(f"serve: port {port} is in use; choose another with --port.") from error
         if error.errno == errno.EACCES:
-            fix = "Ports from 1024 on need no rights."
-            raise ArgumentError(owner, "--port", "be one that you may use", port, fix) from error
-        raise ArgumentError(owner, "--host", "be an address of this machine", f"'{host}'") from error
-    return made
+            raise UsageError(f"serve: port {port} needs special rights; choose one above 1023.") from error
+        raise UsageError(no_address) from error
+    return listener
 
 
-def _address(host: str, listening: socket.socket) -> str:
+def _address(host: str, listener: socket.socket) -> str:
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}"
+    return f"http://{shown}:{listener.getsockname()[1]}"

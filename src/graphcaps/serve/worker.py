@@ -1,7 +1,7 @@
-"""The process that computes: ``python -m graphcaps.serve.worker MODEL LIMITS``.
+"""The worker process: ``python -m graphcaps.serve.worker MODEL LIMITS``.
 
-It takes frames on its input and gives frames on its output, one request after another, and ends when its input
-does. The first frame out describes the model. What it has to say to people goes to the error stream.
+It reads messages from its standard input and writes messages to its standard output, one request at a time, until
+the input ends. Its first message describes the model. Log messages go to the error stream.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import traceback
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from graphcaps.errors import GraphcapsError, MissingExtraError
-from graphcaps.serve.ipc import SIZES, frame, sentence
-from graphcaps.serve.limits import Limits, Refused
+from graphcaps.serve.ipc import LENGTHS, encode_message, error_json
+from graphcaps.serve.limits import Limits, RequestError
 
 if TYPE_CHECKING:
     from graphcaps.inference.fitted_model import FittedModel
@@ -24,72 +24,83 @@ if TYPE_CHECKING:
 __all__ = ["handle", "main"]
 
 
-def handle(fitted: FittedModel, limits: Limits, head: dict[str, Any], body: bytes) -> tuple[int, bytes]:
-    """Status and JSON of the answer to one request; whatever happens, there is one."""
-    from graphcaps.serve.request_graphs import read_request
-    from graphcaps.serve.responses import answer
+def main(path: str, limits: Limits) -> None:
+    """Loads the model and answers requests until the input ends."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the messages
+    requests = sys.stdin.buffer
+    fitted = _load(path, limits, output)
+    while fitted is not None and (lengths := requests.read(LENGTHS.size)):
+        header_length, body_length = LENGTHS.unpack(lengths)
+        header, body = json.loads(requests.read(header_length)), requests.read(body_length)
+        _set_alarm(limits.max_seconds + 2)
+        status, content = handle(fitted, limits, header, body)
+        _set_alarm(0)
+        _send(output, status, content)
 
-    options = dict(head["options"])
+
+def handle(fitted: FittedModel, limits: Limits, header: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+    """Status and JSON of the response to one request. Raises nothing.
+
+    Args:
+        fitted (FittedModel): The model.
+        limits (Limits): Limits of the request.
+        header (dict): ``task``, ``content_type`` and ``options`` of the request.
+        body (bytes): Body of the request.
+    """
+    from graphcaps.serve.request_graphs import read_request
+    from graphcaps.serve.responses import respond
+
+    options = dict(header["options"])
     column = options.pop("column", "smiles")
     try:
-        items = read_request(head["type"], body, fitted.recipe, limits, column=column)
-        told = answer(fitted, head["kind"], items, **options)
-        return 200, json.dumps(told, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-    except Refused as error:
-        return error.status, sentence(str(error))
-    except MissingExtraError as error:  # what the server lacks is not the request's fault
-        return 501, sentence(f"server: {error}")
+        graphs = read_request(header["content_type"], body, fitted.recipe, limits, column=column)
+        response = respond(fitted, header["task"], graphs, **options)
+        return 200, json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    except RequestError as error:
+        return error.status, error_json(str(error))
+    except MissingExtraError as error:  # the server lacks a package: not the request's fault
+        return 501, error_json(f"server: {error}")
     except GraphcapsError as error:
-        return 422, sentence(str(error))
+        return 422, error_json(str(error))
     except Exception:
         traceback.print_exc()
-        return 500, sentence("server: these graphs could not be worked on; the log of the server says more.")
+        return 500, error_json("server: internal error on these graphs; see the log of the server.")
 
 
-def main(path: str, limits: Limits) -> None:
-    """Answers until the input ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the frames
-    requests = sys.stdin.buffer
-    fitted = _load(path, limits, answers)
-    while fitted is not None and (sizes := requests.read(SIZES.size)):
-        heads, bodies = SIZES.unpack(sizes)
-        head, body = json.loads(requests.read(heads)), requests.read(bodies)
-        _alarm(limits.max_seconds + 2)
-        status, told = handle(fitted, limits, head, body)
-        _alarm(0)
-        answers.write(frame({"status": status}, told))
-        answers.flush()
-
-
-def _load(path: str, limits: Limits, answers: BinaryIO) -> FittedModel | None:
-    """The model, and a first frame that describes it or says why there is none."""
+def _load(path: str, limits: Limits, output: BinaryIO) -> FittedModel | None:
+    """The model, after a first message that describes it or says why it cannot be loaded."""
     from graphcaps.inference.fitted_model import load
-    from graphcaps.serve.explorer_page import page_parts
+    from graphcaps.serve.explorer_page import page_assets
     from graphcaps.serve.responses import describe_model
 
     fitted = None
     try:
         fitted = load(path)
-        known = {"model": describe_model(fitted), "page": page_parts()}
-        status, told = 200, json.dumps(known, ensure_ascii=False).encode("utf-8", "replace")
-        _threads(limits.workers)
+        description = {"model": describe_model(fitted), "assets": page_assets()}
+        status, content = 200, json.dumps(description, ensure_ascii=False).encode("utf-8", "replace")
+        _share_cores(limits.workers)
     except GraphcapsError as error:
-        status, told = 422, sentence(str(error))
-    answers.write(frame({"status": status}, told))
-    answers.flush()
+        status, content = 422, error_json(str(error))
+    _send(output, status, content)
     return fitted
 
 
-def _threads(workers: int) -> None:
+def _send(output: BinaryIO, status: int, content: bytes) -> None:
+    output.write(encode_message({"status": status}, content))
+    output.flush()
+
+
+def _share_cores(workers: int) -> None:
+    """Divides the threads of torch among the workers."""
     if workers > 1:
         import torch
 
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
-def _alarm(seconds: float) -> None:
-    """Ends this process after a while even if nobody is left to do it; the system does, whatever runs then."""
+def _set_alarm(seconds: float) -> None:
+    """Lets the system end this process after ``seconds``, in case the server is no longer there to do it."""
     if hasattr(signal, "alarm"):
         signal.alarm(math.ceil(seconds))
 

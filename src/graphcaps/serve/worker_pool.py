@@ -1,4 +1,4 @@
-"""The processes that compute, as the server sees them: asked, waited for, ended and replaced."""
+"""The pool of worker processes: started, given requests, and replaced when they fail or take too long."""
 
 from __future__ import annotations
 
@@ -11,136 +11,138 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps.errors import GraphcapsError
-from graphcaps.serve.ipc import SIZES, frame
-from graphcaps.serve.limits import Limits, Refused
+from graphcaps.serve.ipc import LENGTHS, encode_message
+from graphcaps.serve.limits import Limits, RequestError
 
-__all__ = ["WORKER", "Pool"]
+__all__ = ["WORKER", "WorkerPool"]
 
 WORKER = ("-m", "graphcaps.serve.worker")
-"""What Python runs to compute."""
+"""Arguments of Python that start a worker."""
 
 
-class Pool:
-    """So many processes with the same model; a request has one of them to itself.
+class WorkerPool:
+    """Worker processes with the same model; each computes one request at a time.
 
     Args:
-        path (Path): The model file.
-        limits (Limits): How many processes, and how many requests may wait for one.
+        path (str or Path): The model file.
+        limits (Limits): Number of workers, and of requests that may wait for one.
+
+    Attributes:
+        model (dict): Description of the model, from :func:`graphcaps.serve.responses.describe_model`.
+        assets (dict): Parts of the explorer page, from :func:`graphcaps.serve.explorer_page.page_assets`.
     """
 
     def __init__(self, path: str | Path, limits: Limits) -> None:
         self.path, self.limits = Path(path), limits
         self.model: dict[str, Any] = {}
-        self.page: dict[str, str] = {}
+        self.assets: dict[str, str] = {}
         self._idle: asyncio.Queue[Process] = asyncio.Queue()
-        self._all: set[Process] = set()
-        self._starting: set[asyncio.Task[None]] = set()
+        self._workers: set[Process] = set()
+        self._replacements: set[asyncio.Task[None]] = set()
         self._waiting = 0
 
     async def start(self) -> None:
-        """Starts the processes and waits until they have the model; again does nothing.
+        """Starts the workers and waits until they have loaded the model; does nothing if they run.
 
         Raises:
-            GraphcapsError: If the model cannot be loaded, in the loader's own words.
+            GraphcapsError: If the model cannot be loaded, with the loader's message.
         """
-        if self._all:
+        if self._workers:
             return
         self._idle = asyncio.Queue()
         try:
-            for process in await asyncio.gather(*(self._begin() for _ in range(self.limits.workers))):
-                self._idle.put_nowait(process)
+            for worker in await asyncio.gather(*(self._start_worker() for _ in range(self.limits.workers))):
+                self._idle.put_nowait(worker)
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Ends all processes."""
-        for task in list(self._starting):
+        """Ends all workers."""
+        for task in list(self._replacements):
             task.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
-        await asyncio.gather(*(self._end(process) for process in list(self._all)))
+        await asyncio.gather(*self._replacements, return_exceptions=True)
+        await asyncio.gather(*(self._end_worker(worker) for worker in list(self._workers)))
 
-    async def ask(self, head: dict[str, Any], body: bytes) -> tuple[int, bytes]:
-        """Status and JSON of the answer. Cancelling it ends the process that was at work.
+    async def submit(self, header: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+        """Status and JSON of the response to a request. Cancelling it ends the worker that computes.
 
         Raises:
-            Refused: 503 where too many requests wait already, 500 where the process broke.
+            RequestError: 503 if too many requests wait, 500 if the worker ended.
         """
         if self._idle.empty() and self._waiting >= self.limits.max_waiting:
-            raise Refused(
-                503, f"server: busy with other requests, of which {self._waiting} wait; try again later."
-            )
+            raise RequestError(503, f"server: busy, {self._waiting} requests are waiting; try again later.")
         self._waiting += 1
         try:
-            process = await self._idle.get()
+            worker = await self._idle.get()
         finally:
             self._waiting -= 1
         try:
-            found = await _exchange(process, frame(head, body))
+            response = await _exchange(worker, encode_message(header, body))
         except (OSError, EOFError) as error:
-            self._replace(process)
-            told = "server: the computation broke off; these graphs may be too much for it."
-            raise Refused(500, told) from error
+            self._replace(worker)
+            message = "server: the computation was aborted; these graphs may be too large for this machine."
+            raise RequestError(500, message) from error
         except BaseException:
-            self._replace(process)
+            self._replace(worker)
             raise
-        self._idle.put_nowait(process)
-        return found
+        self._idle.put_nowait(worker)
+        return response
 
-    async def _begin(self) -> Process:
-        process = await asyncio.create_subprocess_exec(
+    async def _start_worker(self) -> Process:
+        worker = await asyncio.create_subprocess_exec(
             *(sys.executable, *WORKER),
             *(str(self.path), json.dumps(asdict(self.limits))),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the server alone
+            start_new_session=True,  # Ctrl-C goes to the server alone
         )
-        self._all.add(process)
+        self._workers.add(worker)
         try:
-            status, told = await _receive(process)
+            status, content = await _receive(worker)
         except (OSError, EOFError) as error:
-            raise GraphcapsError(
-                "serve: the process that computes did not start; its reason stands above."
-            ) from error
-        found = json.loads(told)
+            raise GraphcapsError("serve: a worker process did not start; see the messages above.") from error
+        description = json.loads(content)
         if status != 200:
-            raise GraphcapsError(found["error"])
-        self.model, self.page = found["model"], found["page"]
-        return process
+            raise GraphcapsError(description["error"])
+        self.model, self.assets = description["model"], description["assets"]
+        return worker
 
-    def _replace(self, process: Process) -> None:
-        async def swap() -> None:
-            await self._end(process)
+    def _replace(self, worker: Process) -> None:
+        """Ends a worker and starts another in the background."""
+
+        async def replace() -> None:
+            await self._end_worker(worker)
             try:
-                self._idle.put_nowait(await self._begin())
-            except GraphcapsError as error:  # the model file has gone, or memory has
+                self._idle.put_nowait(await self._start_worker())
+            except GraphcapsError as error:  # the model file was removed, or memory is exhausted
                 print(f"graphcaps: {error}", file=sys.stderr)
 
-        task = asyncio.get_running_loop().create_task(swap())
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        task = asyncio.get_running_loop().create_task(replace())
+        self._replacements.add(task)
+        task.add_done_callback(self._replacements.discard)
 
-    async def _end(self, process: Process) -> None:
-        self._all.discard(process)
-        if process.stdin is not None:
-            process.stdin.close()  # which ends one that waits for work, or has ended already
+    async def _end_worker(self, worker: Process) -> None:
+        self._workers.discard(worker)
+        if worker.stdin is not None:
+            worker.stdin.close()  # an idle worker ends at the end of its input
         try:
             async with asyncio.timeout(0.2):
-                await process.wait()
+                await worker.wait()
         except TimeoutError:
-            process.kill()
-            await process.wait()
+            worker.kill()
+            await worker.wait()
 
 
-async def _exchange(process: Process, request: bytes) -> tuple[int, bytes]:
-    assert process.stdin is not None
-    process.stdin.write(request)
-    await process.stdin.drain()
-    return await _receive(process)
+async def _exchange(worker: Process, request: bytes) -> tuple[int, bytes]:
+    assert worker.stdin is not None
+    worker.stdin.write(request)
+    await worker.stdin.drain()
+    return await _receive(worker)
 
 
-async def _receive(process: Process) -> tuple[int, bytes]:
-    assert process.stdout is not None
-    heads, bodies = SIZES.unpack(await process.stdout.readexactly(SIZES.size))
-    head = json.loads(await process.stdout.readexactly(heads))
-    return head["status"], await process.stdout.readexactly(bodies)
+async def _receive(worker: Process) -> tuple[int, bytes]:
+    assert worker.stdout is not None
+    header_length, body_length = LENGTHS.unpack(await worker.stdout.readexactly(LENGTHS.size))
+    header = json.loads(await worker.stdout.readexactly(header_length))
+    return header["status"], await worker.stdout.readexactly(body_length)

@@ -1,16 +1,16 @@
-// What is sent to the server, and what it answers.
+// Requests to the server, and its responses.
 
-class Refusal extends Error {}
+class RequestError extends Error {}
 
-// SMILES may begin with a bracket, and never with one before a brace.
+// A SMILES may start with a bracket, but never with "[{".
 function looksLikeJson(text) {
   return /^(\{|\[\s*\{)/.test(text);
 }
 
 function bodyOfText(text) {
-  const plain = text.trim();
-  if (!plain) throw new Refusal("There is nothing in the box yet.");
-  const body = looksLikeJson(plain) ? plain : JSON.stringify({ smiles: plain.split(/\r?\n/).map((line) => line.trim()).filter(Boolean) });
+  const trimmed = text.trim();
+  if (!trimmed) throw new RequestError("The text box is empty.");
+  const body = looksLikeJson(trimmed) ? trimmed : JSON.stringify({ smiles: trimmed.split(/\r?\n/).map((line) => line.trim()).filter(Boolean) });
   return { body, headers: { "Content-Type": "application/json" } };
 }
 
@@ -20,18 +20,18 @@ function bodyOfFiles(files) {
   return { body: form, headers: {} };
 }
 
-async function ask(request, { column, ignore }, signal) {
+async function postRequest(request, { column, ignore }, signal) {
   const options = new URLSearchParams();
   if (column && column !== "smiles") options.set("column", column);
   if (ignore) options.set("unseen", "ignore");
-  let answer;
+  let response;
   try {
-    answer = await fetch(`page/data?${options}`, { method: "POST", ...request, signal });
+    response = await fetch(`page/data?${options}`, { method: "POST", ...request, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal("The server does not answer. Is it still running?");
+    throw new RequestError("The server does not respond. Is it still running?");
   }
-  const told = await answer.json().catch(() => ({ error: "The answer of the server cannot be read." }));
-  if (!answer.ok) throw new Refusal(told.error ?? `The server answers ${answer.status}.`);
-  return told;
+  const content = await response.json().catch(() => ({ error: "The response of the server cannot be read." }));
+  if (!response.ok) throw new RequestError(content.error ?? `The server returned status ${response.status}.`);
+  return content;
 }

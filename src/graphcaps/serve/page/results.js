@@ -1,9 +1,9 @@
-// What the server said: classes in words and numbers, and below them the report's explorer.
+// The response: classes and probabilities, and below them the explorer of the report.
 
-class Shown extends Explorer {
+class ResponseExplorer extends Explorer {
   constructor(graphs) {
     super(graphs);
-    // Atoms are known by their element; the colour says the capsule.
+    // Atoms are named by their element; the colour shows the capsule.
     if (graphs.meta.molecules) byId("tools").querySelector('input[name="names"][value="label"]')?.click();
   }
 
@@ -27,14 +27,14 @@ function fact(name, value, words = null) {
 }
 
 function factsOf({ classes, predictions }) {
-  const found = predictions.filter((row) => row.error === null);
+  const predicted = predictions.filter((row) => row.error === null);
   if (predictions.length === 1) {
-    const [row] = found;
+    const [row] = predicted;
     const rest = classes.filter((name) => name !== row.class).map((name) => [row.probabilities[name], name]).sort(([a], [b]) => b - a);
     const next = rest.length ? `then ${className(rest[0][1])}, ${percent(rest[0][0])}` : null;
     return [fact("Class", className(row.class)), fact("Probability", percent(row.probability), next)];
   }
-  const counts = classes.map((name) => [found.filter((row) => row.class === name).length, name]).filter(([count]) => count).sort(([a], [b]) => b - a);
+  const counts = classes.map((name) => [predicted.filter((row) => row.class === name).length, name]).filter(([count]) => count).sort(([a], [b]) => b - a);
   return counts.slice(0, 6).map(([count, name]) => fact(className(name), plural(count, "graph")));
 }
 
@@ -46,34 +46,34 @@ function failedList(predictions) {
   return make("div", { class: "failed" }, [make("h3", {}, `${plural(failed.length, "graph")} could not be read`), make("ul", {}, [...rows, more])]);
 }
 
-function unlikeNote(predictions) {
-  const strange = predictions.filter((row) => row.out_of_distribution);
-  if (!strange.length) return null;
-  const words = predictions.length === 1 ? `This graph is out of distribution: ${strange[0].out_of_distribution}.` : `${plural(strange.length, "graph")} out of distribution. Graph ${strange[0].graph}: ${strange[0].out_of_distribution}.`;
-  return make("p", { class: "note" }, `${words} Trust the class less.`);
+function domainNote(predictions) {
+  const outside = predictions.filter((row) => row.out_of_distribution);
+  if (!outside.length) return null;
+  const words = predictions.length === 1 ? `This graph is outside the applicability domain of the model: ${outside[0].out_of_distribution}.` : `${plural(outside.length, "graph")} outside the applicability domain of the model. Graph ${outside[0].graph}: ${outside[0].out_of_distribution}.`;
+  return make("p", { class: "note" }, `${words} The class may be unreliable.`);
 }
 
 function classTable({ classes, predictions }) {
-  const few = classes.slice(0, 6);
-  const rows = predictions.map((row) => [String(row.graph), row.name, row.class === null ? "–" : className(row.class), ...few.map((name) => (row.probabilities ? percent(row.probabilities[name], 1) : "–"))]);
-  return table("Probability of each class", ["graph", "name", "class", ...few.map(className)], rows, { numeric: few.map((_, place) => place + 3) });
+  const shown = classes.slice(0, 6);
+  const rows = predictions.map((row) => [String(row.graph), row.name, row.class === null ? "–" : className(row.class), ...shown.map((name) => (row.probabilities ? percent(row.probabilities[name], 1) : "–"))]);
+  return table("Probability of each class", ["graph", "name", "class", ...shown.map(className)], rows, { numeric: shown.map((_, place) => place + 3) });
 }
 
-async function showResults(told) {
-  const { predictions } = told;
-  clear(byId("facts"), factsOf(told));
+async function showResults(response) {
+  const { predictions } = response;
+  clear(byId("facts"), factsOf(response));
   const many = predictions.length > 1;
-  clear(byId("notes"), failedList(predictions), unlikeNote(predictions));
+  clear(byId("notes"), failedList(predictions), domainNote(predictions));
   const stage = byId("stage");
   stage.classList.toggle("alone", !many);
   byId("results").hidden = false;
-  if (told.block) {
-    byId("data").textContent = told.block;
+  if (response.block) {
+    byId("data").textContent = response.block;
     const graphs = await readData();
     byId("data").textContent = "";
     clear(stage, byId("explorer").content.cloneNode(true));
-    globalThis.graphcaps = { graphs, explorer: new Shown(graphs) };
-    if (many) stage.append(make("details", {}, [make("summary", {}, "All probabilities as a table"), classTable(told)]));
-  } else clear(stage, make("div", { class: "plain-table" }, classTable(told)));
+    globalThis.graphcaps = { graphs, explorer: new ResponseExplorer(graphs) };
+    if (many) stage.append(make("details", {}, [make("summary", {}, "All probabilities as a table"), classTable(response)]));
+  } else clear(stage, make("div", { class: "plain-table" }, classTable(response)));
   return plural(predictions.length, "graph");
 }

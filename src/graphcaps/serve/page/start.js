@@ -1,4 +1,4 @@
-// The form: one request at a time, and the last one asked is the one that is shown.
+// The form: one request at a time; a new request aborts the one before.
 
 let running = null;
 
@@ -11,9 +11,9 @@ async function send(request) {
   form.setAttribute("aria-busy", "true");
   state.textContent = "Working …";
   try {
-    const entry = new FormData(form);
-    const told = await ask(request(), { column: entry.get("column").trim(), ignore: entry.get("ignore") !== null }, control.signal);
-    const count = await showResults(told);
+    const entries = new FormData(form);
+    const response = await postRequest(request(), { column: entries.get("column").trim(), ignore: entries.get("ignore") !== null }, control.signal);
+    const count = await showResults(response);
     state.textContent = `Done: ${count}.`;
     byId("results-title").focus({ preventScroll: true });
     byId("results").scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
@@ -21,9 +21,9 @@ async function send(request) {
     if (error.name === "AbortError") return;
     byId("results").hidden = true;
     state.textContent = "";
-    fault.textContent = error instanceof Refusal ? error.message : `This page could not show the answer: ${error.message}. A browser of 2023 or later is needed.`;
+    fault.textContent = error instanceof RequestError ? error.message : `This page could not show the response: ${error.message}. It needs a browser of 2023 or later.`;
     fault.hidden = false;
-    if (!(error instanceof Refusal)) throw error;
+    if (!(error instanceof RequestError)) throw error;
   } finally {
     if (running === control) { running = null; form.removeAttribute("aria-busy"); }
   }
@@ -37,7 +37,7 @@ function start() {
   });
   file.addEventListener("change", () => {
     const chosen = [...file.files];
-    file.value = ""; // the same file can be chosen again after it was mended
+    file.value = ""; // so that the same file can be chosen again after an edit
     if (chosen.length) send(() => bodyOfFiles(chosen));
   });
   const holds = (event) => event.dataTransfer?.types.includes("Files");

@@ -1,18 +1,18 @@
-"""Names of this machine, and of no other."""
+"""Loopback names, and positive limits."""
 
 from __future__ import annotations
 
 import pytest
 
-from graphcaps.serve.guard import is_local
 from graphcaps.serve.limits import Limits
+from graphcaps.serve.security import is_loopback
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.8.8.8", "::1", "[::1]"]
 )
-def test_local_names(host: str) -> None:
-    assert is_local(host)
+def test_loopback_names(host: str) -> None:
+    assert is_loopback(host)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_local_names(host: str) -> None:
     ],
 )
 def test_other_names(host: str) -> None:
-    assert not is_local(host)
+    assert not is_loopback(host)
 
 
 @pytest.mark.parametrize("name", ["max_bytes", "max_graphs", "workers", "max_seconds"])

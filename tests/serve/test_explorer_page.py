@@ -1,4 +1,4 @@
-"""The explorer page in a real browser, on a server that listens."""
+"""The explorer page in a browser, with a running server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'gr
 
 @contextmanager
 def serving(fitted: FittedModel, folder: Path) -> Iterator[str]:
-    """The address of a server that runs as ``graphcaps serve`` does."""
+    """The address of a running ``graphcaps serve``."""
     command = [sys.executable, "-m", "graphcaps", "serve", str(saved(fitted, folder, "m")), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found is not None
-        yield found[0]
+        match = re.search(r"http://\S+", process.stdout.readline())
+        assert match is not None
+        yield match[0]
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
@@ -41,20 +41,20 @@ def serving(fitted: FittedModel, folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(small_model(), tmp_path_factory.mktemp("small")) as found:
-        yield found
+    with serving(small_model(), tmp_path_factory.mktemp("small")) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def molecules(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(molecule_model(), tmp_path_factory.mktemp("molecules")) as found:
-        yield found
+    with serving(molecule_model(), tmp_path_factory.mktemp("molecules")) as url:
+        yield url
 
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Any]:
-    """Opens an address; the page may say nothing on the console and ask no other host."""
-    opened, said, asked = [], [], []
+    """Opens an address; the page must not write to the console or send requests to another host."""
+    opened, messages, urls = [], [], []
 
     def go(address: str, *, width: int = 1280, dark: bool = False) -> Any:
         context = browser.new_context(
@@ -62,18 +62,20 @@ def open_page(browser: Any) -> Iterator[Any]:
         )
         opened.append((context, address))
         page = context.new_page()
-        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: said.append(f"error: {error}"))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: messages.append(f"error: {error}"))
+        page.on("request", lambda request: urls.append(request.url))
         page.goto(f"{address}/")
         page.wait_for_selector("html[data-ready]", timeout=15_000)
         return page
 
     yield go
-    refusals = [line for line in said if "422 (Unprocessable" not in line]  # the browser itself notes these
-    assert refusals == []
+    unexpected = [
+        line for line in messages if "422 (Unprocessable" not in line
+    ]  # the browser logs these itself
+    assert unexpected == []
     for context, address in opened:
-        assert all(url.startswith((f"{address}/", "data:,")) for url in asked), asked
+        assert all(url.startswith((f"{address}/", "data:,")) for url in urls), urls
         context.close()
 
 
@@ -88,15 +90,15 @@ def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) 
     wait_done(page)
     from graphcaps.data.readers.molecules import from_smiles
 
-    wanted = str(molecule_model().predict(from_smiles(["c1ccccc1O"]))[0])
-    assert page.text_content("#facts .fact:first-child dd") == wanted
+    expected = str(molecule_model().predict(from_smiles(["c1ccccc1O"]))[0])
+    assert page.text_content("#facts .fact:first-child dd") == expected
     assert page.text_content("#graph-title") == "c1ccccc1O"
     assert page.locator("svg.graph .node").count() == 7
     assert page.locator("svg.coarse .capsule").count() == 4
     assert page.locator("svg.flow .block").count() == 1 + 4 + 2
     names = page.eval_on_selector_all("svg.graph .node text", "all => all.map((t) => t.textContent)")
     assert sorted(names) == ["C"] * 6 + ["O"]
-    # Again, with two and one that is none.
+    # Again, with two valid SMILES and an invalid one.
     page.fill("#text", "CCO\n\nnothing\nCCCN")
     page.click("#go")
     page.wait_for_selector(".failed", timeout=15_000)
@@ -109,8 +111,8 @@ def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) 
 
 def test_files_are_chosen_and_dropped(address: str, open_page: Any, tmp_path: Path) -> None:
     page = open_page(address, dark=True)
-    made = nx.Graph((link["source"], link["target"]) for link in node_link(planted(), 0)["links"])
-    nx.write_graphml(made, tmp_path / "g.graphml")
+    network = nx.Graph((link["source"], link["target"]) for link in node_link(planted(), 0)["links"])
+    nx.write_graphml(network, tmp_path / "g.graphml")
     page.set_input_files("#file", tmp_path / "g.graphml")
     wait_done(page)
     assert page.text_content("#graph-title") == "g.graphml"
@@ -132,10 +134,10 @@ def test_files_are_chosen_and_dropped(address: str, open_page: Any, tmp_path: Pa
     assert lit == tops.count("1")
 
 
-def test_what_is_wrong_is_said_on_the_page(address: str, open_page: Any, tmp_path: Path) -> None:
+def test_errors_are_shown_on_the_page(address: str, open_page: Any, tmp_path: Path) -> None:
     page = open_page(address, width=390)
     page.click("#go")
-    assert "nothing in the box" in page.text_content("#fault:not([hidden])")
+    assert "text box is empty" in page.text_content("#fault:not([hidden])")
     page.fill("#text", '{"nodes": [')
     page.click("#go")
     page.wait_for_selector('#fault:has-text("expected JSON")', timeout=15_000)
@@ -161,7 +163,7 @@ def test_tab_reaches_everything_in_order(address: str, open_page: Any) -> None:
     assert reached == ["skip", "a", "text", "go", "file", "column", "ignore"]
 
 
-def test_the_docs_are_read_offline(address: str, open_page: Any) -> None:
+def test_the_docs_page_works_offline(address: str, open_page: Any) -> None:
     page = open_page(address)
     page.click("text=Use it from a program")
     page.wait_for_selector("h2")

@@ -1,0 +1,46 @@
+"""Files of a request: a single body, and forms with several files."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphcaps.serve.limits import RequestError
+from graphcaps.serve.uploads import Upload, read_uploads
+
+pytest.importorskip("starlette", reason="FastAPI is not installed: pip install 'graphcaps[serve]'")
+FORM = "multipart/form-data; boundary=cut"
+
+
+def part(name: str, content: bytes, content_type: str = "") -> bytes:
+    lines = [f'--cut\r\nContent-Disposition: form-data; name="file"; filename="{name}"']
+    lines += [f"Content-Type: {content_type}"] if content_type else []
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content + b"\r\n"
+
+
+def test_a_single_file() -> None:
+    assert read_uploads("Text/CSV; charset=utf-8", b"a,b") == [Upload("file.csv", "text/csv", b"a,b")]
+
+
+def test_files_of_a_form_lose_their_folders_and_fields_are_ignored() -> None:
+    field = b'--cut\r\nContent-Disposition: form-data; name="note"\r\n\r\ntext\r\n'
+    large = b"x" * 3_000_000  # more than Starlette keeps in memory
+    body = part("../up/a.csv", b"1\r\n\r\n2", "text/csv; charset=utf-8") + field + part("C:\\b.xml", large)
+    first, second = read_uploads(FORM, body + b"--cut--\r\n")
+    assert first == Upload("a.csv", "text/csv", b"1\r\n\r\n2")
+    assert (second.name, second.content_type, second.content == large) == ("b.xml", "", True)
+
+
+def test_a_form_that_was_cut_off_is_rejected() -> None:
+    whole = part("a.csv", b"1") + part("b.csv", b"2")
+    for body in (whole, whole[:-10], whole + b"--cu"):
+        with pytest.raises(RequestError, match="closing boundary") as caught:
+            read_uploads(FORM, body)
+        assert caught.value.status == 422
+
+
+def test_the_format_follows_the_name_and_else_the_content_type() -> None:
+    assert Upload("a.GraphML", "text/csv", b"").format == ".xml"
+    assert Upload("a", "text/csv", b"").format == ".csv"
+    with pytest.raises(RequestError, match=r"found 'a\.pdf'") as caught:
+        _ = Upload("a.pdf", "application/pdf", b"").format
+    assert caught.value.status == 415
