@@ -1,6 +1,9 @@
-"""Loopback names, and positive limits."""
+"""Loopback names, limits, and an import that needs no extra."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -36,3 +39,17 @@ def test_other_names(host: str) -> None:
 def test_limits_are_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Limits(**{name: 0})
+
+
+def test_limits_and_worker_need_no_fastapi() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['fastapi'] = sys.modules['pydantic'] = None\n"
+        "import graphcaps.serve.worker\n"
+        "from graphcaps.errors import MissingExtraError\n"
+        "from graphcaps.serve import Limits\n"
+        "try:\n    from graphcaps.serve import create_app\n"
+        "except MissingExtraError as error:\n    assert 'graphcaps[serve]' in str(error)\n"
+        "else:\n    raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
