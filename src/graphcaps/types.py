@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "BatchLayout",
     "BitRows",
     "CapsuleLevel",
     "ClassOutput",
@@ -197,6 +198,31 @@ class GraphBatch(ShapeRepr):
     @property
     def num_graphs(self) -> int:
         return self.segments.num_graphs
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BatchLayout(ShapeRepr):
+    """B graphs of a store, one after another, in the V rows of a batch.
+
+    Args:
+        graphs (Tensor): Graphs of the store, −1 for none, ``[*lead, B]``.
+        ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
+        index (Tensor): Graph of each row, B at padding, ``[*lead, V]``.
+        node (Tensor): Node of the store in each row, −1 at padding, ``[*lead, V]``.
+        first (Tensor): First row of the row's graph, 0 at padding, ``[*lead, V]``.
+        mask (Tensor): True at real rows, ``[*lead, V]``.
+        y (Tensor, optional): Class of each graph, −1 for none, ``[*lead, B]``.
+        active (Tensor): Whether a replica has a graph, ``[*lead]``.
+    """
+
+    graphs: Tensor
+    ptr: Tensor
+    index: Tensor
+    node: Tensor
+    first: Tensor
+    mask: Tensor
+    y: Tensor | None
+    active: Tensor
 
 
 @dataclass(frozen=True, repr=False, eq=False)

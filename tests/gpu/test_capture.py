@@ -12,7 +12,7 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
-from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
 from graphcaps.training.cuda_graphs import BucketedRunner
 from graphcaps.types import FeatureTable
@@ -91,7 +91,7 @@ def test_captured_is_eager(kind: str, arguments: dict[str, Any]) -> None:
     # Other shapes, and torch without kernels: rounding differs, and grows from step to step.
     eager = _trainer(kind, "eager", **arguments)
     _near(one[:1], [eager.run_epoch()], 2e-3)
-    with kernels_wanted("off"):
+    with use_kernels("off"):
         plain = _trainer(kind, "eager", **arguments)
         _near(one[:1], [plain.run_epoch()], 1e-2)
     assert captured.adam.steps.tolist() == [3 * step for step in eager.adam.steps.tolist()]

@@ -13,13 +13,13 @@ from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.ops import PAPER, RELEASED, reconstruction_loss
-from graphcaps.ops._triton.dispatch import kernels_wanted
-from graphcaps.ops.activation.activation import take_step
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.activation.hashed_dropout import next_step_keys
 from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
 from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
 from graphcaps.types import GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
-from tests.ops.kernels.conftest import kernel_device  # noqa: F401
+from tests.ops.conftest import kernel_device  # noqa: F401
 
 UP_TO = 10
 SIZES = [7, 40, 1, 12, 33, 5]
@@ -86,7 +86,7 @@ def test_a_step_takes_the_keys_of_its_seed(formulation: Any) -> None:
     rule = RELEASED if formulation == "released" else PAPER
     code = decoder.code(capsules, batch.y)
     for value in found:
-        keys = take_step(decoder.seed, step, None)
+        keys = next_step_keys(decoder.seed, step, None)
         drawn = sampled_reconstruction_loss(
             primary, batch.edges, batch.segments, rule, code, keys=keys, up_to=UP_TO
         )
@@ -160,7 +160,7 @@ def test_kernels_change_nothing(kernel_device: str, bits: bool) -> None:  # noqa
         decoder = _decoder(lead=(3,)).to(device, dtype).train()
         assert batch.y is not None
         inputs = [value.to(device, dtype).requires_grad_() for value in _inputs(batch)]
-        with kernels_wanted(mode):
+        with use_kernels(mode):
             for _ in range(2):
                 loss = decoder(*inputs, batch.y, edges, batch.segments)
             slopes = torch.autograd.grad(loss.sum(), [*inputs, *decoder.parameters()])

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
-from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
-from tests.ops.kernels.conftest import kernel_device  # noqa: F401
+from tests.ops.conftest import kernel_device  # noqa: F401
 
 # A product of node vectors near 1 makes the slope of log(1 − P) large, and rounding with it: torch's float32
 # differs from its float64 by a tenth of this.
@@ -77,9 +77,9 @@ def test_kernels_change_nothing(kernel_device: str, kind: Any, arguments: dict[s
     # The paper's bound 1 − 1e-7 is another number in float32, and log(1 − P) there another loss.
     oracle = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
     slow.to(oracle)
-    with kernels_wanted("off"):
+    with use_kernels("off"):
         expected = _run(slow, _batch(oracle, "cpu"))
-    with kernels_wanted("always"):
+    with use_kernels("always"):
         found = _run(fast, _batch(torch.float32, kernel_device))
     for name, value in expected.items():
         assert_equal(found[name], value, name, TOLERANCE)

@@ -8,9 +8,9 @@ import torch
 from graphcaps.data.batching import collate
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import HGCN
-from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.dispatch import use_kernels
 from tests.graphs import assert_equal, random_graphs
-from tests.ops.kernels.conftest import kernel_device  # noqa: F401
+from tests.ops.conftest import kernel_device  # noqa: F401
 
 DRAWN = torch.tensor([[0, 2, 2, -1], [-1, -1, -1, -1]])
 SMALL: dict[str, Any] = {
@@ -26,7 +26,7 @@ def test_steps_from_the_store(given: dict[str, Any], kernel_device: str, monkeyp
     store = graphs.as_store().to(kernel_device)
     x = graphs.x.float().to(kernel_device).relu()
     found: list[dict[str, Any]] = []
-    with kernels_wanted("always"):
+    with use_kernels("always"):
         for features in (x, feature_table(x, store)):
             torch.manual_seed(0)
             model = HGCN(6, 2, **SMALL, **given)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.batch_layout.layout import Slots, lay_out
-from graphcaps.types import BitRows, EdgeTable, FeatureRows, FeatureTable, GraphBatch, Segments
+from graphcaps.ops.batch_layout.layout import layout_batch
+from graphcaps.types import BatchLayout, BitRows, EdgeTable, FeatureRows, FeatureTable, GraphBatch, Segments
 
 __all__ = ["BatchSource", "batch_from_layout", "collate", "collate_padded", "size_chunks"]
 
@@ -136,14 +136,14 @@ def collate_padded(
         max_size (int, optional): Nodes of the largest graph. (default: of the largest in the store)
         num_entries (int, optional): Edge entries of all rows, where known on the host.
     """
-    layout = lay_out(store.node_ptr, graphs, num_rows, classes=store.y)
+    layout = layout_batch(store.node_ptr, graphs, num_rows, classes=store.y)
     return batch_from_layout(store, x, layout, padded=padded, max_size=max_size, num_entries=num_entries)
 
 
 def batch_from_layout(
     store: BatchSource,
     x: Tensor | FeatureTable,
-    layout: Slots,
+    layout: BatchLayout,
     *,
     padded: bool = True,
     max_size: int | None = None,

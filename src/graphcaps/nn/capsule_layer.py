@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.context import Context
 from graphcaps.nn.initialise import glorot_
-from graphcaps.nn.normalised_hop import Hop, mean_part, normalised_hop
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.trunk import Trunk
 from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
+from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.squash import RELEASED_EPSILON
@@ -126,7 +126,7 @@ class CapsuleLayer(nn.Module):
     def hop(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Hop:
         """The first half of ``forward``: all that is computed before the votes.
 
-        Whatever else reads ``u`` should read ``parts`` of the result instead, which are the same.
+        Whatever else reads ``u`` should read ``inputs`` of the result instead, which are the same.
         """
         if u.shape[-2] != segments.num_rows:
             raise ShapeError(
@@ -134,13 +134,13 @@ class CapsuleLayer(nn.Module):
             )
         divisor = self.residual_nodes if self.released else None
         if self.norm is not None and self.trunk is None and self.context is None:
-            return normalised_hop(u, self.norm, edges, segments, residual=self.residual, divisor=divisor)
+            return self.norm.hop(u, edges, segments, residual=self.residual, divisor=divisor)
         hat = u if self.norm is None else self.norm(u, segments.row_mask)
         if self.context is not None:
             h = self.context(hat, edges, segments)
         else:
             h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges)
-        return Hop(h, mean_part(hat, segments, divisor) if self.residual else None, u)
+        return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
     def wholes(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
         """The second half of ``forward``: routing, and the graph among the wholes."""

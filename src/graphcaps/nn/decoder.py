@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from graphcaps.nn.initialise import linear_
 from graphcaps.nn.primary_capsules import Formulation
-from graphcaps.ops._triton.dispatch import kernels_serve
-from graphcaps.ops.activation.activation import take_step
+from graphcaps.ops.activation.hashed_dropout import next_step_keys
+from graphcaps.ops.class_code.class_code import class_code
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
 from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
@@ -85,15 +85,7 @@ class AdjacencyDecoder(nn.Module):
 
     def code(self, class_capsules: Tensor, y: Tensor) -> Tensor:
         """What is added to all nodes of a graph, ``[*lead, B, d]``, from its capsule of class ``y [*lead, B]``."""
-        relu = self.formulation == "released"
-        if kernels_serve(class_capsules, self.weight):
-            from graphcaps.ops.class_code.class_code_triton import class_code
-
-            return class_code(class_capsules, y, self.weight, self.bias, relu)
-        kept = torch.nn.functional.one_hot(y.clamp_min(0), self.num_classes).to(class_capsules.dtype)
-        masked = (class_capsules * kept.unsqueeze(-1)).flatten(-2)  # [*lead, B, O·d]
-        code = masked @ self.weight + self.bias.unsqueeze(-2)
-        return code.relu() if relu else code
+        return class_code(class_capsules, y, self.weight, self.bias, relu=self.formulation == "released")
 
     def forward(
         self, primary: Tensor, class_capsules: Tensor, y: Tensor, edges: EdgeTable, segments: Segments
@@ -107,7 +99,7 @@ class AdjacencyDecoder(nn.Module):
         if self.training:
             # Also where no graph is large: whether one is may be another replica's matter.
             with torch.no_grad():
-                keys = take_step(self.seed, self.step, segments.row_mask)
+                keys = next_step_keys(self.seed, self.step, segments.row_mask)
         return sampled_reconstruction_loss(primary, edges, segments, rule, code, keys=keys, up_to=up_to)
 
     def extra_repr(self) -> str:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
-from graphcaps.ops.activation.activation import Drop, drop, take_step
+from graphcaps.ops.activation.hashed_dropout import HashedDropout, apply_dropout, next_step_keys
 
 __all__ = ["ReplicaDropout"]
 
@@ -45,15 +45,15 @@ class ReplicaDropout(nn.Module):
 
         A replica without a real row takes no step.
         """
-        dropped = self.take_step(mask)
-        return x if dropped is None else drop(x, dropped)
+        dropout = self.next_dropout(mask)
+        return x if dropout is None else apply_dropout(x, dropout)
 
     @torch.no_grad()
-    def take_step(self, mask: Tensor | None = None) -> Drop | None:
+    def next_dropout(self, mask: Tensor | None = None) -> HashedDropout | None:
         """What this step drops, ``None`` for nothing; then goes on to the next step."""
         if not self.training or self.p == 0:
             return None
-        return Drop(take_step(self.seed, self.step, mask), self.p)
+        return HashedDropout(next_step_keys(self.seed, self.step, mask), self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -256,7 +256,7 @@ class HGCN(nn.Module):
         lowest, *above = self.layers
         first = cast(CapsuleLayer, lowest)
         hop = first.hop(self.primary(x, mask), batch.edges, segments)
-        primary = hop.parts
+        primary = hop.inputs
         level = first.wholes(hop, batch.edges, segments)
         levels = [level]
         for layer in above:

@@ -11,9 +11,10 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
-from graphcaps.ops.activation.activation import BiasPlace, activate, drop, rectify
+from graphcaps.ops.activation.activation import BiasPosition, activate, relu_with_bias
+from graphcaps.ops.activation.hashed_dropout import apply_dropout
 from graphcaps.ops.linear import rows_times
-from graphcaps.ops.projection.projection import project, reads_store, statistics
+from graphcaps.ops.projection.projection import feature_statistics, project, reads_store
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import FeatureRows
 
@@ -118,7 +119,7 @@ class PrimaryCapsules(nn.Module):
             z = project(rows, self.weight, one, no_shift.expand_as(one))
             return self._finish(z, self.bias, mask)
         running = norm.running_mean, norm.running_var
-        mean, rstd = statistics(
+        mean, rstd = feature_statistics(
             rows, running, training=norm.training, momentum=norm.momentum, epsilon=norm.epsilon
         )
         z = project(rows, self.weight, norm.weight * rstd, mean)
@@ -131,15 +132,15 @@ class PrimaryCapsules(nn.Module):
 
     def _finish(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         """ReLU, dropout and squash of projected features."""
-        place: BiasPlace = "inside" if self.norm is not None else "outside"
+        position: BiasPosition = "inside" if self.norm is not None else "outside"
         epsilon = RELEASED_EPSILON if self.norm is not None else 0.0
-        dropped = self.dropout.take_step(mask)
+        dropout = self.dropout.next_dropout(mask)
         if self.factor_squash == "joined":
-            return activate(z, bias, dropped=dropped, bias_place=place, epsilon=epsilon, mask=mask)
+            return activate(z, bias, dropout=dropout, bias_position=position, epsilon=epsilon, mask=mask)
         K = self.num_factors
-        z = rectify(z, bias, place)
-        if dropped is not None:
-            z = drop(z, dropped)
+        z = relu_with_bias(z, bias, position)
+        if dropout is not None:
+            z = apply_dropout(z, dropout)
         return (squash(z.unflatten(-1, (K, -1)), epsilon) / K**0.5).flatten(-2)
 
     def extra_repr(self) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
 from graphcaps.ops.propagation.propagation import neighbour_sum
-from graphcaps.ops.ragged.tiles import sum_tiles, tiles_of, to_tiles
+from graphcaps.ops.ragged.tiles import segment_product
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["coarsen", "dense_coarsen", "simplify"]
@@ -24,14 +23,7 @@ def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
     Returns:
         Tensor: ``[*lead, B, J, J]``.
     """
-    joined = neighbour_sum(assignment, edges)
-    if kernels_serve(assignment, joined) and not (assignment.requires_grad or joined.requires_grad):
-        from graphcaps.ops.ragged.ragged_triton import MOST_COLUMNS, ragged_product
-
-        if assignment.size(-1) <= MOST_COLUMNS:
-            return ragged_product(assignment, joined, segments.ptr, segments.max_size)
-    tiles = tiles_of(segments)
-    return sum_tiles(to_tiles(assignment, tiles).mT @ to_tiles(joined, tiles), tiles)
+    return segment_product(assignment, neighbour_sum(assignment, edges), segments)
 
 
 def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:

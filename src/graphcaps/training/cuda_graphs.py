@@ -16,8 +16,8 @@ from torch import Tensor
 
 from graphcaps.data.batching import batch_from_layout
 from graphcaps.data.store import GraphStore
-from graphcaps.ops._triton.dispatch import kernels_serve
-from graphcaps.ops.batch_layout.layout import lay_out
+from graphcaps.ops._triton.dispatch import kernels_available
+from graphcaps.ops.batch_layout.layout import layout_batch
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
@@ -27,7 +27,7 @@ __all__ = ["BucketedRunner", "CudaGraphRecorder", "can_capture"]
 
 def can_capture(model: Any, store: GraphStore, x: Tensor) -> bool:
     """Whether a step of this model can be captured: on a GPU with kernels, without host–device synchronisation."""
-    if x.device.type != "cuda" or store.device != x.device or not kernels_serve(x, *model.parameters()):
+    if x.device.type != "cuda" or store.device != x.device or not kernels_available(x, *model.parameters()):
         return False
     return store.edge_weight is None and bool(getattr(model, "capturable", False))
 
@@ -124,7 +124,7 @@ class BucketedRunner:
             self.steps[V]()
 
     def _step(self, num_rows: int) -> None:
-        layout = lay_out(
+        layout = layout_batch(
             self.store.node_ptr, self.order, num_rows,
             classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops.metric_sums.metric_sums import accumulate_metrics_
 from graphcaps.types import LossTerms
 
 __all__ = ["Tally"]
@@ -44,15 +44,7 @@ class Tally:
             self.names = names
             self.sums = torch.zeros(values.shape, dtype=torch.float64, device=values.device)
             self.sound = torch.zeros_like(self.sums)
-        if kernels_serve(values, scores):
-            from graphcaps.ops.epoch_metrics.epoch_metrics_triton import count_
-
-            count_(values, scores, y, self.sums, self.sound, self.right)
-            return
-        real = y >= 0
-        self.sums.add_(values.double() * real.sum(-1))
-        self.sound.add_(values.isfinite())
-        self.right.add_((scores.argmax(-1) == y).sum(-1))  # no class is −1, so padding is never right
+        accumulate_metrics_(values, scores, y, self.sums, self.sound, self.right)
 
     def read(self) -> dict[str, Any]:
         """On the host: ``right [F]``, ``sums`` by name ``[F]`` each, ``sound`` by name (of the worst replica)."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.store import GraphStore
-from graphcaps.ops._triton.dispatch import kernels_wanted
+from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.registry import MODELS
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, schedule_epoch
 from graphcaps.training.device import total_memory
@@ -143,7 +143,7 @@ def estimate_memory(
 
     # In torch's own form: kernels keep less, and would be compiled for one replica first.
     saved = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
-    with kernels_wanted("off"), saved:
+    with use_kernels("off"), saved:
         assert batch.y is not None
         output = model.forward_batch(batch, batch.y)
         model.loss(output, batch.y)

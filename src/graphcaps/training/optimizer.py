@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam as torch_adam
 
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import supports
+from graphcaps.ops.adam.adam import AdamMemo, adam_update_, adam_update_fused_cpu_, adam_update_torch_
 from graphcaps.training.replicas import TRUNK_KEY
 
 __all__ = ["ReplicaAdam"]
@@ -47,7 +47,7 @@ class ReplicaAdam:
         self._owners = [_owner(name) for name in self.names]
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.rate = torch.zeros((), dtype=torch.float64, device=device)
-        self._blocks: dict[tuple[int, ...], Tensor] = {}  # who updates what, for the kernel
+        self._memo: AdamMemo = {}
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -68,7 +68,7 @@ class ReplicaAdam:
         if rate is not None:
             self.set_rate(rate)
         present = [place for place, p in enumerate(self.parameters) if p.grad is not None]
-        if self.steps.device.type == "cpu" and not kernels_serve(*self.parameters):
+        if self.steps.device.type == "cpu" and not supports("adam_update", *self.parameters):
             self._step_on_cpu(present, active)
         else:
             self._step_on_device(present, active)
@@ -77,13 +77,7 @@ class ReplicaAdam:
         """torch's fused update in one pass: of all replicas at once where they have taken as many steps, and
         else of every moving replica's own rows."""
         even = active is None and bool((self.steps == self.steps[0]).all())
-        grads = [self.parameters[place].grad for place in present]
-        whole = (
-            [self.parameters[place].detach() for place in present],
-            [grad for grad in grads if grad is not None],
-            [self.first[place] for place in present],
-            [self.second[place] for place in present],
-        )
+        whole = self._tensors(present)
         rows: tuple[list[Tensor], ...]
         if even:  # few operations: they are what a small model's step is made of
             steps = self.steps[:1].float().repeat(len(present))
@@ -94,54 +88,42 @@ class ReplicaAdam:
             parts = [(k, f) for k, owner in enumerate(owners) for f in moving if owner in (None, f)]
             own = [[column[k] if owners[k] == f else column[k][f] for k, f in parts] for column in whole]
             rows = (*own, [self.steps[f].float() for _, f in parts])
-        beta1, beta2 = self.betas
-        torch_adam(
-            rows[0], rows[1], rows[2], rows[3], [], rows[4],
-            fused=True, amsgrad=False, maximize=False,
-            beta1=beta1, beta2=beta2, lr=float(self.rate), weight_decay=self.weight_decay, eps=self.epsilon,
+        adam_update_fused_cpu_(
+            rows[0], rows[1], rows[2], rows[3], rows[4], float(self.rate),
+            betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
         )  # fmt: skip
         self.steps += 1 if active is None else active.to(self.steps.dtype)
 
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
-        if kernels_serve(*self.parameters):
-            self._step_by_kernel([place for place in present if self._owners[place] is None], active)
-            present = [place for place in present if self._owners[place] is not None]
-        beta1, beta2 = self.betas
-        for place in present:
-            p, m, v = self.parameters[place].detach(), self.first[place], self.second[place]
-            grad, owner = self.parameters[place].grad, self._owners[place]
-            assert grad is not None
-            whose = slice(None)
-            if owner is not None:  # one replica's alone: an axis of one
-                p, m, v, grad = (tensor.unsqueeze(0) for tensor in (p, m, v, grad))
-                whose = slice(owner, owner + 1)
-            size = self.rate / (1 - beta1 ** self.steps[whose]).clamp_min(1e-30)
-            root = (1 - beta2 ** self.steps[whose]).clamp_min(1e-30).rsqrt()
-            shape = (-1, *[1] * (p.dim() - 1))
-            g = grad.add(p, alpha=self.weight_decay) if self.weight_decay else grad
-            moves = True if active is None else active[whose].reshape(shape)
-            moves = torch.as_tensor(moves, device=p.device)
-            m.copy_(torch.where(moves, m.lerp(g, 1 - beta1), m))
-            v.copy_(torch.where(moves, v * beta2 + g * g * (1 - beta2), v))
-            change = m / (v.sqrt() * root.to(p.dtype).reshape(shape) + self.epsilon)
-            p.copy_(torch.where(moves, p - change * size.to(p.dtype).reshape(shape), p))
-
-    def _step_by_kernel(self, present: list[int], active: Tensor | None) -> None:
-        """One launch for many parameters: most of them are too small to be worth one each."""
-        from graphcaps.ops.adam.adam_triton import PARAMETERS, blocks_of, update_
-
-        for start in range(0, len(present), PARAMETERS):
-            places = tuple(present[start : start + PARAMETERS])
-            weights = [self.parameters[place] for place in places]
-            if places not in self._blocks:
-                self._blocks[places] = blocks_of(weights)
-            slopes = [weight.grad for weight in weights if weight.grad is not None]
-            first, second = ([table[place] for place in places] for table in (self.first, self.second))
-            update_(
-                weights, slopes, first, second, self._blocks[places], self.steps, self.rate, active,
-                betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
+        parameters, grads, first, second = self._tensors([k for k in present if self._owners[k] is None])
+        adam_update_(
+            parameters, grads, first, second, self.steps, self.rate, active,
+            betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay, memo=self._memo,
+        )  # fmt: skip
+        # A parameter of one replica is updated as one with an axis of one replica.
+        for k in present:
+            owner = self._owners[k]
+            if owner is None:
+                continue
+            row = slice(owner, owner + 1)
+            columns = ([tensor.unsqueeze(0) for tensor in column] for column in self._tensors([k]))
+            parameters, grads, first, second = columns
+            adam_update_torch_(
+                parameters, grads, first, second, self.steps[row], self.rate,
+                None if active is None else active[row],
+                betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay, memo=self._memo,
             )  # fmt: skip
+
+    def _tensors(self, indices: list[int]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
+        """Parameters, gradients, first and second moments by index; all of them have a gradient."""
+        grads = [self.parameters[k].grad for k in indices]
+        return (
+            [self.parameters[k].detach() for k in indices],
+            [grad for grad in grads if grad is not None],
+            [self.first[k] for k in indices],
+            [self.second[k] for k in indices],
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a resumed run needs."""

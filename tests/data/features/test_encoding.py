@@ -10,7 +10,7 @@ from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ShapeError
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
-from graphcaps.ops.projection.projection import statistics
+from graphcaps.ops.projection.projection import feature_statistics
 from graphcaps.types import FeatureRows, FeatureTable
 from tests.graphs import assert_equal, random_graphs
 
@@ -105,7 +105,7 @@ def test_statistics_in_float64(training: bool) -> None:
     torch.manual_seed(0)
     running = (torch.randn(3, 12, dtype=torch.float64), torch.rand(3, 12, dtype=torch.float64))
     before = [each.clone() for each in running]
-    mean, rstd = statistics(rows, running, training=training, momentum=0.1, epsilon=1e-5)
+    mean, rstd = feature_statistics(rows, running, training=training, momentum=0.1, epsilon=1e-5)
     for f in (0, 1) if training else (0, 1, 2):
         centre, var = before[0][f], before[1][f]
         if training:

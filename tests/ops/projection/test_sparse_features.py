@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_wanted
-from graphcaps.ops.projection.projection import project, project_gathered, reads_store, statistics
-from graphcaps.ops.projection.sparse_features import walk
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.projection.projection import feature_statistics, project, project_gathered, reads_store
+from graphcaps.ops.projection.sparse_features import sparse_product
 from graphcaps.types import FeatureRows
-from tests.ops.kernels.test_project import DRAWN, _rows
+from tests.ops.projection.test_projection_triton import DRAWN, _rows
 
 
 def _walked(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
-    return walk(rows, scale.unsqueeze(-1) * weight, mean)
+    return sparse_product(rows, scale.unsqueeze(-1) * weight, mean)
 
 
 HOW = {"training": True, "momentum": 0.1, "epsilon": 1e-5}
@@ -34,8 +34,8 @@ def test_values_and_gradients(
         x = given.table.x
         running = (x.new_zeros(*lead, channels), x.new_ones(*lead, channels))
         W, s = (t.to(x).requires_grad_() for t in (weight, scale))
-        with kernels_wanted("off"):
-            mean, rstd = statistics(given, running, **HOW)  # type: ignore[arg-type]
+        with use_kernels("off"):
+            mean, rstd = feature_statistics(given, running, **HOW)  # type: ignore[arg-type]
             z = multiply(given, W, s * rstd, mean)
         away = slope.to(x).masked_fill((given.node < 0).unsqueeze(-1), poison)
         dW, ds = torch.autograd.grad(z, (W, s), away)
@@ -52,7 +52,7 @@ def test_columns_beyond_short_numbers() -> None:
     weight = torch.randn(250, 140, 2, dtype=torch.float64, requires_grad=True)
     mean, one = torch.zeros(250, 140).double(), torch.ones(250, 140).double()
     slopes = []
-    for z in (walk(rows, weight, mean), project_gathered(rows, weight, one, mean)):
+    for z in (sparse_product(rows, weight, mean), project_gathered(rows, weight, one, mean)):
         slopes.append(torch.autograd.grad(z, weight, torch.ones_like(z) * 0.5)[0])
     assert float((slopes[0] - slopes[1]).abs().max()) <= 1e-12 * float(slopes[1].abs().max())
 

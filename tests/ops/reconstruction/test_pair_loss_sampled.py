@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
-from graphcaps.ops.activation.activation import take_step
+from graphcaps.ops.activation.hashed_dropout import next_step_keys
 from graphcaps.ops.edges import edge_table
 from graphcaps.ops.reconstruction import pair_loss_sampled as module
 from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
@@ -155,7 +155,7 @@ def test_draws_follow_their_keys() -> None:
     batch = random_graphs([60], density=2.0).as_batch()
     z = _vectors(batch, scale=0.3)
     seed, step = torch.tensor(7), torch.tensor(0)
-    first, second = take_step(seed, step, None), take_step(seed, step, None)
+    first, second = next_step_keys(seed, step, None), next_step_keys(seed, step, None)
     found = [
         _both(sampled_reconstruction_loss, z, batch, keys=keys, up_to=9, pairs=2)
         for keys in (first, second, first, None, None)

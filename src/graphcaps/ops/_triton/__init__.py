@@ -1,1 +1,1 @@
-"""_triton."""
+"""Shared by all Triton kernels: dispatch, precision, tiling, arithmetic."""

@@ -1,59 +1,244 @@
-"""Where the kernels serve, and how to leave them out."""
+"""The one place that decides which form of an operation runs: its torch form or its Triton form.
+
+An operation asks for its form and calls it; both forms have the same signature::
+
+    form = select("margin_loss", _margin_loss, class_scores, class_weight)
+    return form(class_scores, y, upper, lower, absent_weight, class_weight)
+
+The Triton form is chosen if all of these hold:
+
+* Triton is installed and kernels are not switched off (:func:`use_kernels`, ``GRAPHCAPS_KERNELS``);
+* every tensor is on a GPU, and every floating-point tensor is float32 (:func:`kernels_available`);
+* the operation's own condition in :data:`TRITON_FORMS` holds.
+
+Triton modules are imported when their form is first selected, because Triton is an optional dependency.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Literal, get_args
+from types import ModuleType
+from typing import Literal, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 
-__all__ = ["KernelMode", "have_triton", "kernels_serve", "kernels_wanted"]
+__all__ = [
+    "LARGEST_ROUTED_GRAPH",
+    "MOST_ASSIGNMENT_COLUMNS",
+    "MOST_DENSE_CAPSULES",
+    "MOST_ROUTED_CAPSULES",
+    "TRITON_FORMS",
+    "WIDEST_ACTIVATION",
+    "WIDEST_ROUTED_CAPSULE",
+    "KernelMode",
+    "TritonForm",
+    "kernels_available",
+    "select",
+    "supports",
+    "triton_installed",
+    "use_kernels",
+]
 
 KernelMode = Literal["auto", "off", "always"]
-_SETTING, _MODES = "GRAPHCAPS_KERNELS", get_args(KernelMode)
 
+WIDEST_ACTIVATION = 1024
+"""Longest row of the activation kernel: a program holds a whole row."""
+MOST_DENSE_CAPSULES = 64
+"""Largest number of capsules of a graph in the dense hop kernel: a program holds a whole graph."""
+MOST_ASSIGNMENT_COLUMNS = 64
+"""Largest number of columns of the left factor in the segment product kernel."""
+MOST_ROUTED_CAPSULES = 32
+"""Largest J of the routing kernels: Triton 3.6 compiles a tile of 64 capsules into out-of-bounds reads."""
+WIDEST_ROUTED_CAPSULE = 128
+"""Largest d and d' of the routing kernels."""
+LARGEST_ROUTED_GRAPH = 16384
+"""Largest number of rows of a graph in the routing kernels, which keep the sums of all its chunks."""
 
-def _checked(mode: str, name: str) -> str:
-    if mode not in _MODES:
-        raise ArgumentError("kernels", name, f"be one of {', '.join(_MODES)}", repr(mode))
-    return mode
-
-
+_VARIABLE, _MODES = "GRAPHCAPS_KERNELS", get_args(KernelMode)
 _mode: ContextVar[str | None] = ContextVar("kernels", default=None)
 
-
-@cache
-def have_triton() -> bool:
-    """Whether Triton can be imported; looked up once, imported only where a kernel runs."""
-    return find_spec("triton") is not None
+Form = TypeVar("Form", bound=Callable[..., object])
 
 
-@contextmanager
-def kernels_wanted(mode: KernelMode) -> Iterator[None]:
-    """Inside the block, ``"off"`` leaves the kernels out; ``"always"`` takes them on a CPU too, interpreted.
+def _no_condition(*_: Tensor | None) -> bool:
+    """No further condition."""
+    return True
 
-    The environment variable ``GRAPHCAPS_KERNELS`` sets the same for a whole process. ``"always"`` needs
-    ``TRITON_INTERPRET=1`` and is for tests: it is very slow.
+
+def _activate(z: Tensor, _bias: Tensor) -> bool:
+    """There are rows, and none is longer than ``WIDEST_ACTIVATION``."""
+    return z.numel() > 0 and z.size(-1) <= WIDEST_ACTIVATION
+
+
+def _not_empty(x: Tensor, *_: Tensor | None) -> bool:
+    """The first tensor is not empty."""
+    return x.numel() > 0
+
+
+def _on_gpu(order: Tensor) -> bool:
+    """The tensors are on a GPU, also in mode ``"always"``: under the interpreter the kernel is too slow."""
+    return order.is_cuda
+
+
+def _normalised_rows(x: Tensor, parameter: Tensor) -> bool:
+    """There are rows, and they have the leading axes of the parameters."""
+    return x.numel() > 0 and x.shape[:-2] == parameter.shape[:-1]
+
+
+def _normalised_hop(
+    u: Tensor, weight: Tensor, node: Tensor, index: Tensor, edge_weight: Tensor | None, *, training: bool
+) -> bool:
+    """While training, without edge weights, where rows match the batch and the leading axes of the parameters."""
+    rows = u.shape[:-1] == node.shape == index.shape and u.numel() > 0
+    return training and rows and u.shape[:-2] == weight.shape[:-1] and edge_weight is None
+
+
+def _unweighted(_scores: Tensor, class_weight: Tensor | None) -> bool:
+    """Classes are not weighted."""
+    return class_weight is None
+
+
+def _float32(x: Tensor) -> bool:
+    """The values are float32: integers take the torch form."""
+    return x.dtype == torch.float32
+
+
+def _segment_product(a: Tensor, x: Tensor) -> bool:
+    """No gradient is needed, and ``a`` has at most ``MOST_ASSIGNMENT_COLUMNS`` columns."""
+    return not (a.requires_grad or x.requires_grad) and a.size(-1) <= MOST_ASSIGNMENT_COLUMNS
+
+
+def _along_edges(x: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
+    """There is one row per row of the batch, and edge weights need no gradient."""
+    return x.shape[:-1] == node.shape and not (edge_weight is not None and edge_weight.requires_grad)
+
+
+def _weighted_degrees(edge_weight: Tensor) -> bool:
+    """Edge weights need no gradient."""
+    return not edge_weight.requires_grad
+
+
+def _dense_hop(x: Tensor, adjacency: Tensor) -> bool:
+    """The adjacency needs no gradient, and a graph has at most ``MOST_DENSE_CAPSULES`` capsules."""
+    return not adjacency.requires_grad and x.size(-2) <= MOST_DENSE_CAPSULES
+
+
+def _route(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    residual: Tensor | None,
+    *,
+    max_size: int | None,
+    num_graphs: int,
+    detach: bool,
+) -> bool:
+    """No gradient flows through the assignment, and sizes are within the three limits for routing above.
+
+    The largest graph of the batch must be known (``max_size``), and the output capsules of a replica have fewer
+    than 2³¹ numbers.
     """
-    token = _mode.set(_checked(mode, "mode"))
-    try:
-        yield
-    finally:
-        _mode.reset(token)
+    if not detach and torch.is_grad_enabled():
+        tensors = (h, weight, bias, residual)
+        if any(tensor is not None and tensor.requires_grad for tensor in tensors):
+            return False
+    J, d, e = weight.shape[-3:]
+    known = max_size is not None and max_size <= LARGEST_ROUTED_GRAPH
+    small = (
+        J <= MOST_ROUTED_CAPSULES
+        and max(d, e) <= WIDEST_ROUTED_CAPSULE
+        and num_graphs * J * max(d, e) < 2**31
+    )
+    return known and small and num_graphs > 0 and min(h.numel(), J, e) > 0
 
 
-def kernels_serve(*tensors: Tensor | None) -> bool:
-    """Whether kernels compute on these tensors: float32 (or whole numbers), on a GPU, with Triton there."""
-    mode = _mode.get() or _checked(os.environ.get(_SETTING, "auto"), _SETTING)
-    if mode == "off" or not have_triton():
+@dataclass(frozen=True)
+class TritonForm:
+    """Where the Triton form of an operation is, and when it is used.
+
+    Args:
+        module (str): Module below ``graphcaps.ops``.
+        function (str): Entry point, with the signature of the torch form.
+        condition (Callable): Takes what the operation passes to :func:`select`; its docstring states the rule.
+            (default: no further condition)
+    """
+
+    module: str
+    function: str
+    condition: Callable[..., bool] = _no_condition
+
+    def load(self) -> object:
+        """The entry point; its module is imported on the first call."""
+        return getattr(_module(self.module), self.function)
+
+
+TRITON_FORMS: dict[str, TritonForm] = {
+    "accumulate_metrics": TritonForm("metric_sums.metric_sums_triton", "accumulate_metrics_"),
+    "activate": TritonForm("activation.activation_triton", "activate", _activate),
+    "adam_update": TritonForm("adam.adam_triton", "adam_update_"),
+    "batch_norm": TritonForm("batch_norm.batch_norm_triton", "batch_norm", _normalised_rows),
+    "class_code": TritonForm("class_code.class_code_triton", "class_code"),
+    "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
+    "next_step_keys": TritonForm("activation.activation_triton", "next_step_keys", _not_empty),
+    "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics"),
+    "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
+    "lengths": TritonForm("lengths.lengths_triton", "lengths"),
+    "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
+    "neighbour_sum": TritonForm("propagation.neighbour_sum_triton", "neighbour_sum", _along_edges),
+    "normalised_hop": TritonForm("propagation.normalised_hop_triton", "normalised_hop", _normalised_hop),
+    "project": TritonForm("projection.projection_triton", "project"),
+    "propagate": TritonForm("propagation.neighbour_sum_triton", "propagate", _along_edges),
+    "reconstruction_loss": TritonForm("reconstruction.pair_loss_triton", "reconstruction_loss"),
+    "route": TritonForm("routing.route_triton", "route_triton", _route),
+    "route_dense": TritonForm("routing.route_triton", "route_dense_triton", _route),
+    "segment_product": TritonForm("ragged.ragged_triton", "segment_product", _segment_product),
+    "segment_sum": TritonForm("ragged.ragged_triton", "segment_sum", _float32),
+    "spread": TritonForm("ragged.ragged_triton", "spread", _float32),
+    "standardise": TritonForm("batch_norm.batch_norm_triton", "standardise", _normalised_rows),
+    "weighted_degrees": TritonForm("propagation.neighbour_sum_triton", "weighted_degrees", _weighted_degrees),
+}
+"""Every operation that has a Triton form."""
+
+
+def select(operation: str, torch_form: Form, *tensors: Tensor | None, **facts: bool | int | None) -> Form:
+    """The form of an operation to call for these tensors.
+
+    Args:
+        operation (str): Key of :data:`TRITON_FORMS`.
+        torch_form (Callable): What to return where the Triton form is not used; has the same signature.
+        tensors (Tensor, optional): Tensors that decide, as the operation's condition takes them.
+        facts: Further arguments of the condition.
+    """
+    if not kernels_available(*tensors):
+        return torch_form
+    form = TRITON_FORMS[operation]
+    if not form.condition(*tensors, **facts):
+        return torch_form
+    return cast(Form, form.load())
+
+
+def supports(operation: str, *tensors: Tensor | None, **facts: bool | int | None) -> bool:
+    """Whether :func:`select` returns the Triton form for these arguments."""
+    return kernels_available(*tensors) and TRITON_FORMS[operation].condition(*tensors, **facts)
+
+
+def kernels_available(*tensors: Tensor | None) -> bool:
+    """Whether Triton kernels run on these tensors: on a GPU, floating-point values in float32, Triton installed.
+
+    This is the part of the rule that all operations share; ``None`` is skipped.
+    """
+    mode = _mode.get() or _checked(os.environ.get(_VARIABLE, "auto"), _VARIABLE)
+    if mode == "off" or not triton_installed():
         return False
     for tensor in tensors:
         if tensor is None:
@@ -63,3 +248,35 @@ def kernels_serve(*tensors: Tensor | None) -> bool:
         if tensor.device.type != "cuda" and mode != "always":
             return False
     return True
+
+
+@contextmanager
+def use_kernels(mode: KernelMode) -> Iterator[None]:
+    """Sets when kernels are used inside the block.
+
+    ``"auto"`` uses them on a GPU, ``"off"`` never, ``"always"`` on a CPU too, under Triton's interpreter. The
+    environment variable ``GRAPHCAPS_KERNELS`` sets the mode of a whole process. ``"always"`` needs
+    ``TRITON_INTERPRET=1`` and is meant for tests: it is very slow.
+    """
+    token = _mode.set(_checked(mode, "mode"))
+    try:
+        yield
+    finally:
+        _mode.reset(token)
+
+
+@cache
+def triton_installed() -> bool:
+    """Whether Triton can be imported; looked up once."""
+    return find_spec("triton") is not None
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    return import_module(f"graphcaps.ops.{name}")
+
+
+def _checked(mode: str, name: str) -> str:
+    if mode not in _MODES:
+        raise ArgumentError("kernels", name, f"be one of {', '.join(_MODES)}", repr(mode))
+    return mode

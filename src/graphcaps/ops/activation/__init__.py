@@ -1,1 +1,1 @@
-"""activation."""
+"""ReLU, dropout and squash of projected features."""

@@ -1,11 +1,11 @@
 """ReLU, dropout and squash of rows in one kernel; the gradient makes the same mask again instead of keeping it.
 
-Which numbers are dropped is the hash of :mod:`graphcaps.ops.activation.activation`, bit by bit.
+Which numbers are dropped follows from the hash of :mod:`graphcaps.ops.activation.hashed_dropout`, bit by bit.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import torch
 import triton
@@ -13,28 +13,27 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-if TYPE_CHECKING:  # it imports this module, late
-    from graphcaps.ops.activation.activation import Drop
+from graphcaps.ops.activation.hashed_dropout import HashedDropout
 
-__all__ = ["activate", "take_step"]
+__all__ = ["activate", "next_step_keys"]
 
 
 def activate(
     z: Tensor,
     bias: Tensor,
     *,
-    dropped: Drop | None,
-    inside: bool,
+    dropout: HashedDropout | None,
+    bias_position: Literal["inside", "outside"],
     epsilon: float,
     mask: Tensor | None,
 ) -> Tensor:
     """As :func:`graphcaps.ops.activation.activation.activate`, for rows of at most 1024 numbers."""
-    found: Tensor = _Activate.apply(z, bias, dropped, inside, epsilon, _bytes(mask))
-    return found
+    u: Tensor = _Activate.apply(z, bias, dropout, bias_position == "inside", epsilon, _bytes(mask))
+    return u
 
 
-def take_step(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
-    """As :func:`graphcaps.ops.activation.activation.take_step`, in one launch."""
+def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
+    """As :func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`, in one launch."""
     keys = torch.empty(*seed.shape, 2, dtype=torch.int32, device=seed.device)
     V = 1 if mask is None else mask.size(-1)
     given = _bytes(mask)
@@ -51,43 +50,43 @@ class _Activate(torch.autograd.Function):
         ctx: Any,
         z: Tensor,
         bias: Tensor,
-        dropped: Drop | None,
+        dropout: HashedDropout | None,
         inside: bool,
         epsilon: float,
         mask: Tensor | None,
     ) -> Tensor:
         z, bias = z.contiguous(), bias.contiguous()
         ctx.save_for_backward(z, bias, mask)
-        ctx.how = dropped, inside, epsilon
+        ctx.how = dropout, inside, epsilon
         out = torch.empty_like(z)
-        grid, given, options = _call(z, bias, mask, dropped, inside)
-        _forward_kernel[grid](*given, out, *z.shape[-2:], *_chance(dropped), epsilon, **options)
+        grid, given, options = _call(z, bias, mask, dropout, inside)
+        _forward_kernel[grid](*given, out, *z.shape[-2:], *_chance(dropout), epsilon, **options)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         z, bias, mask = ctx.saved_tensors
-        dropped, inside, epsilon = ctx.how
+        dropout, inside, epsilon = ctx.how
         dz = torch.empty_like(z)
-        grid, given, options = _call(z, bias, mask, dropped, inside)
+        grid, given, options = _call(z, bias, mask, dropout, inside)
         V, d = z.shape[-2:]
         blocks = triton.cdiv(V, options["ROWS"])
         part = z.new_empty(*z.shape[:-2], blocks, d)
         _backward_kernel[grid](
-            *given, grad.contiguous(), dz, part, V, d, *_chance(dropped), epsilon, **options
+            *given, grad.contiguous(), dz, part, V, d, *_chance(dropout), epsilon, **options
         )
         return dz, part.sum(-2), None, None, None, None
 
 
 def _call(
-    z: Tensor, bias: Tensor, mask: Tensor | None, dropped: Drop | None, inside: bool
+    z: Tensor, bias: Tensor, mask: Tensor | None, dropout: HashedDropout | None, inside: bool
 ) -> tuple[tuple[int], tuple[Tensor, ...], dict[str, Any]]:
     """Grid, tensors and options that both directions share."""
     V, d = z.shape[-2:]
     width = max(16, triton.next_power_of_2(d))
     rows = max(2, min(64, 4096 // width))
-    keys = z.view(torch.int32) if dropped is None else dropped.keys.contiguous()  # not read without dropout
+    keys = z.view(torch.int32) if dropout is None else dropout.keys.contiguous()  # not read without dropout
     options: dict[str, Any] = {
         "MASKED": mask is not None,
         "INSIDE": inside,
@@ -99,9 +98,9 @@ def _call(
     return grid, (z, bias, z if mask is None else mask, keys), options
 
 
-def _chance(dropped: Drop | None) -> tuple[int, float]:
+def _chance(dropout: HashedDropout | None) -> tuple[int, float]:
     """Hashes below the first are dropped; the other numbers are multiplied by the second."""
-    return (0, 1.0) if dropped is None else (dropped.threshold, dropped.scale)
+    return (0, 1.0) if dropout is None else (dropout.threshold, dropout.scale)
 
 
 def _bytes(mask: Tensor | None) -> Tensor | None:
@@ -139,7 +138,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _factors(place, keys, replica, threshold, scale):  # type: ignore[no-untyped-def]
-    """0 where the number at a place is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without any key.
+    """0 where the number at a position is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without any key.
 
     That hashes in vain where nothing is dropped, which hides behind the memory, and saves a compilation.
     """

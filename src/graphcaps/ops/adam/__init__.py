@@ -1,1 +1,1 @@
-"""adam."""
+"""Adam updates of stacked parameters."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["PARAMETERS", "blocks_of", "update_"]
+from graphcaps.ops.adam.adam import AdamMemo
+
+__all__ = ["PARAMETERS", "adam_update_"]
 
 PARAMETERS = 16
 """Parameters that a launch takes at most."""
@@ -79,21 +80,11 @@ def _update_kernel(  # type: ignore[no-untyped-def]
     tl.store(p + place, weight - change, mask=mask)
 
 
-def blocks_of(parameters: Sequence[Tensor]) -> Tensor:
-    """What each program updates: parameter, first number and how many a replica has, ``[blocks, 3]``."""
-    rows = []
-    for k, p in enumerate(parameters):
-        n = p.numel() // p.size(0)
-        rows += [(k, start, n) for start in range(0, n, _BLOCK)]
-    return torch.tensor(rows, dtype=torch.int32, device=parameters[0].device)
-
-
-def update_(
-    p: Sequence[Tensor],
-    g: Sequence[Tensor],
-    m: Sequence[Tensor],
-    v: Sequence[Tensor],
-    blocks: Tensor,
+def adam_update_(
+    parameters: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    first: Sequence[Tensor],
+    second: Sequence[Tensor],
     steps: Tensor,
     rate: Tensor,
     active: Tensor | None,
@@ -101,21 +92,27 @@ def update_(
     betas: tuple[float, float],
     epsilon: float,
     weight_decay: float,
+    memo: AdamMemo,
 ) -> None:
-    """Updates up to 16 weights ``[F, …]`` and their moments in place.
+    """As :func:`graphcaps.ops.adam.adam.adam_update_`, one launch for up to ``PARAMETERS`` parameters."""
+    for start in range(0, len(parameters), PARAMETERS):
+        chunk = slice(start, start + PARAMETERS)
+        p, g, m, v = parameters[chunk], grads[chunk], first[chunk], second[chunk]
+        sizes = tuple(tensor.numel() // tensor.size(0) for tensor in p)
+        if sizes not in memo:
+            memo[sizes] = _blocks(sizes, p[0].device)
+        blocks = memo[sizes]
+        pointers: list[Tensor] = []
+        for tensors in (p, [grad.contiguous() for grad in g], m, v):
+            pointers += [*tensors, *[tensors[0]] * (PARAMETERS - len(tensors))]
+        _update_kernel[(len(blocks), p[0].size(0))](
+            blocks, steps, rate, steps if active is None else active, *pointers,
+            betas[0], betas[1], math.log(betas[0]), math.log(betas[1]), epsilon, weight_decay,
+            MASKED=active is not None, BLOCK=_BLOCK,
+        )  # fmt: skip
 
-    Args:
-        p, g, m, v (list): Weights, gradients, first and second moments.
-        blocks (Tensor): What :func:`blocks_of` makes of these weights.
-        steps (Tensor): Updates of each replica, this one counted, float64, ``[F]``.
-        rate (Tensor): Learning rate, float64, ``[]``.
-        active (Tensor, optional): True at replicas that move, ``[F]``.
-    """
-    pointers: list[Any] = []
-    for tensors in (p, [slope.contiguous() for slope in g], m, v):
-        pointers += [*tensors, *[tensors[0]] * (PARAMETERS - len(tensors))]
-    _update_kernel[(len(blocks), p[0].size(0))](
-        blocks, steps, rate, steps if active is None else active, *pointers,
-        betas[0], betas[1], math.log(betas[0]), math.log(betas[1]), epsilon, weight_decay,
-        MASKED=active is not None, BLOCK=_BLOCK,
-    )  # fmt: skip
+
+def _blocks(sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    """What each program updates: parameter, first number, and numbers of the parameter per replica, ``[blocks, 3]``."""
+    rows = [(k, start, n) for k, n in enumerate(sizes) for start in range(0, n, _BLOCK)]
+    return torch.tensor(rows, dtype=torch.int32, device=device)

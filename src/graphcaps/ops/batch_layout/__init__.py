@@ -1,1 +1,1 @@
-"""batch_layout."""
+"""Graphs of a store laid out as the rows of a batch."""

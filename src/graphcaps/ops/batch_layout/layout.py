@@ -1,79 +1,62 @@
-"""Graphs laid out one after another: what every slot of a batch holds."""
+"""Graphs of a store laid out one after another as the rows of a batch."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import select
+from graphcaps.types import BatchLayout
 
-__all__ = ["Slots", "lay_out"]
-
-
-@dataclass(frozen=True)
-class Slots:
-    """B graphs in V slots.
-
-    Args:
-        graphs (Tensor): Graphs of the store, −1 for none, ``[*lead, B]``.
-        ptr (Tensor): First slot of each graph, and the end of the last, ``[*lead, B + 1]``.
-        index (Tensor): Graph of each slot, B at padding, ``[*lead, V]``.
-        node (Tensor): Node of the store in each slot, −1 at padding, ``[*lead, V]``.
-        first (Tensor): First slot of the slot's graph, 0 at padding, ``[*lead, V]``.
-        mask (Tensor): True at real slots, ``[*lead, V]``.
-        y (Tensor, optional): Class of each graph, −1 for none, ``[*lead, B]``.
-        active (Tensor): Whether there is a graph, ``[*lead]``.
-    """
-
-    graphs: Tensor
-    ptr: Tensor
-    index: Tensor
-    node: Tensor
-    first: Tensor
-    mask: Tensor
-    y: Tensor | None
-    active: Tensor
+__all__ = ["layout_batch"]
 
 
-def lay_out(
+def layout_batch(
     node_ptr: Tensor,
     order: Tensor,
-    num_slots: int,
+    num_rows: int,
     *,
     classes: Tensor | None = None,
     cursor: Tensor | None = None,
     batch_size: int | None = None,
-) -> Slots:
-    """Lays graphs out one after another.
+) -> BatchLayout:
+    """Lays graphs out one after another, by index arithmetic on the device.
 
     Args:
-        node_ptr (Tensor): First node of each graph of the store, and the end, ``[G + 1]``.
-        order (Tensor): Graphs, −1 for none, ``[*lead, B]``; with a cursor more of them, ``[*lead, ≥ B]``.
-        num_slots (int): V; at least the nodes of each replica's graphs together.
+        node_ptr (Tensor): First node of each graph of the store, and the end of the last, ``[G + 1]``.
+        order (Tensor): Graphs, −1 for none, ``[*lead, B]``; with a cursor those of many steps, ``[*lead, ≥ B]``.
+        num_rows (int): V; at least the number of nodes of each replica's graphs.
         classes (Tensor, optional): Class of each graph of the store, ``[G]``.
-        cursor (Tensor, optional): Number of the step ``[]``: the graphs are those from ``cursor · B`` on.
+        cursor (Tensor, optional): Number of the step, ``[]``; the graphs are those from ``cursor · B`` on.
         batch_size (int, optional): B, with a cursor.
     """
-    if order.is_cuda and kernels_serve(order):
-        from graphcaps.ops.batch_layout.layout_triton import slots
+    form = select("layout_batch", _layout_batch, order)
+    return form(node_ptr, order, num_rows, classes=classes, cursor=cursor, batch_size=batch_size)
 
-        return slots(node_ptr, order, num_slots, classes=classes, cursor=cursor, batch_size=batch_size)
+
+def _layout_batch(
+    node_ptr: Tensor,
+    order: Tensor,
+    num_rows: int,
+    *,
+    classes: Tensor | None = None,
+    cursor: Tensor | None = None,
+    batch_size: int | None = None,
+) -> BatchLayout:
     graphs = order
     if cursor is not None and batch_size is not None:
-        places = cursor * batch_size + torch.arange(batch_size, device=order.device)
-        graphs = order.index_select(-1, places)
+        columns = cursor * batch_size + torch.arange(batch_size, device=order.device)
+        graphs = order.index_select(-1, columns)
     *lead, B = graphs.shape
-    known, none = graphs.clamp_min(0), graphs < 0
-    start = node_ptr[known]
-    sizes = (node_ptr[known + 1] - start).masked_fill(none, 0)
+    graph, none = graphs.clamp_min(0), graphs < 0
+    start = node_ptr[graph]
+    sizes = (node_ptr[graph + 1] - start).masked_fill(none, 0)
     ptr = torch.nn.functional.pad(sizes.cumsum(-1), (1, 0))  # [*lead, B + 1]
-    slot = torch.arange(num_slots, device=graphs.device).expand(*lead, num_slots).contiguous()
-    index = torch.searchsorted(ptr[..., 1:].contiguous(), slot, right=True)  # B after the last graph
-    own = index.clamp_max(B - 1)
-    outside = index == B
-    first = ptr[..., :-1].gather(-1, own)
-    node = (start.gather(-1, own) + slot - first).masked_fill_(outside, -1)
-    y = None if classes is None else classes[known].masked_fill(none, -1)
-    return Slots(graphs, ptr, index, node, first.masked_fill_(outside, 0), ~outside, y, ~none.all(-1))
+    row = torch.arange(num_rows, device=graphs.device).expand(*lead, num_rows).contiguous()
+    index = torch.searchsorted(ptr[..., 1:].contiguous(), row, right=True)  # B after the last graph
+    graph_of_row = index.clamp_max(B - 1)
+    padding = index == B
+    first = ptr[..., :-1].gather(-1, graph_of_row)
+    node = (start.gather(-1, graph_of_row) + row - first).masked_fill_(padding, -1)
+    y = None if classes is None else classes[graph].masked_fill(none, -1)
+    return BatchLayout(graphs, ptr, index, node, first.masked_fill_(padding, 0), ~padding, y, ~none.all(-1))

@@ -1,6 +1,6 @@
-"""What every slot of a batch holds, and what is known of its graphs, in one pass.
+"""The layout of a batch in one kernel.
 
-A program per graph and replica: it adds up the sizes of the graphs before it and writes the slots of its own.
+One program per graph and replica: it adds up the sizes of the graphs before its own and writes the rows of its own.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops.batch_layout.layout import Slots
+from graphcaps.types import BatchLayout
 
-__all__ = ["slots"]
+__all__ = ["layout_batch"]
 
 _BLOCK = 128
 
 
 @triton.jit(do_not_specialize=["stride", "B", "V"])
-def _slots_kernel(  # type: ignore[no-untyped-def]
+def _layout_kernel(  # type: ignore[no-untyped-def]
     node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, y, active, stride, B, V,
     MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
 ):  # fmt: skip
@@ -30,7 +30,7 @@ def _slots_kernel(  # type: ignore[no-untyped-def]
     b = tl.arange(0, GRAPHS)
     graph = tl.load(order + b, mask=b < B, other=-1)
     start = tl.load(node_ptr + graph, mask=graph >= 0, other=0)
-    # A batch has fewer slots than 32 bits count, and sums of those are the fast ones.
+    # A batch has fewer than 2³¹ rows, and sums of 32-bit integers are the fast ones.
     size = (tl.load(node_ptr + graph + 1, mask=graph >= 0, other=0) - start).to(tl.int32)
     begin = tl.sum(tl.where(b < own, size, 0), 0)
     n = tl.sum(tl.where(b == own, size, 0), 0)
@@ -52,7 +52,7 @@ def _slots_kernel(  # type: ignore[no-untyped-def]
         tl.store(node + place, source + at + lane, mask=inside)
         tl.store(first + place, tl.full((BLOCK,), 0, tl.int64) + begin, mask=inside)
         tl.store(mask + place, tl.full((BLOCK,), 1, tl.int8), mask=inside)
-    # The slots behind the last graph are shared among all programs.
+    # The padding rows behind the last graph are shared among all programs.
     for at in range(total + own * BLOCK, V, tl.num_programs(0) * BLOCK):
         inside = at + lane < V
         place = f * V + at + lane
@@ -62,27 +62,27 @@ def _slots_kernel(  # type: ignore[no-untyped-def]
         tl.store(mask + place, tl.full((BLOCK,), 0, tl.int8), mask=inside)
 
 
-def slots(
+def layout_batch(
     node_ptr: Tensor,
     order: Tensor,
-    num_slots: int,
+    num_rows: int,
     *,
     classes: Tensor | None = None,
     cursor: Tensor | None = None,
     batch_size: int | None = None,
-) -> Slots:
-    """As :func:`graphcaps.ops.batch_layout.layout.lay_out`."""
+) -> BatchLayout:
+    """As :func:`graphcaps.ops.batch_layout.layout.layout_batch`."""
     order = order.contiguous()
     *lead, stride = order.shape
     B = stride if batch_size is None else batch_size
     graphs, ptr = order.new_empty(*lead, B), order.new_empty(*lead, B + 1)
-    index, node, first = (order.new_empty(*lead, num_slots) for _ in range(3))
-    mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in ((*lead, num_slots), lead))
+    index, node, first = (order.new_empty(*lead, num_rows) for _ in range(3))
+    mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in ((*lead, num_rows), lead))
     y = None if classes is None else graphs.new_empty(graphs.shape)
-    _slots_kernel[(B, torch.Size(lead).numel())](
+    _layout_kernel[(B, torch.Size(lead).numel())](
         node_ptr, order, order if cursor is None else cursor, order if classes is None else classes, graphs,
         ptr, index, node, first, mask.view(torch.int8), graphs if y is None else y, active.view(torch.int8),
-        stride, B, num_slots, MOVES=cursor is not None, CLASSES=y is not None,
+        stride, B, num_rows, MOVES=cursor is not None, CLASSES=y is not None,
         BLOCK=_BLOCK, GRAPHS=triton.next_power_of_2(B), num_warps=1 if B <= 64 else 4,
     )  # fmt: skip
-    return Slots(graphs, ptr, index, node, first, mask, y, active)
+    return BatchLayout(graphs, ptr, index, node, first, mask, y, active)

@@ -1,1 +1,1 @@
-"""batch_norm."""
+"""Batch normalisation over ragged rows."""

@@ -16,19 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = [
-    "add_kernel",
-    "add_tables",
-    "batch_norm",
-    "gradient_kernel",
-    "join_kernel",
-    "moments_kernel",
-    "move_running",
-    "normalise_kernel",
-    "rows_gradient",
-    "slopes_kernel",
-    "standardise",
-]
+__all__ = ["add_tables", "batch_norm", "move_running", "rows_gradient", "standardise"]
 
 
 @triton.jit

@@ -1,1 +1,1 @@
-"""class_code."""
+"""Code of each graph in the adjacency decoder."""

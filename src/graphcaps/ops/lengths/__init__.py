@@ -1,1 +1,1 @@
-"""lengths."""
+"""Lengths of capsules."""

@@ -1,20 +1,20 @@
-"""Lengths of capsules: how present what they stand for is."""
+"""Euclidean lengths of capsules, which are class scores."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import select
 
 __all__ = ["lengths"]
 
 
 def lengths(u: Tensor) -> Tensor:
     """Euclidean lengths of capsules ``u [*lead, d]``, ``[*lead]``; the gradient at length 0 is 0."""
-    if kernels_serve(u):
-        from graphcaps.ops.lengths import lengths_triton as kernel
+    return select("lengths", _lengths, u)(u)
 
-        return kernel.lengths(u)
-    found: Tensor = torch.linalg.vector_norm(u, dim=-1)
-    return found
+
+def _lengths(u: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(u, dim=-1)
+    return norms

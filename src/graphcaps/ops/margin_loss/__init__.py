@@ -1,1 +1,1 @@
-"""margin_loss."""
+"""Margin loss on class capsules."""

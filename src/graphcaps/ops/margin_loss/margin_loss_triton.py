@@ -45,10 +45,17 @@ def _margin_kernel(  # type: ignore[no-untyped-def]
     tl.store(loss + f, tl.sum(total, 0) * share)
 
 
-def margin_loss(class_scores: Tensor, y: Tensor, upper: float, lower: float, absent_weight: float) -> Tensor:
-    """As :func:`graphcaps.nn.margin_loss`: ``class_scores [*lead, B, C]``, ``y [*lead, B]``, −1 at padding."""
-    found: Tensor = _MarginLoss.apply(class_scores, y, upper, lower, absent_weight)
-    return found
+def margin_loss(
+    class_scores: Tensor,
+    y: Tensor,
+    upper: float,
+    lower: float,
+    absent_weight: float,
+    class_weight: Tensor | None = None,
+) -> Tensor:
+    """As :func:`graphcaps.ops.margin_loss.margin_loss.margin_loss`, without class weights."""
+    loss: Tensor = _MarginLoss.apply(class_scores, y, upper, lower, absent_weight)
+    return loss
 
 
 class _MarginLoss(torch.autograd.Function):

@@ -1,1 +1,1 @@
-"""projection."""
+"""Projection of standardised features, read from the store."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
-from graphcaps.ops.projection.sparse_features import walk
+from graphcaps.ops._triton.dispatch import select, supports
+from graphcaps.ops.projection.sparse_features import sparse_product
 from graphcaps.types import FeatureRows
 
-__all__ = ["CPU_SHARE", "project", "project_gathered", "reads_store", "statistics"]
+__all__ = ["CPU_SHARE", "feature_statistics", "project", "project_gathered", "reads_store"]
 
 
 CPU_SHARE = 14
@@ -21,13 +21,13 @@ def reads_store(rows: FeatureRows, weight: Tensor) -> bool:
     table = rows.table
     if not table.sparse or not rows.node.numel():
         return False
-    if kernels_serve(table.x, rows.node, weight):
+    if supports("project", table.x, rows.node, weight):
         return True
     return table.x.device.type == "cpu" and CPU_SHARE * table.values.numel() <= table.x.numel()
 
 
 @torch.no_grad()
-def statistics(
+def feature_statistics(
     rows: FeatureRows, running: tuple[Tensor, Tensor], *, training: bool, momentum: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
     """Mean and 1 / σ of the columns, as batch normalisation takes them: sums over graphs, not over rows.
@@ -42,11 +42,14 @@ def statistics(
     Returns:
         tuple: The mean less the table's ``shift``, and 1 / √(variance + epsilon), ``[*lead, C]`` each.
     """
-    table = rows.table
-    if kernels_serve(table.x, *running):
-        from graphcaps.ops.projection import projection_triton as kernels
+    form = select("feature_statistics", _feature_statistics, rows.table.x, *running)
+    return form(rows, running, training=training, momentum=momentum, epsilon=epsilon)
 
-        return kernels.statistics(rows, running, training=training, momentum=momentum, epsilon=epsilon)
+
+def _feature_statistics(
+    rows: FeatureRows, running: tuple[Tensor, Tensor], *, training: bool, momentum: float, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    table = rows.table
     running_mean, running_var = running
     shift, dtype = table.shift.double(), running_mean.dtype
     if not training:
@@ -77,18 +80,19 @@ def project(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> T
         rows (FeatureRows): x, ``[*lead, V, C]``.
         weight (Tensor): W, ``[*lead, C, d]``.
         scale (Tensor): s, ``[*lead, C]``.
-        mean (Tensor): μ less the table's ``shift``, ``[*lead, C]``, as :func:`statistics` gives it.
+        mean (Tensor): μ less the table's ``shift``, ``[*lead, C]``, as :func:`feature_statistics` gives it.
 
     Returns:
         Tensor: ``[*lead, V, d]``, zero at padding rows.
     """
     if not reads_store(rows, weight):
         return project_gathered(rows, weight, scale, mean)
-    if kernels_serve(rows.table.x, rows.node, weight):
-        from graphcaps.ops.projection import projection_triton as kernels
+    form = select("project", _project_entries, rows.table.x, rows.node, weight)
+    return form(rows, weight, scale, mean)
 
-        return kernels.project(rows, weight, scale, mean)
-    return walk(rows, scale.unsqueeze(-1) * weight, mean)
+
+def _project_entries(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
+    return sparse_product(rows, scale.unsqueeze(-1) * weight, mean)
 
 
 def project_gathered(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:

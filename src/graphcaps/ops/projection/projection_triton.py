@@ -19,15 +19,7 @@ from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import FeatureRows
 
-__all__ = [
-    "fold_kernel",
-    "join_kernel",
-    "project",
-    "rows_kernel",
-    "statistics",
-    "statistics_kernel",
-    "weights_kernel",
-]
+__all__ = ["feature_statistics", "project"]
 
 
 @triton.jit(do_not_specialize=["B", "C"])
@@ -197,10 +189,10 @@ _PROGRAMS = 2048
 """Programs that keep a large GPU busy; the slots of a replica are cut into as many parts as that takes."""
 
 
-def statistics(
+def feature_statistics(
     rows: FeatureRows, running: tuple[Tensor, Tensor], *, training: bool, momentum: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """As :func:`graphcaps.ops.projection.projection.statistics`."""
+    """As :func:`graphcaps.ops.projection.projection.feature_statistics`."""
     table = rows.table
     *lead, B = rows.graphs.shape
     C = table.x.size(-1)

@@ -11,10 +11,10 @@ from torch.nn.functional import embedding_bag, pad
 
 from graphcaps.types import FeatureRows
 
-__all__ = ["walk"]
+__all__ = ["sparse_product"]
 
 
-def walk(rows: FeatureRows, weight: Tensor, mean: Tensor) -> Tensor:
+def sparse_product(rows: FeatureRows, weight: Tensor, mean: Tensor) -> Tensor:
     """(x − shift − mean) W of the real rows, 0 at padding, ``[*lead, V, d]``; only W has a gradient.
 
     Args:
@@ -22,11 +22,11 @@ def walk(rows: FeatureRows, weight: Tensor, mean: Tensor) -> Tensor:
         weight (Tensor): W, ``[*lead, C, d]``.
         mean (Tensor): ``[*lead, C]``.
     """
-    found: Tensor = _Walk.apply(rows, weight, mean)
+    found: Tensor = _SparseProduct.apply(rows, weight, mean)
     return found
 
 
-class _Walk(torch.autograd.Function):
+class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: FeatureRows, weight: Tensor, mean: Tensor) -> Tensor:
         C, d = weight.shape[-2:]

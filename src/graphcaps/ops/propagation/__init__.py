@@ -1,1 +1,1 @@
-"""propagation."""
+"""Propagation along edges."""

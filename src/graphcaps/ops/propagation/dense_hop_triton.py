@@ -15,10 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["MOST_CAPSULES", "dense_hop"]
-
-MOST_CAPSULES = 64
-"""Capsules of a graph up to which the kernel serves."""
+__all__ = ["dense_hop"]
 
 
 def dense_hop(u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,7 +23,7 @@ def dense_hop(u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         u (Tensor): Capsules, float32.
-        adjacency (Tensor): A, ``[*lead, B, n, n]``, n up to ``MOST_CAPSULES``; gets no gradient.
+        adjacency (Tensor): A, ``[*lead, B, n, n]``, n at most ``MOST_DENSE_CAPSULES``; gets no gradient.
     """
     h, mean = _DenseHop.apply(u, adjacency)
     return h, mean

@@ -20,23 +20,7 @@ from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tiles_of
 from graphcaps.types import EdgeTable
 
-__all__ = [
-    "WARPS",
-    "WIDTHS",
-    "Terms",
-    "add_hubs",
-    "affine",
-    "dense_product",
-    "four",
-    "neighbour_product",
-    "normalised",
-    "pointers",
-    "product_with",
-    "serves",
-    "share_of",
-    "slopes",
-    "switches",
-]
+__all__ = ["Terms", "neighbour_sum", "product_with", "propagate", "weighted_degrees"]
 
 
 @triton.jit
@@ -368,6 +352,25 @@ _HEAD = 8
 """Neighbours of a slot that are, where there are slots with more."""
 _AT_ONCE = 2048
 """Numbers of a block of rows; four such blocks are in flight at a time, in registers."""
+
+
+def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
+    """As :func:`graphcaps.ops.neighbour_sum`; edge weights get no gradient."""
+    return neighbour_product(x, edges)
+
+
+def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
+    """As :func:`graphcaps.ops.propagate`; edge weights get no gradient."""
+    # Without weights the kernel computes the scale itself, from the numbers of neighbours.
+    weight = edges.weight
+    scale = None if weight is None else (weighted_degrees(edges, weight) + 1).clamp_min(1).rsqrt()
+    return neighbour_product(x, edges, scale, own=True)
+
+
+def weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:
+    """Sum of the edge weights at each row, ``[*lead, V]``."""
+    ones = weight.new_ones(()).expand(*edges.node.shape, 1)
+    return neighbour_product(ones, edges).squeeze(-1)
 
 
 def neighbour_product(

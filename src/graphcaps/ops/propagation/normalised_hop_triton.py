@@ -31,9 +31,11 @@ def normalised_hop(
     edges: EdgeTable,
     segments: Segments,
     *,
+    training: bool,
     momentum: float,
     epsilon: float,
-    divisor: float | None,
+    residual: bool,
+    divisor: int | None,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Â û, the mean part of û and u itself, where û is u normalised by statistics of these rows.
 
@@ -44,15 +46,18 @@ def normalised_hop(
         edges (EdgeTable): A, without weights.
         segments (Segments): Which row belongs to which graph.
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
-        divisor (float, optional): Of a graph's sum; 0 takes its own count, ``None`` asks for no mean part.
+        training (bool): Always true: statistics are those of these rows.
+        residual (bool): Whether the mean capsule is computed.
+        divisor (int, optional): Of a graph's sum; by default its number of rows.
 
     Returns:
         tuple: ``[*lead, V, d]``, zero at padding; ``[*lead, B, d]`` or ``None``; and ``u``, to be read instead
         of the argument by whatever else reads it.
     """
-    given = running, edges, segments, momentum, epsilon, divisor, dot_precision()
-    found: tuple[Tensor, Tensor | None, Tensor] = _Hop.apply(u, weight, bias, *given)
-    return found
+    divide_by = float(divisor or 0) if residual else None
+    options = running, edges, segments, momentum, epsilon, divide_by, dot_precision()
+    outputs: tuple[Tensor, Tensor | None, Tensor] = _Hop.apply(u, weight, bias, *options)
+    return outputs
 
 
 class _Hop(torch.autograd.Function):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.types import EdgeTable
 
 __all__ = ["degrees", "dense_hop", "dense_propagate", "edge_index_of", "neighbour_sum", "propagate"]
@@ -27,13 +27,10 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     Returns:
         Tensor: ``[*lead, V, d]``; padding rows hold no neighbour's value.
     """
-    if _kernel_serves(x, edges):
-        from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+    return select("propagate", _propagate, x, edges.node, edges.weight)(x, edges)
 
-        # Without weights the kernel finds the scale by itself, from the numbers of neighbours.
-        weighted = edges.weight is not None
-        scales = (degrees(edges) + 1).clamp_min(1).rsqrt() if weighted else None
-        return neighbour_product(x, edges, scales, own=True)
+
+def _propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     if edges.weight is None:
         hop: Tensor = _Hop.apply(x.reshape(-1, x.size(-1)), edges)
         return hop.reshape(x.shape)
@@ -51,11 +48,10 @@ def dense_propagate(x: Tensor, adjacency: Tensor) -> Tensor:
 
 def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
     """That hop and the mean of the rows of each graph, ``[*lead, B, J, d]`` and ``[*lead, B, 1, d]``."""
-    if kernels_serve(x, adjacency) and not adjacency.requires_grad:
-        from graphcaps.ops.propagation import dense_hop_triton as kernel
+    return select("dense_hop", _dense_hop, x, adjacency)(x, adjacency)
 
-        if x.size(-2) <= kernel.MOST_CAPSULES:
-            return kernel.dense_hop(x, adjacency)
+
+def _dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
     return dense_propagate(x, adjacency), x.mean(-2, keepdim=True)
 
 
@@ -64,10 +60,10 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
     A is symmetric, so the gradient is one more product with A. Weights that ask for a gradient get one.
     """
-    if _kernel_serves(x, edges):
-        from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+    return select("neighbour_sum", _neighbour_sum, x, edges.node, edges.weight)(x, edges)
 
-        return neighbour_product(x, edges)
+
+def _neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
     flat = x.reshape(-1, x.size(-1))
     if edges.weight is not None and edges.weight.requires_grad:
         ptr, column, entry = _flat_csr(edges)
@@ -87,28 +83,19 @@ def degrees(edges: EdgeTable) -> Tensor:
         known: Tensor = edges.memo["degrees"]
         return known
     # Weights may change or ask for a gradient: nothing that depends on them is kept.
-    ones = edges.weight.new_ones(()).expand(*edges.node.shape, 1)
-    if _kernel_serves(ones, edges):
-        from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+    return select("weighted_degrees", _weighted_degrees, edges.weight)(edges, edges.weight)
 
-        return neighbour_product(ones, edges).squeeze(-1)
+
+def _weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:
     ptr, column, entry = _flat_csr(edges)
-    total = edges.weight.new_zeros(edges.node.numel())
-    return total.index_add(0, _rows(ptr, column.numel()), edges.weight[entry]).reshape(edges.node.shape)
+    total = weight.new_zeros(edges.node.numel())
+    return total.index_add(0, _rows(ptr, column.numel()), weight[entry]).reshape(edges.node.shape)
 
 
 def edge_index_of(edges: EdgeTable) -> Tensor:
     """Both directions of every edge as ``[2, E]`` over the flattened slots, for torch-geometric's layers."""
     ptr, column, _ = _flat_csr(edges)
     return torch.stack([column, _rows(ptr, column.numel())])
-
-
-def _kernel_serves(x: Tensor, edges: EdgeTable) -> bool:
-    """Kernels give no gradient to weights."""
-    weight = edges.weight
-    if weight is not None and weight.requires_grad:
-        return False
-    return x.shape[:-1] == edges.node.shape and kernels_serve(x, weight)
 
 
 class _NeighbourSum(torch.autograd.Function):

@@ -1,1 +1,1 @@
-"""ragged."""
+"""Sums over the rows of each graph of a ragged batch."""

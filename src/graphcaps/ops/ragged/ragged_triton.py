@@ -15,22 +15,22 @@ from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.types import Segments
 
 __all__ = [
     "CHUNK",
-    "MOST_COLUMNS",
     "chunk",
     "chunks_of",
     "ragged_product",
-    "ragged_spread",
     "ragged_sum",
     "reach",
+    "segment_product",
+    "segment_sum",
+    "spread",
 ]
 
 CHUNK = 512
 """Rows that one program walks."""
-MOST_COLUMNS = 64
-"""Widest ``a`` of :func:`ragged_product`."""
 
 
 def chunks_of(max_size: int | None) -> int:
@@ -119,45 +119,32 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + place, total, mask=(i < N)[:, None] & (d < D)[None, :])
 
 
-def ragged_sum(x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None = None) -> Tensor:
-    """Sum over the rows of each graph; padding rows count nothing.
+def segment_sum(x: Tensor, segments: Segments) -> Tensor:
+    """As :func:`graphcaps.ops.segment_sum`; large graphs are cut into chunks if ``max_size`` is known."""
+    total: Tensor = _Sum.apply(x, segments.ptr, segments.index, segments.max_size)
+    return total
+
+
+def spread(x: Tensor, segments: Segments) -> Tensor:
+    """As :func:`graphcaps.ops.spread`. The transpose of :func:`segment_sum`: each is the gradient of the other."""
+    rows: Tensor = _Spread.apply(x, segments.ptr, segments.index, segments.max_size)
+    return rows
+
+
+def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
+    """As :func:`graphcaps.ops.ragged.tiles.segment_product`; without gradient, in the precision in force."""
+    return ragged_product(a, x, segments.ptr, segments.max_size, dot_precision())
+
+
+def ragged_product(a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None, precision: str) -> Tensor:
+    """Sum of aᵢ ⊗ xᵢ over the rows i of each graph, ``[*lead, B, N, d]``; without gradient.
 
     Args:
-        x (Tensor): Rows, ``[*lead, V, d]``.
-        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``.
-        index (Tensor): Graph of each row, B at padding, ``[*lead, V]``; used by the gradient.
-        max_size (int, optional): Bound on a graph's rows; large graphs are cut into chunks where it is known.
-
-    Returns:
-        Tensor: ``[*lead, B, d]``.
-    """
-    found: Tensor = _Sum.apply(x, ptr, index, max_size)
-    return found
-
-
-def ragged_spread(x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None = None) -> Tensor:
-    """What belongs to a graph, ``[*lead, B, d]``, handed to each of its rows, ``[*lead, V, d]``; padding is 0.
-
-    The transpose of :func:`ragged_sum`, with the same arguments; each is the gradient of the other.
-    """
-    found: Tensor = _Spread.apply(x, ptr, index, max_size)
-    return found
-
-
-def ragged_product(
-    a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None = None, precision: str | None = None
-) -> Tensor:
-    """Sum over the rows of each graph of aᵢ ⊗ xᵢ; without gradient.
-
-    Args:
-        a (Tensor): ``[*lead, V, N]``, N at most ``MOST_COLUMNS``.
+        a (Tensor): ``[*lead, V, N]``, N at most ``MOST_ASSIGNMENT_COLUMNS`` of the dispatch table.
         x (Tensor): ``[*lead, V, d]``.
-        ptr (Tensor): As in :func:`ragged_sum`.
-        max_size (int, optional): As in :func:`ragged_sum`.
-        precision (str, optional): Of the products; by default :func:`graphcaps.ops.kernels.dot_precision`.
-
-    Returns:
-        Tensor: ``[*lead, B, N, d]``.
+        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``.
+        max_size (int, optional): Upper bound on the rows of a graph.
+        precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
     """
     *lead, V, N = a.shape
     D, B, L = x.size(-1), ptr.size(-1) - 1, torch.Size(lead).numel()
@@ -170,13 +157,14 @@ def ragged_product(
     columns = triton.cdiv(D, DB)
     _product_kernel[(B, L, parts * columns)](
         a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out,
-        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=precision or dot_precision(),
+        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=precision,
         num_warps=4, num_stages=2,
     )  # fmt: skip
     return out[0] if parts == 1 else out.sum(0)
 
 
-def _sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
+def ragged_sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
+    """Sum of the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``, without gradient."""
     *lead, V, D = x.shape
     B, L = ptr.size(-1) - 1, torch.Size(lead).numel()
     # Two launches only where one program would walk long.
@@ -213,7 +201,7 @@ class _Sum(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, ptr: Tensor, index: Tensor, max_size: int | None) -> Tensor:
         ctx.save_for_backward(ptr, index)
         ctx.max_size = max_size
-        return _sum(x, ptr, max_size)
+        return ragged_sum(x, ptr, max_size)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

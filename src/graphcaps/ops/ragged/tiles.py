@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.types import Segments
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Tiles",
     "from_tiles",
     "one_graph",
+    "segment_product",
     "segment_sum",
     "spread",
     "sum_tiles",
@@ -158,10 +159,10 @@ def one_graph(segments: Segments) -> bool:
 
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """Sum over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``; padding rows count nothing."""
-    if x.dtype == torch.float32 and kernels_serve(x):
-        from graphcaps.ops.ragged.ragged_triton import ragged_sum
+    return select("segment_sum", _segment_sum, x)(x, segments)
 
-        return ragged_sum(x, segments.ptr, segments.index, segments.max_size)
+
+def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
     if one_graph(segments):
         return x.sum(-2, keepdim=True)
     lead, B = segments.index.shape[:-1], segments.num_graphs
@@ -178,10 +179,10 @@ def spread(x: Tensor, segments: Segments) -> Tensor:
 
     Padding rows get 0. To be read only: rows of one and the same graph may share their memory.
     """
-    if x.dtype == torch.float32 and kernels_serve(x):
-        from graphcaps.ops.ragged.ragged_triton import ragged_spread
+    return select("spread", _spread, x)(x, segments)
 
-        return ragged_spread(x, segments.ptr, segments.index, segments.max_size)
+
+def _spread(x: Tensor, segments: Segments) -> Tensor:
     if one_graph(segments):
         return x.expand(segments.num_rows, -1)
     graphs = segments.num_graphs
@@ -189,6 +190,19 @@ def spread(x: Tensor, segments: Segments) -> Tensor:
         x, graphs = torch.nn.functional.pad(x, (0, 0, 0, 1)), graphs + 1
     flat = x.reshape(-1, x.size(-1)).index_select(0, _across_lead(segments.index, graphs))
     return flat.reshape(*segments.index.shape, x.size(-1))
+
+
+def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
+    """Sum of aᵢ ⊗ xᵢ over the rows i of each graph, ``[*lead, V, N]`` and ``[*lead, V, d]`` to ``[*lead, B, N, d]``.
+
+    Padding rows are left out.
+    """
+    return select("segment_product", _segment_product, a, x)(a, x, segments)
+
+
+def _segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
+    tiles = tiles_of(segments)
+    return sum_tiles(to_tiles(a, tiles).mT @ to_tiles(x, tiles), tiles)
 
 
 def _across_lead(index: Tensor, size: int, own: int = 1) -> Tensor:

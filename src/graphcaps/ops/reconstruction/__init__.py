@@ -1,1 +1,1 @@
-"""reconstruction."""
+"""Reconstruction of the adjacency from products of node vectors."""

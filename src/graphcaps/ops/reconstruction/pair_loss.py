@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.propagation.propagation import edge_index_of
 from graphcaps.ops.ragged.tiles import Tiles, from_tiles, spread, tile_of_graphs, tiles_of, to_tiles
 from graphcaps.ops.reconstruction.pair_loss_naive import RELEASED, PairRule, pair_weights
@@ -65,10 +65,13 @@ def reconstruction_loss(
             raise ShapeError(
                 "reconstruction_loss", "shift", f"be one row per graph, {wanted}", list(shift.shape)
             )
-    if kernels_serve(z, shift):
-        from graphcaps.ops.reconstruction.pair_loss_triton import pair_loss
+    form = select("reconstruction_loss", _reconstruction_loss, z, shift)
+    return form(z, edges, segments, rule, shift)
 
-        return pair_loss(z, edges, segments, rule, shift)
+
+def _reconstruction_loss(
+    z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, shift: Tensor | None
+) -> Tensor:
     if shift is not None:
         z = z + spread(shift, segments)
     loss: Tensor = _ReconstructionLoss.apply(z, edges, segments, rule)

@@ -25,7 +25,7 @@ from graphcaps.ops._triton.tiling import count_tiles, tile_at, tiles_of
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["AHEAD", "TALL_FROM", "UNIT", "edges_kernel", "pair_loss", "tiles_kernel"]
+__all__ = ["reconstruction_loss"]
 
 
 @triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "offset"])
@@ -304,10 +304,10 @@ _COLUMNS = 32  # a word of bits
 _BLOCK = 4096  # numbers that a program of the backward pass scales
 
 
-def pair_loss(
-    z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, shift: Tensor | None = None
+def reconstruction_loss(
+    z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, shift: Tensor | None
 ) -> Tensor:
-    """:func:`graphcaps.ops.reconstruction_loss` by kernels: float32 ``z [*lead, V, d]`` to ``[*lead]``."""
+    """As :func:`graphcaps.ops.reconstruction_loss`, in float32: ``z [*lead, V, d]`` to ``[*lead]``."""
     loss: Tensor = _PairLoss.apply(z, shift, edges, segments, rule)
     return loss
 

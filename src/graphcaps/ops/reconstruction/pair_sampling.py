@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphcaps.ops.activation.activation import hashes
+from graphcaps.ops.activation.hashed_dropout import hash_positions
 from graphcaps.types import Segments
 
 __all__ = ["Meetings", "draw_meetings"]
@@ -72,14 +72,14 @@ def draw_meetings(keys: Tensor, segments: Segments, pairs: int) -> Meetings:
     index, B = segments.index, segments.num_graphs
     *lead, V = index.shape
     shift = torch.arange(torch.Size(lead).numel(), device=index.device).unsqueeze(-1) * V
-    shuffled = (index << 31) + hashes(keys, V)  # graph by graph
+    shuffled = (index << 31) + hash_positions(keys, V)  # graph by graph
     order = shuffled.argsort(dim=-1, stable=True)
     place = torch.empty_like(order).scatter_(-1, order, torch.arange(V, device=index.device).expand_as(order))
     own = index.clamp_max(B - 1)
     first = segments.ptr[..., :-1].gather(-1, own)
     sizes = segments.sizes.clamp_min(1)
     # Two hashes make 62 bits, so that a remainder is as good as uniform.
-    high, low = hashes(keys.flip(-1), 2 * B).long().unflatten(-1, (B, 2)).unbind(-1)
+    high, low = hash_positions(keys.flip(-1), 2 * B).long().unflatten(-1, (B, 2)).unbind(-1)
     start = ((high << 31) + low) % sizes
 
     def flat(numbers: Tensor) -> Tensor:

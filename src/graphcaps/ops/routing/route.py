@@ -7,9 +7,8 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops._triton.dispatch import kernels_serve
+from graphcaps.ops._triton.dispatch import kernels_available, select
 from graphcaps.ops.routing.factored import route_dense_factored, route_factored
-from graphcaps.ops.routing.fused import route_dense_kernel, route_kernel
 from graphcaps.ops.routing.naive import route_naive
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
@@ -69,11 +68,15 @@ def route(
         if bool((batch[..., 1:] < batch[..., :-1]).any()):
             raise ShapeError("route", "batch", "be sorted", "graphs out of order", "Sort the parts by graph.")
         segments = Segments.from_index(batch, num_graphs)
-    fused = kernels_serve(h, weight, bias, residual)
-    _check(h, weight, bias, segments, iterations, residual, method, fused)
-    fastest = route_kernel if fused else route_factored
-    chosen = {"naive": route_naive, "factored": route_factored}.get(method, fastest)
-    return chosen(h, weight, bias, segments, iterations, residual, detach, epsilon)
+    _check(h, weight, bias, segments, iterations, residual, method)
+    if method == "naive":
+        form = route_naive
+    elif method == "factored":
+        form = route_factored
+    else:
+        sizes = {"max_size": segments.max_size, "num_graphs": segments.num_graphs}
+        form = select("route", route_factored, h, weight, bias, residual, detach=detach, **sizes)
+    return form(h, weight, bias, segments, iterations, residual, detach, epsilon)
 
 
 def route_dense(
@@ -89,8 +92,10 @@ def route_dense(
 
     The assignment is ``[*lead, B, n, J]``. Kernels serve where they can.
     """
-    chosen = route_dense_kernel if kernels_serve(h, weight, bias, residual) else route_dense_factored
-    return chosen(h, weight, bias, iterations, residual, detach, epsilon)
+    B, n = h.shape[-3:-1]
+    tensors = (h, weight, bias, residual)
+    form = select("route_dense", route_dense_factored, *tensors, max_size=n, num_graphs=B, detach=detach)
+    return form(h, weight, bias, iterations, residual, detach, epsilon)
 
 
 def _check(
@@ -101,13 +106,12 @@ def _check(
     iterations: int,
     residual: Tensor | None,
     method: str,
-    fused: bool,
 ) -> None:
     if method not in get_args(RoutingMethod):
         raise ArgumentError(
             "route", "method", f"be one of {', '.join(get_args(RoutingMethod))}", repr(method)
         )
-    if method == "kernel" and not fused:
+    if method == "kernel" and not kernels_available(h, weight, bias, residual):
         raise ArgumentError(
             "route",
             "method",

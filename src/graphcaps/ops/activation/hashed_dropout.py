@@ -1,0 +1,87 @@
+"""Dropout by a hash: which numbers are dropped follows from a key per replica and step, on every device alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcaps.ops._triton.dispatch import select
+
+__all__ = ["HashedDropout", "apply_dropout", "hash_positions", "next_step_keys"]
+
+
+@dataclass(frozen=True)
+class HashedDropout:
+    """The dropout of one step: a number is dropped if the hash of its position under the keys is below p · 2³¹.
+
+    Args:
+        keys (Tensor): Two 32-bit keys per replica, ``[*lead, 2]``, from :func:`next_step_keys`.
+        p (float): Probability that a number is dropped.
+    """
+
+    keys: Tensor
+    p: float
+
+    @property
+    def threshold(self) -> int:
+        """Hashes below this are dropped; they are integers below 2³¹."""
+        return int(self.p * (1 << 31))
+
+    @property
+    def scale(self) -> float:
+        """Factor of the numbers that are kept."""
+        return 1 / (1 - self.p)
+
+
+def apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None = None) -> Tensor:
+    """Zeroes the dropped numbers of ``x [*lead, V, d]`` and multiplies the others by 1 / (1 − p).
+
+    Rows where ``mask [*lead, V]`` is False become zero.
+    """
+    h = hash_positions(dropout.keys, x.size(-2) * x.size(-1))
+    keep = (h >= dropout.threshold).reshape(x.shape)
+    if mask is not None:
+        keep &= mask.unsqueeze(-1)
+    return x * keep.to(x.dtype).mul_(dropout.scale)
+
+
+def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
+    """Two keys for this step of each replica; then advances ``step`` in place.
+
+    Args:
+        seed (Tensor): Seed of each replica, int64, ``[*lead]``.
+        step (Tensor): Steps taken so far, int64, ``[*lead]``; a replica without a real row does not advance.
+        mask (Tensor, optional): True at real rows, ``[*lead, V]``. (default: all are real)
+
+    Returns:
+        Tensor: int32, ``[*lead, 2]``.
+    """
+    return select("next_step_keys", _next_step_keys, seed)(seed, step, mask)
+
+
+def _next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
+    key = _mix64(seed ^ _mix64(step + 1))
+    step += 1 if mask is None else mask.any(-1)
+    return torch.stack([key.to(torch.int32), (key >> 32).to(torch.int32)], -1)
+
+
+def hash_positions(keys: Tensor, count: int) -> Tensor:
+    """A 31-bit hash of the positions 0 … ``count`` − 1 under two 32-bit keys, ``[*lead, count]``.
+
+    Products wrap around. The hash of a position does not depend on ``count``, so padding changes nothing.
+    """
+    first, second = keys.unsqueeze(-2).unbind(-1)
+    h = torch.arange(count, dtype=torch.int32, device=keys.device).mul_(-1640531527) + first
+    h.bitwise_xor_((h >> 16) & 0xFFFF).mul_(-2048144789)
+    h.bitwise_xor_(second)
+    h.bitwise_xor_((h >> 13) & 0x7FFFF).mul_(-1028477387)
+    return h.bitwise_xor_((h >> 16) & 0xFFFF).bitwise_and_(0x7FFFFFFF)
+
+
+def _mix64(x: Tensor) -> Tensor:
+    """Mixes the bits of 64-bit integers, so that every input bit changes about half of the output bits."""
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)

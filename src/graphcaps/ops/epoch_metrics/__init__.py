@@ -1,1 +1,0 @@
-"""epoch_metrics."""

@@ -1,0 +1,21 @@
+"""Means over the labelled graphs of a batch."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+__all__ = ["mean_over_graphs", "weight_by_class"]
+
+
+def mean_over_graphs(loss: Tensor, y: Tensor) -> Tensor:
+    """Mean of ``loss [*lead, B]`` over the graphs with a class; padding graphs, −1 in ``y``, are left out."""
+    real = y >= 0
+    return loss.masked_fill(~real, 0).sum(-1) / real.sum(-1).clamp_min(1)
+
+
+def weight_by_class(loss: Tensor, y: Tensor, class_weight: Tensor | None) -> Tensor:
+    """``loss [*lead, B]`` of each graph times the weight of its class, ``class_weight [O]``.
+
+    The divisor of a mean over graphs stays the number of graphs, not the sum of the weights.
+    """
+    return loss if class_weight is None else loss * class_weight.to(loss.dtype)[y.clamp_min(0)]

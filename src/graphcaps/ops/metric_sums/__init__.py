@@ -1,0 +1,1 @@
+"""Sums of metrics over an epoch."""

@@ -1,0 +1,46 @@
+"""Products of tiles in three precisions, each held to the error it may have."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcaps.errors import ArgumentError
+from graphcaps.ops._triton.precision import dot_precision, precision, products_in
+
+# Share of the largest magnitude: 24, 11 and 8 bits of a number count.
+TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bf16": 1.6e-2}
+
+
+def test_the_precision_is_float32_unless_asked(monkeypatch):
+    monkeypatch.delenv("GRAPHCAPS_PRECISION", raising=False)
+    assert precision() == "float32"
+    assert dot_precision() == "tf32x3"
+    monkeypatch.setenv("GRAPHCAPS_PRECISION", "bf16")
+    assert precision() == "bf16"
+    with products_in("tf32"):
+        assert dot_precision() == "tf32"
+    assert precision() == "bf16"
+
+
+def test_another_precision_is_refused(monkeypatch):
+    with pytest.raises(ArgumentError, match="float32, tf32, bf16"), products_in("float8"):  # type: ignore[arg-type]
+        pass
+    monkeypatch.setenv("GRAPHCAPS_PRECISION", "half")
+    with pytest.raises(ArgumentError, match="GRAPHCAPS_PRECISION"):
+        precision()
+
+
+@pytest.mark.parametrize("name", list(TOLERANCE))
+def test_a_product_is_as_fine_as_it_says(kernel_device, name):
+    from tests.ops._triton.product_kernel import one_product
+
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 64, 64, device=kernel_device)
+    out = torch.empty_like(a)
+    one_product[(1,)](a, b, out, N=64, PRECISION=name)
+    expected = a.double() @ b.double() + 1
+    error = float((out - expected).abs().max() / expected.abs().max())
+    assert error < TOLERANCE[name]
+    if name == "bf16":
+        assert error > TOLERANCE["tf32x3"]  # the rounding is really done

@@ -1,0 +1,114 @@
+"""Batch normalisation by kernels against the module's torch form in float64."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.nn import RaggedBatchNorm
+from graphcaps.ops._triton.dispatch import use_kernels
+from tests.graphs import assert_equal
+
+TOLERANCE = 5e-5
+
+
+@pytest.fixture(autouse=True)
+def _device(kernel_device: str, empty_is_nan: None) -> None:
+    """A number that a kernel forgets to write shows."""
+
+
+def _norm(channels: int, lead: tuple[int, ...], seed: int = 0) -> RaggedBatchNorm:
+    torch.manual_seed(seed)
+    norm = RaggedBatchNorm(channels, lead=lead)
+    with torch.no_grad():
+        for tensor in (norm.weight, norm.bias, norm.running_mean):
+            tensor.normal_()
+        norm.running_var.uniform_(0.5, 2.0)
+    return norm
+
+
+def _rows(lead: tuple[int, ...], V: int, channels: int, padded: bool) -> tuple[Tensor, Tensor | None]:
+    """Rows far from zero; with padding one replica has no real row, and one has a single one."""
+    x = torch.randn(*lead, V, channels) * torch.linspace(0.1, 3, channels) + 20
+    if not padded:
+        return x, None
+    mask = torch.rand(*lead, V) < 0.8
+    mask[..., -2:] = False
+    if lead:
+        mask[1], mask[2] = False, torch.arange(V) == 3
+    return x, mask
+
+
+CASES = {
+    "one model": ((), 100, 5, False),
+    "one model, padded": ((), 33, 128, True),
+    "one model, odd": ((), 65, 130, True),
+    "replicas": ((3,), 63, 20, False),
+    "replicas, padded": ((3,), 100, 250, True),
+    "replicas of one row": ((3,), 1, 8, False),
+    "long": ((3,), 700, 8, True),
+}
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_values_gradients_and_running_averages(
+    case: tuple[tuple[int, ...], int, int, bool], training: bool, kernel_device: str
+) -> None:
+    lead, V, channels, padded = case
+    norm = _norm(channels, lead).to(kernel_device).train(training)
+    twin = _norm(channels, lead).double().train(training)
+    x, mask = _rows(lead, V, channels, padded)
+    slope = torch.randn_like(x)
+    poisoned, poisoned_slope, clean, clean_slope = x, slope, x, slope
+    if mask is not None:
+        away = ~mask.unsqueeze(-1)
+        poisoned, poisoned_slope = (t.masked_fill(away, float("nan")) for t in (x, slope))
+        clean, clean_slope = (t.masked_fill(away, 0) for t in (x, slope))
+    poisoned = poisoned.to(kernel_device).requires_grad_()
+    clean = clean.double().requires_grad_()
+    there = None if mask is None else mask.to(kernel_device)
+    with use_kernels("always"):
+        found = norm(poisoned, there)
+        slopes = torch.autograd.grad(
+            found, (poisoned, norm.weight, norm.bias), poisoned_slope.to(kernel_device)
+        )
+    with use_kernels("off"):
+        expected = twin(clean, mask)
+        true = torch.autograd.grad(expected, (clean, twin.weight, twin.bias), clean_slope.double())
+    assert_equal(found.cpu().double(), expected, "value", TOLERANCE)
+    for name, one, two in zip(("x", "weight", "bias"), slopes, true, strict=True):
+        assert_equal(one.cpu().double(), two, f"gradient of {name}", TOLERANCE)
+    assert_equal(norm.running_mean.cpu().double(), twin.running_mean, "running mean", TOLERANCE)
+    assert_equal(norm.running_var.cpu().double(), twin.running_var, "running variance", TOLERANCE)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_standardised_rows(padded: bool, training: bool, kernel_device: str) -> None:
+    norm, twin = _norm(130, (3,)).to(kernel_device), _norm(130, (3,)).double()
+    x, mask = _rows((3,), 65, 130, padded)
+    poisoned = x if mask is None else x.masked_fill(~mask.unsqueeze(-1), float("nan"))
+    with use_kernels("always"):
+        there = None if mask is None else mask.to(kernel_device)
+        found = norm.train(training).standardise(poisoned.to(kernel_device), there)
+    with use_kernels("off"):
+        expected = twin.train(training).standardise(x.double(), mask)
+    assert_equal(found.cpu().double(), expected, "value", TOLERANCE)
+    assert_equal(norm.running_mean.cpu().double(), twin.running_mean, "running mean", TOLERANCE)
+    assert_equal(norm.running_var.cpu().double(), twin.running_var, "running variance", TOLERANCE)
+    assert not found.requires_grad
+
+
+def test_a_mean_far_from_zero_costs_nothing(kernel_device: str) -> None:
+    """Sums of squares would be off by 1e-7 · 1e6 here."""
+    x = torch.randn(300, 16) + 1000
+    norm, twin = RaggedBatchNorm(16).to(kernel_device), RaggedBatchNorm(16).double()
+    with use_kernels("always"):
+        found = norm(x.to(kernel_device))
+    assert_equal(found.cpu().double(), twin(x.double()), "value", 5e-4)  # what float32 keeps of x
+    assert_equal(norm.running_var.cpu().double(), twin.running_var, "running variance", 1e-5)
+
+
+def test_several_tiles_join_in_a_part(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.ops.batch_norm.batch_norm_triton._MOST_PARTS", 2)
+    test_values_gradients_and_running_averages(CASES["replicas, padded"], True, kernel_device)

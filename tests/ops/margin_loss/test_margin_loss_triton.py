@@ -1,0 +1,45 @@
+"""The margin loss in one kernel is that of torch: loss and slope, padding graphs, replicas without graphs."""
+
+import pytest
+import torch
+
+from graphcaps.nn.losses import margin_loss
+from graphcaps.ops._triton.dispatch import use_kernels
+from tests.graphs import assert_equal
+
+
+@pytest.fixture(autouse=True)
+def _device(kernel_device: str, empty_is_nan: None) -> None:
+    """A number that a kernel forgets to write shows."""
+
+
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize(("B", "classes"), [(1, 2), (16, 3), (130, 6), (257, 1)])
+def test_margin_loss(kernel_device: str, lead: tuple[int, ...], B: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(B)
+    scores = torch.rand(*lead, B, classes, generator=generator)
+    y = torch.randint(-1, classes, (*lead, B), generator=generator)
+    if lead:
+        y[1] = -1
+    scores = scores.masked_fill((y < 0).unsqueeze(-1), float("nan"))
+    exact = scores.double().requires_grad_()
+    weights = torch.arange(1, 1 + max(1, *lead) if lead else 2).double()[: lead[0] if lead else 1]
+    with use_kernels("off"):
+        clean = exact.masked_fill((y < 0).unsqueeze(-1), 0.5)
+        expected = margin_loss(clean, y)
+    (expected * weights.reshape(expected.shape)).sum().backward()
+    fast = scores.to(kernel_device).requires_grad_()
+    with use_kernels("always"):
+        found = margin_loss(fast, y.to(kernel_device))
+    (found * weights.float().to(kernel_device).reshape(found.shape)).sum().backward()
+    assert_equal(found.cpu().double(), expected, "loss", 1e-6)
+    assert fast.grad is not None
+    assert exact.grad is not None
+    assert_equal(fast.grad.cpu().double(), exact.grad.masked_fill((y < 0).unsqueeze(-1), 0), "slope", 1e-6)
+
+
+def test_a_score_that_is_no_number_shows(kernel_device: str) -> None:
+    scores = torch.tensor([[[0.5, float("nan")]], [[0.5, 0.1]]], device=kernel_device)
+    with use_kernels("always"):
+        found = margin_loss(scores, torch.zeros(2, 1, dtype=torch.long, device=kernel_device))
+    assert found.isnan().tolist() == [True, False]

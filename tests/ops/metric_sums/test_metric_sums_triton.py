@@ -1,0 +1,35 @@
+"""Counting a step in one kernel is counting it in torch."""
+
+import pytest
+import torch
+
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.training.epoch_metrics import Tally
+from graphcaps.types import LossTerms
+
+
+@pytest.mark.parametrize(("B", "classes"), [(1, 2), (130, 3), (16, 6)])
+def test_tally(kernel_device: str, B: int, classes: int) -> None:
+    tallies = [Tally(4, torch.device(device)) for device in (kernel_device, "cpu")]
+    generator = torch.Generator().manual_seed(B)
+    for step in range(3):
+        scores = torch.rand(4, B, classes, generator=generator).round(
+            decimals=1
+        )  # ties go to the first class
+        y = torch.randint(-1, classes, (4, B), generator=generator)
+        y[3] = -1
+        values = torch.rand(2, 4, generator=generator)
+        if step == 1:
+            values[1, 2] = float("nan")
+        if step == 2:
+            values[0, 0] = float("inf")
+        for tally, mode in zip(tallies, ("always", "off"), strict=True):
+            where = tally.right.device
+            moved = values.to(where)
+            with use_kernels(mode):  # type: ignore[arg-type]
+                tally.add(LossTerms(moved[0], {"margin": moved[1]}), scores.to(where), y.to(where))
+    found, expected = (tally.read() for tally in tallies)
+    assert found["right"].tolist() == expected["right"].tolist()
+    assert found["sound"] == expected["sound"] == {"total": 2.0, "margin": 2.0}
+    for name in ("total", "margin"):
+        assert torch.allclose(found["sums"][name], expected["sums"][name], rtol=1e-12, equal_nan=True), name

@@ -1,0 +1,120 @@
+"""Products with A by the kernel against the sparse matrix in float64."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.ops import degrees, edge_table, neighbour_sum, propagate
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.types import EdgeTable
+from tests.graphs import assert_equal, random_graphs
+
+SIZES = [1, 31, 33, 63, 65, 100, 2]
+# Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
+DRAWN = [[0, 1, 2], [5, -1, 4], [-1, -1, -1], [3, 6, 0]]
+TOLERANCE = 2e-6
+
+
+@pytest.fixture(autouse=True)
+def _device(kernel_device: str, empty_is_nan: None) -> None:
+    """A number that a kernel forgets to write shows."""
+
+
+def _table(
+    drawn: list[int] | list[list[int]] = DRAWN, density: float = 1.5, sizes: list[int] = SIZES
+) -> EdgeTable:
+    graphs = random_graphs(sizes, density=density)
+    return graphs.as_store().batch(graphs.x, torch.tensor(drawn)).edges
+
+
+def _hub(leaves: int) -> EdgeTable:
+    """A star beside a path."""
+    ends = torch.arange(1, leaves + 1)
+    star = torch.stack([torch.zeros_like(ends), ends])
+    path = torch.stack([torch.arange(5), torch.arange(1, 6)]) + leaves + 1
+    return edge_table(torch.cat([star, path], 1), leaves + 7)
+
+
+def _moved(edges: EdgeTable, device: str, **changes: object) -> EdgeTable:
+    names = ("ptr", "neighbours", "weight", "node", "first")
+    tensors = {name: t.to(device) for name in names if (t := getattr(edges, name)) is not None}
+    return dataclasses.replace(edges, **tensors, **changes)
+
+
+def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> None:
+    generator = torch.Generator().manual_seed(1)
+    shape = (*edges.node.shape, d)
+    x, slope = (torch.randn(shape, generator=generator) for _ in range(2))
+    real = (edges.node >= 0).unsqueeze(-1)
+    poisoned = x.masked_fill(~real, float("nan")).to(device).requires_grad_()
+    there = _moved(edges, device, max_degree=max_degree)
+    clean = x.masked_fill(~real, 0).double().requires_grad_()
+    weight = None if edges.weight is None else edges.weight.double()
+    oracle = dataclasses.replace(edges, weight=weight)
+    for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
+        with use_kernels("always"):
+            found = op(poisoned, there)
+            (found_slope,) = torch.autograd.grad(
+                found, poisoned, slope.to(device).masked_fill(~real.to(device), float("nan"))
+            )
+        with use_kernels("off"):
+            expected = op(clean, oracle)
+            (expected_slope,) = torch.autograd.grad(expected, clean, slope.double().masked_fill(~real, 0))
+        assert_equal(found.cpu().double(), expected, name, TOLERANCE)
+        assert_equal(found_slope.cpu().double(), expected_slope, f"gradient of {name}", TOLERANCE)
+
+
+@pytest.mark.parametrize("d", [1, 10, 20, 32, 128, 130])
+def test_values_and_gradients(d: int, kernel_device: str) -> None:
+    _check(_table(), d, kernel_device, 20)
+
+
+@pytest.mark.parametrize("max_degree", [None, 16])
+def test_one_model(max_degree: int | None, kernel_device: str) -> None:
+    _check(_table([1, 4, 5]), 8, kernel_device, max_degree)
+
+
+def test_many_neighbours(kernel_device: str) -> None:
+    dense = _table([[1, 0], [0, -1]], density=40.0, sizes=[40, 5])
+    assert int((dense.ptr[1:] - dense.ptr[:-1]).max()) > 32
+    _check(dense, 64, kernel_device, None)
+    _check(_hub(137), 5, kernel_device, None)  # one more than a chunk
+
+
+@pytest.mark.parametrize("max_degree", [None, 3])
+def test_weights(max_degree: int | None, kernel_device: str) -> None:
+    edge_index = torch.tensor([[0, 1, 2, 5], [1, 2, 0, 4]])
+    weight = torch.tensor([0.5, 2.0, 3.0, -5.0])
+    table = edge_table(edge_index, 6, weight)
+    _check(table, 5, kernel_device, max_degree)
+    with use_kernels("always"):
+        found = degrees(_moved(table, kernel_device))
+    assert_equal(found.cpu(), torch.tensor([3.5, 2.5, 5.0, 0.0, -5.0, -5.0]))
+
+
+def test_weights_that_ask_for_a_gradient_get_it(kernel_device: str) -> None:
+    weight = torch.tensor([0.5, 2.0], device=kernel_device, requires_grad=True)
+    table = edge_table(torch.tensor([[0, 1], [1, 2]], device=kernel_device), 3, weight)
+    with use_kernels("always"):
+        (slope,) = torch.autograd.grad(propagate(torch.ones(3, 4, device=kernel_device), table).sum(), weight)
+    assert bool(slope.ne(0).all())
+
+
+def test_a_gradient_of_the_gradient(kernel_device: str) -> None:
+    edges = _moved(_hub(20), kernel_device, max_degree=20)
+    x = torch.randn(edges.node.numel(), 3, device=kernel_device, requires_grad=True)
+
+    def second(mode: str) -> Tensor:
+        with use_kernels(mode):  # type: ignore[arg-type]
+            (slope,) = torch.autograd.grad(propagate(x, edges).pow(3).sum(), x, create_graph=True)
+            return torch.autograd.grad(slope.square().sum(), x)[0]
+
+    assert_equal(second("always"), second("off"), tolerance=1e-5)
+
+
+def test_no_rows_at_all(kernel_device: str) -> None:
+    edges = _moved(edge_table(torch.zeros(2, 0, dtype=torch.int64), 0), kernel_device)
+    with use_kernels("always"):
+        assert propagate(torch.zeros(0, 4, device=kernel_device), edges).shape == (0, 4)

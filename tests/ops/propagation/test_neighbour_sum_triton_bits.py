@@ -1,0 +1,80 @@
+"""Products with A from tiles of bits against the sparse matrix in float64."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from graphcaps.ops import neighbour_sum, propagate
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
+from graphcaps.types import BitRows, EdgeTable
+from tests.graphs import assert_equal, random_graphs
+
+SIZES = [1, 31, 33, 63, 65, 100, 2]
+DRAWN = [[0, 1, 2], [5, -1, 4], [-1, -1, -1], [3, 6, 0]]
+TOLERANCE = 5e-6
+
+
+@pytest.fixture(autouse=True)
+def _device(kernel_device: str, empty_is_nan: None) -> None:
+    """A number that a kernel forgets to write shows."""
+
+
+def _tables(drawn: Any, device: str) -> tuple[EdgeTable, EdgeTable]:
+    graphs = random_graphs(SIZES, density=8.0)
+    store = graphs.as_store()
+    edges = store.batch(graphs.x, torch.tensor(drawn)).edges
+    bits = bit_rows(store.edge_ptr, store.neighbours, store.sizes)
+    assert bits.dense
+    moved = BitRows(bits.words.to(device), bits.start.to(device), bits.dense)
+    names = ("ptr", "neighbours", "node", "first", "graphs")
+    there: dict[str, Any] = {name: getattr(edges, name).to(device) for name in names}
+    return edges, dataclasses.replace(edges, **there, bits=moved)
+
+
+@pytest.mark.parametrize("d", [1, 10, 20, 32, 128, 130])
+@pytest.mark.parametrize("drawn", [DRAWN, [5, 1, 3]], ids=["replicas", "one model"])
+def test_values_and_gradients(
+    kernel_device: str, d: int, drawn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphcaps.ops.propagation import neighbour_sum_triton
+
+    edges, there = _tables(drawn, kernel_device)
+    assert neighbour_sum_triton.serves(there)
+    monkeypatch.setattr(neighbour_sum_triton, "_launch", None)  # the lists of neighbours are not walked
+    generator = torch.Generator().manual_seed(d)
+    real = (edges.node >= 0).unsqueeze(-1)
+    x, slope = (torch.randn(*edges.node.shape, d, generator=generator) for _ in range(2))
+    poisoned = x.masked_fill(~real, float("nan")).to(kernel_device).requires_grad_()
+    clean = x.masked_fill(~real, 0).double().requires_grad_()
+    for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
+        with use_kernels("always"):
+            found = op(poisoned, there)
+            grad = slope.masked_fill(~real, float("nan")).to(kernel_device)
+            (found_slope,) = torch.autograd.grad(found, poisoned, grad)
+        with use_kernels("off"):
+            expected = op(clean, edges)
+            (expected_slope,) = torch.autograd.grad(expected, clean, slope.masked_fill(~real, 0).double())
+        assert_equal(found.cpu().double(), expected, name, TOLERANCE)
+        assert_equal(found_slope.cpu().double(), expected_slope, f"gradient of {name}", TOLERANCE)
+
+
+def test_a_scale_of_ones_own(kernel_device: str) -> None:
+    from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
+
+    _, there = _tables(DRAWN, kernel_device)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(*there.node.shape, 24, generator=generator).to(kernel_device)
+    scale = torch.rand(*there.node.shape, generator=generator).to(kernel_device)
+    lists = dataclasses.replace(there, bits=None)
+    for given in (scale, None):
+        one, two = (neighbour_product(x, table, given, own=True) for table in (there, lists))
+        assert_equal(one, two, "hop", TOLERANCE)
+
+
+def test_who_walks_the_bits() -> None:
+    sparse, dense = (random_graphs([40] * 4, density=density).as_store() for density in (1.0, 10.0))
+    found = [bit_rows(s.edge_ptr, s.neighbours, s.sizes).dense for s in (sparse, dense)]
+    assert found == [False, True]

@@ -1,0 +1,163 @@
+"""Normalisation, hop and mean part in few passes against the separate ops in float64."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.nn import RaggedBatchNorm
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops._triton.precision import products_in
+from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
+from graphcaps.types import BitRows, EdgeTable, Segments
+from tests.graphs import assert_equal, random_graphs
+
+SIZES = [1, 31, 33, 63, 65, 100, 2]
+# Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
+DRAWN = [[0, 1, 2], [5, -1, 4], [-1, -1, -1], [3, 6, 0]]
+# Bits are exact, rows keep 24, 16 and 8 bits.
+TOLERANCE = {"float32": 2e-5, "tf32": 2e-4, "bf16": 2e-2}
+
+
+@pytest.fixture(autouse=True)
+def _device(kernel_device: str, empty_is_nan: None) -> None:
+    """A number that a kernel forgets to write shows."""
+
+
+def _batch(drawn: Any, sizes: list[int], dense: bool, device: str) -> tuple[EdgeTable, Segments]:
+    graphs = random_graphs(sizes, density=8.0 if dense else 1.5)
+    store = graphs.as_store().to(device)
+    batch = store.batch(graphs.x.to(device), torch.tensor(drawn, device=device))
+    bits = bit_rows(store.edge_ptr, store.neighbours, store.sizes)
+    edges = dataclasses.replace(batch.edges, bits=BitRows(bits.words, bits.start, dense) if dense else None)
+    return edges, batch.segments
+
+
+def _norm(d: int, lead: tuple[int, ...]) -> RaggedBatchNorm:
+    torch.manual_seed(d)
+    norm = RaggedBatchNorm(d, lead=lead)
+    with torch.no_grad():
+        for tensor in (norm.weight, norm.bias, norm.running_mean):
+            tensor.normal_()
+    return norm
+
+
+def _run(
+    u: Tensor, norm: RaggedBatchNorm, batch: tuple[EdgeTable, Segments], slopes: list[Tensor], **how: Any
+) -> dict[str, Tensor]:
+    """Values, gradients and running averages by name; ``slopes`` of h, of the mean part and of the parts."""
+    u = u.clone().requires_grad_()
+    hop = norm.hop(u, *batch, **how)
+    outputs = [hop.h, hop.mean, hop.inputs]
+    pairs = [(o, s.to(o)) for o, s in zip(outputs, slopes, strict=True) if o is not None and s is not None]
+    grads = torch.autograd.grad([o for o, _ in pairs], (u, norm.weight, norm.bias), [s for _, s in pairs])
+    found = {
+        "h": hop.h,
+        "running mean": norm.running_mean,
+        "running variance": norm.running_var,
+    }
+    if hop.mean is not None:
+        found["mean part"] = hop.mean
+    names = ("gradient of u", "gradient of weight", "gradient of bias")
+    found |= dict(zip(names, grads, strict=True))
+    return {name: value.detach().cpu().double() for name, value in found.items()}
+
+
+def _check(
+    drawn: Any, d: int, device: str, *, dense: bool = False, sizes: list[int] = SIZES, precision: Any = "float32",
+    max_degree: int | None = 32, max_size: int | None = 100, passed: bool = True, far: float = 1.0,
+    slack: float = 1.0, **how: Any,
+) -> None:  # fmt: skip
+    edges, segments = _batch(drawn, sizes, dense, "cpu")
+    real = (edges.node >= 0).unsqueeze(-1)
+    torch.manual_seed(0)
+    u = torch.randn(*edges.node.shape, d) * torch.linspace(0.5, 2, d) + far
+    slopes = [torch.randn_like(u), torch.randn(*segments.sizes.shape, d), torch.randn_like(u)]
+    if not passed:
+        slopes[2] = None  # type: ignore[call-overload]
+
+    def rows(value: float) -> tuple[Tensor, list[Tensor]]:
+        filled = [t if t is None or t.shape != u.shape else t.masked_fill(~real, value) for t in (u, *slopes)]
+        return filled[0], filled[1:]
+
+    lead = tuple(u.shape[:-2])
+    clean, clean_slopes = rows(0.0)
+    with use_kernels("off"):
+        expected = _run(clean.double(), _norm(d, lead).double(), (edges, segments), clean_slopes, **how)
+    edges, segments = _batch(drawn, sizes, dense, device)
+    edges = dataclasses.replace(edges, max_degree=max_degree)
+    segments = dataclasses.replace(segments, max_size=max_size)
+    poisoned, poisoned_slopes = rows(float("nan"))
+    with use_kernels("always"), products_in(precision):
+        found = _run(
+            poisoned.to(device), _norm(d, lead).to(device), (edges, segments), poisoned_slopes, **how
+        )
+    for name, value in expected.items():
+        exact = name.startswith("running") or name == "mean part"
+        tolerance = TOLERANCE["float32" if exact else precision]
+        assert_equal(found[name], value, name, slack * tolerance)
+    if precision == "bf16" and dense:
+        assert float((found["h"] - expected["h"]).abs().max()) > 1e-4  # the rounding is really done
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])
+def test_values_and_gradients(dense: bool, kernel_device: str) -> None:
+    _check(DRAWN, 5, kernel_device, dense=dense, divisor=70)
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])
+@pytest.mark.parametrize("d", [32, 128, 130])
+def test_wide_rows(d: int, dense: bool, kernel_device: str) -> None:
+    _check([[2, 0], [-1, 1]], d, kernel_device, dense=dense, divisor=70)
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])
+def test_one_model(dense: bool, kernel_device: str) -> None:
+    _check([1, 4, 5], 24, kernel_device, dense=dense)
+
+
+@pytest.mark.parametrize("precision", list(TOLERANCE))
+def test_precision_of_the_bits(precision: str, kernel_device: str) -> None:
+    _check([[5, 1]], 16, kernel_device, dense=True, precision=precision)
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])
+def test_nothing_but_the_hop(dense: bool, kernel_device: str) -> None:
+    """No mean part, and nobody else who reads the parts."""
+    _check(DRAWN, 8, kernel_device, dense=dense, residual=False, passed=False, max_degree=None)
+
+
+def test_large_graphs_are_cut(kernel_device: str) -> None:
+    _check([[1, 0], [0, -1]], 8, kernel_device, sizes=[600, 3], max_size=600, max_degree=None)
+
+
+def test_a_mean_far_from_zero_costs_little(kernel_device: str) -> None:
+    _check(DRAWN, 8, kernel_device, far=100.0, slack=10)  # what float32 keeps of u
+
+
+def test_who_is_served(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluation, weights and float64 take the separate ops."""
+    from graphcaps.ops.propagation import normalised_hop_triton
+
+    monkeypatch.setattr(normalised_hop_triton, "normalised_hop", None)
+    edges, segments = _batch([1, 4], SIZES, False, kernel_device)
+    u = torch.randn(*edges.node.shape, 8, device=kernel_device)
+    weighted = dataclasses.replace(edges, weight=torch.ones(edges.neighbours.numel(), device=kernel_device))
+    with use_kernels("always"):
+        _norm(8, ()).to(kernel_device).eval().hop(u, edges, segments)
+        _norm(8, ()).to(kernel_device).hop(u, weighted, segments)
+        _norm(8, ()).double().to(kernel_device).hop(u.double(), edges, segments)
+        with pytest.raises(TypeError):
+            _norm(8, ()).to(kernel_device).hop(u, edges, segments)
+
+
+def test_nobody_reads_the_hop(kernel_device: str) -> None:
+    edges, segments = _batch([1, 4], SIZES, False, kernel_device)
+    u = torch.randn(*edges.node.shape, 8, device=kernel_device, requires_grad=True)
+    slope = torch.randn_like(u)
+    with use_kernels("always"):
+        hop = _norm(8, ()).to(kernel_device).hop(u, edges, segments)
+        (found,) = torch.autograd.grad(hop.inputs, u, slope)
+    assert_equal(found, slope, "gradient", 1e-6)
