@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcaps.ops.adam.adam import AdamMemo
 
-__all__ = ["PARAMETERS", "adam_update_"]
+__all__ = ["adam_update_"]
 
 PARAMETERS = 16
 """Parameters that a launch takes at most."""

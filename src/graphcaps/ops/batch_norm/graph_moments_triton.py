@@ -15,7 +15,7 @@ from torch import Tensor
 from graphcaps.ops.batch_norm.batch_norm_triton import move_running
 from graphcaps.ops.ragged.ragged_triton import chunk, chunks_of, reach
 
-__all__ = ["Statistics", "graph_statistics"]
+__all__ = ["graph_statistics"]
 
 Statistics = tuple[Tensor, Tensor, Tensor]
 """Mean and variance ``[*lead, C]`` and number ``[replicas]`` of the real rows."""

@@ -18,14 +18,14 @@ from torch.autograd.function import once_differentiable
 __all__ = ["dense_hop"]
 
 
-def dense_hop(u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums over neighbours ``[*lead, B, n, d]`` and means ``[*lead, B, 1, d]`` of ``u [*lead, B, n, d]``.
+def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums over neighbours ``[*lead, B, n, d]`` and means ``[*lead, B, 1, d]`` of ``x [*lead, B, n, d]``.
 
     Args:
-        u (Tensor): Capsules, float32.
+        x (Tensor): Capsules, float32.
         adjacency (Tensor): A, ``[*lead, B, n, n]``, n at most ``MOST_DENSE_CAPSULES``; gets no gradient.
     """
-    h, mean = _DenseHop.apply(u, adjacency)
+    h, mean = _DenseHop.apply(x, adjacency)
     return h, mean
 
 

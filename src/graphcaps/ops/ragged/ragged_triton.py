@@ -17,17 +17,7 @@ from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import Segments
 
-__all__ = [
-    "CHUNK",
-    "chunk",
-    "chunks_of",
-    "ragged_product",
-    "ragged_sum",
-    "reach",
-    "segment_product",
-    "segment_sum",
-    "spread",
-]
+__all__ = ["CHUNK", "chunk", "chunks_of", "ragged_sum", "reach", "segment_product", "segment_sum", "spread"]
 
 CHUNK = 512
 """Rows that one program walks."""
@@ -133,19 +123,7 @@ def spread(x: Tensor, segments: Segments) -> Tensor:
 
 def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
     """As :func:`graphcaps.ops.ragged.tiles.segment_product`; without gradient, in the precision in force."""
-    return ragged_product(a, x, segments.ptr, segments.max_size, dot_precision())
-
-
-def ragged_product(a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None, precision: str) -> Tensor:
-    """Sum of aᵢ ⊗ xᵢ over the rows i of each graph, ``[*lead, B, N, d]``; without gradient.
-
-    Args:
-        a (Tensor): ``[*lead, V, N]``, N at most ``MOST_ASSIGNMENT_COLUMNS`` of the dispatch table.
-        x (Tensor): ``[*lead, V, d]``.
-        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``.
-        max_size (int, optional): Upper bound on the rows of a graph.
-        precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
-    """
+    ptr, max_size = segments.ptr, segments.max_size
     *lead, V, N = a.shape
     D, B, L = x.size(-1), ptr.size(-1) - 1, torch.Size(lead).numel()
     parts = chunks_of(max_size)
@@ -157,7 +135,7 @@ def ragged_product(a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None, prec
     columns = triton.cdiv(D, DB)
     _product_kernel[(B, L, parts * columns)](
         a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out,
-        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=precision,
+        V, B, L, reach(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=dot_precision(),
         num_warps=4, num_stages=2,
     )  # fmt: skip
     return out[0] if parts == 1 else out.sum(0)

@@ -64,7 +64,8 @@ def sampled_reconstruction_loss(
         rule (PairRule): Bounds, epsilon, diagonal and average. (default: the released program's)
         shift (Tensor, optional): Added to all node vectors of a graph, ``[*lead, B, d]``. (default: None)
         keys (Tensor, optional): Of this step's draw, ``[*lead, 2]`` of int32, as
-            :func:`graphcaps.ops.activation.activation.take_step` gives them. (default: one and the same draw always)
+            :func:`graphcaps.ops.activation.hashed_dropout.next_step_keys` returns them.
+            (default: always the same draw)
         up_to (int): Nodes of a graph up to which all pairs are counted. (default: ``EXACT_UP_TO``)
         pairs (int): K, at least 1. (default: ``PAIRS_PER_NODE``)
 

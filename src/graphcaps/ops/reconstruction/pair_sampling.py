@@ -64,7 +64,7 @@ class Meetings:
 
 
 def draw_meetings(keys: Tensor, segments: Segments, pairs: int) -> Meetings:
-    """Meetings under ``keys [*lead, 2]`` (:func:`graphcaps.ops.activation.activation.take_step`), without
+    """Meetings under ``keys [*lead, 2]`` (:func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`), without
     asking the host.
 
     A replica has the same ones alone as among others.

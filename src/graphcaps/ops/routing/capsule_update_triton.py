@@ -11,18 +11,7 @@ from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops.ragged.ragged_triton import CHUNK
 from graphcaps.ops.routing.weighted_sum_triton import Rows
 
-__all__ = [
-    "STAGES",
-    "agree",
-    "blocks",
-    "finish",
-    "graph_sizes",
-    "launch_of",
-    "squash_slope",
-    "times_transposed",
-    "weights_backward",
-    "wholes_backward",
-]
+__all__ = ["agree", "finish", "weights_backward", "wholes_backward"]
 
 
 # A kernel keeps its tiles in tuples that grow, for which mypy has no type.
