@@ -30,7 +30,7 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
-from graphcaps.explanation import node_parts
+from graphcaps.explanation import explain_store
 from graphcaps.nn import HGCN
 from graphcaps.presets import load_preset
 from graphcaps.training.final_training import train_final
@@ -97,7 +97,7 @@ def measure(store: GraphStore, config: RunConfig, seed: int, device: str) -> dic
     assert unseen.y is not None
     rows_known = encode_graphs(known, result.model.recipe).x
     rows = encode_graphs(unseen, result.model.recipe).x
-    found = node_parts(network, unseen, rows)
+    found = explain_store(result.model, unseen)
     kinds = int(store.truth["kind"].unique().numel())
     capsules = k_means(primary(network, known, rows_known), primary(network, unseen, rows), kinds)
     return {

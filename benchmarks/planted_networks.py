@@ -20,11 +20,9 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation import cross_validate
-from graphcaps.explanation import node_parts
-from graphcaps.nn import HGCN
+from graphcaps.explanation import explain_store
 from graphcaps.presets import load_preset
 from graphcaps.training.final_training import FinalTraining
 
@@ -38,11 +36,9 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
     for _ in training.run():
         pass
     fitted = training.result().model
-    network = fitted.model
-    assert isinstance(network, HGCN)
     assert training.split.validation is not None
     unseen = store[training.split.validation]
-    found = node_parts(network, unseen, encode_graphs(unseen, fitted.recipe).x)
+    found = explain_store(fitted, unseen)
     capsule = found.capsule.numpy()
     bounds = unseen.node_ptr.tolist()
     spans = [slice(a, b) for a, b in pairwise(bounds)]

@@ -11,16 +11,15 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.drawings import (
+from graphcaps.explanation.drawings import draw_explanation, flow_masses
+from graphcaps.explanation.explanation import Explanation
+from graphcaps.explanation.graph_drawing import (
     COLOURS,
-    draw_explanation,
-    flow_masses,
     layout_nodes,
     normalise_scores,
     score_colour,
     text_colour,
 )
-from graphcaps.explanation.explanation import Explanation
 from tests.explanation.made import make_explanations, make_store
 
 KINDS = ("parts", "scores", "flow", "assignment", "rounds")
@@ -39,7 +38,7 @@ def test_every_kind_as_svg_and_png(one: Explanation, kind: str, tmp_path: Path) 
         draw_explanation(one, path, kind=kind)  # type: ignore[arg-type]
         assert path.read_bytes().startswith(start)
     text = (tmp_path / f"{kind}.svg").read_text("utf-8")
-    assert "Graph 2: taken for" in text  # letters stay letters
+    assert "Graph 2: predicted" in text  # text stays text
     draw_explanation(one, tmp_path / "again.svg", kind=kind)  # type: ignore[arg-type]
     assert (tmp_path / "again.svg").read_text("utf-8") == text
 
@@ -71,7 +70,7 @@ def test_scores_have_their_colours(one: Explanation, tmp_path: Path) -> None:
         assert f"fill: {score_colour(share).lower()}" in text
     for number in range(one.num_nodes):
         assert f">{number + 1}</text>" in text
-    assert "for it (3)" in text
+    assert "for (3)" in text
     assert "against (-3)" in text
     # Nodes that were cut away leave their numbers.
     kept = torch.arange(one.num_nodes) + 40
@@ -82,7 +81,7 @@ def test_scores_have_their_colours(one: Explanation, tmp_path: Path) -> None:
 
 def test_one_capsule_for_all_is_said(one: Explanation, tmp_path: Path) -> None:
     draw_explanation(one, tmp_path / "parts.svg", kind="parts")
-    told = "All share one; the kind 'scores' shows which of them speak for the class."
+    told = "All nodes share one capsule; use kind='scores' to see which nodes support the class."
     assert told not in (tmp_path / "parts.svg").read_text("utf-8")
     lowest = one.levels[0]
     alike = torch.zeros_like(lowest.assignment)
@@ -95,7 +94,7 @@ def test_one_capsule_for_all_is_said(one: Explanation, tmp_path: Path) -> None:
 def test_names_of_classes_are_text(one: Explanation, tmp_path: Path) -> None:
     draw_explanation(one, tmp_path / "flow.svg", kind="flow")
     text = re.sub("<!--.*?-->", "", (tmp_path / "flow.svg").read_text("utf-8"))
-    assert ">a $x^2$ b<" in text  # dollars make no mathematics
+    assert ">a $x^2$ b<" in text  # dollar signs are not mathematics
     assert ">&lt;c&gt;<" in text
     assert ">class -1<" in text
 

@@ -61,6 +61,7 @@ def test_error_of_an_edge_is_what_the_decoder_misses() -> None:
     found, network = graphcaps.explain(fitted, store), fitted.model
     with torch.no_grad():
         output = network.forward_batch(store.batch(encode_for_model(fitted, store).x))
+    assert_equal(found.assignments[0], output.levels[0].assignment, "assignment", 1e-6)
     z = output.primary + network.decoder.code(output.class_capsules, found.predicted)[store.node_graph]
     source, target = found[7].edges + store.node_ptr[7]
     expected = 1 - (z[source] * z[target]).sum(-1).detach().clamp(0, 1)

@@ -139,7 +139,7 @@ def test_without_rdkit_or_elements_the_parts_are_drawn(
     store = make_store(2, name="MUTAG")
     plain = make_explanations(store)[0]
     assert not can_draw_molecule(plain, "m.svg")
-    with pytest.raises(ArgumentError, match="be another for a graph that was not read from SMILES"):
+    with pytest.raises(ArgumentError, match="be another kind for a graph that was not read from SMILES"):
         plain.draw(tmp_path / "m.svg", kind="molecule")
     known = replace(plain, elements=torch.full((plain.num_nodes,), 6))
     assert can_draw_molecule(known, "m.svg")
@@ -182,7 +182,7 @@ def test_atoms_are_numbered_as_in_the_text(written: dict[str, list[str]], tmp_pa
         tmp_path / "m.svg", molecule_from_store(nitrogen_chain("NCI1"), 0), [0, 0, 0], title="x" * 99
     )
     assert written["notes"] == ["1", "2", "3"]
-    assert written["titles"] == ["xxxxxxxxxx... (label numbers: the data set names no elements)"]
+    assert written["titles"] == ["x" * 20 + "... (label numbers; elements are unknown)"]
     draw_molecule(tmp_path / "m.svg", molecule_from_smiles("CO"), [0, 0], scores=[1, -2], scored="ether")
     assert written["notes"] == ["C1", "O2", "C1", "O2"]
     assert written["words"] == ["capsule 1 (2 atoms)", "for ether", "against it", "full colour: 2"]
@@ -300,7 +300,7 @@ def test_names_of_labels() -> None:
 
 def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:
     with pytest.raises(
-        ArgumentError, match=r"molecule_from_smiles: 'smiles' must be a molecule in SMILES, got 'C1CC'"
+        ArgumentError, match=r"molecule_from_smiles: 'smiles' must be a valid SMILES, got 'C1CC'"
     ):
         molecule_from_smiles("C1CC")
     with pytest.raises(ArgumentError, match=r"'smiles' must have at most 5,000 characters, got 60,000\."):

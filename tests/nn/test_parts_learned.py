@@ -9,8 +9,7 @@ import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
 from graphcaps.data.datasets.planted_parts import planted_parts
-from graphcaps.data.features.encoding import encode_graphs
-from graphcaps.explanation import node_parts
+from graphcaps.explanation import explain_store
 from graphcaps.nn import HGCN
 from graphcaps.presets import load_preset
 from graphcaps.training.final_training import train_final
@@ -28,7 +27,7 @@ def _agreement(**arguments: Any) -> float:
     fitted = train_final(store[range(120)], config, seed=0, validation=0.0, device="cpu").model
     assert isinstance(fitted.model, HGCN)
     unseen = store[range(120, 156)]
-    capsule = node_parts(fitted.model, unseen, encode_graphs(unseen, fitted.recipe).x).capsule.numpy()
+    capsule = explain_store(fitted, unseen).capsule.numpy()
     kind = unseen.truth["kind"].numpy()
     spans = [slice(*span) for span in pairwise(unseen.node_ptr.tolist())]
     return float(np.mean([normalized_mutual_info_score(kind[s], capsule[s]) for s in spans]))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from graphcaps.config import RunConfig
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.evaluation import Ledger
+    from graphcaps.explanation import StoreExplanation
     from graphcaps.training.final_training import FinalResult, FinalTraining
 
 __all__ = ["demo"]
@@ -60,9 +61,10 @@ def demo(
     training, result = _train(loaded, config, as_json)
     write_training(files, training, result, loaded)
     note("3/4  A picture: graphs it was not trained on, coloured by the capsules that it found.")
-    _draw(picture, loaded, training, result)
+    explanations = _explain(loaded, result)
+    _draw(picture, loaded, training, explanations)
     note("4/4  A page for your browser: every graph, its parts, and how well they fit what was planted.")
-    page = _report(report_folder, loaded, training, result)
+    page = _report(report_folder, loaded, training, result, explanations)
 
     report = _summary(ledger, result, time.monotonic() - began)
     paths = {
@@ -111,39 +113,49 @@ def _train(loaded: LoadedDataset, config: RunConfig, quiet: bool) -> tuple[Final
     return training, training.result()
 
 
-def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> None:
+def _explain(loaded: LoadedDataset, result: FinalResult) -> StoreExplanation:
+    """Explanations of all graphs."""
+    from graphcaps.explanation import explain_store
+
+    return explain_store(result.model, loaded.store)
+
+
+def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, explanations: StoreExplanation) -> None:
     """The first graph of each class among those that did not train the model."""
     from graphcaps.data.datasets.planted_parts import MOTIF_KINDS
-    from graphcaps.data.features.encoding import encode_graphs
-    from graphcaps.explanation import draw_parts, node_parts
-    from graphcaps.nn import HGCN
+    from graphcaps.explanation import draw_parts
 
-    store, network = loaded.store, result.model.model
-    assert isinstance(network, HGCN)
+    store = loaded.store
     assert store.y is not None
     assert training.split.validation is not None
     unseen = training.split.validation.tolist()
     chosen = [
         next(graph for graph in unseen if int(store.y[graph]) == label) for label in range(store.num_classes)
     ]
-    ready = encode_graphs(store, result.model.recipe)
-    found = node_parts(network, store, ready.x)
     titles = []
     for graph in chosen:
-        true, predicted = int(store.y[graph]), int(found.class_scores[graph].argmax())
-        verdict = "predicted correctly" if true == predicted else f"taken for {store.class_names[predicted]}"
+        true, predicted = int(store.y[graph]), int(explanations.class_scores[graph].argmax())
+        verdict = (
+            "predicted correctly" if true == predicted else f"predicted as {store.class_names[predicted]}"
+        )
         titles.append(f"{store.class_names[true]}, {verdict}")
     # Scaffold and bridges are no part: number −1.
-    rows = {"capsule found": found.capsule, "part planted": store.truth["kind"] - 1}
+    rows = {"capsule found": explanations.capsule, "part planted": store.truth["kind"] - 1}
     draw_parts(path, store, chosen, rows, titles=titles, names={"part planted": MOTIF_KINDS[1:]})
 
 
-def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result: FinalResult) -> Path:
+def _report(
+    folder: Path,
+    loaded: LoadedDataset,
+    training: FinalTraining,
+    result: FinalResult,
+    explanations: StoreExplanation,
+) -> Path:
     """The page about the model just trained, with the measures that take no more than seconds."""
     import torch
 
     from graphcaps.cli.training_files import history_table
-    from graphcaps.explanation import evaluate_explanations, explain_store
+    from graphcaps.explanation import evaluate_explanations
     from graphcaps.explanation.report import write_report
 
     store, fitted = loaded.store, result.model
@@ -154,7 +166,7 @@ def _report(folder: Path, loaded: LoadedDataset, training: FinalTraining, result
         folder,
         fitted,
         store,
-        explain_store(fitted, store),
+        explanations,
         metrics=evaluate_explanations(fitted, store, methods=methods),
         history=history_table(result.history),
         title=f"HGCN on {store.name}",

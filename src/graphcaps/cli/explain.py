@@ -47,7 +47,8 @@ MOLECULE = "molecule"
 
 def check_drawing(path: Path | None, kind: str | None, graph: str | None) -> None:
     """Refuses, before anything is computed, a picture that could not be drawn."""
-    from graphcaps.explanation.drawings import DrawingKind, check_suffix
+    from graphcaps.explanation.drawings import DrawingKind
+    from graphcaps.explanation.graph_drawing import check_suffix
 
     kinds = get_args(DrawingKind)
     if kind is not None and (path is None or kind not in kinds):

@@ -1,14 +1,13 @@
-"""Which parts a decision was made from: the hierarchy found, measures of it, and pictures."""
+"""Explanations of HGCN predictions: capsule hierarchy, node scores, metrics, drawings and the report page."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from graphcaps.explanation.drawings import draw_parts
 from graphcaps.explanation.explainer import explain, explain_store
 from graphcaps.explanation.explanation import ExplainedLevel, Explanation, StoreExplanation
-from graphcaps.explanation.node_parts import NodeParts, node_parts
+from graphcaps.explanation.partition_drawing import draw_parts
 
 if TYPE_CHECKING:
     from graphcaps.explanation.explanation_metrics import evaluate_explanations, explanation_stability
@@ -27,14 +26,12 @@ __all__ = [
     "ExplainedLevel",
     "Explanation",
     "GraphProbabilities",
-    "NodeParts",
     "StoreExplanation",
     "draw_parts",
     "evaluate_explanations",
     "explain",
     "explain_store",
     "explanation_stability",
-    "node_parts",
 ]
 
 

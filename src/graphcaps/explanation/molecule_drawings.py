@@ -1,4 +1,4 @@
-"""Molecules drawn by RDKit, their atoms coloured by capsule and by score. Needs the extra ``chem``."""
+"""Molecules drawn with RDKit, atoms coloured by capsule and by score. Needs the extra ``chem``."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_
 from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, MAX_SMILES_LENGTH
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.explanation.drawings import (
-    BLANK,
+from graphcaps.explanation.explanation_data import ExplanationData
+from graphcaps.explanation.graph_drawing import (
+    WHITE,
     capsule_colour,
     check_suffix,
     class_label,
     normalise_scores,
     score_colour,
 )
-from graphcaps.explanation.explanation import Explanation
 
 __all__ = [
     "PURPOSE",
@@ -40,12 +40,220 @@ __all__ = [
 
 PURPOSE = "Drawing molecules"
 
+_SUFFIXES = (".svg", ".png")
+_LEGEND_WIDTH = 196  # pixels
+_ALIGN_START = 1  # RDKit's code for left-aligned text
+_MAX_TITLE, _MAX_LEGEND_TEXT = 60, 21  # characters
+# RDKit interprets tags in text (and aborts on a title that begins with one), and its font has only ASCII.
+_REPLACEMENTS = {"<": "(", ">": ")", "μ": "u", "−": "-", "–": "-", "’": "'"}
+_NO_ELEMENTS = "(label numbers; elements are unknown)"
 
-def molecule_from_smiles(smiles: str) -> Any:
-    """An RDKit molecule with places, its atoms in the order of the text; hydrogens stay implied.
+Colours = dict[int, tuple[float, ...]]
+
+
+def can_draw_molecule(explanation: ExplanationData, path: str | Path) -> bool:
+    """Whether the graph was read from SMILES, RDKit can write the suffix, and RDKit is installed."""
+    supported = Path(path).suffix.lower() in _SUFFIXES and explanation.elements is not None
+    return supported and importlib.util.find_spec("rdkit") is not None
+
+
+def draw_explained_molecule(explanation: ExplanationData, path: str | Path, molecule: Any = None) -> None:
+    """Draws the explanation of a molecule with :func:`draw_molecule`, with class and probability as its title.
+
+    Args:
+        explanation (Explanation): Explanation of one graph.
+        path (str or Path): Picture to write.
+        molecule (Mol, optional): The same molecule with more detail, such as hydrogens. (default: built from the
+            elements and bonds of the explanation)
 
     Raises:
-        ArgumentError: If RDKit cannot read the text, or it is longer than a SMILES may be.
+        ArgumentError: If the graph was not read from SMILES and no ``molecule`` is given.
+    """
+    if molecule is None:
+        numbers, labels = explanation.elements, explanation.node_labels
+        if numbers is None:
+            raise ArgumentError(
+                "draw_explanation",
+                "kind",
+                "be another kind for a graph that was not read from SMILES",
+                "'molecule'",
+            )
+        bonds = [-1] * explanation.edges.size(1) if explanation.bonds is None else explanation.bonds.tolist()
+        molecule = molecule_from_elements(
+            numbers, labels, zip(*explanation.edges.tolist(), bonds, strict=True)
+        )
+    name, probability = (
+        class_label(explanation.class_names[explanation.predicted]),
+        explanation.probabilities.max(),
+    )
+    draw_molecule(
+        path,
+        molecule,
+        explanation.levels[0].capsule,
+        title=f"{_to_ascii(name, _MAX_TITLE - 6)}, {float(probability):.0%}",
+        scores=explanation.node_scores,
+        scored=class_label(explanation.class_names[explanation.target]),
+        numbers=None if explanation.nodes is None else [node + 1 for node in explanation.nodes.tolist()],
+    )
+
+
+def draw_molecule(
+    path: str | Path,
+    molecule: Any,
+    capsule: Tensor | np.ndarray | Sequence[int],
+    *,
+    title: str = "",
+    scores: Tensor | np.ndarray | Sequence[float] | None = None,
+    scored: str = "the class",
+    size: tuple[int, int] | None = None,
+    numbers: Sequence[int] | None = None,
+) -> None:
+    """Draws a molecule with atoms coloured by capsule and a legend, as SVG or PNG by the suffix of the path.
+
+    With ``scores`` a second panel below shows the atoms coloured by score: orange for the class, blue against it.
+    Atoms are labelled with element and number, such as O8, as in the output of ``graphcaps explain``.
+
+    Args:
+        path (str or Path): Picture to write.
+        molecule (Mol): From :func:`molecule_from_smiles` or :func:`molecule_from_store`, or RDKit's own.
+        capsule (Tensor or sequence): Capsule of each atom, ``[n]``, such as ``explanation.levels[0].capsule``;
+            negative numbers mean none.
+        title (str): A line under the molecule; characters outside ASCII are replaced.
+        scores (Tensor or sequence, optional): Score of each atom for a class, ``[n]``, such as
+            ``explanation.node_scores``.
+        scored (str): Name of that class, for the legend.
+        size (tuple): Width and height in pixels, the legend included. (default: 700 × 420; with scores 700 × 640)
+        numbers (sequence, optional): Number of each atom. (default: 1, 2, …)
+
+    Raises:
+        ShapeError: If there is not one capsule, or score, per atom.
+        ArgumentError: If the suffix is neither ``.svg`` nor ``.png``.
+        MissingExtraError: Without RDKit.
+    """
+    suffix = check_suffix("draw_molecule", path, _SUFFIXES)
+    drawing = require("rdkit.Chem.Draw.rdMolDraw2D", extra="chem", purpose=PURPOSE)
+    count = molecule.GetNumAtoms()
+    capsules = [int(number) for number in np.asarray(capsule).reshape(-1)]
+    atom_numbers = list(range(1, count + 1)) if numbers is None else [int(number) for number in numbers]
+    normalised = None if scores is None else normalise_scores(scores)
+    per_atom = {"capsule": capsules, "numbers": atom_numbers} | (
+        {} if normalised is None else {"scores": normalised}
+    )
+    for name, values in per_atom.items():
+        if len(values) != count:
+            raise ShapeError("draw_molecule", name, f"be one per atom, {count}", len(values))
+    drawer_class = drawing.MolDraw2DSVG if suffix == ".svg" else drawing.MolDraw2DCairo
+    width, height = size or (700, 420 if normalised is None else 640)
+    panels = [_by_capsule(molecule, capsules)]
+    panels += [] if normalised is None else [_by_score(normalised)]
+    panel_height = height // len(panels)
+    drawer = drawer_class(width, height, width - _LEGEND_WIDTH, panel_height)
+    _draw(drawer, molecule, panels, atom_numbers, title)
+    _draw_legend(drawer, _capsule_legend(capsules), width, 0, panel_height)
+    if normalised is not None:
+        entries = [
+            (_light(score_colour(1)), _to_ascii(f"for {scored}", _MAX_LEGEND_TEXT)),
+            (_light(score_colour(-1)), "against it"),
+            (_light(WHITE), f"full colour: {float(np.abs(np.asarray(scores, dtype=float)).max()):.2g}"),
+        ]
+        _draw_legend(drawer, entries, width, panel_height, panel_height)
+    drawer.FinishDrawing()
+    write_atomically(path, drawer.GetDrawingText())
+
+
+def _by_capsule(molecule: Any, numbers: list[int]) -> tuple[Colours, Colours]:
+    """Colours of atoms, and of bonds between two atoms of the same capsule."""
+    atoms = {atom: _rgb(number) for atom, number in enumerate(numbers) if number >= 0}
+    bonds = {}
+    for bond in molecule.GetBonds():
+        a, b = numbers[bond.GetBeginAtomIdx()], numbers[bond.GetEndAtomIdx()]
+        if a == b and a >= 0:
+            bonds[bond.GetIdx()] = _rgb(a)
+    return atoms, bonds
+
+
+def _by_score(scores: np.ndarray) -> tuple[Colours, Colours]:
+    return {atom: _light(score_colour(score)) for atom, score in enumerate(scores)}, {}
+
+
+def _draw(
+    drawer: Any, molecule: Any, panels: list[tuple[Colours, Colours]], atom_numbers: list[int], title: str
+) -> None:
+    options = drawer.drawOptions()
+    options.useBWAtomPalette()  # atom symbols in black: colours show capsules
+    options.fillHighlights = True
+    options.highlightBondWidthMultiplier = 12
+    options.circleAtoms = True
+    options.legendFontSize = 17
+    # Molecules built from labels have no valences to check; those that RDKit parsed are prepared as usual.
+    options.prepareMolsBeforeDrawing = not molecule.NeedsUpdatePropertyCache()
+    # The atom name of the text output; an atom without a known element has only its number.
+    marked = type(molecule)(molecule)
+    note = _NO_ELEMENTS if any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms()) else ""
+    title = f"{_to_ascii(title, _MAX_TITLE - len(note))} {note}".strip()
+    for atom, number in zip(marked.GetAtoms(), atom_numbers, strict=True):
+        atom.SetProp("atomNote", f"{atom.GetSymbol() if atom.GetAtomicNum() else ''}{number}")
+    drawer.DrawMolecules(
+        [marked] * len(panels),
+        highlightAtoms=[list(atoms) for atoms, _ in panels],
+        highlightAtomColors=[atoms for atoms, _ in panels],
+        highlightBonds=[list(bonds) for _, bonds in panels],
+        highlightBondColors=[bonds for _, bonds in panels],
+        legends=[""] * (len(panels) - 1) + [title],
+    )
+
+
+def _to_ascii(text: str, max_length: int) -> str:
+    """Text that RDKit can write: ASCII without angle brackets, truncated if too long."""
+    folded = "".join(_REPLACEMENTS.get(letter, letter) for letter in unicodedata.normalize("NFKD", text))
+    characters = (
+        letter if " " <= letter <= "~" else "?" for letter in folded if not unicodedata.combining(letter)
+    )
+    ascii_text = "".join(characters)
+    return ascii_text if len(ascii_text) <= max_length else f"{ascii_text[: max_length - 3]}..."
+
+
+def _capsule_legend(numbers: list[int]) -> list[tuple[tuple[float, ...], str]]:
+    """Colour and text of each capsule that has atoms."""
+    used = sorted({number for number in numbers if number >= 0})
+    counts = ((number, numbers.count(number)) for number in used)
+    return [
+        (_rgb(number), f"capsule {number + 1} ({count} atom{'' if count == 1 else 's'})")
+        for number, count in counts
+    ]
+
+
+def _draw_legend(
+    drawer: Any, entries: list[tuple[tuple[float, ...], str]], width: int, above: int, height: int
+) -> None:
+    """Discs with texts, one below the other, beside the panel whose upper edge is at ``above``."""
+    point = require("rdkit.Geometry.rdGeometry", extra="chem", purpose=PURPOSE).Point2D
+    step = min(30.0, (height - 40) / max(1, len(entries) + 1))
+    left, top = width - _LEGEND_WIDTH + 14.0, above + 30.0
+    drawer.SetFontSize(14)
+    for row, (colour, text) in enumerate(entries):
+        y = top + row * step
+        drawer.SetFillPolys(True)
+        drawer.SetColour(colour)
+        drawer.DrawEllipse(point(left, y - 8), point(left + 16, y + 8), True)
+        drawer.SetColour((0.1, 0.1, 0.1))
+        drawer.DrawString(text, point(left + 24, y), _ALIGN_START, True)
+
+
+def _rgb(number: int) -> tuple[float, ...]:
+    """The colour of a capsule, lightened so that text on it is readable."""
+    return _light(capsule_colour(number))
+
+
+def _light(colour: str) -> tuple[float, ...]:
+    return tuple(0.45 + 0.55 * int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+
+
+def molecule_from_smiles(smiles: str) -> Any:
+    """An RDKit molecule with 2D coordinates from SMILES; atoms in the order of the text, hydrogens implicit.
+
+    Raises:
+        ArgumentError: If RDKit cannot read the text, or it is too long.
         MissingExtraError: Without RDKit.
     """
     chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
@@ -53,30 +261,30 @@ def molecule_from_smiles(smiles: str) -> Any:
     if len(smiles) > MAX_SMILES_LENGTH:
         expected = f"have at most {MAX_SMILES_LENGTH:,} characters"
         raise ArgumentError("molecule_from_smiles", "smiles", expected, f"{len(smiles):,}")
-    with log.BlockLogs():  # the reason is said once, below
+    with log.BlockLogs():  # the error below replaces RDKit's log lines
         molecule = chem.MolFromSmiles(smiles)
     if molecule is None or not molecule.GetNumAtoms():
-        raise ArgumentError("molecule_from_smiles", "smiles", "be a molecule in SMILES", repr(smiles))
+        raise ArgumentError("molecule_from_smiles", "smiles", "be a valid SMILES", repr(smiles))
     require("rdkit.Chem.rdDepictor", extra="chem", purpose=PURPOSE).Compute2DCoords(molecule)
     return molecule
 
 
 def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = None) -> Any:
-    """A graph of a store as an RDKit molecule with places, atoms in the order of its nodes.
+    """A graph of a store as an RDKit molecule with 2D coordinates, atoms in the order of its nodes.
 
-    Elements and bonds are known where the graphs were read from SMILES (``store.truth["element"]``), and where the
-    data set's README says what its labels stand for (MUTAG, PTC_MR). Elsewhere (NCI1, NCI109) an atom is written as
-    the number of its label, and every bond is single. Charges and hydrogens are drawn where the labels have them
-    (``atoms="full"``) and are not added elsewhere, so that nothing is checked for valence.
+    Elements and bonds are known if the graphs were read from SMILES (``store.truth["element"]``) or if the README of
+    the data set documents its labels (MUTAG, PTC_MR). Otherwise (NCI1, NCI109) an atom is shown as its label number,
+    and every bond is single. Charges and hydrogens are drawn if the labels contain them (``atoms="full"``). They are
+    never added, so valences are not checked.
 
     Args:
         store (GraphStore): Graphs read from SMILES, or with one node label per node.
-        graph (int): Number of the graph, from 0.
-        dataset (str, optional): Whose labels they are. (default: those of SMILES where the store was read from
-            them, else of the data set with the name of the store)
+        graph (int): Index of the graph.
+        dataset (str, optional): Data set whose label meanings apply. (default: SMILES if the store was read from it,
+            else the data set with the name of the store)
 
     Raises:
-        ArgumentError: If nodes have no label, or not one each.
+        ArgumentError: If the nodes do not have exactly one label each.
     """
     chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
     own = store[graph]
@@ -103,7 +311,13 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
 def molecule_from_elements(
     numbers: Tensor, labels: Tensor | None, bonds: Iterable[tuple[int, int, int]]
 ) -> Any:
-    """A molecule from elements, labels of nodes and of edges as :mod:`graphcaps.data.readers.molecules` gives them."""
+    """A molecule from atomic numbers, node labels and bonds, as in :mod:`graphcaps.data.readers.molecules`.
+
+    Args:
+        numbers (Tensor): Atomic number of each atom, ``[n]``.
+        labels (Tensor, optional): Node labels, ``[n, L]``; with ``atoms="full"`` they hold charge and hydrogens.
+        bonds (Iterable): Two atoms and the bond label of each bond.
+    """
     chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
     molecule = chem.RWMol()
     full = labels is not None and labels.size(-1) == len(ATOM_COLUMNS["full"])
@@ -119,7 +333,7 @@ def molecule_from_elements(
 
 
 def _bonds_once(own: GraphStore) -> Iterator[tuple[int, int, int]]:
-    """Both ends of each edge, smaller first, and its label; −1 where there is none."""
+    """Each edge once as (smaller node, larger node, edge label); label −1 if there are none."""
     ends = own.edge_ptr.tolist()
     for node in range(own.num_nodes):
         for entry in range(ends[node], ends[node + 1]):
@@ -147,210 +361,3 @@ def _with_bonds(chem: Any, molecule: Any, bonds: Iterable[tuple[int, int, int]],
     chem.FastFindRings(whole)
     require("rdkit.Chem.rdDepictor", extra="chem", purpose=PURPOSE).Compute2DCoords(whole)
     return whole
-
-
-_ENDINGS = (".svg", ".png")
-_LEGEND = 196  # width of the legend, in pixels
-_START = 1  # RDKit's word for text that begins at its place
-_WIDEST_TITLE, _WIDEST_WORDS = 60, 21  # letters
-# RDKit reads tags in what it writes (and dies of a title that begins with one), and has no letters but these.
-_LETTERS = {"<": "(", ">": ")", "μ": "u", "−": "-", "–": "-", "’": "'"}
-_NO_ELEMENTS = "(label numbers: the data set names no elements)"
-
-Colours = dict[int, tuple[float, ...]]
-
-
-def can_draw_molecule(explanation: Explanation, path: str | Path) -> bool:
-    """Whether the graph was read from SMILES, the path's ending is one that RDKit draws, and RDKit is there."""
-    drawn = Path(path).suffix.lower() in _ENDINGS and explanation.elements is not None
-    return drawn and importlib.util.find_spec("rdkit") is not None
-
-
-def draw_explained_molecule(explanation: Explanation, path: str | Path, molecule: Any = None) -> None:
-    """Draws an explanation of a molecule by :func:`draw_molecule`, with class and probability under it.
-
-    Args:
-        explanation (Explanation): Of one graph.
-        path (str or Path): Picture to write.
-        molecule (Mol, optional): The same molecule, where more is known of it, such as its hydrogens. (default: from
-            the elements and bonds that the explanation keeps)
-
-    Raises:
-        ArgumentError: If it was not read from SMILES and no ``molecule`` is given.
-    """
-    if molecule is None:
-        numbers, labels = explanation.elements, explanation.node_labels
-        if numbers is None:
-            raise ArgumentError(
-                "draw_explanation",
-                "kind",
-                "be another for a graph that was not read from SMILES",
-                "'molecule'",
-            )
-        bonds = [-1] * explanation.edges.size(1) if explanation.bonds is None else explanation.bonds.tolist()
-        molecule = molecule_from_elements(
-            numbers, labels, zip(*explanation.edges.tolist(), bonds, strict=True)
-        )
-    name, share = class_label(explanation.class_names[explanation.predicted]), explanation.probabilities.max()
-    draw_molecule(
-        path,
-        molecule,
-        explanation.levels[0].capsule,
-        title=f"{_told(name, _WIDEST_TITLE - 6)}, {float(share):.0%}",
-        scores=explanation.node_scores,
-        scored=class_label(explanation.class_names[explanation.target]),
-        numbers=None if explanation.nodes is None else [node + 1 for node in explanation.nodes.tolist()],
-    )
-
-
-def draw_molecule(
-    path: str | Path,
-    molecule: Any,
-    capsule: Tensor | np.ndarray | Sequence[int],
-    *,
-    title: str = "",
-    scores: Tensor | np.ndarray | Sequence[float] | None = None,
-    scored: str = "the class",
-    size: tuple[int, int] | None = None,
-    numbers: Sequence[int] | None = None,
-) -> None:
-    """Draws a molecule with its atoms coloured by capsule, and a legend, as SVG or PNG by the path's ending.
-
-    With ``scores`` it is drawn once more below, its atoms orange where they speak for a class and blue where they
-    speak against it.
-
-    Beside each atom stands its element and number, such as O8, as ``graphcaps explain`` writes them.
-
-    Args:
-        path (str or Path): Picture to write.
-        molecule (Mol): From :func:`molecule_from_smiles` or :func:`molecule_from_store`, or RDKit's own.
-        capsule (Tensor or sequence): Capsule of each atom, from 0, ``[n]``; below zero is none. The first level of
-            an explanation has it: ``explanation.levels[0].capsule``.
-        title (str): A line under the molecule. RDKit writes ASCII: other letters are replaced.
-        scores (Tensor or sequence, optional): How far each atom speaks for a class, ``[n]``; an explanation has
-            them: ``explanation.node_scores``.
-        scored (str): The class of the scores, for the legend.
-        size (tuple): Width and height in pixels, the legend included. (default: 700 × 420; with scores 700 × 640)
-        numbers (sequence, optional): What is written beside each atom. (default: counted from 1)
-
-    Raises:
-        ShapeError: If there is not one capsule, or score, per atom.
-        ArgumentError: If the ending is neither ``.svg`` nor ``.png``.
-        MissingExtraError: Without RDKit.
-    """
-    ending = check_suffix("draw_molecule", path, _ENDINGS)
-    drawing = require("rdkit.Chem.Draw.rdMolDraw2D", extra="chem", purpose=PURPOSE)
-    count = molecule.GetNumAtoms()
-    capsules = [int(number) for number in np.asarray(capsule).reshape(-1)]
-    written = list(range(1, count + 1)) if numbers is None else [int(number) for number in numbers]
-    shares = None if scores is None else normalise_scores(scores)
-    given = {"capsule": capsules, "numbers": written} | ({} if shares is None else {"scores": shares})
-    for name, values in given.items():
-        if len(values) != count:
-            raise ShapeError("draw_molecule", name, f"be one per atom, {count}", len(values))
-    maker = drawing.MolDraw2DSVG if ending == ".svg" else drawing.MolDraw2DCairo
-    width, height = size or (700, 420 if shares is None else 640)
-    panels = [_by_capsule(molecule, capsules)]
-    panels += [] if shares is None else [_by_score(shares)]
-    each = height // len(panels)
-    drawer = maker(width, height, width - _LEGEND, each)
-    _draw(drawer, molecule, panels, written, title)
-    _legend(drawer, _words_of_capsules(capsules), width, 0, each)
-    if shares is not None:
-        words = [
-            (_light(score_colour(1)), _told(f"for {scored}", _WIDEST_WORDS)),
-            (_light(score_colour(-1)), "against it"),
-            (_light(BLANK), f"full colour: {float(np.abs(np.asarray(scores, dtype=float)).max()):.2g}"),
-        ]
-        _legend(drawer, words, width, each, each)
-    drawer.FinishDrawing()
-    text = drawer.GetDrawingText()
-    write_atomically(path, text)
-
-
-def _by_capsule(molecule: Any, numbers: list[int]) -> tuple[Colours, Colours]:
-    """Colours of atoms, and of bonds whose ends both belong to one capsule."""
-    atoms = {atom: _rgb(number) for atom, number in enumerate(numbers) if number >= 0}
-    bonds = {}
-    for bond in molecule.GetBonds():
-        a, b = numbers[bond.GetBeginAtomIdx()], numbers[bond.GetEndAtomIdx()]
-        if a == b and a >= 0:
-            bonds[bond.GetIdx()] = _rgb(a)
-    return atoms, bonds
-
-
-def _by_score(shares: np.ndarray) -> tuple[Colours, Colours]:
-    return {atom: _light(score_colour(share)) for atom, share in enumerate(shares)}, {}
-
-
-def _draw(
-    drawer: Any, molecule: Any, panels: list[tuple[Colours, Colours]], written: list[int], title: str
-) -> None:
-    options = drawer.drawOptions()
-    options.useBWAtomPalette()  # letters in black: colours are the capsules'
-    options.fillHighlights = True
-    options.highlightBondWidthMultiplier = 12
-    options.circleAtoms = True
-    options.legendFontSize = 17
-    # Where no element is known there are no valences to check; what RDKit itself read is prepared as usual.
-    options.prepareMolsBeforeDrawing = not molecule.NeedsUpdatePropertyCache()
-    # The name by which the text output calls an atom; an element that is not known has none.
-    marked = type(molecule)(molecule)
-    note = _NO_ELEMENTS if any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms()) else ""
-    title = f"{_told(title, _WIDEST_TITLE - len(note))} {note}".strip()
-    for atom, number in zip(marked.GetAtoms(), written, strict=True):
-        atom.SetProp("atomNote", f"{atom.GetSymbol() if atom.GetAtomicNum() else ''}{number}")
-    drawer.DrawMolecules(
-        [marked] * len(panels),
-        highlightAtoms=[list(atoms) for atoms, _ in panels],
-        highlightAtomColors=[atoms for atoms, _ in panels],
-        highlightBonds=[list(bonds) for _, bonds in panels],
-        highlightBondColors=[bonds for _, bonds in panels],
-        legends=[""] * (len(panels) - 1) + [title],
-    )
-
-
-def _told(text: str, widest: int) -> str:
-    """What RDKit can write of a text that a user may have given, cut where it is too wide."""
-    folded = "".join(_LETTERS.get(letter, letter) for letter in unicodedata.normalize("NFKD", text))
-    known = (
-        letter if " " <= letter <= "~" else "?" for letter in folded if not unicodedata.combining(letter)
-    )
-    shown = "".join(known)
-    return shown if len(shown) <= widest else f"{shown[: widest - 3]}..."
-
-
-def _words_of_capsules(numbers: list[int]) -> list[tuple[tuple[float, ...], str]]:
-    """Each capsule that has atoms: its colour, its number and how many."""
-    used = sorted({number for number in numbers if number >= 0})
-    counts = ((number, numbers.count(number)) for number in used)
-    return [
-        (_rgb(number), f"capsule {number + 1} ({count} atom{'' if count == 1 else 's'})")
-        for number, count in counts
-    ]
-
-
-def _legend(
-    drawer: Any, words: list[tuple[tuple[float, ...], str]], width: int, above: int, height: int
-) -> None:
-    """A disc and words, one below the other, beside the panel that begins at ``above``."""
-    point = require("rdkit.Geometry.rdGeometry", extra="chem", purpose=PURPOSE).Point2D
-    step = min(30.0, (height - 40) / max(1, len(words) + 1))
-    left, top = width - _LEGEND + 14.0, above + 30.0
-    drawer.SetFontSize(14)
-    for row, (colour, told) in enumerate(words):
-        y = top + row * step
-        drawer.SetFillPolys(True)
-        drawer.SetColour(colour)
-        drawer.DrawEllipse(point(left, y - 8), point(left + 16, y + 8), True)
-        drawer.SetColour((0.1, 0.1, 0.1))
-        drawer.DrawString(told, point(left + 24, y), _START, True)
-
-
-def _rgb(number: int) -> tuple[float, ...]:
-    """The capsule's colour, lightened so that letters on it stay readable."""
-    return _light(capsule_colour(number))
-
-
-def _light(colour: str) -> tuple[float, ...]:
-    return tuple(0.45 + 0.55 * int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.explanation.explanation import StoreExplanation
+from graphcaps.explanation.explanation_data import StoreExplanationData
 
 __all__ = [
     "Columns",
@@ -66,7 +66,7 @@ def smallest_type(largest: int) -> Any:
 
 
 def explanation_columns(
-    found: StoreExplanation, graphs: np.ndarray, *, weights: Iterable[int]
+    found: StoreExplanationData, graphs: np.ndarray, *, weights: Iterable[int]
 ) -> tuple[Columns, list[float]]:
     """Columns of the chosen graphs.
 
@@ -125,7 +125,7 @@ def explanation_columns(
     return columns, steps
 
 
-def bytes_per_graph(found: StoreExplanation) -> np.ndarray:
+def bytes_per_graph(found: StoreExplanationData) -> np.ndarray:
     """About how many bytes the columns of each graph take before they are deflated, ``[G]``."""
     J, R = found.assignments[0].size(-1), len(found.rounds[0])
     per_node = J * (R - 1) + (R - 1) + 3
@@ -143,7 +143,7 @@ def graph_rows(ptr: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
     return rows, first
 
 
-def _confidence(found: StoreExplanation) -> np.ndarray:
+def _confidence(found: StoreExplanationData) -> np.ndarray:
     """Probability of the predicted class, ``[G]``."""
     own = found.probabilities.gather(1, found.predicted[:, None]).squeeze(1)
     return own.numpy().astype(np.float32)

@@ -22,7 +22,7 @@ from graphcaps.data.datasets.element_labels import node_label_names
 from graphcaps.data.datasets.motifs import MOTIF_KINDS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
-from graphcaps.explanation.explanation import Explanation, StoreExplanation
+from graphcaps.explanation.explanation_data import ExplanationData, StoreExplanationData
 from graphcaps.explanation.report.report_data import (
     Columns,
     bytes_per_graph,
@@ -94,7 +94,7 @@ def write_report(
     folder: str | Path,
     fitted: ReportModel,
     store: GraphStore,
-    explanations: StoreExplanation,
+    explanations: StoreExplanationData,
     *,
     metrics: Mapping[str, Any] | None = None,
     history: list[dict[str, Any]] | None = None,
@@ -141,7 +141,7 @@ def write_report(
     return path
 
 
-def explanation_page(explanation: Explanation, *, title: str = "") -> str:
+def explanation_page(explanation: ExplanationData, *, title: str = "") -> str:
     """A page about one graph, as text.
 
     Args:
@@ -158,7 +158,7 @@ def explanation_page(explanation: Explanation, *, title: str = "") -> str:
 def _page(
     title: str,
     meta: dict[str, Any],
-    found: StoreExplanation,
+    found: StoreExplanationData,
     store: GraphStore | None,
     trained: np.ndarray | None,
     first: int = 0,
@@ -190,7 +190,7 @@ def _page(
             graphs = _spread(len(found), max(1, fewer))
 
 
-def _evenly(found: StoreExplanation, most: int) -> np.ndarray:
+def _evenly(found: StoreExplanationData, most: int) -> np.ndarray:
     """Graphs at even distances that together take so many bytes at most; all of them where they fit."""
     total = int(bytes_per_graph(found).sum())
     return _spread(len(found), len(found) if total <= most else max(1, len(found) * most // total))
@@ -202,7 +202,7 @@ def _spread(total: int, count: int) -> np.ndarray:
 
 
 def _node_columns(
-    found: StoreExplanation, store: GraphStore | None, graphs: np.ndarray
+    found: StoreExplanationData, store: GraphStore | None, graphs: np.ndarray
 ) -> tuple[Columns, dict[str, Any]]:
     """Labels of nodes and, in the embedded sets, the part that was planted; with the names of both."""
     columns: Columns = {}
@@ -225,7 +225,7 @@ def _node_columns(
     return columns, names
 
 
-def _foot(found: StoreExplanation, graphs: np.ndarray, rounds: tuple[int, ...]) -> str:
+def _foot(found: StoreExplanationData, graphs: np.ndarray, rounds: tuple[int, ...]) -> str:
     words = [
         f"Written by graphcaps {library_versions()['graphcaps']}. This file asks nothing of the network."
     ]
@@ -239,9 +239,9 @@ def _foot(found: StoreExplanation, graphs: np.ndarray, rounds: tuple[int, ...]) 
     return " ".join(words)
 
 
-def _as_store(one: Explanation) -> StoreExplanation:
+def _as_store(one: ExplanationData) -> StoreExplanationData:
     """A store of the one graph."""
-    return StoreExplanation(
+    return StoreExplanationData(
         class_names=one.class_names,
         class_scores=one.class_scores[None],
         probabilities=one.probabilities[None],

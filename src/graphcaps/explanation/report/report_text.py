@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphcaps.explanation.explanation import StoreExplanation
+from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix, reliability
 
 __all__ = ["ReportModel", "describe"]
@@ -29,7 +29,7 @@ class ReportModel(Protocol):
 def describe(
     fitted: ReportModel | None,
     name: str,
-    found: StoreExplanation,
+    found: StoreExplanationData,
     trained: np.ndarray | None,
     history: list[dict[str, Any]] | None,
 ) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def describe(
     return meta | {"facts": facts}
 
 
-def _lead(fitted: ReportModel | None, name: str, found: StoreExplanation) -> str:
+def _lead(fitted: ReportModel | None, name: str, found: StoreExplanationData) -> str:
     nodes = int(found.node_ptr[-1])
     graphs = f"{len(found):,} graphs" if len(found) != 1 else "One graph"
     of = f" of {name}" if name else ""
@@ -157,7 +157,7 @@ def _accuracies(right: np.ndarray, trained: np.ndarray | None, whose: str) -> li
     return facts
 
 
-def _confidence(found: StoreExplanation) -> np.ndarray:
+def _confidence(found: StoreExplanationData) -> np.ndarray:
     own: np.ndarray = found.probabilities.gather(1, found.predicted[:, None]).squeeze(1).double().numpy()
     return own
 

@@ -1,0 +1,150 @@
+"""The tensors of an explanation, for one graph and for a store; drawings and the report read these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcaps.types import ShapeRepr
+
+__all__ = ["ExplainedLevel", "ExplanationData", "StoreExplanationData"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExplainedLevel(ShapeRepr):
+    """One capsule level of one graph: n input capsules routed to J output capsules.
+
+    Args:
+        assignment (Tensor): Routing weights of the last iteration, ``[n, J]``; rows sum to 1. Input capsules are the
+            nodes at the lowest level and the capsules of the level below otherwise.
+        rounds (Tensor): Routing weights of every iteration, ``[R, n, J]``; the first are all 1/J, the last are
+            ``assignment``.
+        lengths (Tensor): Length of each output capsule, ``[J]``.
+        adjacency (Tensor, optional): Coarse graph of the output capsules, ``[J, J]``; ``None`` at the class level.
+    """
+
+    assignment: Tensor
+    rounds: Tensor
+    lengths: Tensor
+    adjacency: Tensor | None
+
+    @property
+    def capsule(self) -> Tensor:
+        """Output capsule with the largest routing weight, for each input capsule, ``[n]``."""
+        return self.assignment.argmax(-1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExplanationData(ShapeRepr):
+    """The explanation of one graph of n nodes and E edges.
+
+    Args:
+        graph (int): Index of the graph in the explained store.
+        class_names (tuple): The O classes.
+        class_scores (Tensor): Lengths of the class capsules, ``[O]``.
+        probabilities (Tensor): Class probabilities, calibrated if the model has a calibration, ``[O]``.
+        predicted (int): Predicted class.
+        target (int): Class that node and edge scores refer to.
+        true_class (int, optional): True class, if known.
+        edges (Tensor): Each edge once, smaller node first, ``[2, E]``.
+        node_labels (Tensor, optional): Node labels of the store, ``[n, L]``.
+        levels (tuple): One :class:`ExplainedLevel` per capsule layer; the last is the class level.
+        node_scores (Tensor): Attribution of each node to ``target``, positive for and negative against it, ``[n]``.
+        edge_scores (Tensor): Attribution of each edge, ``[E]``.
+        reconstruction_error (Tensor, optional): 1 − P of each edge, with P the edge probability of the decoder,
+            ``[E]``; ``None`` if the model has no decoder.
+        nodes (Tensor, optional): Index of each node in the original graph, ``[n]``, if the graph was truncated to the
+            model's ``max_nodes``; else ``None``.
+        elements (Tensor, optional): Atomic number of each node, ``[n]``, if the graph was read from SMILES.
+        bonds (Tensor, optional): Bond label of each edge, ``[E]``, see
+            :data:`graphcaps.data.readers.molecules.BOND_LABELS`.
+    """
+
+    graph: int
+    class_names: tuple[str, ...]
+    class_scores: Tensor
+    probabilities: Tensor
+    predicted: int
+    target: int
+    true_class: int | None
+    edges: Tensor
+    node_labels: Tensor | None
+    levels: tuple[ExplainedLevel, ...]
+    node_scores: Tensor
+    edge_scores: Tensor
+    reconstruction_error: Tensor | None
+    nodes: Tensor | None = None
+    elements: Tensor | None = None
+    bonds: Tensor | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes n."""
+        return self.node_scores.numel()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoreExplanationData(ShapeRepr):
+    """The explanations of G graphs in flat tensors: N nodes and E edges of all graphs together.
+
+    Nodes of graph g are the rows ``node_ptr[g]`` to ``node_ptr[g + 1]`` of every ``[N, …]`` tensor, and its edges are
+    given by ``edge_ptr`` in the same way. Fields have the meaning of those in :class:`ExplanationData`.
+
+    Args:
+        class_names (tuple): The O classes.
+        class_scores, probabilities (Tensor): ``[G, O]``.
+        target (Tensor): ``[G]``.
+        true_class (Tensor, optional): ``[G]``, −1 if unknown.
+        node_ptr, edge_ptr (Tensor): ``[G + 1]``.
+        edges (Tensor): Node indices within the graph, ``[2, E]``.
+        node_labels (Tensor, optional): ``[N, L]``.
+        assignments (tuple): Per level the weights of the last iteration: ``[N, J]``, then ``[G, J_below, J]``.
+        rounds (tuple): Per level the weights of all iterations: ``[R, N, J]``, then ``[R, G, J_below, J]``.
+        lengths (tuple): Per level ``[G, J]``.
+        adjacency (tuple): Per level ``[G, J, J]``; ``None`` at the class level.
+        node_scores (Tensor): ``[N]``.
+        edge_scores (Tensor): ``[E]``.
+        reconstruction_error (Tensor, optional): ``[E]``.
+        nodes (Tensor, optional): ``[N]``, if any graph was truncated.
+        elements, bonds (Tensor, optional): ``[N]`` and ``[E]``, if the graphs were read from SMILES.
+    """
+
+    class_names: tuple[str, ...]
+    class_scores: Tensor
+    probabilities: Tensor
+    target: Tensor
+    true_class: Tensor | None
+    node_ptr: Tensor
+    edge_ptr: Tensor
+    edges: Tensor
+    node_labels: Tensor | None
+    assignments: tuple[Tensor, ...]
+    rounds: tuple[Tensor, ...]
+    lengths: tuple[Tensor, ...]
+    adjacency: tuple[Tensor | None, ...]
+    node_scores: Tensor
+    edge_scores: Tensor
+    reconstruction_error: Tensor | None
+    nodes: Tensor | None = None
+    elements: Tensor | None = None
+    bonds: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.node_ptr.numel() - 1
+
+    @property
+    def predicted(self) -> Tensor:
+        """Class with the highest probability, as in :meth:`FittedModel.predict`, ``[G]``."""
+        return self.probabilities.argmax(-1)
+
+    @property
+    def capsule(self) -> Tensor:
+        """Capsule of the lowest level with the largest routing weight, for each node, ``[N]``."""
+        return self.assignments[0].argmax(-1)
+
+    @property
+    def node_graph(self) -> Tensor:
+        """Graph of each node, ``[N]``."""
+        return torch.arange(len(self)).repeat_interleave(self.node_ptr.diff())
