@@ -21,7 +21,7 @@ def check(*arguments: object) -> Result:
 
 @pytest.fixture
 def own(tmp_path):
-    """Two graphs that look alike, of different classes, one edge in one direction only, one column constant."""
+    """Two isomorphic graphs of different classes, one edge in one direction only, one column constant."""
     folder = tmp_path / "OWN"
     folder.mkdir()
     (folder / "OWN_A.txt").write_text("1, 2\n2, 1\n2, 3\n5, 4\n4, 5\n5, 6\n6, 5\n")
@@ -43,7 +43,7 @@ def test_people_read_sentences(own):
     assert (
         "warning 2 of 2 node attribute columns with one value: attribute[0] is 0, attribute[1] is 1." in lines
     )
-    assert "note Always answering the largest class, 7, is right for 50.0% of the graphs." in lines
+    assert "note Always predicting the largest class, 7, has an accuracy of 50.0%." in lines
     assert lines[-1] == "OWN can be read: 2 graphs; 5 warnings, 1 note."
     assert lines.index(next(line for line in lines if line.startswith("note"))) == 5
 
@@ -52,7 +52,7 @@ def test_the_option_that_names_the_classes_is_told(tmp_path):
     pytest.importorskip("rdkit")
     (tmp_path / "mine.csv").write_text("smiles,active\nCCO,1\nCCN,0\n")
     lines = [" ".join(line.split()) for line in check(tmp_path / "mine.csv").stdout.splitlines()]
-    told = "No classes: the graphs can be predicted, not trained on (name the column with --label)."
+    told = "No class labels: the graphs can be predicted, not trained on (name the column with --label)."
     assert f"note {told}" in lines
 
 
@@ -62,7 +62,7 @@ def test_the_command_that_keeps_copies_together_is_told(tmp_path):
 
     write_tu(planted_parts(num_graphs=30)[[n // 2 for n in range(60)]], tmp_path / "TWICE")
     text = " ".join(check(tmp_path / "TWICE", "--no-forecast").stdout.split())
-    assert "in a fold): graphcaps evaluate … --groups copies keeps them together." in text
+    assert "per fold): graphcaps evaluate … --groups copies keeps them together." in text
 
 
 def test_machines_read_json(own):

@@ -32,7 +32,7 @@ __all__ = ["app", "check", "convert"]
 
 
 _SECONDS = 120  # for confirming copies
-_FUNCTION = "stratified_folds(y, groups=…) keeps copies together."
+_FUNCTION = "stratified_folds(y, groups=…) keeps duplicates together."
 _SAMPLE = 128  # graphs that are trained on for a moment, to know how long an epoch takes
 
 

@@ -1,4 +1,4 @@
-"""docs/doctor.md says what results/doctor.json holds, the file what the doctor finds; Python on the pages runs."""
+"""The tables of docs/doctor.md are those of results/doctor.json, which the quality report reproduces."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def script() -> ModuleType:
     return module
 
 
-def test_the_tables_are_those_of_the_file():
+def test_tables_equal_the_results_file():
     assert list(ROWS) == [name for name, entry in CATALOGUE.items() if not entry.embedded]
     assert script().tables(list(ROWS.values())) in PAGE.read_text("utf-8")
 
 
-def test_the_sentences_are_those_of_the_file():
+def test_numbers_in_the_text_equal_the_results_file():
     page = PAGE.read_text("utf-8")
     for name in ("MUTAG", "PTC_MR"):
         row, bare = ROWS[name], ROWS[name]["without_edge_labels"]
@@ -51,7 +51,7 @@ def test_the_sentences_are_those_of_the_file():
 
 
 @pytest.mark.parametrize("name", ["MUTAG", "PTC_MR", "PROTEINS", "IMDB-BINARY"])
-def test_the_file_holds_what_the_doctor_finds(name, shared_data):
+def test_the_results_file_is_reproduced(name, shared_data):
     found = script().look_over(load_dataset(name, shared_data))
     assert {key: value for key, value in found.items() if key != "seconds"} == {
         key: value for key, value in ROWS[name].items() if key != "seconds"
@@ -67,7 +67,7 @@ def test_python_on_the_pages_runs(page, blocks, own_folders):
         exec(block, {})
 
 
-def test_the_last_column_on_the_page():
+def test_the_column_name_on_the_page():
     pytest.importorskip("rdkit.Chem")
     from graphcaps.data import FeatureRecipe
     from graphcaps.data.readers.molecules import from_smiles

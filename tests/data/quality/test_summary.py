@@ -1,4 +1,4 @@
-"""Figures of a data set, counted by hand."""
+"""Descriptive statistics of a data set, counted by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.ops.edges import EdgeReport, clean_edges
 
 
-def test_figures_of_three_graphs():
+def test_statistics_of_three_graphs():
     """A triangle with a tail and a loop at node 0, an edge listed twice, and a single node."""
     source = torch.tensor([0, 1, 1, 2, 2, 0, 2, 0, 4, 4])
     target = torch.tensor([1, 0, 2, 1, 0, 2, 3, 0, 5, 5])
@@ -61,7 +61,7 @@ def test_figures_of_three_graphs():
     }
 
 
-def test_sentences():
+def test_edge_cleaning_in_words():
     assert describe_edge_cleaning(EdgeReport(rows=8, edges=4)) == (
         "nothing: every edge is listed once in each direction, without self-loops.",
     )

@@ -1,4 +1,4 @@
-"""Figures that describe a data set, and sentences on what was done to its edges."""
+"""Descriptive statistics of a data set, and sentences on the cleaning of its edge list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LabelSummary", "StoreSummary", "describe_edge_cleaning", "summarize"
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """Label columns: how many, and per column the number of different values, the least and the largest."""
+    """Number of label columns, and per column the number of distinct values, the smallest and the largest."""
 
     columns: int
     distinct: tuple[int, ...]
@@ -26,11 +26,11 @@ class LabelSummary:
 
 @dataclass(frozen=True)
 class StoreSummary:
-    """What :func:`summarize` counts.
+    """Descriptive statistics of a store.
 
-    ``avg_edges`` describes the data set as distributed: different undirected edges, a self-loop counted once.
-    ``node_attributes`` and ``edge_attributes`` are numbers of columns; ``edge_weights`` says whether there
-    are any; ``report`` says what was done to the rows of the edge list.
+    ``avg_edges`` describes the data set as distributed: distinct undirected edges, with a self-loop counted once.
+    ``node_attributes`` and ``edge_attributes`` are numbers of columns. ``edge_weights`` is whether edges have
+    weights. ``report`` counts the changes to the edge list.
     """
 
     name: str
@@ -53,7 +53,7 @@ class StoreSummary:
     report: EdgeReport
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as ``graphcaps data info --json`` prints them."""
+        """The statistics in JSON types, as ``graphcaps data info --json`` prints them."""
         plain = asdict(self)
         report = plain.pop("report")
         del report["looped_nodes"]
@@ -63,7 +63,7 @@ class StoreSummary:
 
 
 def summarize(store: GraphStore) -> StoreSummary:
-    """Counts the graphs of a store."""
+    """Computes the descriptive statistics of a store."""
     graphs, sizes, degree = len(store), store.sizes, store.degree
     entries = store.edge_ptr[store.node_ptr]
     counts = torch.bincount(store.y, minlength=store.num_classes).tolist() if store.y is not None else []
@@ -73,52 +73,54 @@ def summarize(store: GraphStore) -> StoreSummary:
         classes=store.num_classes,
         class_names=store.class_names,
         class_counts=tuple(counts),
-        avg_nodes=_ratio(store.num_nodes, graphs),
-        avg_edges=_ratio(store.num_edges + store.report.looped_nodes, graphs),
+        avg_nodes=_mean(store.num_nodes, graphs),
+        avg_edges=_mean(store.num_edges + store.report.looped_nodes, graphs),
         min_nodes=int(sizes.min()) if graphs else 0,
         max_nodes=int(sizes.max()) if graphs else 0,
-        avg_degree=_ratio(2 * store.num_edges, store.num_nodes),
+        avg_degree=_mean(2 * store.num_edges, store.num_nodes),
         isolated_nodes=int((degree == 0).sum()),
         graphs_without_edges=int((entries[1:] == entries[:-1]).sum()),
-        node_labels=_categories(store.node_labels),
-        node_attributes=_columns(store.node_attributes),
-        edge_labels=_categories(store.edge_labels),
-        edge_attributes=_columns(store.edge_attributes),
+        node_labels=_label_summary(store.node_labels),
+        node_attributes=_num_columns(store.node_attributes),
+        edge_labels=_label_summary(store.edge_labels),
+        edge_attributes=_num_columns(store.edge_attributes),
         edge_weights=store.edge_weight is not None,
         report=store.report,
     )
 
 
 def describe_edge_cleaning(report: EdgeReport) -> tuple[str, ...]:
-    """What was done to the listed edges, one sentence for each kind of change."""
-    said = []
+    """The changes to the edge list, one sentence for each kind of change."""
+    sentences = []
     if report.self_loops:
-        said.append(f"{_count(report.self_loops, 'self-loop')} removed: the model adds its own.")
+        sentences.append(f"{_count(report.self_loops, 'self-loop')} removed: the model adds its own.")
     if report.repeated:
         twice = 2 * report.repeated == report.rows - report.self_loops
         start = "every row of the edge file appears twice: " if twice else ""
-        said.append(f"{start}{_count(report.repeated, 'repeated row')} merged.")
+        sentences.append(f"{start}{_count(report.repeated, 'repeated row')} merged.")
     if report.one_way:
-        said.append(f"{_count(report.one_way, 'edge')} listed in one direction only, read as undirected.")
+        sentences.append(
+            f"{_count(report.one_way, 'edge')} listed in one direction only, read as undirected."
+        )
     if report.conflicting_labels:
         edges = _count(report.conflicting_labels, "edge")
-        said.append(f"{edges} listed with different labels: the first label is kept.")
-    return tuple(said) or ("nothing: every edge is listed once in each direction, without self-loops.",)
+        sentences.append(f"{edges} listed with different labels: the first label is kept.")
+    return tuple(sentences) or ("nothing: every edge is listed once in each direction, without self-loops.",)
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _ratio(total: int, parts: int) -> float:
-    return round(total / parts, 2) if parts else 0.0
+def _mean(total: int, count: int) -> float:
+    return round(total / count, 2) if count else 0.0
 
 
-def _columns(tensor: Tensor | None) -> int:
+def _num_columns(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.reshape(tensor.size(0), -1).size(1)
 
 
-def _categories(labels: Tensor | None) -> LabelSummary | None:
+def _label_summary(labels: Tensor | None) -> LabelSummary | None:
     if labels is None or not labels.numel():
         return None
     columns = labels.reshape(labels.size(0), -1).unbind(1)
