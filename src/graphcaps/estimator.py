@@ -27,8 +27,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.inference.probabilities import abstain
-from graphcaps.training.calibration import balanced_weights
-from graphcaps.training.final_training import FinalTraining
+from graphcaps.training.final_training import FinalTraining, balanced_class_weights
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
@@ -181,7 +180,7 @@ def class_weights(given: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
     if given is None:
         return None
     if isinstance(given, str):
-        return balanced_weights(y, len(classes))
+        return balanced_class_weights(y, len(classes))
     known = classes.tolist()
     for name in given:
         if name not in known:

@@ -165,7 +165,7 @@ def test_another_run_is_refused_by_what_differs(path: Path) -> None:
     wanted = fingerprint(seed=[7], **{"training.batch_size": 32})
     assert refusal(path, wanted) == (
         "expected a checkpoint of this run, found one of another run: training.batch_size 4 (here 32), "
-        "seed 0 (here 7). Go on with the values it was made with, or start again without resuming."
+        "seed 0 (here 7). Use the values of that run, or start again without resuming."
     )
     assert "another run: other graphs. " in refusal(path, fingerprint(data="0"))
     assert "training.new none (here 3)" in refusal(path, fingerprint(**{"training.new": 3}))
@@ -188,7 +188,7 @@ def test_the_fingerprint_sees_what_weights_follow_from() -> None:
     assert json.loads(json.dumps(base)) == base
     moved = [Replica(EVERY[:9], EVERY[9:10], EVERY[10:]), REPLICAS[1]]
     assert describe_differences(base, run_fingerprint(CONFIG, data_digest(store), moved)) == [
-        "other graphs to learn from or choose by"
+        "other training or validation graphs"
     ]
     assert data_digest(store) != data_digest(store[[1, 0, *range(2, 12)]])
     narrow = replace(store, neighbours=store.neighbours.long())

@@ -13,15 +13,16 @@ import graphcaps
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, UsageError
 from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.nn import margin_loss
 from graphcaps.training import final_training
 from graphcaps.training.calibration import calibrate
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import BestWeights, trailing_loss, validation_split
+from graphcaps.training.early_stopping import BestWeights, trailing_loss
 from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
+from graphcaps.training.holdout import validation_split
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory, is_out_of_memory
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
@@ -69,7 +70,7 @@ def test_a_class_that_cannot_be_split_is_refused() -> None:
 
 
 def test_graphs_that_cannot_be_learned_from_are_refused(store: GraphStore) -> None:
-    with pytest.raises(ArgumentError, match=r"have a class for every graph, got 'planted.* without. Add"):
+    with pytest.raises(UsageError, match=r"'planted.*' has no class labels; add graph labels"):
         FinalTraining(replace(store, y=None), CONFIG)
     with pytest.raises(ArgumentError, match="graphs of at least two classes, got class 'ring-star' alone"):
         FinalTraining(store[store.y == 0], CONFIG)
@@ -130,7 +131,9 @@ def test_the_kept_weights_are_those_of_the_epoch(store: GraphStore, monkeypatch:
         : result.epoch
     ]
     assert same(short.result(), result)
-    assert not torch.equal(long._between.state["model.primary.weight"][0], weights(result)["primary.weight"])
+    assert not torch.equal(
+        long._last_epoch.state["model.primary.weight"][0], weights(result)["primary.weight"]
+    )
 
 
 def test_without_a_validation_part_the_last_epoch_is_kept(store: GraphStore) -> None:
@@ -239,7 +242,7 @@ def test_a_run_can_be_made_longer_but_not_shorter(store: GraphStore, tmp_path: P
     assert same(longer.result(), train_final(store, CONFIG.with_training(epochs=6), device="cpu"))
     shorter = FinalTraining(store, CONFIG.with_training(epochs=3), device="cpu")
     with pytest.raises(
-        DataError, match=r"expected a checkpoint of at most 3 epochs, found one of 4. Ask for"
+        DataError, match=r"expected a checkpoint of at most 3 epochs, found one of 4. Increase"
     ):
         shorter.resume(tmp_path / "c")
 
@@ -248,7 +251,7 @@ def test_a_run_can_be_made_longer_but_not_shorter(store: GraphStore, tmp_path: P
     ("changes", "told"),
     [
         ({"seed": 1}, "seed 0 (here 1)"),
-        ({"validation": 0.3}, "other graphs to learn from or choose by"),
+        ({"validation": 0.3}, "other training or validation graphs"),
         ({"config": CONFIG.with_training(batch_size=9)}, "training.batch_size 8 (here 9)"),
         ({"config": replace(CONFIG, model="gin", model_arguments={})}, "model.name hgcn (here gin)"),
         ({"labels": torch.ones(1032, 1, dtype=torch.long)}, "another run: other graphs. Go on"),
@@ -315,7 +318,7 @@ def test_devices() -> None:
     with pytest.raises(ArgumentError, match="'device' must be cpu, cuda or auto, got 'tpu'"):
         choose_device("tpu")
     if not torch.cuda.is_available():
-        with pytest.raises(ArgumentError, match=r"got cuda without a GPU. Take cpu or auto."):
+        with pytest.raises(UsageError, match="No CUDA device is available; use device='cpu' or 'auto'"):
             choose_device("cuda")
 
 

@@ -1,6 +1,7 @@
-"""Trainers side by side are one trainer: the same figures, the same state, and a stop stops all of them."""
+"""A pool of processes equals one trainer: same metrics, same state; errors and interrupts end all processes."""
 
 import math
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -10,13 +11,19 @@ import torch
 
 from graphcaps.config import TrainConfig
 from graphcaps.nn import HGCN
-from graphcaps.training import Trainer, TrainingError, stack_replicas
+from graphcaps.training import Replica, Trainer, TrainingError, stack_replicas
 from graphcaps.training.memory import is_out_of_memory
-from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.multiprocess import (
+    ProcessPoolTrainer,
+    TrainerFactory,
+    _backward_works_in_a_fork,
+    _start_method,
+    make_trainer,
+)
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas
 
 CPU = torch.device("cpu")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes are used on Linux only")
 
 
 def _together(kind: str = "hgcn", config: TrainConfig = CONFIG) -> Trainer:
@@ -25,7 +32,7 @@ def _together(kind: str = "hgcn", config: TrainConfig = CONFIG) -> Trainer:
     return Trainer(model, graphs.as_store(), graphs.x.float(), _replicas(), config)
 
 
-def _team(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | ProcessPoolTrainer:
+def _pool(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | ProcessPoolTrainer:
     graphs = _graphs()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -37,42 +44,42 @@ def _team(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) ->
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
 @pytest.mark.parametrize("threads", [2, 3, 9])
-def test_a_team_is_one_trainer(kind: str, threads: int) -> None:
-    whole, team = _together(kind), _team(kind, threads)
-    assert isinstance(team, ProcessPoolTrainer)
-    assert [replica.fold for replica in team.replicas] == [replica.fold for replica in _replicas()]
+def test_a_pool_equals_one_trainer(kind: str, threads: int) -> None:
+    whole, pool = _together(kind), _pool(kind, threads)
+    assert isinstance(pool, ProcessPoolTrainer)
+    assert [replica.fold for replica in pool.replicas] == [replica.fold for replica in _replicas()]
     for _ in range(2):
-        one, other = whole.run_epoch(), team.run_epoch()
-        assert one.epoch == other.epoch == team.epoch
+        one, other = whole.run_epoch(), pool.run_epoch()
+        assert one.epoch == other.epoch == pool.epoch
         for name in ("train_loss", "validation_loss"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=2e-4), name
-    mine, theirs = whole.state(), team.state()
+    mine, theirs = whole.state(), pool.state()
     assert {name: value.shape for name, value in mine.items()} == {n: v.shape for n, v in theirs.items()}
 
 
 @pytest.mark.parametrize("average_epochs", [1, 3])
-def test_one_goes_on_where_the_other_stopped(average_epochs: int) -> None:
+def test_states_are_interchangeable_with_one_trainer(average_epochs: int) -> None:
     config = replace(CONFIG, average_epochs=average_epochs)
-    whole, team = _together(config=config), _team(config=config)
+    whole, pool = _together(config=config), _pool(config=config)
     for _ in range(2):  # after one epoch the mean is the last weights
         whole.run_epoch()
-    team.load_state({name: value.clone() for name, value in whole.state().items()})
-    one, other = whole.run_epoch(), team.run_epoch()
+    pool.load_state({name: value.clone() for name, value in whole.state().items()})
+    one, other = whole.run_epoch(), pool.run_epoch()
     assert other.epoch == 3
     assert one.train_loss == pytest.approx(other.train_loss, abs=2e-4)
     assert one.validation_loss == pytest.approx(other.validation_loss, abs=2e-4, nan_ok=True)
-    assert torch.equal(whole.state()["adam.steps"], team.state()["adam.steps"])
+    assert torch.equal(whole.state()["adam.steps"], pool.state()["adam.steps"])
     again = _together(config=config)  # and back again
-    again.load_state(team.state())
+    again.load_state(pool.state())
     assert again.run_epoch().train_loss == pytest.approx(whole.run_epoch().train_loss, abs=4e-4)
 
 
-def test_the_same_bits_again() -> None:
+def test_training_twice_gives_the_same_bits() -> None:
     states = []
     for _ in range(2):
-        team = _team()
-        team.run_epoch()
-        states.append(team.state())
+        pool = _pool()
+        pool.run_epoch()
+        states.append(pool.state())
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
@@ -89,73 +96,68 @@ class _Interrupted:
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_stops_all() -> None:
-    team = _team()
-    assert isinstance(team, ProcessPoolTrainer)
-    processes = [worker for worker, _ in team._workers]
+def test_an_interrupt_ends_all_workers() -> None:
+    pool = _pool()
+    assert isinstance(pool, ProcessPoolTrainer)
+    processes = [worker for worker, _ in pool._workers]
     assert all(worker.is_alive() for worker in processes)
-    worker, pipe = team._workers[0]
-    team._workers[0] = (worker, _Interrupted(pipe))  # type: ignore[assignment]
+    worker, pipe = pool._workers[0]
+    pool._workers[0] = (worker, _Interrupted(pipe))  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
-        team.run_epoch()
+        pool.run_epoch()
     assert not any(worker.is_alive() for worker in processes)
 
 
-def test_a_worker_that_fails_says_why() -> None:
-    team = _team()
-    state = team.state()
+def test_the_error_of_a_worker_is_raised() -> None:
+    pool = _pool()
+    state = pool.state()
     state["model.decoder.bias"][2] = float("nan")  # of the last replica, in the second process
-    team.load_state(state)
+    pool.load_state(state)
     with pytest.raises(TrainingError, match=r"stopped in epoch 1: the reconstruction loss is not a number\."):
-        team.run_epoch()
+        pool.run_epoch()
 
 
-def test_a_worker_that_the_system_ends_is_out_of_memory() -> None:
-    team = _team()
-    assert isinstance(team, ProcessPoolTrainer)
-    team._workers[1][0].kill()
-    with pytest.raises(MemoryError, match="ended by the system") as raised:
-        team.run_epoch()
+def test_a_killed_worker_is_reported_as_out_of_memory() -> None:
+    pool = _pool()
+    assert isinstance(pool, ProcessPoolTrainer)
+    pool._workers[1][0].kill()
+    with pytest.raises(MemoryError, match="killed by the operating system") as raised:
+        pool.run_epoch()
     assert is_out_of_memory(raised.value)
 
 
-def test_what_fails_while_it_is_built_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(*_: Any, **__: Any) -> Any:
-        return torch.empty(1 << 60)
+def _exhaust_memory(_: list[Replica]) -> Any:
+    return torch.empty(1 << 60)
 
-    monkeypatch.setattr("graphcaps.training.multiprocess.Trainer", no_room)
+
+def test_an_error_while_building_is_raised() -> None:
     with pytest.raises(MemoryError):
-        _team()
+        ProcessPoolTrainer(_exhaust_memory, [_replicas()[:1]], CONFIG, _start_method())
 
 
-def test_workers_end_with_their_team() -> None:
-    team = _team()
-    assert isinstance(team, ProcessPoolTrainer)
-    processes = [worker for worker, _ in team._workers]
-    team.close()
+def test_close_ends_the_workers() -> None:
+    pool = _pool()
+    assert isinstance(pool, ProcessPoolTrainer)
+    processes = [worker for worker, _ in pool._workers]
+    pool.close()
     assert not any(worker.is_alive() for worker in processes)
 
 
-def test_a_part_without_validation_counts_as_not_a_number() -> None:
+def test_replicas_without_validation_graphs_have_nan_metrics() -> None:
     graphs, none = _graphs(), torch.empty(0, dtype=torch.long)
     replicas = [
         replace(replica, validation=none) if f == 0 else replica for f, replica in enumerate(_replicas())
     ]
-    team = ProcessPoolTrainer(
-        lambda part: Trainer(
-            stack_replicas(_maker("gin", 0.0), part), graphs.as_store(), graphs.x.float(), part, CONFIG
-        ),
-        [replicas[:1], replicas[1:]],
-        CONFIG,
-    )
-    found = team.run_epoch().validation_loss
-    assert len(found) == 3
-    assert math.isnan(found[0])
-    assert not math.isnan(found[1])
+    build = TrainerFactory(_maker("gin", 0.0), graphs.as_store(), graphs.x.float(), CONFIG, CPU)
+    pool = ProcessPoolTrainer(build, [replicas[:1], replicas[1:]], CONFIG, _start_method())
+    losses = pool.run_epoch().validation_loss
+    assert len(losses) == 3
+    assert math.isnan(losses[0])
+    assert not math.isnan(losses[1])
 
 
-def test_one_thread_or_a_trunk_makes_no_team() -> None:
-    assert isinstance(_team(threads=1), Trainer)
+def test_one_thread_or_a_trunk_uses_one_process() -> None:
+    assert isinstance(_pool(threads=1), Trainer)
     graphs = _graphs()
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -168,3 +170,61 @@ def test_one_thread_or_a_trunk_makes_no_team() -> None:
         torch.set_num_threads(before)
     assert isinstance(trunk, Trainer)
     assert len(trunk.replicas) == 3
+
+
+def test_spawned_workers_equal_forked_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = _pool("gin")
+    monkeypatch.setattr("graphcaps.training.multiprocess._start_method", lambda: "spawn")
+    spawned = _pool("gin")
+    assert isinstance(spawned, ProcessPoolTrainer)
+    assert spawned.run_epoch().train_loss == forked.run_epoch().train_loss
+    state = forked.state()
+    assert all(torch.equal(value, state[name]) for name, value in spawned.state().items())
+    forked.close()
+    spawned.close()
+
+
+def test_a_model_that_cannot_be_pickled_trains_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.training.multiprocess._start_method", lambda: "spawn")
+    graphs, before = _graphs(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        trainer = make_trainer(
+            lambda lead: _maker("gin", 0.0)(lead),
+            graphs.as_store(), graphs.x.float(), _replicas(), CONFIG, CPU,
+        )  # fmt: skip
+    finally:
+        torch.set_num_threads(before)
+    assert isinstance(trainer, Trainer)
+
+
+def _end_at_once(_: list[Replica]) -> Any:
+    os._exit(3)
+
+
+def test_a_worker_that_does_not_start_is_reported() -> None:
+    with pytest.raises(TrainingError, match="ended while it was started"):
+        ProcessPoolTrainer(_end_at_once, [_replicas()[:1]], CONFIG, "spawn")
+
+
+@pytest.mark.parametrize(
+    ("available", "initialised", "fork_works", "expected"),
+    [
+        (False, False, False, "fork"),
+        (True, True, True, "spawn"),
+        (True, False, True, "fork"),
+        (True, False, False, "spawn"),
+    ],
+)
+def test_the_start_method_depends_on_cuda(
+    monkeypatch: pytest.MonkeyPatch, available: bool, initialised: bool, fork_works: bool, expected: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: initialised)
+    monkeypatch.setattr("graphcaps.training.multiprocess._backward_works_in_a_fork", lambda: fork_works)
+    assert _start_method() == expected
+
+
+def test_after_a_backward_pass_forks_work_without_a_gpu_only() -> None:
+    torch.ones(1, requires_grad=True).sum().backward()
+    assert _backward_works_in_a_fork() is not torch.cuda.is_available()

@@ -1,6 +1,8 @@
 """Replica f of F learns what f learns alone; a resumed training ends like an unbroken one."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -23,10 +25,14 @@ def _graphs() -> Graphs:
 
 
 def _maker(kind: str, dropout: float) -> Callable[[tuple[int, ...]], nn.Module]:
+    return partial(_build, kind, dropout)  # can be pickled, for processes that are spawned
+
+
+def _build(kind: str, dropout: float, lead: tuple[int, ...]) -> nn.Module:
     if kind == "gin":
-        return lambda lead: GIN(5, 2, hidden=8, dropout=dropout, lead=lead)
-    trunk = "sage" if kind == "hgcn, sage" else None
-    return lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, trunk=trunk, lead=lead)
+        return GIN(5, 2, hidden=8, dropout=dropout, lead=lead)
+    trunk: Any = "sage" if kind == "hgcn, sage" else None
+    return HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, trunk=trunk, lead=lead)
 
 
 def _replicas() -> list[Replica]:

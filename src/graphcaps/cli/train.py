@@ -245,13 +245,13 @@ def _told(parts: Split) -> str:
 
 
 def _class_weight(given: str | None, store: GraphStore) -> Tensor | None:
-    from graphcaps.training.calibration import balanced_weights
+    from graphcaps.training.final_training import balanced_class_weights
 
     if given is None:
         return None
     if given != "balanced":
         raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{given}'")
-    return None if store.y is None else balanced_weights(store.y, store.num_classes)
+    return None if store.y is None else balanced_class_weights(store.y, store.num_classes)
 
 
 def _method(given: str) -> CalibrationMethod | None:

@@ -29,8 +29,8 @@ from graphcaps.evaluation.results_store import ResultsStore, check_settings
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import label_column_hint
 from graphcaps.training.fingerprint import data_digest
+from graphcaps.training.holdout import label_column_hint
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
 from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd

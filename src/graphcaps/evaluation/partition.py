@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps.data.splits.folds import Folds, Split, label_checksum, split_codes
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.training.early_stopping import label_column_hint, validation_split
+from graphcaps.training.holdout import label_column_hint, validation_split
 
 __all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split"]
 

@@ -1,29 +1,37 @@
-"""From a configuration to its model."""
+"""Builds the model of a configuration."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from torch import nn
 
 import graphcaps.models
-import graphcaps.nn  # noqa: F401  (both enter their models into the registry)
+import graphcaps.nn  # noqa: F401  (both register their models)
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import ArgumentError
 from graphcaps.registry import MODELS
 
 __all__ = ["model_factory", "recipe_arguments"]
 
-_MOST = 10**6
+_MAX_SIZE = 10**6
 
 
 def model_factory(
     config: RunConfig, in_channels: int, num_classes: int
 ) -> Callable[[tuple[int, ...]], nn.Module]:
-    """A function from leading axes to the model of ``config``.
+    """A function that builds the model of ``config`` with given leading axes. It can be pickled.
 
-    An unknown argument is refused by name, and so is one whose value is of another kind than its default.
+    Args:
+        config (RunConfig): Names the model and its arguments.
+        in_channels (int): Number of input features.
+        num_classes (int): Number of classes.
+
+    Raises:
+        ArgumentError: If an argument is unknown, or its value has another type than the default.
     """
     kind, owner = MODELS[config.model], f"model '{config.model}'"
     known = {
@@ -37,42 +45,45 @@ def model_factory(
         _check_size(owner, name, value)
         _check_kind(owner, known[name], value)
 
-    def make(lead: tuple[int, ...]) -> nn.Module:
-        model: nn.Module = kind(in_channels, num_classes, lead=lead, **config.model_arguments)
-        return model
+    return partial(_build, kind, in_channels, num_classes, config.model_arguments)
 
-    return make
+
+def _build(
+    kind: type, in_channels: int, num_classes: int, arguments: dict[str, Any], lead: tuple[int, ...]
+) -> nn.Module:
+    model: nn.Module = kind(in_channels, num_classes, lead=lead, **arguments)
+    return model
 
 
 def _check_size(owner: str, name: str, value: object) -> None:
-    """Refuses a whole number that no memory could hold a model for."""
+    """Rejects an integer for which no model would fit into memory."""
     for each in value if isinstance(value, tuple | list) else (value,):
-        if isinstance(each, int) and each > _MOST:
-            raise ArgumentError(owner, name, f"be at most {_MOST:,}", "a larger number")
+        if isinstance(each, int) and each > _MAX_SIZE:
+            raise ArgumentError(owner, name, f"be at most {_MAX_SIZE:,}", "a larger number")
 
 
 def _check_kind(owner: str, parameter: inspect.Parameter, value: object) -> None:
-    """Refuses a text for a number and the like; ranges are the model's own matter."""
+    """Rejects a value of the wrong type, such as a string for a number. Ranges are checked by the model."""
     default, optional = parameter.default, parameter.default is None
     if optional and (value is None or not str(parameter.annotation).startswith("int")):
         return
-    right, expected = {
+    valid, expected = {
         bool: (isinstance(value, bool), "true or false"),
-        int: (_is_whole(value), "a whole number"),
-        float: (_is_whole(value) or isinstance(value, float), "a number"),
-        str: (isinstance(value, str), "a text"),
-        tuple: (isinstance(value, tuple | list) and all(map(_is_whole, value)), "whole numbers"),
+        int: (_is_integer(value), "a whole number"),
+        float: (_is_integer(value) or isinstance(value, float), "a number"),
+        str: (isinstance(value, str), "a string"),
+        tuple: (isinstance(value, tuple | list) and all(map(_is_integer, value)), "whole numbers"),
     }.get(int if optional else type(default), (True, ""))
-    if not right:
+    if not valid:
         raise ArgumentError(owner, parameter.name, f"be {expected}", repr(value))
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | None]:
-    """Arguments of a :class:`graphcaps.data.FeatureRecipe` for these input columns."""
+    """Keyword arguments of :class:`graphcaps.data.FeatureRecipe` for these features."""
     return {
         "attributes": features.attributes,
         "labels": features.labels,

@@ -1,4 +1,4 @@
-"""Values of a configuration that are read off the graphs: batches, dropout, columns of degrees, the divisor."""
+"""Hyper-parameters that depend on the data: batch size, dropout, degree features and the divisor of the residual."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from graphcaps.data.store import GraphStore
 
 __all__ = ["auto_batch_size", "auto_degree_onehot", "auto_dropout", "resolve_config"]
 
-_LEAST, _MOST = 16, 128
-_STEPS = 40  # per pass over all graphs; about thirty over the eight folds of ten that are learned from
+_MIN_BATCH, _MAX_BATCH = 16, 128
+_STEPS = 40  # per pass over all graphs; about thirty in a fold, which trains on eight tenths of them
 
-_FEW = 1500
-_DROPOUT_OF_FEW, _DROPOUT_OF_MANY = 0.5, 0.1
+_SMALL_DATASET = 1500  # graphs
+_DROPOUT_SMALL, _DROPOUT_LARGE = 0.5, 0.1
 
-_USUAL, _DEGREES = 0.99, 100
+_DEGREE_QUANTILE, _MAX_DEGREE = 0.99, 100
 
 
 def auto_batch_size(num_graphs: int) -> int:
-    """The power of two nearest to a fortieth of the graphs, from 16 to 128.
+    """The power of two nearest to a fortieth of the number of graphs, between 16 and 128.
 
-    Small sets need the steps, and large ones learn as well from fewer, larger ones (docs/estimator.md).
+    Small data sets need many steps; large ones train as well with fewer, larger batches (docs/estimator.md).
     """
     nearest = 2 ** round(math.log2(max(num_graphs, 1) / _STEPS))
-    return int(min(max(nearest, _LEAST), _MOST))
+    return int(min(max(nearest, _MIN_BATCH), _MAX_BATCH))
 
 
 def auto_dropout(num_graphs: int) -> float:
-    """Half of the numbers up to 1,500 graphs, a tenth above.
+    """0.5 up to 1,500 graphs, 0.1 above: small data sets overfit, and dropout reduces that.
 
-    Few graphs are soon learned by heart, which dropout hinders; of many there is more to learn than time. It was
-    chosen from sets of at most 1,500 graphs and of at least 2,000, folds of which train on 1,600 or more.
+    The threshold separates the data sets it was chosen with: at most 1,500 graphs, or at least 2,000, whose folds
+    train on 1,600 or more.
     """
-    return _DROPOUT_OF_FEW if num_graphs <= _FEW else _DROPOUT_OF_MANY
+    return _DROPOUT_SMALL if num_graphs <= _SMALL_DATASET else _DROPOUT_LARGE
 
 
 def auto_degree_onehot(store: GraphStore) -> int:
-    """The least degree that 99 nodes of 100 do not exceed, at most 100.
+    """The 99 % quantile of the node degrees, between 1 and 100.
 
-    Columns of rarer degrees are learned from few nodes, and mostly by heart.
+    Weights of one-hot columns for rarer degrees would be fitted to few nodes, and overfit.
     """
     if not store.num_nodes:
         return 1
     at_most = store.degree.bincount().cumsum(0)
-    usual = int((at_most < _USUAL * store.num_nodes).sum())
-    return min(max(usual, 1), _DEGREES)
+    quantile = int((at_most < _DEGREE_QUANTILE * store.num_nodes).sum())
+    return min(max(quantile, 1), _MAX_DEGREE)
 
 
 def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
-    """The same configuration with a number for everything that ``by_data`` names.
+    """The configuration with a number for each hyper-parameter that ``by_data`` names.
 
     Args:
-        config (RunConfig): Any; one without ``by_data`` is given back as it is.
-        store (GraphStore): All graphs of the run, training and test.
-        like (RunConfig, optional): Of a model whose training goes on: its columns stay, and its divisor where
-            the configuration names none.
+        config (RunConfig): Any configuration; without ``by_data`` it is returned unchanged.
+        store (GraphStore): All graphs of the run.
+        like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features are kept,
+            and its divisor unless ``config`` has one.
     """
     training, features, arguments = config.training, config.features, dict(config.model_arguments)
     if "batch_size" in config.by_data:

@@ -1,47 +1,41 @@
-"""What a trained model gets before it leaves: calibrated probabilities, and a profile of its graphs."""
+"""Calibration of predicted probabilities on graphs that the model was not trained on."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY, Calibration, CalibrationMethod, probabilities
 from graphcaps.metrics import class_metrics
 
 __all__ = [
     "CalibrationReport",
-    "balanced_weights",
     "calibrate",
+    "calibrate_model",
     "calibrate_probabilities",
     "cross_fit",
-    "finalise_model",
-    "load_initial_weights",
     "report_calibration",
 ]
 
-
 PRIOR_STD = 3.0
-"""Standard deviation of log T before a graph is seen: what a few graphs say moves the temperature little."""
-_WIDEST = math.log(200)  # no temperature outside 1 / 200 to 200
-_FIGURES_CALIBRATION = ("ece", "log_loss", "brier")
+"""Standard deviation of the prior of log T: a few graphs change the temperature little."""
+_MAX_LOG_TEMPERATURE = math.log(200)
+_METRICS = ("log_loss", "brier", "ece")
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """Figures before and after, of graphs that had no part in their own calibration.
+    """Metrics before and after calibration, on graphs that were not used to fit it.
 
     Args:
         method (str): ``"temperature"`` or ``"isotonic"``.
-        graphs (int): How many graphs.
+        graphs (int): Number of graphs.
         before, after (dict): ``ece``, ``log_loss``, ``brier`` and ``accuracy``.
     """
 
@@ -54,161 +48,134 @@ class CalibrationReport:
 def calibrate(
     scores: Tensor, y: np.ndarray, method: CalibrationMethod = "temperature", *, scores_are: str = "lengths"
 ) -> Calibration:
-    """A calibration fitted on scores of graphs that the model did not learn from.
+    """Fits a calibration to class scores of graphs that the model was not trained on.
 
     Args:
-        scores (Tensor): What the model gives each class, ``[G, O]``.
-        y (ndarray): Index of each graph's class, ``[G]``.
-        method (str): ``"temperature"``, one number, which a few graphs are enough for, or ``"isotonic"``,
-            a staircase per class, which needs about a thousand. (default: "temperature")
+        scores (Tensor): Class scores, ``[G, O]``.
+        y (ndarray): Class of each graph, ``[G]``.
+        method (str): ``"temperature"``, one parameter, suitable for few graphs, or ``"isotonic"``, isotonic regression
+            per class, which needs about a thousand graphs. (default: "temperature")
         scores_are (str): ``"lengths"`` of class capsules, or ``"logits"``. (default: "lengths")
 
     Raises:
-        ArgumentError: If there is no graph, or no such method.
+        ArgumentError: If there are no graphs, or the method is unknown.
     """
     return calibrate_probabilities(probabilities(scores, scores_are), y, method)
 
 
-def calibrate_probabilities(shares: np.ndarray, y: np.ndarray, method: CalibrationMethod) -> Calibration:
-    """As :func:`calibrate`, from probabilities.
+def calibrate_probabilities(p: np.ndarray, y: np.ndarray, method: CalibrationMethod) -> Calibration:
+    """As :func:`calibrate`, from probabilities ``p [G, O]``.
 
-    The temperature minimises the log loss of the graphs plus :math:`(\\log T)^2 / 18`, as if log T had been drawn
-    around 0 with standard deviation 3. With hundreds of graphs that changes nothing; with a dozen, all of them
-    right by luck, it keeps T above 0, and the bound of :class:`Calibration` keeps the model from calling itself
-    certain.
+    The temperature T minimises the log loss of the graphs plus :math:`(\\log T)^2 / 18`, the prior of a normal
+    distribution of log T around 0 with standard deviation 3. With hundreds of graphs the prior has no effect. With a
+    dozen graphs that are all classified correctly it keeps T above 0, and the bound of :class:`Calibration` keeps
+    probabilities below 1.
     """
-    shares, y = np.asarray(shares, dtype=np.float64), np.asarray(y)
-    if shares.ndim != 2 or y.shape != shares.shape[:1]:
-        raise ShapeError("calibrate", "y", f"have one class per row of {list(shares.shape)}", list(y.shape))
+    p, y = np.asarray(p, dtype=np.float64), np.asarray(y)
+    if p.ndim != 2 or y.shape != p.shape[:1]:
+        raise ShapeError("calibrate", "y", f"have one class per row of {list(p.shape)}", list(y.shape))
     if not len(y):
         raise ArgumentError("calibrate", "scores", "hold at least one graph", "none")
     if method == "temperature":
-        return Calibration(method, len(y), temperature=_temperature(shares, y))
+        return Calibration(method, len(y), temperature=_fit_temperature(p, y))
     if method != "isotonic":
         raise ArgumentError("calibrate", "method", "be 'temperature' or 'isotonic'", repr(method))
-    num_classes = shares.shape[1]
+    num_classes = p.shape[1]
     classes = [1] if num_classes == 2 else range(num_classes)
-    return Calibration("isotonic", len(y), curves=tuple(_staircase(shares[:, c], y == c) for c in classes))
+    return Calibration("isotonic", len(y), curves=tuple(_fit_isotonic(p[:, c], y == c) for c in classes))
 
 
-def _temperature(shares: np.ndarray, y: np.ndarray) -> float:
+def calibrate_model(
+    fitted: FittedModel, store: GraphStore, validation: Tensor, method: CalibrationMethod | None
+) -> FittedModel:
+    """The model with a calibration fitted to its validation graphs, and with their metrics in ``training``.
+
+    The validation graphs also chose the epoch, so their metrics are slightly optimistic.
+
+    Args:
+        fitted (FittedModel): Trained model without calibration.
+        store (GraphStore): Graphs with labels.
+        validation (Tensor): Indices of the validation graphs.
+        method (str, optional): As in :func:`calibrate`; ``None`` leaves probabilities as they are.
+    """
+    assert store.y is not None
+    p = probabilities(fitted._scores(store[validation]), fitted.scores_are)
+    y = store.y[validation].cpu().numpy()
+    if not np.isfinite(p).all():
+        return fitted
+    before = class_metrics(y, p)
+    after = before
+    if method is not None:
+        calibration = calibrate_probabilities(p, y, method)
+        after = class_metrics(y, calibration.apply(p))
+        metrics_by_stage = {
+            when: {name: metrics[name] for name in _METRICS}
+            for when, metrics in (("before", before), ("after", after))
+        }
+        fitted = replace(fitted, calibration=replace(calibration, metrics=metrics_by_stage))
+    return replace(fitted, training=fitted.training | {"validation_metrics": after})
+
+
+def cross_fit(
+    p: np.ndarray, y: np.ndarray, fold: np.ndarray, method: CalibrationMethod = "temperature"
+) -> np.ndarray:
+    """Calibrated probabilities; those of a fold come from a calibration that was fitted on the other folds.
+
+    Args:
+        p (ndarray): Probabilities of held-out graphs, ``[G, O]``.
+        y (ndarray): Class of each graph, ``[G]``.
+        fold (ndarray): Fold in which each graph was held out, ``[G]``.
+        method (str): As in :func:`calibrate`. (default: "temperature")
+    """
+    p, y, fold = np.asarray(p, dtype=np.float64), np.asarray(y), np.asarray(fold)
+    if fold.shape != y.shape:
+        raise ShapeError("cross_fit", "fold", f"have one entry per graph, {len(y)}", list(fold.shape))
+    if len(np.unique(fold)) < 2:
+        raise ArgumentError("cross_fit", "fold", "name at least two folds", len(np.unique(fold)))
+    calibrated = np.empty_like(p)
+    for number in np.unique(fold):
+        held_out = fold == number
+        calibration = calibrate_probabilities(p[~held_out], y[~held_out], method)
+        calibrated[held_out] = calibration.apply(p[held_out])
+    return calibrated
+
+
+def report_calibration(
+    p: np.ndarray, y: np.ndarray, fold: np.ndarray, method: CalibrationMethod = "temperature"
+) -> CalibrationReport:
+    """Metrics of the held-out graphs of all folds before and after :func:`cross_fit`; same arguments."""
+    calibrated = cross_fit(p, y, fold, method)
+    return CalibrationReport(method, len(y), _select_metrics(y, p), _select_metrics(y, calibrated))
+
+
+def _fit_temperature(p: np.ndarray, y: np.ndarray) -> float:
     from scipy.optimize import minimize_scalar
 
-    logs = np.log(np.maximum(shares, MIN_PROBABILITY))
-    own = logs[np.arange(len(y)), y]
+    logs = np.log(np.maximum(p, MIN_PROBABILITY))
+    true_class = logs[np.arange(len(y)), y]
 
     def loss(log_t: float) -> float:
         scaled = logs * math.exp(-log_t)
         top = scaled.max(-1)
         total = top + np.log(np.exp(scaled - top[:, None]).sum(-1))
-        return float((total - own * math.exp(-log_t)).sum() + log_t**2 / (2 * PRIOR_STD**2))
+        return float((total - true_class * math.exp(-log_t)).sum() + log_t**2 / (2 * PRIOR_STD**2))
 
-    found = minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded", options={"xatol": 1e-6})
-    return math.exp(float(found.x))
+    bounds = (-_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE)
+    result = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    return math.exp(float(result.x))
 
 
-def _staircase(shares: np.ndarray, right: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Isotonic regression of right on shares, kept off 0 and 1 by what as many graphs cannot rule out."""
+def _fit_isotonic(p: np.ndarray, positive: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Isotonic regression of class membership on probability, kept 1 / (G + 2) away from 0 and 1."""
     from sklearn.isotonic import IsotonicRegression
 
-    margin = 1 / (len(right) + 2)
-    fitted = IsotonicRegression(y_min=margin, y_max=1 - margin, out_of_bounds="clip")
-    fitted.fit(shares, right.astype(np.float64))
-    given, becomes = fitted.X_thresholds_, fitted.y_thresholds_
-    return tuple(given.tolist()), tuple(np.clip(becomes, margin, 1 - margin).tolist())
+    margin = 1 / (len(positive) + 2)
+    regression = IsotonicRegression(y_min=margin, y_max=1 - margin, out_of_bounds="clip")
+    regression.fit(p, positive.astype(np.float64))
+    inputs, outputs = regression.X_thresholds_, regression.y_thresholds_
+    return tuple(inputs.tolist()), tuple(np.clip(outputs, margin, 1 - margin).tolist())
 
 
-def cross_fit(
-    shares: np.ndarray, y: np.ndarray, fold: np.ndarray, method: CalibrationMethod = "temperature"
-) -> np.ndarray:
-    """Calibrated probabilities of all graphs, each fold's by a calibration fitted on the other folds.
-
-    Args:
-        shares (ndarray): Probabilities that held-out models gave, ``[G, O]``.
-        y (ndarray): Index of each graph's class, ``[G]``.
-        fold (ndarray): In which fold each graph was held out, ``[G]``.
-        method (str): As in :func:`calibrate`.
-    """
-    shares, y, fold = np.asarray(shares, dtype=np.float64), np.asarray(y), np.asarray(fold)
-    if fold.shape != y.shape:
-        raise ShapeError("cross_fit", "fold", f"name a fold per graph, {len(y)}", list(fold.shape))
-    if len(np.unique(fold)) < 2:
-        raise ArgumentError("cross_fit", "fold", "name at least two folds", len(np.unique(fold)))
-    found = np.empty_like(shares)
-    for held in np.unique(fold):
-        own = fold == held
-        found[own] = calibrate_probabilities(shares[~own], y[~own], method).apply(shares[own])
-    return found
-
-
-def report_calibration(
-    shares: np.ndarray, y: np.ndarray, fold: np.ndarray, method: CalibrationMethod = "temperature"
-) -> CalibrationReport:
-    """What calibration brings on the held-out graphs of all folds pooled; arguments of :func:`cross_fit`."""
-    after = cross_fit(shares, y, fold, method)
-    return CalibrationReport(method, len(y), _figures(y, shares), _figures(y, after))
-
-
-def _figures(y: np.ndarray, shares: np.ndarray) -> dict[str, Any]:
-    known = class_metrics(y, shares)
-    return {name: known[name] for name in (*_FIGURES_CALIBRATION, "accuracy")}
-
-
-_FIGURES = ("log_loss", "brier", "ece")
-
-
-def finalise_model(
-    fitted: FittedModel, store: GraphStore, validation: Tensor, method: CalibrationMethod | None
-) -> FittedModel:
-    """The model with a profile of its graphs and, where there are validation graphs, a calibration by them.
-
-    The validation graphs have also chosen the epoch, so that the figures of them that stand in ``training``
-    are a little too good.
-
-    Args:
-        fitted (FittedModel): A model as it was trained.
-        store (GraphStore): All its graphs, with classes.
-        validation (Tensor): Graphs that it did not learn from.
-        method (str, optional): As in :func:`graphcaps.training.calibration.calibrate`; ``None`` leaves
-            probabilities as they are.
-    """
-    fitted = replace(fitted, profile=TrainingProfile.from_store(store))
-    if not validation.numel():
-        return fitted
-    assert store.y is not None
-    shares = probabilities(fitted._scores(store[validation]), fitted.scores_are)
-    y = store.y[validation].cpu().numpy()
-    if not np.isfinite(shares).all():
-        return fitted
-    before = class_metrics(y, shares)
-    after = before
-    if method is not None:
-        found = calibrate_probabilities(shares, y, method)
-        after = class_metrics(y, found.apply(shares))
-        figures: dict[str, Any] = {"before": before, "after": after}
-        short = {when: {name: known[name] for name in _FIGURES} for when, known in figures.items()}
-        fitted = replace(fitted, calibration=replace(found, metrics=short))
-    return replace(fitted, training=fitted.training | {"validation_metrics": after})
-
-
-def load_initial_weights(whole: nn.Module, start: FittedModel, class_names: tuple[str, ...]) -> None:
-    """Gives a model with one replica the weights of a trained one.
-
-    Raises:
-        ArgumentError: If the two differ in classes or sizes.
-    """
-    if class_names != start.class_names:
-        got = f"{', '.join(class_names)}, not {', '.join(start.class_names)}"
-        raise ArgumentError("train", "start", "have the classes of the graphs", got)
-    own = {name: value.unsqueeze(0) for name, value in start.model.state_dict().items()}
-    wanted = whole.state_dict()
-    for name, value in wanted.items():
-        if name not in own or own[name].shape != value.shape:
-            raise ArgumentError("train", "start", "be a model of the same sizes", f"another '{name}'")
-    whole.load_state_dict({name: own[name].to(value.device) for name, value in wanted.items()})
-
-
-def balanced_weights(y: Tensor, num_classes: int) -> Tensor:
-    """n / (O n_o): weights that give all O classes the same say, and a graph 1 on average, ``[O]``."""
-    counts = torch.bincount(y.cpu(), minlength=num_classes).double()
-    return (y.numel() / (num_classes * counts.clamp_min(1))).float()
+def _select_metrics(y: np.ndarray, p: np.ndarray) -> dict[str, float | None]:
+    metrics = class_metrics(y, p)
+    return {name: metrics[name] for name in ("ece", "log_loss", "brier", "accuracy")}

@@ -1,9 +1,8 @@
-"""Where a training stood, in one file: tensors and plain values, no code, and never half of it.
+"""Checkpoints: the state of a training in one safetensors file, without code.
 
-A checkpoint is a safetensors file. It is written to a temporary name, brought to the disk and renamed, so a
-process killed at any moment leaves the old one or the new one. It carries a checksum of all it holds and the
-fingerprint of its run (:mod:`graphcaps.training.fingerprint`): a damaged, foreign or other run's file is
-refused in a sentence.
+A checkpoint is written to a temporary file, flushed to the disk and renamed, so a process that is killed at any moment
+leaves the old file or the new one. The file holds a checksum and the fingerprint of its run
+(:mod:`graphcaps.training.fingerprint`). A damaged file, or one of another run, is rejected.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "take_checkpoint"
 
 FORMAT = 1
 _KIND = "graphcaps checkpoint"
-_ANEW = "Start again without resuming."
-_FIGURES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
+_START_AGAIN = "Start again without resuming."
+_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training between two epochs.
+    """The state of a training between two epochs.
 
     Args:
-        state (dict): Of :meth:`Trainer.state`: weights, moments, counts, dropout streams.
+        state (dict): Result of :meth:`Trainer.state`: weights, moments, step counts, dropout streams.
         history (tuple): An :class:`EpochEnd` per epoch so far.
-        extra (dict): More tensors that the caller needs, such as the best weights so far.
-        notes (tuple): What a reader of the result should know, one sentence each.
+        extra (dict): Further tensors of the caller, such as the best weights so far.
+        notes (tuple): Remarks on the resumed training, one sentence each.
     """
 
     state: dict[str, Tensor]
@@ -50,12 +49,12 @@ class Checkpoint:
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of completed epochs."""
         return int(self.state["epoch"])
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """What the model held between the two epochs."""
+        """State of the model between the two epochs."""
         return strip_prefix("model.", self.state)
 
 
@@ -64,7 +63,7 @@ def take_checkpoint(
     history: Sequence[EpochEnd],
     extra: Mapping[str, Tensor] | None = None,
 ) -> Checkpoint:
-    """A copy of where ``trainer`` stands, in memory: later epochs do not change it. Call between epochs."""
+    """A copy of the state of ``trainer``, in memory. Call between epochs."""
     state = {name: value.detach().clone() for name, value in trainer.state().items()}
     return Checkpoint(state, tuple(history), dict(extra or {}))
 
@@ -76,26 +75,26 @@ def save_checkpoint(
     fingerprint: Mapping[str, Any],
     extra: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Writes where ``trainer`` stands, for any number of replicas. Call between epochs.
+    """Writes the state of ``trainer``, with any number of replicas. Call between epochs.
 
     Args:
-        path (str or Path): Where to write; what stands there is replaced at once or not at all.
-        trainer (Trainer or ProcessPoolTrainer): What is trained.
+        path (str or Path): File to write. An existing file is replaced atomically.
+        trainer (Trainer or ProcessPoolTrainer): Training to save.
         history (list): Its events so far.
-        fingerprint (dict): Of :func:`graphcaps.training.fingerprint.run_fingerprint`.
-        extra (dict, optional): More tensors to keep.
+        fingerprint (dict): Result of :func:`graphcaps.training.fingerprint.run_fingerprint`.
+        extra (dict, optional): Further tensors to save.
     """
     write_checkpoint(path, Checkpoint(trainer.state(), tuple(history), dict(extra or {})), fingerprint)
 
 
 def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapping[str, Any]) -> None:
-    """:func:`save_checkpoint` of a copy that was taken before."""
+    """Writes a checkpoint that :func:`take_checkpoint` copied before."""
     history = checkpoint.history
     tensors = {f"state.{name}": value for name, value in checkpoint.state.items()}
     tensors |= {f"extra.{name}": value for name, value in checkpoint.extra.items()}
-    tensors |= {f"history.{name}": _column(history, name) for name in _FIGURES}
+    tensors |= {f"history.{name}": _column(history, name) for name in _METRICS}
     tensors["history.seconds"] = torch.tensor([event.seconds for event in history], dtype=torch.float64)
-    # A copy each: the format does not allow two names for one memory.
+    # Copies: the format does not allow two tensors to share memory.
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     content = {
         "epochs": history[-1].epochs if history else 0,
@@ -113,27 +112,27 @@ def load_checkpoint(
     """Reads a checkpoint of the run with that fingerprint.
 
     Args:
-        path (str or Path): What :func:`save_checkpoint` wrote.
-        fingerprint (dict): Of the run that wants to go on.
-        device (str): Where it will go on; another kind than before is allowed and noted. (default: "cpu")
+        path (str or Path): File that :func:`save_checkpoint` wrote.
+        fingerprint (dict): Fingerprint of the run that is resumed.
+        device (str): Device of the resumed run; a change of device is allowed and noted. (default: "cpu")
 
     Raises:
-        DataError: If there is none, it is damaged, is something else, or belongs to another run.
+        DataError: If the file is missing, damaged, no checkpoint, or of another run.
     """
     path = Path(path)
     try:
         read = read_checked(path, _KIND, FORMAT)
     except DataError as error:
-        raise DataError(path, error.expected, error.found, fix=_ANEW) from error
+        raise DataError(path, error.expected, error.found, fix=_START_AGAIN) from error
     content = read.content
-    told = describe_differences(content.get("fingerprint") or {}, fingerprint)
-    if told:
-        more = f" and {len(told) - 3} more" if len(told) > 3 else ""
+    differences = describe_differences(content.get("fingerprint") or {}, fingerprint)
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise DataError(
             path,
             "a checkpoint of this run",
-            f"one of another run: {', '.join(told[:3])}{more}",
-            fix="Go on with the values it was made with, or start again without resuming.",
+            f"one of another run: {', '.join(differences[:3])}{more}",
+            fix="Use the values of that run, or start again without resuming.",
         )
     parts: dict[str, dict[str, Tensor]] = {"state": {}, "extra": {}, "history": {}}
     for name, value in read.tensors.items():
@@ -144,7 +143,7 @@ def load_checkpoint(
 
 
 def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
-    """One figure of all epochs, ``[epochs, F]``, with no columns where it is not measured."""
+    """One metric of all epochs, ``[epochs, F]``; without columns if it is not measured."""
     if not history:
         return torch.empty(0, 0, dtype=torch.float64)
     return torch.tensor([getattr(event, name) for event in history], dtype=torch.float64)
@@ -152,28 +151,28 @@ def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
 
 def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
     seconds = columns["seconds"].tolist()
-    figures = {name: columns[name].tolist() for name in _FIGURES}
+    metrics = {name: columns[name].tolist() for name in _METRICS}
     return tuple(
-        EpochEnd(i + 1, epochs, seconds[i], **{name: figures[name][i] for name in _FIGURES})
+        EpochEnd(i + 1, epochs, seconds[i], **{name: metrics[name][i] for name in _METRICS})
         for i in range(len(seconds))
     )
 
 
 def _notes(content: Mapping[str, Any], device: str) -> tuple[str, ...]:
-    """Differences that are allowed, but may change the last bits of the weights."""
-    found = content.get("versions") or {}
-    then = {"device": content.get("device")} | {name: found.get(name) for name in _versions()}
+    """Notes on differences that are allowed, but may change the last bits of the weights."""
+    versions = content.get("versions") or {}
+    then = {"device": content.get("device")} | {name: versions.get(name) for name in _versions()}
     now = {"device": device} | _versions()
-    if device == "cpu" and "threads" in content:  # the replicas were shared among as many
+    if device == "cpu" and "threads" in content:  # the replicas are divided among as many processes
         then["threads"], now["threads"] = str(content["threads"]), str(torch.get_num_threads())
     return tuple(
         f"The checkpoint was written with {name} {then[name]}, and this is {now[name]}: "
-        "the last bits of the weights may differ from an unbroken run's."
+        "the last bits of the weights may differ from those of an uninterrupted run."
         for name in now
         if then[name] != now[name]
     )
 
 
 def _versions() -> dict[str, str]:
-    """Versions that the last bits depend on."""
+    """Versions of the libraries that the last bits depend on."""
     return {name: library_versions()[name] for name in ("graphcaps", "torch")}

@@ -1,4 +1,4 @@
-"""Memory of large tensors on a CPU: large pages."""
+"""The device of a training and its settings: choice of device, matrix precision, CPU threads, memory size."""
 
 from __future__ import annotations
 
@@ -9,82 +9,83 @@ from threading import Lock
 
 import torch
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.ops._triton.precision import Precision, products_in
 
 __all__ = ["SINGLE_THREAD_ROWS", "choose_device", "limit_threads", "matmul_precision", "total_memory"]
 
+SINGLE_THREAD_ROWS = 1000
+"""Number of node rows, over all replicas, up to which a second CPU thread has no benefit (docs/training.md)."""
+
+_precision_lock = Lock()
+# Precision at the entry of each open block of matmul_precision, the outermost first.
+_saved_precisions: list[str] = []
+
 
 def choose_device(name: str, owner: str = "device") -> torch.device:
-    """``"cpu"``, ``"cuda"``, or ``"auto"``: a GPU where there is one.
+    """The device of a name; ``"auto"`` is a GPU if there is one.
 
     Args:
-        name (str): What was asked for.
-        owner (str): Who asks, for messages.
+        name (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        owner (str): Name of the caller, for messages. (default: "device")
+
+    Raises:
+        ArgumentError: If the name is unknown.
+        UsageError: If ``"cuda"`` is requested and there is no GPU.
     """
     if name not in ("cpu", "cuda", "auto"):
         raise ArgumentError(owner, "device", "be cpu, cuda or auto", repr(name))
     if name == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError(owner, "device", "be one that is here", "cuda without a GPU", "Take cpu or auto.")
+        raise UsageError("No CUDA device is available; use device='cpu' or 'auto'.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def total_memory(device: torch.device) -> int | None:
-    """Bytes of memory of a GPU, or of this computer where the system tells it."""
+    """Bytes of memory of a GPU or of this computer; ``None`` if the operating system does not report it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # systems without these names
+    except (AttributeError, OSError, ValueError):  # not available on every system
         return None
-
-
-_lock = Lock()
-# What was set when each of the blocks now open was entered, the first one's at the bottom.
-_before: list[str] = []
 
 
 @contextmanager
 def matmul_precision(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Inside the block products on a GPU are taken in this precision; a CPU takes float32 always.
+    """Sets the precision of matrix products on a GPU inside the block. A CPU always uses float32.
 
-    torch's own products know no bf16 of float32 numbers: below float32 they are taken in TF32. That setting
-    is one for the whole process, so trainings in several threads have to agree on it; it is taken back when the
-    last of them leaves its block.
+    torch has no bf16 products of float32 matrices: below float32 its products use TF32. This setting is global to the
+    process, so concurrent trainings must use the same one. It is restored when the last block ends.
     """
     if device.type != "cuda":
         yield
         return
-    with _lock:
-        _before.append(torch.get_float32_matmul_precision())
+    with _precision_lock:
+        _saved_precisions.append(torch.get_float32_matmul_precision())
         torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     try:
         with products_in(precision):
             yield
     finally:
-        with _lock:
-            before = _before.pop()
-            if not _before:
-                torch.set_float32_matmul_precision(before)
-
-
-SINGLE_THREAD_ROWS = 1000
-"""Rows of nodes, of all replicas, up to which a second thread gains nothing to speak of (docs/training.md)."""
+        with _precision_lock:
+            saved = _saved_precisions.pop()
+            if not _saved_precisions:
+                torch.set_float32_matmul_precision(saved)
 
 
 @contextmanager
 def limit_threads(rows: int, device: torch.device) -> Iterator[None]:
-    """One thread on a CPU for steps of at most :data:`SINGLE_THREAD_ROWS` rows; else as many as torch has.
+    """Uses one CPU thread inside the block for steps of at most :data:`SINGLE_THREAD_ROWS` rows.
 
-    Threads that wait for each other spin. Where another program has one of the cores, a training of small steps
-    then takes many times as long, and where all cores are free it hardly gains.
+    Threads that wait for each other spin. If another program uses one of the cores, a training with small steps and
+    several threads is many times slower; with free cores the threads hardly make it faster.
     """
-    before = torch.get_num_threads()
-    if device.type != "cpu" or before == 1 or rows > SINGLE_THREAD_ROWS:
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1 or rows > SINGLE_THREAD_ROWS:
         yield
         return
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)

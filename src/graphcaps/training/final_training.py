@@ -1,4 +1,4 @@
-"""The model to keep: one training on all graphs but a validation share, which can stop and go on."""
+"""Training of the final model: on all graphs but a validation set, with checkpoints that it can resume from."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
@@ -20,12 +20,13 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, UsageError
+from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training.auto_config import resolve_config
-from graphcaps.training.calibration import finalise_model, load_initial_weights
+from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import MIN_DELTA, BestWeights
@@ -36,21 +37,21 @@ from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 
-__all__ = ["FinalResult", "FinalTraining", "train_final"]
+__all__ = ["FinalResult", "FinalTraining", "balanced_class_weights", "train_final"]
 
 CHECKPOINT_SECONDS = 20.0
-"""Where no number of epochs is given, a checkpoint is written at the first epoch end after this long."""
+"""Seconds between checkpoints, if no number of epochs is given."""
 
 
 @dataclass(frozen=True)
 class FinalResult:
-    """A trained model and how it came about.
+    """A trained model and its provenance.
 
     Args:
-        model (FittedModel): Ready to predict and to save.
-        history (tuple): An :class:`EpochEnd` per epoch; its lists hold one number.
+        model (FittedModel): Model to predict with and to save.
+        history (tuple): An :class:`EpochEnd` per epoch, with lists of one number.
         epoch (int): Epoch whose weights were kept, counted from 1.
-        training (dict): Where the model comes from, JSON-safe; also in the model file.
+        training (dict): Provenance of the model, JSON-safe; also in the model file.
     """
 
     model: FittedModel
@@ -60,30 +61,32 @@ class FinalResult:
 
 
 class FinalTraining:
-    """One training that yields events, keeps the best weights, and can be written down between epochs.
+    """One training that yields events, keeps the best weights, and can be saved between epochs.
 
-    The same store, configuration, seed and share give the same bits on a CPU, also where a run was stopped
-    and went on.
+    The same store, configuration, seed and validation fraction give the same bits on a CPU, also for a run that was
+    interrupted and resumed.
 
     Args:
-        store (GraphStore): Graphs with classes.
-        config (RunConfig): Model, input columns and training.
-        seed (int): Of the validation draw, the starting weights, the order of graphs and dropout. (default: 0)
-        validation (float): Share of every class that has_validation the epoch; 0 takes the last. (default: 0.1)
+        store (GraphStore): Graphs with labels.
+        config (RunConfig): Model, features and training.
+        seed (int): Seed of the validation split, the initial weights, the order of graphs and dropout. (default: 0)
+        validation (float): Fraction of each class in the validation set, which selects the epoch. With 0 the last
+            epoch is kept. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
-        patience (int, optional): Stop when so many epochs have brought no loss lower by 0.0005; needs a
-            validation part. (default: never)
-        class_weight (Tensor, optional): What a graph of each class counts in the losses, ``[O]``.
-            (default: 1 each)
-        calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: how probabilities are fitted to the
-            validation graphs; ``None`` leaves them as they are. (default: "temperature")
-        start (FittedModel, optional): Go on from its weights and input columns; Adam starts anew.
-        split (Split, optional): Graphs to learn from, to choose by and to test on. The training knows nothing of
-            the last; the model's figures on them stand in ``training``. Without a validation part a share of the
-            others is drawn. (default: no graph tests)
+        patience (int, optional): Stop after this many epochs without a decrease of the validation loss by 0.0005.
+            (default: never)
+        class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``. (default: 1 each)
+        calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: calibration of probabilities on the validation
+            set; ``None`` leaves them as they are. (default: "temperature")
+        start (FittedModel, optional): Model to fine-tune: its weights and feature encoding are used, and the moments
+            of Adam start at zero.
+        split (Split, optional): Training, validation and test graphs. Training does not use the test graphs; their
+            metrics are added to ``training`` of the model. Without validation graphs, a fraction of the others is
+            drawn. (default: no test set)
 
     Raises:
-        ArgumentError: If the graphs have no classes or one, or cannot be split.
+        ArgumentError: If the graphs are of fewer than two classes, or cannot be split.
+        UsageError: If the graphs have no labels.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class FinalTraining:
         start: FittedModel | None = None,
         split: Split | None = None,
     ) -> None:
-        self.holdout = split_holdout(store, _classes(store, seed), split, validation, seed)
+        self.holdout = split_holdout(store, _check_labels(store, seed), split, validation, seed)
         store = self.holdout.store
         config = resolve_config(config, store, None if start is None else start.config)
         if patience is not None and (type(patience) is not int or patience < 1):
@@ -112,51 +115,51 @@ class FinalTraining:
         self.split = Split(self.holdout.train, self.holdout.validation, torch.empty(0, dtype=torch.long))
         replica = Replica(self.holdout.train, self.holdout.validation, self.split.test, seed=seed)
         self.fingerprint = run_fingerprint(config, self.data_digest, [replica])
-        told = {
+        options = {
             "patience": patience,
             "class_weight": None if class_weight is None else class_weight.tolist(),
             "test_graphs": None
             if self.holdout.test_store is None
             else data_digest(self.holdout.test_store)[:16],
         }
-        self.fingerprint |= {name: value for name, value in told.items() if value is not None}
+        self.fingerprint |= {name: value for name, value in options.items() if value is not None}
         with explain_out_of_memory(config, self.device):
-            fresh = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
-            recipe = fresh if start is None else start.recipe
+            new_recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+            recipe = new_recipe if start is None else start.recipe
             ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
             self.recipe = ready.recipe
-            self._make = model_factory(config, ready.x.size(-1), store.num_classes)
-            model = stack_replicas(self._make, [replica]).to(self.device)
+            self._factory = model_factory(config, ready.x.size(-1), store.num_classes)
+            model = stack_replicas(self._factory, [replica]).to(self.device)
             if start is not None:
-                load_initial_weights(model, start, store.class_names)
+                _load_initial_weights(model, start, store.class_names)
             graphs, x = move_to_device(ready.store, ready.x, self.device)
             self.trainer = Trainer(model, graphs, x, [replica], config.training, class_weight=class_weight)
         self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
-        self._between = self._take()
+        self._last_epoch = self._take_checkpoint()
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of completed epochs."""
         return self.trainer.epoch
 
     @property
     def ended(self) -> bool:
-        """Whether all epochs are done, or patience has run out."""
+        """Whether all epochs are completed, or the patience is exhausted."""
         return self.epoch >= self.config.training.epochs or self.best.should_stop(self.history, self.patience)
 
     @property
     def run_digest(self) -> str:
-        """The fingerprint as one word, kept in the model file."""
+        """SHA-256 of the fingerprint, stored in the model file."""
         return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
 
     def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
-        """Trains to the last epoch, an event per epoch.
+        """Trains to the last epoch and yields an event per epoch.
 
         Args:
-            checkpoint (str or Path, optional): File to keep up to date on the way.
-            every (int, optional): Epochs between two writings. (default: at the first epoch end after 20 s)
+            checkpoint (str or Path, optional): File to write checkpoints to.
+            every (int, optional): Number of epochs between checkpoints. (default: at the first epoch end after 20 s)
         """
         written = time.monotonic()
         while not self.ended:
@@ -164,65 +167,67 @@ class FinalTraining:
                 event = self.trainer.run_epoch()
                 self.history.append(event)
                 self.best.update(self.trainer.model, self.history)
-                self._between = self._take()
+                self._last_epoch = self._take_checkpoint()
             if checkpoint is not None:
-                waited = time.monotonic() - written >= CHECKPOINT_SECONDS
-                if self.epoch % every == 0 if every else waited:
+                due = time.monotonic() - written >= CHECKPOINT_SECONDS
+                if self.epoch % every == 0 if every else due:
                     self.save(checkpoint)
                     written = time.monotonic()
             yield event
 
-    def _take(self) -> Checkpoint:
+    def _take_checkpoint(self) -> Checkpoint:
         return take_checkpoint(self.trainer, self.history, self.best.state())
 
     def save(self, path: str | Path) -> int:
-        """Writes a checkpoint of the last whole epoch, also when one was broken off in the middle.
+        """Writes a checkpoint of the last completed epoch, also if a later epoch was interrupted.
 
         Returns:
-            int: Epochs that it holds.
+            int: Number of completed epochs.
         """
-        between = self._between
-        write_checkpoint(path, between, self.fingerprint)
-        return between.epoch
+        checkpoint = self._last_epoch
+        write_checkpoint(path, checkpoint, self.fingerprint)
+        return checkpoint.epoch
 
     def resume(self, path: str | Path) -> None:
-        """Goes on from a checkpoint of the same run; its number of epochs alone may differ.
+        """Resumes from a checkpoint of the same run, which may have another number of epochs.
 
         Raises:
-            DataError: If it is damaged, foreign, of another run, or further on than this run is to go.
+            DataError: If the file is damaged, no checkpoint, of another run, or has more epochs than this run.
         """
-        found = load_checkpoint(path, self.fingerprint, self.device)
-        if found.epoch > self.config.training.epochs:
+        checkpoint = load_checkpoint(path, self.fingerprint, self.device)
+        if checkpoint.epoch > self.config.training.epochs:
             raise DataError(
                 path,
                 f"a checkpoint of at most {self.config.training.epochs} epochs",
-                f"one of {found.epoch}",
-                fix="Ask for more epochs, or start again without resuming.",
+                f"one of {checkpoint.epoch}",
+                fix="Increase the number of epochs, or start again without resuming.",
             )
-        self.trainer.load_state(found.state)
-        self.history = list(found.history)
-        self.best.load_state(found.extra, self.device)
+        self.trainer.load_state(checkpoint.state)
+        self.history = list(checkpoint.history)
+        self.best.load_state(checkpoint.extra, self.device)
         if self.history:
-            self.best.update(self.trainer.model, self.history)  # an epoch that only now is the last
-        self.notes = found.notes
-        self._between = self._take()
+            self.best.update(self.trainer.model, self.history)  # the last epoch of a shorter run
+        self.notes = checkpoint.notes
+        self._last_epoch = self._take_checkpoint()
 
     def result(self) -> FinalResult:
-        """The model of the epoch that counts. Call after :meth:`run`.
+        """The model of the best epoch. Call after :meth:`run`.
 
         Raises:
-            TrainingError: If no epoch had a validation loss that is a number.
+            TrainingError: If no epoch has a finite validation loss.
         """
         if not self.best.epoch:
             raise TrainingError(
-                "No epoch that counts gave a validation loss that is a number. "
+                "No epoch has a validation loss that is a number. "
                 "Lower the learning rate, or check the data for extreme values."
             )
-        # An epoch may have been broken off: without a choice, what stood after the last whole one is kept.
-        self.trainer.model.load_state_dict(self.best.weights or self._between.weights)
-        model = pick_replica(self.trainer.model, self._make, 0).cpu().eval()
-        bare = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
-        fitted = finalise_model(bare, self.source, self.holdout.validation, self.calibrate)
+        # An epoch may have been interrupted: without a validation set, the last completed one is kept.
+        self.trainer.model.load_state_dict(self.best.weights or self._last_epoch.weights)
+        model = pick_replica(self.trainer.model, self._factory, 0).cpu().eval()
+        fitted = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
+        fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
+        if self.holdout.validation.numel():
+            fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
         return FinalResult(fitted, tuple(self.history), self.best.epoch, fitted.training)
@@ -234,7 +239,7 @@ class FinalTraining:
         return f"{self.best.rule}; stopped: no progress above {MIN_DELTA} in {self.patience} epochs"
 
     def describe(self) -> dict[str, Any]:
-        """Where the weights come from, JSON-safe."""
+        """Provenance of the weights, JSON-safe."""
         kept = self.history[self.best.epoch - 1]
         has_validation = self.best.has_validation
         return training_summary(
@@ -267,10 +272,10 @@ def train_final(
     on_epoch: Callable[[EpochEnd], object] | None = None,
     **options: Any,
 ) -> FinalResult:
-    """Trains one model on all graphs but a validation share; arguments as in :class:`FinalTraining`.
+    """Trains one model on all graphs but a validation set; arguments as in :class:`FinalTraining`.
 
     Args:
-        on_epoch (callable, optional): Is handed every event, for a progress bar.
+        on_epoch (callable, optional): Called with every event, for a progress bar.
         options: ``patience``, ``class_weight``, ``calibrate``, ``start`` and ``split`` of :class:`FinalTraining`.
     """
     training = FinalTraining(store, config, seed=seed, validation=validation, device=device, **options)
@@ -280,16 +285,37 @@ def train_final(
     return training.result()
 
 
-def _classes(store: GraphStore, seed: int) -> torch.Tensor:
-    """The classes of a store that can be learned from."""
+def balanced_class_weights(y: Tensor, num_classes: int) -> Tensor:
+    """Weights n / (O n_o), ``[O]``: all O classes have the same total weight, and a graph has weight 1 on average."""
+    counts = torch.bincount(y.cpu(), minlength=num_classes).double()
+    return (y.numel() / (num_classes * counts.clamp_min(1))).float()
+
+
+def _check_labels(store: GraphStore, seed: int) -> Tensor:
+    """The labels of a store, after the checks that a training needs."""
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ArgumentError("train", "seed", "be a whole number from 0 to 2³² − 1", seed)
     if store.y is None:
-        raise ArgumentError(
-            "train", "source", "have a class for every graph", f"'{store.name}' without", "Add graph labels."
-        )
+        raise UsageError(f"train: '{store.name}' has no class labels; add graph labels to train on it.")
     present = store.y.unique()
     if present.numel() < 2:
-        what = f"class '{store.class_names[int(present[0])]}' alone" if present.numel() else "no graphs"
-        raise ArgumentError("train", "source", "hold graphs of at least two classes", what)
+        got = f"class '{store.class_names[int(present[0])]}' alone" if present.numel() else "no graphs"
+        raise ArgumentError("train", "source", "hold graphs of at least two classes", got)
     return store.y
+
+
+def _load_initial_weights(stacked: nn.Module, start: FittedModel, class_names: tuple[str, ...]) -> None:
+    """Copies the weights of a fitted model into a stacked model with one replica.
+
+    Raises:
+        ArgumentError: If classes or sizes differ.
+    """
+    if class_names != start.class_names:
+        got = f"{', '.join(class_names)}, not {', '.join(start.class_names)}"
+        raise ArgumentError("train", "start", "have the classes of the graphs", got)
+    weights = {name: value.unsqueeze(0) for name, value in start.model.state_dict().items()}
+    state = stacked.state_dict()
+    for name, value in state.items():
+        if name not in weights or weights[name].shape != value.shape:
+            raise ArgumentError("train", "start", "be a model of the same sizes", f"another '{name}'")
+    stacked.load_state_dict({name: weights[name].to(value.device) for name, value in state.items()})

@@ -1,4 +1,4 @@
-"""What makes two runs the same run: everything that its weights follow from, as plain values."""
+"""The fingerprint of a run: all values that determine its weights, for the check of checkpoints."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from graphcaps.training.replicas import Replica
 __all__ = ["NUMERICS_VERSION", "data_digest", "describe_differences", "run_fingerprint"]
 
 NUMERICS_VERSION = 3
-"""Raise this whenever the same configuration, data and seed would train to other weights."""
+"""Version of the arithmetic. Increase it when the same configuration, data and seed give other weights."""
 
-# What a reader learns about digests, which say nothing to people.
-_DIGESTS = {"data": "other graphs", "split": "other graphs to learn from or choose by"}
+# Digests are reported in words.
+_DIGESTS = {"data": "other graphs", "split": "other training or validation graphs"}
 
 
 def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -> dict[str, Any]:
-    """The values that must agree between a checkpoint and the run that goes on from it.
+    """The values that must agree between a checkpoint and the run that resumes from it.
 
-    The number of epochs is not among them: the learning rate follows from the epoch alone, so a longer run
-    is the continuation of a shorter one.
+    The number of epochs is not among them: the learning rate depends on the epoch only, so a longer run continues a
+    shorter one.
 
     Args:
-        config (RunConfig): Model, input columns and training.
+        config (RunConfig): Model, features and training.
         data (str): :func:`data_digest` of the graphs.
-        replicas (list): Their parts and seeds.
+        replicas (list): Replicas, with their splits and seeds.
     """
     values = config.as_dict()
     flat = {f"model.{name}": value for name, value in values["model"].items()}
@@ -51,7 +51,7 @@ def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -
 
 
 def data_digest(store: GraphStore) -> str:
-    """SHA-256 of the graphs, their classes and what stands on nodes and edges; the name does not count."""
+    """SHA-256 of graphs, classes, and labels and attributes of nodes and edges. The name of the store is left out."""
     columns = (
         store.node_ptr,
         store.edge_ptr,
@@ -66,21 +66,21 @@ def data_digest(store: GraphStore) -> str:
     return _digest([*columns], "\n".join(store.class_names))
 
 
-def describe_differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What ``found`` has otherwise than ``wanted``, in words, nearest to the user's hand first."""
-    told = []
-    for name in [*wanted, *(name for name in found if name not in wanted)]:
-        if found.get(name) == wanted.get(name):
+def describe_differences(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    """The entries of two fingerprints that differ, in words, in the order of ``expected``."""
+    lines = []
+    for name in [*expected, *(name for name in actual if name not in expected)]:
+        if actual.get(name) == expected.get(name):
             continue
         if name in _DIGESTS:
-            told.append(_DIGESTS[name])
+            lines.append(_DIGESTS[name])
         else:
-            told.append(f"{name} {_short(found.get(name))} (here {_short(wanted.get(name))})")
-    return told
+            lines.append(f"{name} {_short(actual.get(name))} (here {_short(expected.get(name))})")
+    return lines
 
 
 def _short(value: Any) -> str:
-    """A value in a few words; a list of one is that one."""
+    """A value in at most 60 characters; a list of one element is shown as that element."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     text = "none" if value is None else str(value)
@@ -88,7 +88,7 @@ def _short(value: Any) -> str:
 
 
 def _digest(tensors: Sequence[Tensor | None], text: str = "") -> str:
-    """SHA-256 over values and shapes; an integer counts the same whatever its width."""
+    """SHA-256 of values and shapes; the width of integers and floats does not matter."""
     digest = hashlib.sha256(text.encode("utf-8"))
     for tensor in tensors:
         if tensor is None:
@@ -97,6 +97,6 @@ def _digest(tensors: Sequence[Tensor | None], text: str = "") -> str:
         kind = "<f8" if tensor.is_floating_point() else "<i8"
         digest.update(f"{kind}{list(tensor.shape)};".encode())
         flat = tensor.detach().cpu().reshape(-1)
-        for piece in torch.split(flat, 1 << 22):  # in pieces: wide copies of a large store are not kept
+        for piece in torch.split(flat, 1 << 22):  # in pieces, so that no 64-bit copy of a large store is held
             digest.update(np.ascontiguousarray(piece.numpy().astype(kind)).data)
     return digest.hexdigest()

@@ -1,7 +1,9 @@
-"""A training on the parts that a user gives: test graphs are set aside first, and asked when it has ended."""
+"""Held-out data of a single training: the validation set it draws and the test set a user defines."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,21 +17,20 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
-from graphcaps.training.early_stopping import validation_split
 
-__all__ = ["HoldoutData", "evaluate_test_set", "split_holdout"]
+__all__ = ["HoldoutData", "evaluate_test_set", "label_column_hint", "split_holdout", "validation_split"]
 
 
 @dataclass(frozen=True, eq=False)
 class HoldoutData:
-    """What a training may look at, and what it is tested on.
+    """The graphs of a training, separated from its test graphs.
 
     Args:
-        store (GraphStore): Graphs to learn from and to choose by.
-        train, validation (Tensor): Which of them do what.
-        test_store (GraphStore, optional): The others; input columns, sizes and calibration know nothing of them.
-        split (str): Where the parts come from, in words, "" where none are given.
-        share (float, optional): Share that was drawn to choose by; ``None`` where it is given.
+        store (GraphStore): Training and validation graphs.
+        train, validation (Tensor): Their indices in ``store``.
+        test_store (GraphStore, optional): Test graphs; feature encoding, sizes and calibration do not use them.
+        split (str): Description of the split, "" without one.
+        share (float, optional): Fraction of each class that was drawn as validation set; ``None`` if the split has one.
     """
 
     store: GraphStore
@@ -40,7 +41,7 @@ class HoldoutData:
     share: float | None = None
 
     def describe(self) -> dict[str, Any]:
-        """How the graphs were parted, JSON-safe."""
+        """Sizes and origin of the split, JSON-safe."""
         counts = {"train_graphs": self.train.numel(), "validation_graphs": self.validation.numel()}
         shares = {"validation_share": self.share}
         if self.test_store is None:
@@ -49,50 +50,98 @@ class HoldoutData:
 
 
 def split_holdout(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:
-    """Sets the test graphs of a split aside; where there are none to choose by, draws a share to do it.
+    """Separates the test graphs of a split, and draws a validation set if the split has none.
 
     Args:
         store (GraphStore): All graphs.
-        y (Tensor): Their classes.
-        split (Split, optional): Its parts. (default: no graph tests)
-        share (float): Share of every class to choose by, where the split has no validation part.
-        seed (int): Of that draw.
+        y (Tensor): Class of each graph, ``[G]``.
+        split (Split, optional): Training, validation and test graphs. (default: no test set)
+        share (float): Fraction of each class to draw as validation set.
+        seed (int): Seed of that draw.
 
     Raises:
-        ArgumentError: If a graph stands in two parts, or one class or none is left to learn from.
+        ArgumentError: If a graph is in two parts, or the training graphs are of fewer than two classes.
     """
     if split is None:
         drawn = validation_split(y, share, seed, store.class_names)
-        return HoldoutData(store, drawn.train, _there(drawn.validation), share=share)
-    numbers = split_codes(split, len(store))
+        return HoldoutData(store, drawn.train, _or_empty(drawn.validation), share=share)
+    codes = split_codes(split, len(store))
     if y.cpu()[split.train].unique().numel() < 2:
         expected = "leave graphs of at least two classes to learn from"
         raise ArgumentError("train", "split", expected, f"one ({split.name})")
-    known = ((numbers == 0) | (numbers == 1)).nonzero().squeeze(-1)
-    own, tested = store[known], store[split.test]
+    kept = ((codes == 0) | (codes == 1)).nonzero().squeeze(-1)
+    train_store, test_store = store[kept], store[split.test]
     if split.validation is None or not split.validation.numel():
-        drawn = validation_split(y.cpu()[known], share, seed, store.class_names)
-        return HoldoutData(own, drawn.train, _there(drawn.validation), tested, split.name, share)
-    train, validation = ((numbers[known] == number).nonzero().squeeze(-1) for number in (0, 1))
-    return HoldoutData(own, train, validation, tested, split.name)
+        drawn = validation_split(y.cpu()[kept], share, seed, store.class_names)
+        validation = _or_empty(drawn.validation)
+        return HoldoutData(train_store, drawn.train, validation, test_store, split.name, share)
+    train, validation = ((codes[kept] == code).nonzero().squeeze(-1) for code in (0, 1))
+    return HoldoutData(train_store, train, validation, test_store, split.name)
 
 
-def evaluate_test_set(fitted: FittedModel, tested: GraphStore) -> FittedModel:
-    """The model with figures of its test graphs in ``training``: they had no part in its making.
+def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[str] = ()) -> Split:
+    """A stratified random split into a training and a validation set.
 
-    Labels that no training graph has are read as zeros, and graphs with such labels are counted.
+    Of a class with n graphs, ``share · n`` are drawn, rounded, at least one and at most n − 1.
+
+    Args:
+        y (Tensor): Class of each graph, ``[G]``.
+        share (float): Fraction of each class, from 0 (no validation set) to below 1.
+        seed (int): Seed of the draw.
+        class_names (sequence): Names of the classes for messages. (default: their indices)
+
+    Raises:
+        ArgumentError: If the fraction is out of range, or is above 0 and a class has a single graph.
     """
-    strange = find_incompatible(tested, fitted.recipe, dtype=fitted.dtype)
-    scores = fitted._scores(tested)
-    figures: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
+    owner = "validation_split"
+    if not 0 <= share < 1:
+        raise ArgumentError(owner, "validation", "be at least 0 and below 1", share)
+    y = y.cpu()
+    drawn = torch.zeros(y.numel(), dtype=torch.bool)
+    generator = torch.Generator().manual_seed(seed)
+    for label in y.unique().tolist() if share else []:
+        graphs = (y == label).nonzero().squeeze(-1)
+        n = graphs.numel()
+        if n < 2:
+            name, hint = f"'{class_names[label]}'" if class_names else label, label_column_hint(y)
+            raise ArgumentError(
+                owner,
+                "validation",
+                "leave a training graph and a validation graph of every class",
+                f"1 graph of class {name} in all",
+                f"{f'{hint} Else add' if hint else 'Add'} graphs of that class, "
+                "or train with a validation share of 0.",
+            )
+        count = min(max(math.floor(share * n + 0.5), 1), n - 1)
+        drawn[graphs[torch.randperm(n, generator=generator)[:count]]] = True
+    no_test = torch.empty(0, dtype=torch.long)
+    return Split((~drawn).nonzero().squeeze(-1), drawn.nonzero().squeeze(-1), no_test)
+
+
+def label_column_hint(y: Tensor) -> str:
+    """A hint for messages if most classes have a single graph: the label column may hold names. Otherwise ""."""
+    counts = y.unique(return_counts=True)[1]
+    if 2 * int((counts == 1).sum()) <= counts.numel():
+        return ""
+    return f"{counts.numel():,} classes for {y.numel():,} graphs: is --label right?"
+
+
+def evaluate_test_set(fitted: FittedModel, test_store: GraphStore) -> FittedModel:
+    """The model with metrics of its test graphs added to ``training``.
+
+    Labels that do not occur in the training graphs are encoded as zeros; graphs with such labels are counted.
+    """
+    incompatible = find_incompatible(test_store, fitted.recipe, dtype=fitted.dtype)
+    scores = fitted._scores(test_store)
+    results: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):
-        assert tested.y is not None
-        found = class_metrics(np.asarray(tested.y.cpu()), fitted.to_probabilities(scores))
-        figures = {"test_accuracy": found["accuracy"], "test_metrics": found}
-    if strange:
-        figures["test_graphs_with_new_labels"] = len(strange)
-    return replace(fitted, training=fitted.training | figures)
+        assert test_store.y is not None
+        metrics = class_metrics(np.asarray(test_store.y.cpu()), fitted.to_probabilities(scores))
+        results = {"test_accuracy": metrics["accuracy"], "test_metrics": metrics}
+    if incompatible:
+        results["test_graphs_with_new_labels"] = len(incompatible)
+    return replace(fitted, training=fitted.training | results)
 
 
-def _there(graphs: Tensor | None) -> Tensor:
+def _or_empty(graphs: Tensor | None) -> Tensor:
     return torch.empty(0, dtype=torch.long) if graphs is None else graphs

@@ -1,8 +1,10 @@
-"""Several trainers side by side: on a CPU, replicas are what is worth sharing among its cores.
+"""CPU training in several processes: the replicas of a cross-validation are divided among the cores.
 
-The operations of a training on small graphs are too short to be split among threads, and threads of one
-interpreter wait for each other between them. So each core gets a process with its share of the replicas. It is
-forked: graphs and columns are not copied.
+The operations of a training on small graphs are too short to be divided among threads, and the threads of one
+interpreter wait for each other between them. Each core therefore gets a process with some of the replicas.
+
+Processes are forked, which shares graphs and features without a copy. On a machine with a GPU a fork is unusable once
+CUDA is initialised or autograd has started its device threads. New processes are then spawned, and receive a copy.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from __future__ import annotations
 import contextlib
 import math
 import multiprocessing
+import os
+import pickle
 import signal
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,18 +37,46 @@ from graphcaps.training.step import TrainingError
 from graphcaps.training.trainer import EpochEnd, Trainer
 from graphcaps.types import FeatureTable
 
-__all__ = ["ProcessPoolTrainer", "make_trainer"]
+__all__ = ["ProcessPoolTrainer", "StartMethod", "TrainerFactory", "make_trainer"]
 
 MAX_WORKERS = 16
 
+StartMethod = Literal["fork", "spawn"]
 
-class ProcessPoolTrainer:
-    """Trainers of a part of the replicas each, with the interface of one :class:`Trainer` of all of them.
+
+@dataclass(frozen=True)
+class TrainerFactory:
+    """Builds the trainer of some replicas; called in each process.
 
     Args:
-        build (callable): From replicas to their trainer; called in each process.
+        factory (callable): Builds a model with the given leading axes.
+        store (GraphStore): All graphs.
+        x (Tensor or FeatureTable): Features of all nodes.
+        config (TrainConfig): Hyper-parameters of the training.
+        device (device): Device to train on.
+        variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
+    """
+
+    factory: ModelFactory
+    store: GraphStore
+    x: Tensor | FeatureTable
+    config: TrainConfig
+    device: torch.device
+    variants: Mapping[str, ModelFactory] | None = None
+
+    def __call__(self, replicas: list[Replica]) -> Trainer:
+        model = stack_replicas(self.factory, replicas, variants=self.variants).to(self.device)
+        return Trainer(model, self.store, self.x, replicas, self.config)
+
+
+class ProcessPoolTrainer:
+    """Trains shards of the replicas in worker processes, with the interface of one :class:`Trainer` of all of them.
+
+    Args:
+        build (callable): Builds the trainer of a shard; called in the worker. ``"spawn"`` has to pickle it.
         shards (list): The replicas of each process.
-        config (TrainConfig): How they are trained.
+        config (TrainConfig): Hyper-parameters of the training.
+        start_method (str): ``"fork"`` or ``"spawn"``. (default: "fork")
     """
 
     def __init__(
@@ -52,80 +84,95 @@ class ProcessPoolTrainer:
         build: Callable[[list[Replica]], Trainer],
         shards: list[list[Replica]],
         config: TrainConfig,
+        start_method: StartMethod = "fork",
     ) -> None:
         self.config, self.shards, self.epoch = config, shards, 0
         self.replicas = [replica for shard in shards for replica in shard]
-        context = multiprocessing.get_context("fork")
+        self._start_method = start_method
         self._workers: list[tuple[Any, Connection]] = []
-        for part in shards:
-            ours, theirs = context.Pipe()
-            held = [pipe for _, pipe in self._workers] + [ours]  # ends that the new process has to close
-            worker = context.Process(target=_work, args=(build, part, theirs, held), daemon=True)
-            with warnings.catch_warnings():
-                # Python 3.12 warns of threads beside a fork; the child takes no lock of theirs.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                worker.start()
-            theirs.close()
-            self._workers.append((worker, ours))
-        self._all(None)  # built, or a reason why not
+        for shard in shards:
+            self._start(build, shard)
+        self._call_all(None)  # waits until each worker has built its trainer, or raises its error
 
     def run_epoch(self) -> EpochEnd:
-        """One epoch of all replicas; their figures stand in the order of :attr:`replicas`."""
+        """One epoch of all replicas; metrics are in the order of :attr:`replicas`."""
         began = time.perf_counter()
-        events: list[EpochEnd] = self._all(("run_epoch", ()))
+        events: list[EpochEnd] = self._call_all(("run_epoch", ()))
         self.epoch = events[0].epoch
-        joined = {
-            entry.name: self._join([getattr(event, entry.name) for event in events])
+        metrics = {
+            entry.name: self._concatenate([getattr(event, entry.name) for event in events])
             for entry in fields(EpochEnd)
             if entry.name not in ("epoch", "epochs", "seconds")
         }
-        return EpochEnd(self.epoch, self.config.epochs, time.perf_counter() - began, **joined)
-
-    def _join(self, parts: list[list[float]]) -> list[float]:
-        """One figure of all replicas; NaN for those of a trainer that has none, where another has."""
-        if not any(parts):
-            return []
-        sizes = map(len, self.shards)
-        return [value for part, size in zip(parts, sizes, strict=True) for value in part or [math.nan] * size]
+        return EpochEnd(self.epoch, self.config.epochs, time.perf_counter() - began, **metrics)
 
     def state(self) -> dict[str, Tensor]:
         """As :meth:`Trainer.state` of all replicas together."""
-        states: list[dict[str, Any]] = self._all(("state", ()))
-        joined = {name: torch.cat([torch.from_numpy(s[name]) for s in states]) for name in states[0]}
-        return joined | {"epoch": torch.tensor(self.epoch)}
+        states: list[dict[str, Any]] = self._call_all(("state", ()))
+        state = {name: torch.cat([torch.from_numpy(s[name]) for s in states]) for name in states[0]}
+        return state | {"epoch": torch.tensor(self.epoch)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Goes on where :meth:`state` was taken, also that of one trainer of all replicas."""
+        """Continues from a result of :meth:`state`, also of a :class:`Trainer` of all replicas."""
         self.epoch = int(state["epoch"])
         bounds = [sum(map(len, self.shards[:count])) for count in range(len(self.shards) + 1)]
         calls = []
         for first, end in pairwise(bounds):
-            own = {name: value[first:end].cpu().numpy() for name, value in state.items() if name != "epoch"}
-            calls.append(("load_state", (own, self.epoch)))
-        self._all(*calls)
+            arrays = {
+                name: value[first:end].cpu().numpy() for name, value in state.items() if name != "epoch"
+            }
+            calls.append(("load_state", (arrays, self.epoch)))
+        self._call_all(*calls)
 
     def close(self) -> None:
-        """Ends the processes."""
+        """Ends the worker processes."""
         for worker, pipe in self._workers:
             pipe.close()  # a worker that waits for a call ends with its pipe
             worker.terminate()
             worker.join()
         self._workers.clear()
 
-    def _all(self, *calls: Any) -> list[Any]:
-        """Hands every worker its call (or all of them the same) and gathers what they answer.
+    def _start(self, build: Callable[[list[Replica]], Trainer], shard: list[Replica]) -> None:
+        context: Any = multiprocessing.get_context(self._start_method)
+        ours, theirs = context.Pipe()
+        if self._start_method == "fork":
+            inherited = [pipe for _, pipe in self._workers] + [ours]  # pipe ends that the child has to close
+            worker = context.Process(target=_run_worker, args=(build, shard, theirs, inherited), daemon=True)
+        else:
+            # As bytes: multiprocessing would move the tensors to shared memory, which containers often limit.
+            payload = pickle.dumps((build, shard))
+            worker = context.Process(target=_run_spawned_worker, args=(payload, theirs), daemon=True)
+        with warnings.catch_warnings():
+            # Python 3.12 warns of threads beside a fork; the child takes none of their locks.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            worker.start()
+        theirs.close()
+        self._workers.append((worker, ours))
 
-        A call that fails, or an interrupt, ends all workers: none goes on behind the back of who stopped it.
+    def _concatenate(self, shards: list[list[float]]) -> list[float]:
+        """One metric of all replicas; NaN for the replicas of a shard that lacks it, where another shard has it."""
+        if not any(shards):
+            return []
+        sizes = map(len, self.shards)
+        return [
+            value for shard, size in zip(shards, sizes, strict=True) for value in shard or [math.nan] * size
+        ]
+
+    def _call_all(self, *calls: Any) -> list[Any]:
+        """Sends every worker its call (or all of them the same) and collects the answers.
+
+        A call that fails, or an interrupt, ends all workers.
         """
         try:
-            for place, (_, pipe) in enumerate(self._workers):
-                if (call := calls[place % len(calls)]) is not None:
-                    with contextlib.suppress(ConnectionError):  # of one that is gone the answer tells
+            for index, (_, pipe) in enumerate(self._workers):
+                if (call := calls[index % len(calls)]) is not None:
+                    with contextlib.suppress(ConnectionError):  # reading the answer reports a lost worker
                         pipe.send(call)
-            answers = [_received(pipe) for _, pipe in self._workers]
-            failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
-            if failed is not None:
-                raise failed
+            starting = self._start_method == "spawn" and calls == (None,)
+            answers = [_receive(pipe, starting) for _, pipe in self._workers]
+            error = next((answer for answer in answers if isinstance(answer, BaseException)), None)
+            if error is not None:
+                raise error
         except BaseException:
             self.close()
             raise
@@ -133,69 +180,126 @@ class ProcessPoolTrainer:
 
 
 def make_trainer(
-    make: ModelFactory,
+    factory: ModelFactory,
     store: GraphStore,
     x: Tensor,
     replicas: list[Replica],
     config: TrainConfig,
     device: torch.device,
-    drawn: Mapping[str, ModelFactory] | None = None,
+    variants: Mapping[str, ModelFactory] | None = None,
 ) -> Trainer | ProcessPoolTrainer:
-    """A trainer for these replicas on this device: one, or on a CPU of several threads a team."""
+    """A trainer of these replicas: one process, or several on a CPU with several threads.
 
+    Args:
+        factory (callable): Builds a model with the given leading axes.
+        store (GraphStore): All graphs, with labels.
+        x (Tensor): Features of all nodes, ``[N, in]``.
+        replicas (list): Replicas to train.
+        config (TrainConfig): Hyper-parameters of the training.
+        device (device): Device to train on.
+        variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
+    """
     features: Tensor | FeatureTable = x
-    if store.device == x.device == device:  # looked through once, before the processes part
+    if store.device == x.device == device:  # once, before there are several processes
         features = compact_features(x, store)
-
-    def build(part: list[Replica]) -> Trainer:
-        model = stack_replicas(make, part, drawn=drawn).to(device)
-        return Trainer(model, store, features, part, config)
-
+    build = TrainerFactory(factory, store, features, config, device, variants)
     workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
-    # Forks are safe on Linux alone; and a trunk keeps its replicas under names, not along an axis.
-    if workers == 1 or sys.platform != "linux" or _has_trunk(make, replicas[:1]):
+    # Forks are safe on Linux only; and a trunk has no leading axis along which states could be divided.
+    if workers == 1 or sys.platform != "linux" or _has_trunk(factory, replicas[:1]):
+        return build(replicas)
+    start_method = _start_method()
+    if start_method == "spawn" and not _is_portable(build):
         return build(replicas)
     bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
-    return ProcessPoolTrainer(build, [replicas[first:end] for first, end in pairwise(bounds)], config)
+    shards = [replicas[first:end] for first, end in pairwise(bounds)]
+    return ProcessPoolTrainer(build, shards, config, start_method)
 
 
-def _has_trunk(make: ModelFactory, one: list[Replica]) -> bool:
-    return any(TRUNK_KEY in name for name in stack_replicas(make, one).state_dict())
+def _has_trunk(factory: ModelFactory, replica: list[Replica]) -> bool:
+    return any(TRUNK_KEY in name for name in stack_replicas(factory, replica).state_dict())
 
 
-def _work(
-    build: Callable[[list[Replica]], Trainer], part: list[Replica], pipe: Connection, held: list[Any]
-) -> None:
-    """The life of a worker: builds its trainer, then does as it is told until its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; who called decides what follows
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in held:
-        other.close()
-    torch.set_num_threads(1)  # those that torch had before the fork are not here, and would be waited for
+def _start_method() -> StartMethod:
+    """``"fork"`` where a forked process can train, else ``"spawn"``.
+
+    Where torch sees a GPU, the first backward pass of a process starts autograd's device threads, also for tensors on
+    the CPU, and from then on autograd refuses to run in a fork. Whether this has happened is found out by a trial.
+    """
+    if not torch.cuda.is_available():
+        return "fork"
+    return "spawn" if torch.cuda.is_initialized() or not _backward_works_in_a_fork() else "fork"
+
+
+def _backward_works_in_a_fork() -> bool:
+    trial = multiprocessing.get_context("fork").Process(target=_try_backward, daemon=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        trial.start()
+    trial.join(timeout=10)
+    if trial.is_alive():
+        trial.kill()
+        trial.join()
+    return trial.exitcode == 0
+
+
+def _try_backward() -> None:
     try:
-        trainer = build(part)
+        torch.ones(1, requires_grad=True).sum().backward()
+    except RuntimeError:
+        os._exit(1)
+    os._exit(0)
+
+
+def _is_portable(build: TrainerFactory) -> bool:
+    """Whether a spawned process can rebuild the models; it cannot if their factories are local functions."""
+    try:
+        pickle.dumps((build.factory, build.variants))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
+
+
+def _run_spawned_worker(payload: bytes, pipe: Connection) -> None:
+    build, shard = pickle.loads(payload)
+    _run_worker(build, shard, pipe, [])
+
+
+def _run_worker(
+    build: Callable[[list[Replica]], Trainer], shard: list[Replica], pipe: Connection, inherited: list[Any]
+) -> None:
+    """Main function of a worker: builds its trainer, then answers calls until its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the worker too; the parent handles it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for other in inherited:
+        other.close()
+    torch.set_num_threads(
+        1
+    )  # the threads of the parent do not exist in a fork, and torch would wait for them
+    try:
+        trainer = build(shard)
         pipe.send(None)
         while True:
             name, arguments = pipe.recv()
             pipe.send(_call(trainer, name, arguments))
-    except (EOFError, ConnectionError):  # who called is gone
+    except (EOFError, ConnectionError):  # the parent is gone
         return
     except BaseException as error:
-        pipe.send(_told(error))
+        pipe.send(_sendable(error))
 
 
 def _call(trainer: Trainer, name: str, arguments: tuple[Any, ...]) -> Any:
+    # Arrays, not tensors: pipes would move tensors to shared memory.
     if name == "state":
         return {name: value.numpy() for name, value in trainer.state().items() if name != "epoch"}
     if name == "load_state":
-        values, epoch = arguments
-        state = {name: torch.from_numpy(value) for name, value in values.items()}
+        arrays, epoch = arguments
+        state = {name: torch.from_numpy(value) for name, value in arrays.items()}
         return trainer.load_state(state | {"epoch": torch.tensor(epoch)})
     return trainer.run_epoch()
 
 
-def _told(error: BaseException) -> BaseException:
-    """An error that can be sent, of the kind that the caller looks for."""
+def _sendable(error: BaseException) -> BaseException:
+    """An exception that can be pickled, of a type that the caller handles."""
     if is_out_of_memory(error):
         return MemoryError(str(error))
     if isinstance(error, TrainingError):
@@ -203,9 +307,14 @@ def _told(error: BaseException) -> BaseException:
     return RuntimeError("".join(traceback.format_exception(error)))
 
 
-def _received(pipe: Connection) -> Any:
+def _receive(pipe: Connection, starting: bool) -> Any:
     try:
         return pipe.recv()
     except (EOFError, ConnectionError):
-        # The system ends a process that takes too much memory, and nothing else ends one here.
-        return MemoryError("a process of the training was ended by the system: out of memory")
+        if starting:
+            return TrainingError(
+                "A training process ended while it was started. In a script, put the call under "
+                "if __name__ == '__main__':, or set OMP_NUM_THREADS=1 to train in one process."
+            )
+        # Only the operating system ends a running worker, and it does so when memory runs out.
+        return MemoryError("a training process was killed by the operating system: out of memory")

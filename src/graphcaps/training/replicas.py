@@ -1,4 +1,4 @@
-"""Many models as one: F single models stacked along a leading axis, and taken apart again."""
+"""Replicas: F independent models of the same sizes, stacked along a leading axis and trained together."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from torch import Tensor, nn
 __all__ = ["TRUNK_KEY", "ModelFactory", "Replica", "pick_replica", "stack_replicas"]
 
 ModelFactory = Callable[[tuple[int, ...]], nn.Module]
-"""From leading axes to a model."""
+"""Builds a model with the given leading axes."""
 
 TRUNK_KEY = ".replicas."
-"""In the names of tensors that are kept per replica, not along the leading axis."""
+"""Part of the state-dict keys of a trunk, which stores a module per replica instead of a leading axis."""
 
-
-_drawing = Lock()
+_generator_lock = Lock()
 
 
 @dataclass(frozen=True)
 class Replica:
-    """One training among many: which graphs it sees, and its seed.
+    """The split and the seed of one training among many.
 
     Args:
-        train (Tensor): Graphs it learns from, ``[n]``.
-        validation (Tensor): Graphs that choose the epoch; may be empty.
-        test (Tensor): Graphs that are only looked at; may be empty.
-        seed (int): Seed of the run.
-        fold (int): Number of the fold, part of every stream's seed. (default: 0)
-        variant (str): Among variants that differ in their first weights alone, which it is. (default: "")
+        train (Tensor): Indices of the training graphs, ``[n]``.
+        validation (Tensor): Indices of the validation graphs; may be empty.
+        test (Tensor): Indices of the test graphs; may be empty.
+        seed (int): Seed of the run. (default: 0)
+        fold (int): Number of the fold; enters the seed of every random stream. (default: 0)
+        variant (str): Name of the weight initialisation, among variants that differ in nothing else. (default: "")
     """
 
     train: Tensor
@@ -43,54 +42,53 @@ class Replica:
 
     @property
     def stream_seed(self) -> int:
-        """One number for this replica's streams: the same whatever runs beside it."""
+        """Seed of this replica's random streams; it does not depend on the other replicas."""
         return (self.seed * 1_000_003 + self.fold) % (1 << 63)
 
     def order(self, epoch: int) -> Tensor:
-        """The training graphs in the order of an epoch, drawn from seed, fold and epoch alone."""
+        """The training graphs in the order of an epoch. It depends on seed, fold and epoch only."""
         generator = torch.Generator().manual_seed((self.stream_seed * 2_147_483_647 + epoch + 1) % (1 << 63))
         return self.train[torch.randperm(self.train.numel(), generator=generator)]
 
 
 def stack_replicas(
-    make: ModelFactory,
+    factory: ModelFactory,
     replicas: list[Replica],
     dtype: torch.dtype = torch.float32,
-    drawn: Mapping[str, ModelFactory] | None = None,
+    variants: Mapping[str, ModelFactory] | None = None,
 ) -> nn.Module:
-    """A model with leading axis F whose replica f starts as a model made under the seed of ``replicas[f]``.
+    """A model with leading axis F; replica f starts with the weights of a single model of seed ``replicas[f]``.
 
     Args:
-        make (callable): From leading axes to a model.
+        factory (callable): Builds a model with the given leading axes.
         replicas (list): F replicas.
-        dtype (torch.dtype): Type of the parameters. (default: float32)
-        drawn (dict, optional): What draws the first weights of a variant, where it is not ``make``.
+        dtype (torch.dtype): Data type of the parameters. (default: float32)
+        variants (dict, optional): Factories that draw the initial weights of a variant, where it is not ``factory``.
     """
     F = len(replicas)
-    # torch has one generator for all threads: trainings that start side by side must not share its numbers.
-    with _drawing, torch.random.fork_rng(devices=[]):
-        whole = make((F,)).to(dtype)
-        state = whole.state_dict()
+    # torch has one generator for all threads: concurrent trainings must not draw from it at the same time.
+    with _generator_lock, torch.random.fork_rng(devices=[]):
+        stacked = factory((F,)).to(dtype)
+        state = stacked.state_dict()
         for f, replica in enumerate(replicas):
             torch.manual_seed(replica.stream_seed)
-            draw = make if drawn is None else drawn.get(replica.variant, make)
+            draw = factory if variants is None else variants.get(replica.variant, factory)
             for name, value in draw(()).to(dtype).state_dict().items():
-                _slot(state, name, f).copy_(value)
-    return whole
+                _replica_view(state, name, f).copy_(value)
+    return stacked
 
 
-def pick_replica(whole: nn.Module, make: ModelFactory, f: int) -> nn.Module:
-    """Replica f as a model of its own."""
-    single = make(())
-    dtype = next(whole.parameters()).dtype
-    single.to(dtype)
-    state = whole.state_dict()
-    single.load_state_dict({name: _slot(state, name, f).clone() for name in single.state_dict()})
+def pick_replica(stacked: nn.Module, factory: ModelFactory, f: int) -> nn.Module:
+    """Replica f of a stacked model, as a single model without leading axes."""
+    single = factory(())
+    single.to(next(stacked.parameters()).dtype)
+    state = stacked.state_dict()
+    single.load_state_dict({name: _replica_view(state, name, f).clone() for name in single.state_dict()})
     return single
 
 
-def _slot(state: dict[str, Tensor], name: str, f: int) -> Tensor:
-    """Where a single model's tensor stands for replica f; a trunk keeps a stack per replica."""
+def _replica_view(state: dict[str, Tensor], name: str, f: int) -> Tensor:
+    """The tensor of replica f in a stacked state, by its name in a single model."""
     if TRUNK_KEY in name:
         return state[name.replace(f"{TRUNK_KEY}0.", f"{TRUNK_KEY}{f}.")]
     return state[name][f]

@@ -1,4 +1,4 @@
-"""Graphs that stay in host memory and travel to the device batch by batch."""
+"""Data sets that are too large for a GPU: they stay in host memory and are copied to the device batch by batch."""
 
 from __future__ import annotations
 
@@ -15,42 +15,67 @@ from graphcaps.types import FeatureTable, GraphBatch
 __all__ = ["StreamedStore", "batch_source", "dataset_bytes", "move_to_device"]
 
 MAX_RESIDENT_FRACTION = 0.5
-"""Share of a GPU's memory up to which a data set is kept there as a whole."""
+"""Largest fraction of a GPU's memory that a data set may occupy to be kept there."""
 
 
 class StreamedStore:
-    """A store on the host whose batches lie on another device.
+    """A store in host memory whose batches are on another device.
 
-    The graphs of a step are cut out on the host, into pinned memory, while the device works on the step before,
-    and copied without waiting. Where a graph is drawn by several replicas, it travels once.
+    The graphs of a step are copied into pinned memory while the device works on the step before, and transferred
+    asynchronously. A graph that several replicas need is transferred once.
 
     Args:
-        store (GraphStore): On the host.
-        device (device): Where batches go.
+        store (GraphStore): Graphs in host memory.
+        device (device): Device of the batches.
     """
 
     def __init__(self, store: GraphStore, device: torch.device) -> None:
         self.store, self.device = store, device
 
     def batch(self, x: Tensor | FeatureTable, graphs: Tensor) -> GraphBatch:
-        """As :meth:`GraphStore.batch`; ``x`` and ``graphs`` are on the host."""
-        # Features travel with their graphs: a table of all of them would stay behind.
+        """As :meth:`GraphStore.batch`; ``x`` and ``graphs`` are in host memory."""
+        # Rows are transferred with their graphs; a feature table of the whole store would stay on the host.
         assert isinstance(x, Tensor)
         store = self.store
-        used, place = graphs.clamp_min(0).unique(return_inverse=True)
-        part = _bare(store)[used]
+        used, position = graphs.clamp_min(0).unique(return_inverse=True)
+        subset = _structure_only(store)[used]
         first, sizes = store.node_ptr[used], store.sizes[used]
-        rows = torch.arange(part.num_nodes) + (first - part.node_ptr[:-1]).repeat_interleave(sizes)
-        columns = _pinned(x[rows], self.device).to(self.device, non_blocking=True)
+        rows = torch.arange(subset.num_nodes) + (first - subset.node_ptr[:-1]).repeat_interleave(sizes)
+        features = _pinned(x[rows], self.device).to(self.device, non_blocking=True)
         names = ("node_ptr", "edge_ptr", "neighbours", "y", "edge_weight")
-        arrays: dict[str, Any] = {name: _pinned(getattr(part, name), self.device) for name in names}
-        arrived = replace(part, **arrays).to(self.device)
-        arrived.__dict__["bits"] = None  # made once for a store; not for every batch
-        return arrived.batch(columns, place.masked_fill(graphs < 0, -1))
+        arrays: dict[str, Any] = {name: _pinned(getattr(subset, name), self.device) for name in names}
+        on_device = replace(subset, **arrays).to(self.device)
+        on_device.__dict__["bits"] = None  # adjacency bits are worth computing per store, not per batch
+        return on_device.batch(features, position.masked_fill(graphs < 0, -1))
 
 
-def _bare(store: GraphStore) -> GraphStore:
-    """Only what a batch is made of: labels and attributes are in x already."""
+def batch_source(store: GraphStore, device: torch.device) -> GraphStore | StreamedStore:
+    """An object to draw batches from: the store itself if it is on the device, else a :class:`StreamedStore`."""
+    return store if store.device.type == device.type else StreamedStore(store, device)
+
+
+def dataset_bytes(store: GraphStore, x: Tensor) -> int:
+    """Upper bound on the bytes that graphs and features occupy on a device, adjacency bits included."""
+    arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
+    listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
+    words = store.bit_words
+    N, C = x.shape
+    table = 8 * N * min(C, max(16, C // 8)) + 16 * len(store) * C  # a sparse feature table, where one is made
+    return listed + table + (0 if words is None else 4 * words + 8 * N)
+
+
+def move_to_device(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:
+    """Moves graphs and features to the device, or leaves them in host memory if they are too large for it."""
+    total = total_memory(device)
+    if device.type == "cpu" or (
+        total is not None and dataset_bytes(store, x) > MAX_RESIDENT_FRACTION * total
+    ):
+        return store, x
+    return _structure_only(store).to(device), x.to(device)
+
+
+def _structure_only(store: GraphStore) -> GraphStore:
+    """The store without labels and attributes of nodes and edges, which are encoded in the features."""
     return replace(
         store, node_labels=None, node_attributes=None, edge_labels=None, edge_attributes=None, truth={}
     )
@@ -58,28 +83,3 @@ def _bare(store: GraphStore) -> GraphStore:
 
 def _pinned(tensor: Any, device: torch.device) -> Any:
     return tensor if tensor is None or device.type != "cuda" else tensor.contiguous().pin_memory()
-
-
-def batch_source(store: GraphStore, device: torch.device) -> GraphStore | StreamedStore:
-    """Something to draw batches from: the store itself where it lies on the device, else a stream from it."""
-    return store if store.device.type == device.type else StreamedStore(store, device)
-
-
-def dataset_bytes(store: GraphStore, x: Tensor) -> int:
-    """Bytes that graphs and input columns take on a device, the edges as bits included."""
-    arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
-    listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
-    words = store.bit_words
-    N, C = x.shape
-    table = 8 * N * min(C, max(16, C // 8)) + 16 * len(store) * C  # at most, where features are walked
-    return listed + table + (0 if words is None else 4 * words + 8 * N)
-
-
-def move_to_device(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:
-    """Moves graphs and columns to the device, or leaves them on the host, to be streamed, where they are too large."""
-    total = total_memory(device)
-    if device.type == "cpu" or (
-        total is not None and dataset_bytes(store, x) > MAX_RESIDENT_FRACTION * total
-    ):
-        return store, x
-    return _bare(store).to(device), x.to(device)
