@@ -85,15 +85,14 @@ def test_false_stands_for_none():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("datset = 'x'", "own: unknown key 'datset'. Did you mean 'dataset'?"),
+        ("[train]\nepochs = 1", "own: unknown key 'train'. Did you mean 'training'?"),
         (
-            "datset = 'x'",
-            "own: expected one of dataset, by_data, model, features, training, source, found 'datset'. "
-            "Did you mean 'dataset'?",
+            "zzz = 1",
+            "own: unknown key 'zzz'. Known keys: dataset, by_data, model, features, training, source.",
         ),
-        ("[train]\nepochs = 1", "found 'train'."),
-        ("[training]\nepoch = 1", "expected [training] one of epochs, "),
-        ("[training]\nepoch = 1", "found 'epoch'. Did you mean 'epochs'?"),
-        ("[features]\nlabel = true", "found 'label'. Did you mean 'labels'?"),
+        ("[training]\nepoch = 1", "own: unknown key 'epoch' in [training]. Did you mean 'epochs'?"),
+        ("[features]\nlabel = true", "own: unknown key 'label' in [features]. Did you mean 'labels'?"),
         ("training = 3", "own: expected a table [training], found 3."),
         ("model = 'hgcn'", "own: expected a table [model], found 'hgcn'."),
         ("dataset = 3", "own, dataset: expected a string, found 3."),

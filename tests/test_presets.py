@@ -196,7 +196,7 @@ def test_an_own_file_that_is_wrong(tmp_path):
         load_preset(path)
     path.write_text("[training]\nepoch = 3\n")
     with pytest.raises(
-        DataError, match=r"mine.toml: expected \[training\] one of .* Did you mean 'epochs'\?"
+        DataError, match=r"mine.toml: unknown key 'epoch' in \[training\]. Did you mean 'epochs'\?"
     ):
         load_preset(path)
 

@@ -1,4 +1,4 @@
-"""What a run is made of, as plain data: read from TOML, checked by name, written beside every result."""
+"""The configuration of a run: features, model and training, read from TOML and stored with every result."""
 
 from __future__ import annotations
 
@@ -14,19 +14,30 @@ from graphcaps.types import Precision
 
 __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
-_MOST = 10**9  # far above any sensible count, far below what overflows
-_MOST_RATE = 10**6
+_MAX_COUNT = 10**9  # far above any sensible count, far below integer overflow
+_MAX_RATE = 10**6
+# Values that may depend on the data, and their sections.
 _BY_DATA = {
     "batch_size": "training",
     "dropout": "model",
     "residual_nodes": "model",
     "degree_onehot": "features",
-}  # and its section
+}
 
 
 @dataclass(frozen=True)
 class FeatureConfig:
-    """Input columns, as in :class:`graphcaps.data.FeatureRecipe`, and the cap on a graph's nodes."""
+    """Node features, as in :class:`graphcaps.data.FeatureRecipe`, and the largest number of nodes of a graph.
+
+    Args:
+        attributes (bool): Use node attributes. (default: True)
+        labels (bool): Use node labels, one-hot. (default: True)
+        degree (bool): Use the node degree. (default: True)
+        degree_onehot (int, optional): Use one-hot degrees up to this degree. (default: 100)
+        propagation (int): Number of propagation steps whose results are appended. (default: 3)
+        max_nodes (int, optional): Keep this many nodes of larger graphs, those of highest degree. (default: all)
+        edge_labels (bool): Use counts of edge labels. (default: False)
+    """
 
     attributes: bool = True
     labels: bool = True
@@ -37,28 +48,28 @@ class FeatureConfig:
     edge_labels: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("degree_onehot", 0), ("propagation", 0), ("max_nodes", 1)):
+        for name, minimum in (("degree_onehot", 0), ("propagation", 0), ("max_nodes", 1)):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ArgumentError("features", name, f"be at least {least}", value)
-            _refuse_above("features", name, value or 0, _MOST)
+            if value is not None and value < minimum:
+                raise ArgumentError("features", name, f"be at least {minimum}", value)
+            _check_maximum("features", name, value or 0, _MAX_COUNT)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How long and how fast: Adam with L2 inside the gradient, the rate halved at fixed intervals.
+    """Hyper-parameters of the training: Adam with L2 regularisation and a learning rate that is halved periodically.
 
     Args:
-        epochs (int): Passes over the training part. (default: 200)
-        batch_size (int): Graphs a step; the last, smaller batch of an epoch is used. (default: 32)
-        learning_rate (float): Rate at the start. (default: 0.001)
-        weight_decay (float): Share of the weights added to their gradient. (default: 0.0001)
-        halve_every (int): Epochs after which the rate is halved, again and again. (default: 500)
-        reconstruction_weight (float): β, weight of the reconstruction loss, where a model has one. (default: 0.1)
-        average_epochs (int): Epochs whose weights are averaged for what is scored and kept, the newest counting
-            most (:class:`graphcaps.training.weight_averaging.WeightAverage`); 1 keeps the last ones. (default: 1)
-        precision (str): Of products on a GPU: ``"float32"``, ``"tf32"`` or ``"bf16"``; a CPU always takes
-            float32. (default: "float32")
+        epochs (int): Passes over the training set. (default: 200)
+        batch_size (int): Graphs per step; the last, smaller batch of an epoch is kept. (default: 32)
+        learning_rate (float): Initial learning rate. (default: 0.001)
+        weight_decay (float): Coefficient of the L2 term in the gradient. (default: 0.0001)
+        halve_every (int): Number of epochs after which the learning rate is halved, repeatedly. (default: 500)
+        reconstruction_weight (float): Weight β of the reconstruction loss, for models that have one. (default: 0.1)
+        average_epochs (int): Length of the running mean of weights that is evaluated and kept
+            (:class:`graphcaps.training.weight_averaging.WeightAverage`); 1 for no averaging. (default: 1)
+        precision (str): Precision of matrix products on a GPU: ``"float32"``, ``"tf32"`` or ``"bf16"``. A CPU always
+            uses float32. (default: "float32")
     """
 
     epochs: int = 200
@@ -74,39 +85,38 @@ class TrainConfig:
         for name in ("epochs", "batch_size", "halve_every", "average_epochs"):
             if getattr(self, name) < 1:
                 raise ArgumentError("training", name, "be at least 1", getattr(self, name))
-            _refuse_above("training", name, getattr(self, name), _MOST)
+            _check_maximum("training", name, getattr(self, name), _MAX_COUNT)
         if not 0 < self.learning_rate < math.inf:
             raise ArgumentError("training", "learning_rate", "be above 0 and finite", self.learning_rate)
         for name in ("weight_decay", "reconstruction_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ArgumentError("training", name, "be at least 0 and finite", getattr(self, name))
         for name in ("learning_rate", "weight_decay", "reconstruction_weight"):
-            _refuse_above("training", name, getattr(self, name), _MOST_RATE)
+            _check_maximum("training", name, getattr(self, name), _MAX_RATE)
             object.__setattr__(self, name, float(getattr(self, name)))
-
         if self.precision not in get_args(Precision):
-            known = ", ".join(get_args(Precision))
-            raise ArgumentError("training", "precision", f"be one of {known}", repr(self.precision))
+            choices = ", ".join(get_args(Precision))
+            raise ArgumentError("training", "precision", f"be one of {choices}", repr(self.precision))
 
     def learning_rate_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 0."""
+        """Learning rate of an epoch; epochs are counted from 0."""
         return float(self.learning_rate * 0.5 ** (epoch // self.halve_every))
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A model, its input and its training.
+    """Configuration of a run: model, features and training.
 
     Args:
-        dataset (str): What the preset was made for; a name for results.
-        model (str): Name in the registry. (default: "hgcn")
-        model_arguments (dict): Arguments of the model beside its sizes.
-        features (FeatureConfig): Input columns.
-        training (TrainConfig): How it is trained.
-        source (str): Where the configuration comes from, for results.
-        by_data (tuple): Values that the graphs decide, among ``"batch_size"``, ``"dropout"``,
-            ``"residual_nodes"`` and ``"degree_onehot"``; :func:`graphcaps.training.auto_config.resolve_config` puts
-            numbers in their place.
+        dataset (str): Data set that the preset is for; recorded with results.
+        model (str): Name of the model in the registry. (default: "hgcn")
+        model_arguments (dict): Keyword arguments of the model, without ``in_channels``, ``num_classes`` and ``lead``.
+        features (FeatureConfig): Node features.
+        training (TrainConfig): Hyper-parameters of the training.
+        source (str): Origin of the configuration; recorded with results. (default: "defaults")
+        by_data (tuple): Values that are derived from the data, among ``"batch_size"``, ``"dropout"``,
+            ``"residual_nodes"`` and ``"degree_onehot"``; :func:`graphcaps.training.auto_config.resolve_config` replaces
+            them by numbers.
     """
 
     dataset: str = ""
@@ -118,24 +128,23 @@ class RunConfig:
     by_data: tuple[str, ...] = ()
 
     def with_training(self, **changes: Any) -> RunConfig:
-        """The same run with other training values; ``None`` leaves a value as it is."""
-        given, left = self._given(changes)
-        return replace(self, training=replace(self.training, **given), by_data=left)
+        """A copy with other training values; ``None`` keeps a value."""
+        values, by_data = self._split_changes(changes)
+        return replace(self, training=replace(self.training, **values), by_data=by_data)
 
     def with_model(self, **changes: Any) -> RunConfig:
-        """The same run with other arguments of the model; ``None`` leaves one as it is."""
-        given, left = self._given(changes)
-        return replace(self, model_arguments=self.model_arguments | given, by_data=left)
+        """A copy with other model arguments; ``None`` keeps an argument."""
+        values, by_data = self._split_changes(changes)
+        return replace(self, model_arguments=self.model_arguments | values, by_data=by_data)
 
-    def _given(self, changes: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Changes that are values, and what is then still left to the graphs."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        return given, tuple(name for name in self.by_data if name not in given)
+    def _split_changes(self, changes: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The changes that are not ``None``, and the entries of ``by_data`` that remain."""
+        values = {name: value for name, value in changes.items() if value is not None}
+        return values, tuple(name for name in self.by_data if name not in values)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-safe; :meth:`from_dict` reads it back."""
+        """A JSON-safe dictionary that :meth:`from_dict` reads. Options that are off by default are left out."""
         plain = asdict(self)
-        # As runs were written before there were these choices.
         if not self.features.edge_labels:
             del plain["features"]["edge_labels"]
         if self.training.average_epochs == 1:
@@ -151,15 +160,21 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "configuration") -> RunConfig:
-        """Reads what TOML or JSON gave; an unknown key is refused by name."""
-        _refuse_unknown(source, values, ("dataset", "by_data", "model", "features", "training", "source"), "")
+        """Reads a dictionary from TOML or JSON.
+
+        Raises:
+            DataError: If a key is unknown or a value has the wrong type.
+        """
+        _check_keys(source, values, ("dataset", "by_data", "model", "features", "training", "source"))
         by_data = values.get("by_data", [])
         if not isinstance(by_data, list) or not all(name in _BY_DATA for name in by_data):
-            raise DataError(f"{source}, by_data", f"a list out of {', '.join(_BY_DATA)}", _shown(by_data))
+            raise DataError(
+                f"{source}, by_data", f"a list of names among {', '.join(_BY_DATA)}", _shown(by_data)
+            )
         for name, section in _BY_DATA.items():
-            # What as_dict wrote names its source, and holds a number that is not meant.
+            # A dictionary from as_dict has a source, and holds a default number that by_data overrides.
             if name in by_data and name in values.get(section, {}) and "source" not in values:
-                raise DataError(f"{source}, [{section}] {name}", "no number where by_data names it", "one")
+                raise DataError(f"{source}, [{section}] {name}", "no value, since by_data lists it", "one")
         for name in ("model", "features", "training"):
             if not isinstance(values.get(name, {}), Mapping):
                 raise DataError(source, f"a table [{name}]", _shown(values[name]))
@@ -171,7 +186,7 @@ class RunConfig:
             ("source", values.get("source", "")),
         ):
             if not isinstance(text, str):
-                raise DataError(f"{source}, {key}", "a text", _shown(text))
+                raise DataError(f"{source}, {key}", "a string", _shown(text))
         if type(arguments.get("num_capsules")) is int:
             arguments["num_capsules"] = (arguments["num_capsules"],)
         arguments = {
@@ -189,54 +204,56 @@ class RunConfig:
 
     @classmethod
     def from_toml(cls, text: str, source: str = "configuration") -> RunConfig:
-        """Reads a preset or a user's own file."""
+        """Reads the text of a TOML file."""
         try:
             values = tomllib.loads(text)
-        except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
+        except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
             raise DataError(source, "a TOML file", str(error)) from error
         except RecursionError as error:
             raise DataError(source, "a TOML file", "brackets nested too deep") from error
         return cls.from_dict(values, source)
 
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
 def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) -> Any:
-    known = {entry.name: entry for entry in fields(kind)}
-    _refuse_unknown(source, values, tuple(known), f"[{section}] ")
+    entries = {entry.name: entry for entry in fields(kind)}
+    _check_keys(source, values, tuple(entries), section)
     for name, value in values.items():
-        default = known[name].default
-        wanted: tuple[type, ...] = (float, int) if isinstance(default, float) else (type(default),)
+        default = entries[name].default
+        types: tuple[type, ...] = (float, int) if isinstance(default, float) else (type(default),)
         if name in ("degree_onehot", "max_nodes"):
-            # TOML has no null: false says "none".
+            # TOML has no null: false stands for None.
             if value is False or value is None:
                 continue
-            wanted = (int,)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-            raise DataError(f"{source}, [{section}] {name}", _KINDS[wanted[0]], _shown(value))
+            types = (int,)
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise DataError(f"{source}, [{section}] {name}", _KINDS[types[0]], _shown(value))
     cleaned = {name: None if value is False and name in ("degree_onehot", "max_nodes") else value
                for name, value in values.items()}  # fmt: skip
     return kind(**cleaned)
 
 
 def _shown(value: object) -> str:
-    """As TOML writes it."""
+    """A value in TOML notation."""
     try:
         return str(value).lower() if isinstance(value, bool) else repr(value)
-    except ValueError:  # Python writes no number of thousands of digits
+    except ValueError:  # Python does not print integers of thousands of digits
         return "a number of very many digits"
 
 
-def _refuse_above(owner: str, name: str, value: float, most: int) -> None:
-    if value > most:
+def _check_maximum(owner: str, name: str, value: float, maximum: int) -> None:
+    if value > maximum:
         got = value if value < 10**15 else "a number of very many digits"
-        raise ArgumentError(owner, name, f"be at most {most:,}", got)
+        raise ArgumentError(owner, name, f"be at most {maximum:,}", got)
 
 
-def _refuse_unknown(source: str, values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def _check_keys(source: str, values: Mapping[str, Any], keys: tuple[str, ...], section: str = "") -> None:
     for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else ""
-            raise DataError(source, f"{where}one of {', '.join(known)}", f"'{name}'", fix=hint)
+        if name not in keys:
+            near = difflib.get_close_matches(name, keys, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(keys)}."
+            raise DataError(
+                source, f"unknown key '{name}'" + (f" in [{section}]" if section else ""), fix=hint
+            )

@@ -127,13 +127,14 @@ def test_arguments_of_other_models_stay(store):
 )
 def test_a_number_beside_by_data_is_refused(given):
     names = '["batch_size", "dropout", "residual_nodes", "degree_onehot"]'
-    with pytest.raises(DataError, match="expected no number where by_data names it"):
+    with pytest.raises(DataError, match="expected no value, since by_data lists it"):
         RunConfig.from_toml(f"by_data = {names}\n{given}", "own")
 
 
 def test_an_unknown_name_is_refused():
     with pytest.raises(
-        DataError, match="own, by_data: expected a list out of batch_size, dropout, residual_nodes, degree"
+        DataError,
+        match="own, by_data: expected a list of names among batch_size, dropout, residual_nodes, degree",
     ):
         RunConfig.from_toml('by_data = ["epochs"]', "own")
 

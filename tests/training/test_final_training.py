@@ -254,7 +254,7 @@ def test_a_run_can_be_made_longer_but_not_shorter(store: GraphStore, tmp_path: P
         ({"validation": 0.3}, "other training or validation graphs"),
         ({"config": CONFIG.with_training(batch_size=9)}, "training.batch_size 8 (here 9)"),
         ({"config": replace(CONFIG, model="gin", model_arguments={})}, "model.name hgcn (here gin)"),
-        ({"labels": torch.ones(1032, 1, dtype=torch.long)}, "another run: other graphs. Go on"),
+        ({"labels": torch.ones(1032, 1, dtype=torch.long)}, "another run: other graphs. Use the values"),
     ],
     ids=["seed", "validation", "batch size", "model", "data"],
 )

@@ -8,7 +8,7 @@ import torch
 from graphcaps.config import TrainConfig
 from graphcaps.nn import HGCN
 from graphcaps.training import Replica
-from graphcaps.training.memory import SHARE, MemoryEstimate, estimate_memory
+from graphcaps.training.memory import USABLE_FRACTION, MemoryEstimate, estimate_memory
 from tests.graphs import random_graphs
 
 SIZES = [10] * 30
@@ -50,7 +50,7 @@ def test_the_largest_step_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "group"), [(None, 10), (10**9, 10), (0, 1), (int(1000 / SHARE) + 1, 3), (900, 2)]
+    ("total", "group"), [(None, 10), (10**9, 10), (0, 1), (int(1000 / USABLE_FRACTION) + 1, 3), (900, 2)]
 )
 def test_as_many_as_fit(total: int | None, group: int) -> None:
     assert MemoryEstimate(data=100, weights=200, step=100, total=total).max_replicas(10) == group
