@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "AdjacencyBits",
     "BatchLayout",
-    "BitRows",
     "CapsuleLevel",
     "ClassOutput",
     "EdgeTable",
@@ -124,7 +124,7 @@ class Segments(ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BitRows(ShapeRepr):
+class AdjacencyBits(ShapeRepr):
     """Who is joined with whom, a bit per pair of nodes of a graph.
 
     The row of a node has a word of 32 bits for each 32 nodes of its graph: bit k of word w is 1 where node
@@ -157,7 +157,7 @@ class EdgeTable(ShapeRepr):
         first (Tensor): First slot of the slot's graph, ``[*lead, V]``.
         num_entries (int, optional): Entries of all slots together, where the host knows it.
         max_degree (int, optional): Most neighbours of a node, or a bound on it, where the host knows it.
-        bits (BitRows, optional): The same edges as bits, where they were made.
+        bits (AdjacencyBits, optional): The same edges as bits, where they were made.
         graphs (Tensor, optional): First slot of each graph, and the end of the last, ``[*lead, B + 1]``.
         memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
     """
@@ -169,7 +169,7 @@ class EdgeTable(ShapeRepr):
     first: Tensor
     num_entries: int | None = None
     max_degree: int | None = None
-    bits: BitRows | None = None
+    bits: AdjacencyBits | None = None
     graphs: Tensor | None = None
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 

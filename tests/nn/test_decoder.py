@@ -15,7 +15,7 @@ from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.ops import PAPER, RELEASED, reconstruction_loss
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.activation.hashed_dropout import next_step_keys
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
+from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
 from graphcaps.types import GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
@@ -155,7 +155,7 @@ def test_kernels_change_nothing(kernel_device: str, bits: bool) -> None:  # noqa
         store = graphs.as_store().to(device)
         chosen = torch.tensor([[1, 3, 0], [4, 2, -1], [-1, -1, -1]])
         batch = store.batch(graphs.x.to(device, dtype), chosen)
-        known = bit_rows(store.edge_ptr, store.neighbours, store.sizes) if bits else None
+        known = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes) if bits else None
         edges = replace(batch.edges, bits=known)
         decoder = _decoder(lead=(3,)).to(device, dtype).train()
         assert batch.y is not None

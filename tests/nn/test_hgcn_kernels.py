@@ -9,7 +9,7 @@ from torch import Tensor
 from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
+from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
 from tests.ops.conftest import kernel_device  # noqa: F401
@@ -26,7 +26,7 @@ def _batch(dtype: torch.dtype, device: str) -> GraphBatch:
     x = graphs.x.float().to(device=device, dtype=dtype)
     batch = store.batch(x, DRAWN)
     edges, segments = batch.edges, batch.segments
-    bits = bit_rows(store.edge_ptr, store.neighbours, store.sizes)
+    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
     table = EdgeTable(
         edges.ptr, edges.neighbours, None, edges.node, edges.first, edges.num_entries, edges.max_degree, bits
     )

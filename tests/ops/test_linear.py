@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphcaps.ops.linear import _RowsTimes, chunks_of_rows, rows_times, weight_gradient
+from graphcaps.ops.linear import _MatmulRows, chunks_of_rows, matmul_rows, weight_gradient
 from tests.graphs import assert_equal
 
 
@@ -15,7 +15,7 @@ def test_values_and_gradient(lead: tuple[int, ...], rows: int) -> None:
     weight = torch.randn(*lead, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     grad = torch.randn(*lead, rows, 4, generator=generator, dtype=torch.float64)
     (expected,) = torch.autograd.grad(x @ weight, weight, grad)
-    for product in (rows_times, _RowsTimes.apply):
+    for product in (matmul_rows, _MatmulRows.apply):
         found = product(x, weight)
         assert_equal(found, x @ weight, "product")
         assert_equal(torch.autograd.grad(found, weight, grad)[0], expected, "gradient")

@@ -7,7 +7,7 @@ import torch
 
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.ops._triton.precision import precision
+from graphcaps.ops._triton.precision import current_precision
 from graphcaps.training.device import matmul_precision
 
 
@@ -22,15 +22,15 @@ def test_an_unknown_precision_is_refused() -> None:
 def test_it_holds_inside_a_training_and_no_longer() -> None:
     before = torch.get_float32_matmul_precision()
     with matmul_precision("tf32", torch.device("cuda")):
-        assert precision() == "tf32"
+        assert current_precision() == "tf32"
         assert torch.get_float32_matmul_precision() == "high"
         with matmul_precision("float32", torch.device("cuda")):
             assert torch.get_float32_matmul_precision() == "highest"
-    assert precision() == "float32"
+    assert current_precision() == "float32"
     assert torch.get_float32_matmul_precision() == before
 
 
 def test_a_cpu_takes_float32() -> None:
     with matmul_precision("bf16", torch.device("cpu")):
-        assert precision() == "float32"
+        assert current_precision() == "float32"
         assert torch.get_float32_matmul_precision() == "highest"

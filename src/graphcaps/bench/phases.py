@@ -16,7 +16,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.batching import collate_padded
 from graphcaps.data.store import GraphStore
 from graphcaps.nn import HGCN
-from graphcaps.ops.coarsening import coarsen, simplify
+from graphcaps.ops.coarsening import clamp_adjacency, coarsen
 from graphcaps.ops.routing import route
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.training.batch_schedule import bucket_size, schedule_epoch
@@ -247,7 +247,7 @@ def _route(layer: Any, h: Tensor, mean: Tensor | None, batch: GraphBatch) -> Cap
 
 def _coarsen(layer: Any, assignment: Tensor, batch: GraphBatch) -> Tensor:
     adjacency = coarsen(assignment, batch.edges, batch.segments)
-    return simplify(adjacency) if layer.released else adjacency
+    return clamp_adjacency(adjacency) if layer.released else adjacency
 
 
 def _above(model: Any, capsules: Tensor, adjacency: Tensor, segments: Any) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN, PrimaryCapsules
-from graphcaps.ops._triton.precision import precision
+from graphcaps.ops._triton.precision import current_precision
 from graphcaps.types import FeatureTable
 
 __all__ = ["PHASES", "Ceilings", "Count", "StepSizes", "count_phases", "measure_ceilings", "step_sizes"]
@@ -74,7 +74,7 @@ def measure_ceilings(
     source = torch.ones(count, device=device)  # zeros may share one page of memory
     target = torch.empty_like(source)
     copy_seconds = _best(lambda: target.copy_(source), device, repeats)
-    product_precision = precision() if kind == "cuda" else "float32"
+    product_precision = current_precision() if kind == "cuda" else "float32"
     previous = torch.get_float32_matmul_precision()
     a, b = (torch.ones(n, n, device=device) for _ in range(2))
     if product_precision == "bf16":

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.batch_layout.layout import layout_batch
-from graphcaps.types import BatchLayout, BitRows, EdgeTable, FeatureRows, FeatureTable, GraphBatch, Segments
+from graphcaps.types import (
+    AdjacencyBits,
+    BatchLayout,
+    EdgeTable,
+    FeatureRows,
+    FeatureTable,
+    GraphBatch,
+    Segments,
+)
 
 __all__ = ["BatchSource", "batch_from_layout", "collate", "collate_padded", "size_chunks"]
 
@@ -33,7 +41,7 @@ class BatchSource(Protocol):
     @property
     def y(self) -> Tensor | None: ...
     @property
-    def bits(self) -> BitRows | None: ...
+    def bits(self) -> AdjacencyBits | None: ...
     @property
     def device(self) -> torch.device: ...
     @property

@@ -18,8 +18,8 @@ from torch import Tensor
 from graphcaps.data.batching import collate
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import CleanEdges, EdgeReport
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows, count_words
-from graphcaps.types import BitRows, FeatureTable, GraphBatch
+from graphcaps.ops.reconstruction.adjacency_bits import count_words, pack_adjacency
+from graphcaps.types import AdjacencyBits, FeatureTable, GraphBatch
 
 __all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore"]
 
@@ -184,11 +184,11 @@ class GraphStore:
         return int(self.degree.max()) if self.num_nodes else 0
 
     @cached_property
-    def bits(self) -> BitRows | None:
+    def bits(self) -> AdjacencyBits | None:
         """Adjacency as bits, for kernels; ``None`` on a CPU and where :attr:`bit_words` is ``None``."""
         if self.device.type != "cuda" or self.bit_words is None:
             return None
-        return bit_rows(self.edge_ptr, self.neighbours, self.sizes)
+        return pack_adjacency(self.edge_ptr, self.neighbours, self.sizes)
 
     @property
     def bit_words(self) -> int | None:

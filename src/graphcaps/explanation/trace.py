@@ -14,12 +14,12 @@ from torch import Tensor
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
-from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
+from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.propagation.propagation import dense_propagate
-from graphcaps.ops.ragged.tiles import sum_tiles, tiles_of, to_tiles
+from graphcaps.ops.ragged.tiles import sum_tiles, tile_rows, to_tiles
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
-from graphcaps.ops.routing.iterations import routing_rounds, routing_rounds_dense
+from graphcaps.ops.routing.iterations import routing_assignments, routing_assignments_dense
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 
@@ -69,10 +69,10 @@ def trace_levels(
 
 def _over_nodes(layer: CapsuleLayer, u: Tensor, edges: EdgeTable, segments: Segments) -> TracedLevel:
     hop = layer.hop(u, edges, segments)
-    rounds = routing_rounds(
+    rounds = routing_assignments(
         hop.h, layer.weight, layer.bias, segments, layer.routing_iterations, _epsilon(layer)
     )
-    c, tiles = rounds[-1], tiles_of(segments)
+    c, tiles = rounds[-1], tile_rows(segments)
     gathered = sum_tiles(to_tiles(c, tiles).mT @ to_tiles(hop.h, tiles), tiles)  # [B, J, d]
     weights = sum_tiles(to_tiles(c, tiles).sum(-2), tiles)  # [B, J]
     mean = None if hop.mean is None else hop.mean.unsqueeze(-2)
@@ -84,7 +84,7 @@ def _over_capsules(layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> TracedL
     if layer.norm is not None:
         u = layer.norm(u.flatten(-3, -2)).unflatten(-2, u.shape[-3:-1])
     h = dense_propagate(u, adjacency)
-    rounds = routing_rounds_dense(h, layer.weight, layer.bias, layer.routing_iterations, _epsilon(layer))
+    rounds = routing_assignments_dense(h, layer.weight, layer.bias, layer.routing_iterations, _epsilon(layer))
     c = rounds[-1]
     mean = u.mean(-2, keepdim=True) if layer.residual else None
     above = dense_coarsen(c, adjacency) if layer.coarsen else None
@@ -107,7 +107,7 @@ def _level(
     if mean is not None and not layer.released:
         u = u + mean
     if adjacency is not None and layer.released:
-        adjacency = simplify(adjacency)
+        adjacency = clamp_adjacency(adjacency)
     return TracedLevel(u, rounds, adjacency)
 
 

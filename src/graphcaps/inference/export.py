@@ -28,7 +28,7 @@ from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.primary_capsules import PrimaryCapsules
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
-from graphcaps.ops.coarsening import simplify
+from graphcaps.ops.coarsening import clamp_adjacency
 from graphcaps.ops.propagation.propagation import dense_propagate
 from graphcaps.ops.squash import RELEASED_EPSILON
 
@@ -166,7 +166,7 @@ class ExportableHGCN(nn.Module):
             wholes = wholes + mean
         joined = c.unsqueeze(-1) * sum_neighbours(c).unsqueeze(-2)  # [V, J, J]
         adjacency = votes.new_zeros(sizes.shape[0], J, J).index_add(0, batch, joined)
-        return wholes, simplify(adjacency) if layer.released else adjacency
+        return wholes, clamp_adjacency(adjacency) if layer.released else adjacency
 
     def _dense(self, layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
         u = _normalise(layer.norm, u)
@@ -186,7 +186,7 @@ class ExportableHGCN(nn.Module):
         if mean is not None and not layer.released:
             wholes = wholes + mean
         above = c.mT @ (adjacency @ c)
-        return wholes, simplify(above) if layer.released else above
+        return wholes, clamp_adjacency(above) if layer.released else above
 
 
 def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.trunk import Trunk
-from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
+from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
@@ -190,7 +190,7 @@ class CapsuleLayer(nn.Module):
         if not self.released and mean is not None:
             capsules = capsules + mean
         if self.released and adjacency is not None:
-            adjacency = simplify(adjacency)
+            adjacency = clamp_adjacency(adjacency)
         return CapsuleLevel(capsules, assignment, adjacency)
 
     def extra_repr(self) -> str:

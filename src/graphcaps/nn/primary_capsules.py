@@ -13,8 +13,8 @@ from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.activation.activation import BiasPosition, activate, relu_with_bias
 from graphcaps.ops.activation.hashed_dropout import apply_dropout
-from graphcaps.ops.linear import rows_times
-from graphcaps.ops.projection.projection import feature_statistics, project, reads_store
+from graphcaps.ops.linear import matmul_rows
+from graphcaps.ops.projection.projection import feature_statistics, project, projects_without_gather
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import FeatureRows
 
@@ -97,19 +97,19 @@ class PrimaryCapsules(nn.Module):
         """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
         _check_width("PrimaryCapsules", x, self.in_channels)
         if isinstance(x, FeatureRows):
-            if reads_store(x, self.weight):
+            if projects_without_gather(x, self.weight):
                 return self._from_store(x, mask)
             x = x.gather()
             if self.norm is None and mask is not None:  # a norm keeps out what stands in padding rows
                 x = x.masked_fill(~mask.unsqueeze(-1), 0)
         if self.norm is None:
-            return self._finish(rows_times(x, self.weight), self.bias, mask)
+            return self._finish(matmul_rows(x, self.weight), self.bias, mask)
         if x.requires_grad:
             return self._finish(self.norm(x, mask) @ self.weight, self.bias, mask)
         # Without a gradient for x the rows are standardised once, and γ and β go into the projection:
         # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
         weight = self.norm.weight.unsqueeze(-1) * self.weight
-        return self._finish(rows_times(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
+        return self._finish(matmul_rows(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
 
     def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
         """The same without gathering a row: γ / σ goes into the projection too."""

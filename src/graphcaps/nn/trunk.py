@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.propagation.propagation import edge_index_of
+from graphcaps.ops.propagation.propagation import to_edge_index
 from graphcaps.types import EdgeTable
 
 __all__ = ["Trunk", "TrunkKind"]
@@ -75,7 +75,7 @@ class Trunk(nn.Module):
                 "weights",
                 "Use trunk=None.",
             )
-        edge_index = edge_index_of(edges)
+        edge_index = to_edge_index(edges)
         rows = x.reshape(-1, *x.shape[-2:])
         V = x.size(-2)
         replica = edge_index[0] // max(V, 1)

@@ -1,15 +1,15 @@
 """Pure functions on tensors, with any leading axes; slow twins stand beside the fast forms."""
 
-from graphcaps.ops.coarsening import coarsen, dense_coarsen, simplify
+from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table
 from graphcaps.ops.propagation.propagation import (
     degrees,
     dense_propagate,
-    edge_index_of,
     neighbour_sum,
     propagate,
+    to_edge_index,
 )
-from graphcaps.ops.ragged.tiles import segment_sum, spread
+from graphcaps.ops.ragged.tiles import segment_broadcast, segment_sum
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED, PairRule, reconstruction_loss_naive
 from graphcaps.ops.routing import route, route_dense, route_votes
@@ -21,12 +21,12 @@ __all__ = [
     "CleanEdges",
     "EdgeReport",
     "PairRule",
+    "clamp_adjacency",
     "clean_edges",
     "coarsen",
     "degrees",
     "dense_coarsen",
     "dense_propagate",
-    "edge_index_of",
     "edge_table",
     "neighbour_sum",
     "propagate",
@@ -35,8 +35,8 @@ __all__ = [
     "route",
     "route_dense",
     "route_votes",
+    "segment_broadcast",
     "segment_sum",
-    "simplify",
-    "spread",
     "squash",
+    "to_edge_index",
 ]

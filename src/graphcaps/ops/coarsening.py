@@ -9,7 +9,7 @@ from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.ragged.tiles import segment_product
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["coarsen", "dense_coarsen", "simplify"]
+__all__ = ["clamp_adjacency", "coarsen", "dense_coarsen"]
 
 
 def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
@@ -31,7 +31,7 @@ def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:
     return assignment.mT @ (adjacency @ assignment)
 
 
-def simplify(adjacency: Tensor) -> Tensor:
+def clamp_adjacency(adjacency: Tensor) -> Tensor:
     """What the released program does to a coarse adjacency: at most 1, and 0 on the diagonal."""
     J = adjacency.size(-1)
     diagonal = torch.eye(J, dtype=torch.bool, device=adjacency.device)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["rows_times"]
+__all__ = ["matmul_rows"]
 
 # Tiles of a product that fill a large GPU a few times, and the fewest rows that are worth a product of their own.
 _TILE, _TILES, _ROWS = 64, 512, 256
 
 
-def rows_times(x: Tensor, weight: Tensor) -> Tensor:
+def matmul_rows(x: Tensor, weight: Tensor) -> Tensor:
     """``x [*lead, V, in]`` times ``weight [*lead, in, out]``.
 
     The gradient of the weight is a small matrix, summed over all V rows: as one product it would run on a few
@@ -23,7 +23,7 @@ def rows_times(x: Tensor, weight: Tensor) -> Tensor:
     """
     if x.device.type == "cpu" or x.requires_grad or not weight.requires_grad:
         return x @ weight
-    found: Tensor = _RowsTimes.apply(x, weight)
+    found: Tensor = _MatmulRows.apply(x, weight)
     return found
 
 
@@ -45,7 +45,7 @@ def chunks_of_rows(x: Tensor, out: int) -> int:
     return chunks
 
 
-class _RowsTimes(torch.autograd.Function):
+class _MatmulRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x)

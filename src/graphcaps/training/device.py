@@ -10,7 +10,7 @@ from threading import Lock
 import torch
 
 from graphcaps.errors import ArgumentError, UsageError
-from graphcaps.ops._triton.precision import Precision, products_in
+from graphcaps.ops._triton.precision import Precision, use_precision
 
 __all__ = ["SINGLE_THREAD_ROWS", "choose_device", "limit_threads", "matmul_precision", "total_memory"]
 
@@ -64,7 +64,7 @@ def matmul_precision(precision: Precision, device: torch.device) -> Iterator[Non
         _saved_precisions.append(torch.get_float32_matmul_precision())
         torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     try:
-        with products_in(precision):
+        with use_precision(precision):
             yield
     finally:
         with _precision_lock:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.ops._triton.precision import dot_precision, precision, products_in
+from graphcaps.ops._triton.precision import current_precision, dot_precision, use_precision
 
 # Share of the largest magnitude: 24, 11 and 8 bits of a number count.
 TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bf16": 1.6e-2}
@@ -14,21 +14,21 @@ TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bf16": 1.6e-2}
 
 def test_the_precision_is_float32_unless_asked(monkeypatch):
     monkeypatch.delenv("GRAPHCAPS_PRECISION", raising=False)
-    assert precision() == "float32"
+    assert current_precision() == "float32"
     assert dot_precision() == "tf32x3"
     monkeypatch.setenv("GRAPHCAPS_PRECISION", "bf16")
-    assert precision() == "bf16"
-    with products_in("tf32"):
+    assert current_precision() == "bf16"
+    with use_precision("tf32"):
         assert dot_precision() == "tf32"
-    assert precision() == "bf16"
+    assert current_precision() == "bf16"
 
 
 def test_another_precision_is_refused(monkeypatch):
-    with pytest.raises(ArgumentError, match="float32, tf32, bf16"), products_in("float8"):  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="float32, tf32, bf16"), use_precision("float8"):  # type: ignore[arg-type]
         pass
     monkeypatch.setenv("GRAPHCAPS_PRECISION", "half")
     with pytest.raises(ArgumentError, match="GRAPHCAPS_PRECISION"):
-        precision()
+        current_precision()
 
 
 @pytest.mark.parametrize("name", list(TOLERANCE))

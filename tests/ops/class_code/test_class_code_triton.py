@@ -9,7 +9,7 @@ from torch import Tensor
 from graphcaps.nn import AdjacencyDecoder
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops._triton.precision import Precision, products_in
+from graphcaps.ops._triton.precision import Precision, use_precision
 from tests.graphs import assert_equal
 
 TOLERANCE: dict[Precision, float] = {"float32": 2e-5, "tf32": 5e-3, "bf16": 4e-2}
@@ -75,7 +75,7 @@ def test_rounded_products(name: Precision, kernel_device: str, empty_is_nan: Non
     """Without relu, whose slope would jump with the rounding."""
     u = torch.randn(2, 9, 3, 40, generator=torch.Generator().manual_seed(1))
     y = torch.randint(0, 3, (2, 9), generator=torch.Generator().manual_seed(1))
-    with products_in(name):
+    with use_precision(name):
         check(decoder_of(3, 40, 20, (2,), "paper"), u, y, kernel_device, TOLERANCE[name])
 
 

@@ -10,8 +10,13 @@ from graphcaps.data.batching import collate
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import PrimaryCapsules
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops._triton.precision import products_in
-from graphcaps.ops.projection.projection import feature_statistics, project, project_gathered, reads_store
+from graphcaps.ops._triton.precision import use_precision
+from graphcaps.ops.projection.projection import (
+    feature_statistics,
+    project,
+    project_gathered,
+    projects_without_gather,
+)
 from graphcaps.types import FeatureRows
 from tests.graphs import assert_equal, random_graphs
 
@@ -110,7 +115,7 @@ def test_capsules_and_gradients(
     slope = torch.randn(*rows.node.shape, d)
     with use_kernels("always"):
         layer = _layer(channels, d, lead, **given).to(kernel_device)
-        assert reads_store(rows, layer.weight)
+        assert projects_without_gather(rows, layer.weight)
         found = _run(layer, rows, slope.to(kernel_device))
     with use_kernels("off"):
         clean = slope.masked_fill((exact.node < 0).unsqueeze(-1), 0)
@@ -137,7 +142,7 @@ def test_projection_is_its_twin(channels: int, d: int, drawn: str, wanted: Any, 
         x = given.table.x
         running = (x.new_zeros(*lead, channels), x.new_ones(*lead, channels))
         W, s = (t.to(x).requires_grad_() for t in (weight, scale))
-        with use_kernels(mode), products_in(wanted):  # type: ignore[arg-type]
+        with use_kernels(mode), use_precision(wanted):  # type: ignore[arg-type]
             mean, result["rstd"] = feature_statistics(given, running, **how)  # type: ignore[arg-type]
             result["running mean"], result["running variance"] = running
             multiply = project if mode == "always" else project_gathered
@@ -181,5 +186,5 @@ def test_dense_tables_are_gathered(kernel_device: str) -> None:
     assert isinstance(rows, FeatureRows)
     layer = _layer(40, 8, (2,)).to(kernel_device).eval()
     with use_kernels("always"):
-        assert not reads_store(rows, layer.weight)
+        assert not projects_without_gather(rows, layer.weight)
         assert_equal(layer(rows, rows.node >= 0), layer(rows.gather(), rows.node >= 0))

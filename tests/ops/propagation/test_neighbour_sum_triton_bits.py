@@ -8,8 +8,8 @@ import torch
 
 from graphcaps.ops import neighbour_sum, propagate
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
-from graphcaps.types import BitRows, EdgeTable
+from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
+from graphcaps.types import AdjacencyBits, EdgeTable
 from tests.graphs import assert_equal, random_graphs
 
 SIZES = [1, 31, 33, 63, 65, 100, 2]
@@ -26,9 +26,9 @@ def _tables(drawn: Any, device: str) -> tuple[EdgeTable, EdgeTable]:
     graphs = random_graphs(SIZES, density=8.0)
     store = graphs.as_store()
     edges = store.batch(graphs.x, torch.tensor(drawn)).edges
-    bits = bit_rows(store.edge_ptr, store.neighbours, store.sizes)
+    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
     assert bits.dense
-    moved = BitRows(bits.words.to(device), bits.start.to(device), bits.dense)
+    moved = AdjacencyBits(bits.words.to(device), bits.start.to(device), bits.dense)
     names = ("ptr", "neighbours", "node", "first", "graphs")
     there: dict[str, Any] = {name: getattr(edges, name).to(device) for name in names}
     return edges, dataclasses.replace(edges, **there, bits=moved)
@@ -76,5 +76,5 @@ def test_a_scale_of_ones_own(kernel_device: str) -> None:
 
 def test_who_walks_the_bits() -> None:
     sparse, dense = (random_graphs([40] * 4, density=density).as_store() for density in (1.0, 10.0))
-    found = [bit_rows(s.edge_ptr, s.neighbours, s.sizes).dense for s in (sparse, dense)]
+    found = [pack_adjacency(s.edge_ptr, s.neighbours, s.sizes).dense for s in (sparse, dense)]
     assert found == [False, True]

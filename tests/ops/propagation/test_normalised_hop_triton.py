@@ -9,9 +9,9 @@ from torch import Tensor
 
 from graphcaps.nn import RaggedBatchNorm
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops._triton.precision import products_in
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
-from graphcaps.types import BitRows, EdgeTable, Segments
+from graphcaps.ops._triton.precision import use_precision
+from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
+from graphcaps.types import AdjacencyBits, EdgeTable, Segments
 from tests.graphs import assert_equal, random_graphs
 
 SIZES = [1, 31, 33, 63, 65, 100, 2]
@@ -30,8 +30,10 @@ def _batch(drawn: Any, sizes: list[int], dense: bool, device: str) -> tuple[Edge
     graphs = random_graphs(sizes, density=8.0 if dense else 1.5)
     store = graphs.as_store().to(device)
     batch = store.batch(graphs.x.to(device), torch.tensor(drawn, device=device))
-    bits = bit_rows(store.edge_ptr, store.neighbours, store.sizes)
-    edges = dataclasses.replace(batch.edges, bits=BitRows(bits.words, bits.start, dense) if dense else None)
+    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
+    edges = dataclasses.replace(
+        batch.edges, bits=AdjacencyBits(bits.words, bits.start, dense) if dense else None
+    )
     return edges, batch.segments
 
 
@@ -90,7 +92,7 @@ def _check(
     edges = dataclasses.replace(edges, max_degree=max_degree)
     segments = dataclasses.replace(segments, max_size=max_size)
     poisoned, poisoned_slopes = rows(float("nan"))
-    with use_kernels("always"), products_in(precision):
+    with use_kernels("always"), use_precision(precision):
         found = _run(
             poisoned.to(device), _norm(d, lead).to(device), (edges, segments), poisoned_slopes, **how
         )

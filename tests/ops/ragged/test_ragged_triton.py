@@ -7,7 +7,7 @@ import torch
 
 from graphcaps.ops import coarsen, edge_table
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.ragged.tiles import segment_sum, spread
+from graphcaps.ops.ragged.tiles import segment_broadcast, segment_sum
 from graphcaps.types import Segments
 from tests.ops.ragged_rows import SIZES, assert_close, moved, poisoned, rows
 
@@ -46,11 +46,11 @@ def test_spread_and_its_gradient(kernel_device: str, width: int, lead: bool) -> 
     segments = rows(SIZES, lead=lead)
     x = torch.randn(*segments.ptr.shape[:-1], segments.num_graphs, width)
     exact = x.double().requires_grad_()
-    expected = spread(exact, segments)
+    expected = segment_broadcast(exact, segments)
     there = moved(segments, kernel_device)
     x = x.to(kernel_device).requires_grad_()
-    found = ragged_triton.spread(x, there)
-    assert_close(found, expected, "spread")
+    found = ragged_triton.segment_broadcast(x, there)
+    assert_close(found, expected, "segment_broadcast")
     push = poisoned(segments, width, seed=1)  # the gradient of a padding row is nobody's
     (found * push.to(kernel_device)).sum().backward()
     (expected * push.nan_to_num(0).double()).sum().backward()
@@ -95,12 +95,17 @@ def test_ops_take_the_kernels(kernel_device: str) -> None:
         with use_kernels(mode):
             leaf = x.clone().requires_grad_()
             total = segment_sum(leaf, segments)
-            again = spread(total.square(), segments)
+            again = segment_broadcast(total.square(), segments)
             (slope,) = torch.autograd.grad(again.square().sum(), leaf, create_graph=True)
             real = (segments.index < segments.num_graphs).unsqueeze(-1)
             slope = slope.where(real, 0)
             (second,) = torch.autograd.grad(slope.square().sum(), leaf)
-            found[mode] = {"sum": total, "spread": again, "slope": slope, "second": second.where(real, 0)}
+            found[mode] = {
+                "sum": total,
+                "segment_broadcast": again,
+                "slope": slope,
+                "second": second.where(real, 0),
+            }
     assert segments_on_cpu.num_graphs == segments.num_graphs
     for name, value in found["off"].items():
         assert_close(found["always"][name], value.detach().cpu().double(), name)
@@ -138,4 +143,4 @@ def test_nothing_at_all(kernel_device: str) -> None:
     assert ragged_triton.segment_sum(x, segments).shape == (2, 0, 3)
     assert ragged_triton.segment_product(x, x, segments).shape == (2, 0, 3, 3)
     empty = Segments(ptr, index[:, :0], True, None)
-    assert ragged_triton.spread(x[:, :0], empty).shape == (2, 0, 3)
+    assert ragged_triton.segment_broadcast(x[:, :0], empty).shape == (2, 0, 3)

@@ -5,11 +5,11 @@ import torch
 
 from graphcaps.ops.ragged.tiles import (
     from_tiles,
+    graphs_to_tiles,
+    segment_broadcast,
     segment_sum,
-    spread,
     sum_tiles,
-    tile_of_graphs,
-    tiles_of,
+    tile_rows,
     to_tiles,
 )
 from graphcaps.types import Segments
@@ -27,7 +27,7 @@ def _segments(known: bool) -> Segments:
 @pytest.mark.parametrize("known", [True, False])
 def test_there_and_back(height: int, known: bool) -> None:
     segments = _segments(known)
-    tiles = tiles_of(segments, height)
+    tiles = tile_rows(segments, height)
     x = torch.randn(sum(SIZES), 3, dtype=torch.float64, requires_grad=True)
     tiled = to_tiles(x, tiles)
     assert bool((tiled[tiles.holes] == 0).all())
@@ -39,7 +39,7 @@ def test_there_and_back(height: int, known: bool) -> None:
 @pytest.mark.parametrize("height", [4, 64])
 def test_gradients_of_both_ways(height: int) -> None:
     segments = Segments.from_sizes(torch.tensor([3, 9, 1]))
-    tiles = tiles_of(segments, height)
+    tiles = tile_rows(segments, height)
     x = torch.randn(13, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: to_tiles(t, tiles).square(), x)
     y = torch.randn(*tiles.rows.shape, 2, dtype=torch.float64, requires_grad=True)
@@ -51,7 +51,7 @@ def test_segment_sum_is_a_loop() -> None:
     x = torch.randn(sum(SIZES), 3, dtype=torch.float64)
     expected = torch.stack([part.sum(0) for part in x.split(SIZES)])
     assert_equal(segment_sum(x, segments), expected)
-    assert_equal(spread(expected, segments), expected[segments.index])
+    assert_equal(segment_broadcast(expected, segments), expected[segments.index])
 
 
 def test_one_graph_alone_is_summed_and_spread() -> None:
@@ -59,9 +59,9 @@ def test_one_graph_alone_is_summed_and_spread() -> None:
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     y = torch.randn(1, 3, dtype=torch.float64, requires_grad=True)
     assert_equal(segment_sum(x, segments), x.sum(0, keepdim=True))
-    assert_equal(spread(y, segments), y.repeat(7, 1))
+    assert_equal(segment_broadcast(y, segments), y.repeat(7, 1))
     assert torch.autograd.gradcheck(lambda t: segment_sum(t, segments).square(), x)
-    assert torch.autograd.gradcheck(lambda t: spread(t, segments).square(), y)
+    assert torch.autograd.gradcheck(lambda t: segment_broadcast(t, segments).square(), y)
 
 
 def test_leading_axes_and_padding() -> None:
@@ -70,7 +70,7 @@ def test_leading_axes_and_padding() -> None:
     index = torch.stack([torch.arange(3).repeat_interleave(torch.tensor([3, 40, 2])), torch.full((45,), 3)])
     index[1, :5] = 0
     segments = Segments(ptr, index)
-    tiles = tiles_of(segments, 8)
+    tiles = tile_rows(segments, 8)
     x = torch.randn(2, 45, 2, dtype=torch.float64)
     x[1, 5:] = float("nan")
     total = sum_tiles(to_tiles(x, tiles).sum(-2), tiles)
@@ -81,9 +81,9 @@ def test_leading_axes_and_padding() -> None:
     back = from_tiles(to_tiles(x, tiles), tiles)
     assert_equal(back, torch.where(index.unsqueeze(-1) < 3, x, 0))
     codes = torch.arange(6.0).reshape(2, 3, 1)
-    assert torch.equal(tile_of_graphs(codes, tiles)[..., 0], codes.squeeze(-1).gather(-1, tiles.graph))
+    assert torch.equal(graphs_to_tiles(codes, tiles)[..., 0], codes.squeeze(-1).gather(-1, tiles.graph))
 
 
 def test_holes_never_outnumber_a_tile_per_graph() -> None:
-    tiles = tiles_of(_segments(False), 32)
+    tiles = tile_rows(_segments(False), 32)
     assert tiles.holes.numel() <= sum(SIZES) + 31 * len(SIZES)

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows, count_words
-from graphcaps.types import BitRows
+from graphcaps.ops.reconstruction.adjacency_bits import count_words, pack_adjacency
+from graphcaps.types import AdjacencyBits
 from tests.graphs import random_graphs
 
 SIZES = [1, 31, 32, 33, 63, 2, 64, 65, 100]
 
 
-def read(bits: BitRows, sizes: list[int]) -> list[list[int]]:
+def read(bits: AdjacencyBits, sizes: list[int]) -> list[list[int]]:
     """Neighbours of each node, bit by bit."""
     found, words = [], bits.words.tolist()
     node = 0
@@ -33,7 +33,7 @@ def listed(ptr: Tensor, neighbours: Tensor) -> list[list[int]]:
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_bits_are_the_neighbours(dtype: torch.dtype) -> None:
     store = random_graphs(SIZES, density=20.0).as_store()
-    bits = bit_rows(store.edge_ptr, store.neighbours.to(dtype), store.sizes)
+    bits = pack_adjacency(store.edge_ptr, store.neighbours.to(dtype), store.sizes)
     assert bits.words.dtype == torch.int32
     assert bits.start.dtype == torch.int64
     assert bits.words.numel() == count_words(store.sizes) == sum(n * ((n + 31) // 32) for n in SIZES)
@@ -45,16 +45,18 @@ def test_the_sign_bit() -> None:
     n = 33
     neighbours = torch.tensor([j for i in range(n) for j in range(n) if j != i], dtype=torch.int32)
     ptr = torch.arange(0, n * (n - 1) + 1, n - 1)
-    bits = bit_rows(ptr, neighbours, torch.tensor([n]))
+    bits = pack_adjacency(ptr, neighbours, torch.tensor([n]))
     assert bits.words[2 * (n - 1)] == -1  # the last node is joined with the 32 before it
     assert bits.words[2 * (n - 1) + 1] == 0
     assert read(bits, [n]) == listed(ptr, neighbours)
 
 
 def test_without_edges_or_nodes() -> None:
-    bits = bit_rows(torch.zeros(4, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.tensor([3]))
+    bits = pack_adjacency(
+        torch.zeros(4, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.tensor([3])
+    )
     assert bits.words.tolist() == [0, 0, 0]
-    empty = bit_rows(
+    empty = pack_adjacency(
         torch.zeros(1, dtype=torch.int64),
         torch.zeros(0, dtype=torch.int32),
         torch.zeros(0, dtype=torch.int64),
@@ -64,4 +66,6 @@ def test_without_edges_or_nodes() -> None:
 
 def test_message() -> None:
     with pytest.raises(ShapeError, match=r"'sizes' must add up to the number of nodes, 3, got 4\."):
-        bit_rows(torch.zeros(4, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.tensor([4]))
+        pack_adjacency(
+            torch.zeros(4, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.tensor([4])
+        )

@@ -11,7 +11,7 @@ import torch
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss, reconstruction_loss_naive
-from graphcaps.ops.ragged.tiles import tiles_of
+from graphcaps.ops.ragged.tiles import tile_rows
 from graphcaps.ops.reconstruction import pair_loss as module
 from graphcaps.types import Segments
 from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
@@ -121,7 +121,7 @@ def test_one_tile_per_graph_is_naive(rule: PairRule, sizes: list[int], value: fl
     """Where the host knows that graphs are small, each is one product; products at a bound are free to move."""
     graphs = random_graphs(sizes, density=3.0)
     segments = graphs.segments
-    assert tiles_of(segments).single
+    assert tile_rows(segments).single
     z = torch.randn(sum(sizes), 7, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * value
     if value:
         z[::3] = torch.eye(7, dtype=torch.float64)[0]  # products that are 1 exactly
@@ -143,7 +143,7 @@ def test_one_tile_per_graph_is_many_tiles(monkeypatch: pytest.MonkeyPatch) -> No
     graphs = random_graphs([4, 9, 1, 17])
     batch = graphs.as_store().batch(graphs.x, torch.tensor([[1, 3, -1], [-1, -1, -1], [2, 0, 1]]))
     segments, edges = batch.segments, batch.edges
-    assert tiles_of(segments).single
+    assert tile_rows(segments).single
     z = torch.randn(*segments.index.shape, 5, dtype=torch.float64) * 0.6
     z = z.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
     results = []

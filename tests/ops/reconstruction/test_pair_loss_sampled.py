@@ -14,7 +14,7 @@ from graphcaps.ops.activation.hashed_dropout import next_step_keys
 from graphcaps.ops.edges import edge_table
 from graphcaps.ops.reconstruction import pair_loss_sampled as module
 from graphcaps.ops.reconstruction.pair_loss_sampled import sampled_reconstruction_loss
-from graphcaps.ops.reconstruction.pair_sampling import draw_meetings
+from graphcaps.ops.reconstruction.pair_sampling import sample_pairs
 from graphcaps.types import GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
 
@@ -109,15 +109,15 @@ def test_nodes_meet_with_the_probability_stated() -> None:
     """Each meeting is a matching; every pair of nodes meets K / n of the time, within five standard errors."""
     F, sizes, K = 3000, torch.tensor([7, 2, 12]), 3
     segments = Segments.from_sizes(sizes.expand(F, 3))
-    meetings = draw_meetings(_keys(F, seed=5), segments, K)
+    samples = sample_pairs(_keys(F, seed=5), segments, K)
     every = slice(0, F * 21)
     slot = torch.arange(F * 21)
     met = torch.zeros(21, 21)
     for k in range(K):
-        other = meetings.partner(every, k)
-        has = k < meetings.count(every)
-        assert torch.equal(meetings.partner(every, k)[other], slot)
-        assert torch.equal(meetings.meeting_of(slot[has], other[has]), torch.full_like(slot[has], k))
+        other = samples.partner(every, k)
+        has = k < samples.count(every)
+        assert torch.equal(samples.partner(every, k)[other], slot)
+        assert torch.equal(samples.sample_of(slot[has], other[has]), torch.full_like(slot[has], k))
         met += torch.bincount((slot % 21 * 21 + other % 21)[has], minlength=441).reshape(21, 21)
         assert torch.equal(slot // 21, other // 21)  # inside a replica
     graph = segments.index[0]
@@ -126,13 +126,13 @@ def test_nodes_meet_with_the_probability_stated() -> None:
     error = 5 * (p * (1 - p) / F).sqrt()
     assert bool(((met / F - p).abs() <= error + 1e-9).all())
     for row in (0, 7, 9):  # u is any of the n numbers, each as often
-        share = torch.bincount(meetings.start[row::21], minlength=12) / F
+        share = torch.bincount(samples.start[row::21], minlength=12) / F
         p = torch.where(torch.arange(12) < n[row], 1 / n[row], 0)
         assert bool(((share - p).abs() <= 5 * (p / F).sqrt()).all())
     for a, b in ((0, 3), (9, 20)):  # who does not meet has no number
         pair = torch.arange(F) * 21
-        number = meetings.meeting_of(pair + a, pair + b)
-        together = sum((meetings.partner(every, k)[pair + a] == pair + b).sum() for k in range(K))
+        number = samples.sample_of(pair + a, pair + b)
+        together = sum((samples.partner(every, k)[pair + a] == pair + b).sum() for k in range(K))
         assert int((number < K).sum()) == int(together)
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops._triton.precision import Precision, products_in
-from graphcaps.ops.reconstruction.adjacency_bits import bit_rows
+from graphcaps.ops._triton.precision import Precision, use_precision
+from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import EdgeTable, Segments
 from tests.graphs import assert_equal, random_graphs
 
@@ -68,7 +68,7 @@ def batch_of(
     first = ptr[:, :-1].gather(-1, own)
     node = store.node_ptr[table.clamp_min(0)].gather(-1, own) + slot - first
     node, first = node.masked_fill(index == B, -1), first.masked_fill(index == B, 0)
-    made = bit_rows(store.edge_ptr, store.neighbours, store.sizes) if bits else None
+    made = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes) if bits else None
     if made is not None:
         made = replace(made, words=made.words.to(device), start=made.start.to(device))
     edges = EdgeTable(
@@ -203,7 +203,7 @@ def test_rounded_products(
 ) -> None:
     edges, segments = batch_of([[0, 1, 2], []], [33, 1, 65], 101, kernel_device, bits=True)
     z = vectors(2 * 101, d, seed=3).reshape(2, 101, d).to(kernel_device)
-    with products_in(name):
+    with use_precision(name):
         check_shifted(z, edges, segments, RELEASED, ROUNDED[name])
 
 
@@ -218,7 +218,7 @@ def test_how_columns_are_loaded(
     monkeypatch.setattr(pair_loss_triton, "TALL_FROM", 0)
     edges, segments = batch_of([[0, 1], []], [33, 65], 100, kernel_device, bits=True)
     z = vectors(200, 128, seed=3).reshape(2, 100, 128).to(kernel_device)
-    with products_in("tf32"):
+    with use_precision("tf32"):
         check_shifted(z, edges, segments, RELEASED, ROUNDED["tf32"])
 
 
@@ -248,12 +248,12 @@ def test_hubs_without_bits(kernel_device: str, empty_is_nan: None) -> None:
 
 def test_tiles_are_looked_up_once(kernel_device: str) -> None:
     """Graph, its rows, the tile's first row and the graph's first word, as a search one by one finds them."""
-    from graphcaps.ops._triton.tiling import tiles_of
+    from graphcaps.ops._triton.tiling import tile_table
 
     edges, segments = batch_of([[0, 1, 2, 3], [3, 1], []], [1, 31, 33, 100], 170, kernel_device, bits=True)
     assert edges.bits is not None
-    found = tiles_of(segments.ptr, edges, 32, edges.memo)
-    assert tiles_of(segments.ptr, edges, 32, edges.memo) is found
+    found = tile_table(segments.ptr, edges, 32, edges.memo)
+    assert tile_table(segments.ptr, edges, 32, edges.memo) is found
     B, V = segments.num_graphs, 170
     for replica, ptr in enumerate(segments.ptr.tolist()):
         begins = [first // 32 + graph for graph, first in enumerate(ptr)]
@@ -275,7 +275,7 @@ def test_many_graphs(kernel_device: str) -> None:
     node = torch.arange(V, device=kernel_device)
     ptr = torch.zeros(V + 1, dtype=torch.int64, device=kernel_device)
     edges = EdgeTable(ptr, ptr[:0].int(), None, node, torch.zeros_like(node), num_entries=0)
-    bits = bit_rows(ptr, ptr[:0].int(), sizes.to(kernel_device))
+    bits = pack_adjacency(ptr, ptr[:0].int(), sizes.to(kernel_device))
     check(vectors(V, 8, seed=5).to(kernel_device), replace(edges, bits=bits), segments, PAPER)
 
 

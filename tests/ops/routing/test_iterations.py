@@ -6,7 +6,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 from graphcaps.ops import route, route_dense
-from graphcaps.ops.routing.iterations import routing_rounds, routing_rounds_dense
+from graphcaps.ops.routing.iterations import routing_assignments, routing_assignments_dense
 from graphcaps.types import Segments
 from tests.graphs import assert_equal
 
@@ -25,7 +25,7 @@ def test_each_round_is_the_last_of_a_shorter_routing(
     h, weight, bias = _made(*lead, V, d), _made(*lead, J, d, e, seed=4), _made(*lead, J, e, seed=5)
     residual = _made(*lead, len(sizes), 1, e, seed=6)  # enters after the last weights: changes nothing
     segments = Segments.from_sizes(torch.tensor(sizes).expand(*lead, len(sizes)))
-    rounds = routing_rounds(h, weight, bias, segments, R, epsilon)
+    rounds = routing_assignments(h, weight, bias, segments, R, epsilon)
     assert rounds.shape == (R, *lead, V, J)
     assert_equal(rounds.sum(-1), torch.ones(R, *lead, V, dtype=torch.float64), "sum")
     for number in range(R):
@@ -40,7 +40,7 @@ def test_each_round_is_the_last_of_a_shorter_routing(
 @pytest.mark.parametrize("R", [1, 3])
 def test_dense_rounds_are_those_of_dense_routing(R: int) -> None:
     h, weight, bias = _made(3, 7, 6), _made(4, 6, 5, seed=4), _made(4, 5, seed=5)
-    rounds = routing_rounds_dense(h, weight, bias, R)
+    rounds = routing_assignments_dense(h, weight, bias, R)
     assert rounds.shape == (R, 3, 7, 4)
     for number in range(R):
         assert_equal(rounds[number], route_dense(h, weight, bias, number + 1).assignment, "round", 1e-12)
@@ -49,4 +49,4 @@ def test_dense_rounds_are_those_of_dense_routing(R: int) -> None:
 
 def test_no_round_is_refused() -> None:
     with pytest.raises(ArgumentError, match="'iterations' must be at least 1"):
-        routing_rounds_dense(_made(1, 2, 3), _made(4, 3, 3), _made(4, 3), 0)
+        routing_assignments_dense(_made(1, 2, 3), _made(4, 3, 3), _made(4, 3), 0)

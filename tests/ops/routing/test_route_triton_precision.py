@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.precision import Precision, products_in
+from graphcaps.ops._triton.precision import Precision, use_precision
 from graphcaps.ops.routing import route_dense_factored, route_factored
 from tests.ops.ragged_rows import moved, poisoned, rows
 
@@ -45,7 +45,7 @@ def test_as_fine_as_it_says(kernel_device: str, precision: Precision) -> None:
     push = torch.randn(expected.capsules.shape, generator=generator)
     (expected.capsules * push).sum().backward()
     leaves = _leaves(given, torch.zeros((), device=kernel_device))
-    with products_in(precision):
+    with use_precision(precision):
         found = route_triton(*leaves[:3], there, 2, leaves[3])
     (found.capsules * push.to(kernel_device)).sum().backward()
     off = _off(
@@ -68,7 +68,7 @@ def test_dense_level(kernel_device: str, precision: Precision) -> None:
     expected = route_dense_factored(*exact[:3], 2, exact[3])
     expected.capsules.sum().backward()
     leaves = _leaves(given, torch.zeros((), device=kernel_device))
-    with products_in(precision):
+    with use_precision(precision):
         found = route_dense_triton(*leaves[:3], 2, leaves[3])
     found.capsules.sum().backward()
     off = _off(
@@ -87,7 +87,7 @@ def test_a_product_of_rows_is_as_asked(kernel_device: str) -> None:
     expected = torch.stack([a[0, i:j].double().mT @ x[0, i:j].double() for i, j in ((0, 5), (5, 5), (5, 45))])
     errors = {}
     for precision in TOLERANCE:
-        with products_in(precision):  # type: ignore[arg-type]
+        with use_precision(precision):  # type: ignore[arg-type]
             found = segment_product(a.to(kernel_device), x.to(kernel_device), there)
         errors[precision] = float((found[0].cpu() - expected).abs().max() / expected.abs().max())
         assert errors[precision] <= TOLERANCE[precision]

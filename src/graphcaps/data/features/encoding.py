@@ -12,7 +12,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
-from graphcaps.ops.projection.projection import CPU_SHARE
+from graphcaps.ops.projection.projection import CPU_ZEROS_PER_ENTRY
 from graphcaps.types import FeatureTable
 
 __all__ = ["EncodedGraphs", "compact_features", "encode_graphs", "feature_table"]
@@ -70,7 +70,7 @@ def compact_features(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
     A CPU gathers rows unless entries are very rare; a table would be made for nothing.
     """
     entries = sum(int(some.count_nonzero()) for some in x.split(_ROWS))
-    share = CPU_SHARE if x.device.type == "cpu" else 1
+    share = CPU_ZEROS_PER_ENTRY if x.device.type == "cpu" else 1
     few = share * entries <= x.numel() and entries <= x.size(0) * max(_FEW, _PART * x.size(1))
     return feature_table(x, store) if few else x
 

@@ -203,7 +203,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "route_dense": TritonForm("routing.route_triton", "route_dense_triton", _route),
     "segment_product": TritonForm("ragged.ragged_triton", "segment_product", _segment_product),
     "segment_sum": TritonForm("ragged.ragged_triton", "segment_sum", _float32),
-    "spread": TritonForm("ragged.ragged_triton", "spread", _float32),
+    "segment_broadcast": TritonForm("ragged.ragged_triton", "segment_broadcast", _float32),
     "standardise": TritonForm("batch_norm.batch_norm_triton", "standardise", _normalised_rows),
     "weighted_degrees": TritonForm("propagation.neighbour_sum_triton", "weighted_degrees", _weighted_degrees),
 }

@@ -11,10 +11,10 @@ from typing import get_args
 from graphcaps.errors import ArgumentError
 from graphcaps.types import Precision
 
-__all__ = ["DEFAULT", "Precision", "dot_precision", "precision", "products_in"]
+__all__ = ["DEFAULT_PRECISION", "Precision", "current_precision", "dot_precision", "use_precision"]
 
 _SETTING = "GRAPHCAPS_PRECISION"
-DEFAULT: Precision = "float32"
+DEFAULT_PRECISION: Precision = "float32"
 """What is taken where nothing was asked for."""
 # float32 as three products of its rounded halves on the tensor cores: close to float32, and faster.
 _DOT = {"float32": "tf32x3", "tf32": "tf32", "bf16": "bf16"}
@@ -31,7 +31,7 @@ def _checked(value: str, name: str) -> Precision:
 
 
 @contextmanager
-def products_in(wanted: Precision) -> Iterator[None]:
+def use_precision(wanted: Precision) -> Iterator[None]:
     """Inside the block kernels multiply in this precision; a backward pass does as its forward pass did.
 
     The environment variable ``GRAPHCAPS_PRECISION`` sets the same for a whole process, but for trainings, which
@@ -44,11 +44,11 @@ def products_in(wanted: Precision) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def precision() -> Precision:
+def current_precision() -> Precision:
     """The precision of products in force here."""
-    return _chosen.get() or _checked(os.environ.get(_SETTING, DEFAULT), _SETTING)
+    return _chosen.get() or _checked(os.environ.get(_SETTING, DEFAULT_PRECISION), _SETTING)
 
 
 def dot_precision() -> str:
     """The same, as :func:`graphcaps.ops._triton.arithmetic.product` names it: tf32x3, tf32 or bf16."""
-    return _DOT[precision()]
+    return _DOT[current_precision()]

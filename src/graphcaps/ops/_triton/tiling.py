@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphcaps.types import EdgeTable
 
-__all__ = ["count_tiles", "tile_at", "tiles_of"]
+__all__ = ["count_tiles", "tile_at", "tile_table"]
 
 _BLOCK = 128  # tiles of a program that looks them up
 
@@ -24,7 +24,7 @@ def count_tiles(V: int, B: int, height: int) -> int:
     return V // height + B + 1
 
 
-def tiles_of(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any]) -> Tensor:
+def tile_table(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any]) -> Tensor:
     """For each tile of ``height`` rows what :func:`tile_at` reads, ``[replicas, tiles, 6]``, kept in ``memo``.
 
     Args:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["SmallGraphs", "graphs_up_to"]
+__all__ = ["SmallGraphs", "select_small_graphs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class SmallGraphs:
     segments: Segments
 
 
-def graphs_up_to(size: int, edges: EdgeTable, segments: Segments) -> SmallGraphs:
+def select_small_graphs(size: int, edges: EdgeTable, segments: Segments) -> SmallGraphs:
     """Graphs of at most ``size`` nodes. How many there are is not asked: shapes stay as they are."""
     index, B = segments.index, segments.num_graphs
     *lead, V = index.shape

@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops._triton.tiling import count_tiles, tile_at, tiles_of
+from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
 from graphcaps.types import EdgeTable
 
 __all__ = ["Terms", "neighbour_sum", "product_with", "propagate", "weighted_degrees"]
@@ -261,7 +261,7 @@ def dense_product(
     tables = None if terms is None else terms.tables(replicas, tiles)
     *given, _ = pointers(terms, tables, x)
     _dense_kernel[(tiles, replicas, triton.cdiv(d, width))](
-        x, out, tiles_of(edges.graphs, edges, _HEIGHT, edges.memo), edges.bits.words,
+        x, out, tile_table(edges.graphs, edges, _HEIGHT, edges.memo), edges.bits.words,
         x if scale is None else scale.detach().contiguous(),
         *given, B, V, d,
         OWN=own, **switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.types import EdgeTable
 
-__all__ = ["degrees", "dense_hop", "dense_propagate", "edge_index_of", "neighbour_sum", "propagate"]
+__all__ = ["degrees", "dense_hop", "dense_propagate", "neighbour_sum", "propagate", "to_edge_index"]
 
 
 def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
@@ -92,7 +92,7 @@ def _weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:
     return total.index_add(0, _rows(ptr, column.numel()), weight[entry]).reshape(edges.node.shape)
 
 
-def edge_index_of(edges: EdgeTable) -> Tensor:
+def to_edge_index(edges: EdgeTable) -> Tensor:
     """Both directions of every edge as ``[2, E]`` over the flattened slots, for torch-geometric's layers."""
     ptr, column, _ = _flat_csr(edges)
     return torch.stack([column, _rows(ptr, column.numel())])

@@ -17,7 +17,16 @@ from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import Segments
 
-__all__ = ["CHUNK", "chunk", "chunks_of", "ragged_sum", "reach", "segment_product", "segment_sum", "spread"]
+__all__ = [
+    "CHUNK",
+    "chunk",
+    "chunks_of",
+    "ragged_sum",
+    "reach",
+    "segment_broadcast",
+    "segment_product",
+    "segment_sum",
+]
 
 CHUNK = 512
 """Rows that one program walks."""
@@ -115,8 +124,11 @@ def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     return total
 
 
-def spread(x: Tensor, segments: Segments) -> Tensor:
-    """As :func:`graphcaps.ops.spread`. The transpose of :func:`segment_sum`: each is the gradient of the other."""
+def segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
+    """As :func:`graphcaps.ops.segment_broadcast`.
+
+    The transpose of :func:`segment_sum`: each is the gradient of the other.
+    """
     rows: Tensor = _Spread.apply(x, segments.ptr, segments.index, segments.max_size)
     return rows
 

@@ -20,13 +20,13 @@ __all__ = [
     "TILE_HEIGHT",
     "Tiles",
     "from_tiles",
-    "one_graph",
+    "graphs_to_tiles",
+    "is_single_graph",
+    "segment_broadcast",
     "segment_product",
     "segment_sum",
-    "spread",
     "sum_tiles",
-    "tile_of_graphs",
-    "tiles_of",
+    "tile_rows",
     "to_tiles",
 ]
 
@@ -64,7 +64,7 @@ class Tiles:
         return self.rows.size(-1)
 
 
-def tiles_of(segments: Segments, height: int = TILE_HEIGHT) -> Tiles:
+def tile_rows(segments: Segments, height: int = TILE_HEIGHT) -> Tiles:
     """Tiles for these segments, computed once per batch.
 
     On a CPU their number is exact; on a GPU it is the bound V / t + B, which needs no synchronisation.
@@ -131,7 +131,7 @@ def from_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     return taken.reshape(*tiles.place.shape, x.size(-1))
 
 
-def tile_of_graphs(x: Tensor, tiles: Tiles) -> Tensor:
+def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     """What belongs to a graph, handed to each of its tiles: ``[*lead, B, …]`` to ``[*lead, N, …]``."""
     if tiles.single:
         return x
@@ -152,7 +152,7 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     return total.index_add(0, _across_lead(tiles.graph, B), flat).reshape(*lead, B, *flat.shape[1:])
 
 
-def one_graph(segments: Segments) -> bool:
+def is_single_graph(segments: Segments) -> bool:
     """Whether all rows are those of one graph: then nothing has to be gathered, and rows may be very many."""
     return segments.num_graphs == 1 and not segments.padded and segments.index.dim() == 1
 
@@ -163,7 +163,7 @@ def segment_sum(x: Tensor, segments: Segments) -> Tensor:
 
 
 def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
-    if one_graph(segments):
+    if is_single_graph(segments):
         return x.sum(-2, keepdim=True)
     lead, B = segments.index.shape[:-1], segments.num_graphs
     # Padding rows go to a graph of their own, which is dropped.
@@ -174,16 +174,16 @@ def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
     return total[..., :B, :] if segments.padded else total
 
 
-def spread(x: Tensor, segments: Segments) -> Tensor:
+def segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
     """What belongs to a graph, handed to each of its rows: ``[*lead, B, d]`` to ``[*lead, V, d]``.
 
     Padding rows get 0. To be read only: rows of one and the same graph may share their memory.
     """
-    return select("spread", _spread, x)(x, segments)
+    return select("segment_broadcast", _segment_broadcast, x)(x, segments)
 
 
-def _spread(x: Tensor, segments: Segments) -> Tensor:
-    if one_graph(segments):
+def _segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
+    if is_single_graph(segments):
         return x.expand(segments.num_rows, -1)
     graphs = segments.num_graphs
     if segments.padded:  # a graph more, of zeros, for the padding rows
@@ -201,7 +201,7 @@ def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
 
 
 def _segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
-    tiles = tiles_of(segments)
+    tiles = tile_rows(segments)
     return sum_tiles(to_tiles(a, tiles).mT @ to_tiles(x, tiles), tiles)
 
 

@@ -6,21 +6,21 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
-from graphcaps.types import BitRows
+from graphcaps.types import AdjacencyBits
 
-__all__ = ["WORD", "bit_rows", "count_words"]
+__all__ = ["WORD", "count_words", "pack_adjacency"]
 
 WORD = 32
 """Bits of a word."""
 
 
 def count_words(sizes: Tensor) -> int:
-    """Words that :func:`bit_rows` takes for graphs of these sizes, ``[G]``: about Σn² / 32."""
+    """Words that :func:`pack_adjacency` takes for graphs of these sizes, ``[G]``: about Σn² / 32."""
     sizes = sizes.to(torch.int64)
     return int((sizes * _words_of(sizes)).sum())
 
 
-def bit_rows(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> BitRows:
+def pack_adjacency(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> AdjacencyBits:
     """The edges of a store as bits, made once per store, on the device of its arrays.
 
     Args:
@@ -29,13 +29,13 @@ def bit_rows(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> BitRows:
         sizes (Tensor): Nodes of each graph, ``[G]``; their sum is N.
 
     Returns:
-        BitRows: ``words [W]`` with W = :func:`count_words`, ``start [N]``, and whether graphs are well connected.
+        AdjacencyBits: ``words [W]`` with W = :func:`count_words`, ``start [N]``, and whether graphs are well connected.
     """
     N, M, device = edge_ptr.numel() - 1, neighbours.numel(), edge_ptr.device
     sizes = sizes.to(torch.int64)
     nodes = int(sizes.sum())
     if nodes != N:
-        raise ShapeError("bit_rows", "sizes", f"add up to the number of nodes, {N}", nodes)
+        raise ShapeError("pack_adjacency", "sizes", f"add up to the number of nodes, {N}", nodes)
     # Each node's row begins where the rows of the nodes before it end.
     start = _words_of(sizes).repeat_interleave(sizes, output_size=N).cumsum(0)
     num_words = int(start[-1]) if N else 0
@@ -50,7 +50,7 @@ def bit_rows(edge_ptr: Tensor, neighbours: Tensor, sizes: Tensor) -> BitRows:
     words = torch.zeros(num_words, dtype=torch.int32, device=device)
     words.index_add_(0, place, bits.to(device).index_select(0, neighbours % WORD))
     # A word serves 32 pairs; a neighbour costs a row of its own.
-    return BitRows(words, start, dense=2 * num_words <= M)
+    return AdjacencyBits(words, start, dense=2 * num_words <= M)
 
 
 def _words_of(sizes: Tensor) -> Tensor:

@@ -20,8 +20,15 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
-from graphcaps.ops.propagation.propagation import edge_index_of
-from graphcaps.ops.ragged.tiles import Tiles, from_tiles, spread, tile_of_graphs, tiles_of, to_tiles
+from graphcaps.ops.propagation.propagation import to_edge_index
+from graphcaps.ops.ragged.tiles import (
+    Tiles,
+    from_tiles,
+    graphs_to_tiles,
+    segment_broadcast,
+    tile_rows,
+    to_tiles,
+)
 from graphcaps.ops.reconstruction.pair_loss_naive import RELEASED, PairRule, pair_weights
 from graphcaps.types import EdgeTable, Segments
 
@@ -73,7 +80,7 @@ def _reconstruction_loss(
     z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, shift: Tensor | None
 ) -> Tensor:
     if shift is not None:
-        z = z + spread(shift, segments)
+        z = z + segment_broadcast(shift, segments)
     loss: Tensor = _ReconstructionLoss.apply(z, edges, segments, rule)
     return loss
 
@@ -84,7 +91,7 @@ class _ReconstructionLoss(torch.autograd.Function):
         lead = z.shape[:-2]
         weight = pair_weights(segments, rule, z.dtype)  # [*lead, B]
         need = ctx.needs_input_grad[0]
-        tiles = tiles_of(segments)
+        tiles = tile_rows(segments)
         if tiles.single and tiles.rows.numel() * tiles.height <= _chunk(z):
             loss, slope = _own_pairs(z, edges, tiles, weight, rule, need)
         else:
@@ -117,7 +124,7 @@ def _own_pairs(
     if lead:
         place = place.reshape(F, -1) + torch.arange(0, F * N * t, N * t, device=z.device).unsqueeze(-1)
     place = place.reshape(-1)
-    source, target = edge_index_of(edges)
+    source, target = to_edge_index(edges)
     edge = place[target] * t + place[source] % t
 
     S = Z @ Z.mT  # [F·N, t, t]
@@ -145,12 +152,12 @@ def _all_pairs(
     z: Tensor, segments: Segments, weight: Tensor, rule: PairRule, need_slope: bool
 ) -> tuple[Tensor, Tensor | None]:
     """−Σ log(1 − P) over all ordered pairs inside graphs, per replica, and its slope in z."""
-    tiles = tiles_of(segments)
+    tiles = tile_rows(segments)
     *lead, N, t = tiles.rows.shape
     F = torch.Size(lead).numel()
     Z = to_tiles(z, tiles).reshape(F * N, t, z.size(-1))
     filled = (~tiles.holes).reshape(F * N, t, 1).to(z.dtype)
-    tile_weight = tile_of_graphs(weight.unsqueeze(-1), tiles).reshape(F * N)
+    tile_weight = graphs_to_tiles(weight.unsqueeze(-1), tiles).reshape(F * N)
     loss = z.new_zeros(F)
     slope = torch.empty_like(Z) if need_slope else None
     replica = torch.arange(F * N, device=z.device) // N
@@ -206,7 +213,7 @@ def _edge_pairs(
     *lead, V, d = z.shape
     F = torch.Size(lead).numel()
     flat = z.reshape(-1, d)
-    source, target = edge_index_of(edges)
+    source, target = to_edge_index(edges)
     graph = segments.index.reshape(-1).clamp_max(segments.num_graphs - 1)
     replica = torch.arange(F * V, device=z.device) // V
     row_weight = weight.reshape(-1)[graph + replica * segments.num_graphs]

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from graphcaps.ops.propagation.propagation import edge_index_of
+from graphcaps.ops.propagation.propagation import to_edge_index
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["PAPER", "RELEASED", "PairRule", "pair_weights", "reconstruction_loss_naive"]
@@ -58,7 +58,7 @@ def reconstruction_loss_naive(
     flat = z.reshape(-1, d).masked_fill(~real.unsqueeze(-1), 0)
     same = (graph.unsqueeze(0) == graph.unsqueeze(1)) & real.unsqueeze(0) & real.unsqueeze(1)
     A = torch.zeros(flat.size(0), flat.size(0), dtype=z.dtype, device=z.device)
-    A[tuple(edge_index_of(edges))] = 1
+    A[tuple(to_edge_index(edges))] = 1
 
     P = (flat @ flat.T).clamp(rule.low, rule.high)
     if rule.zero_diagonal:

@@ -22,12 +22,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.batch_layout.small_graphs import graphs_up_to
-from graphcaps.ops.propagation.propagation import edge_index_of
-from graphcaps.ops.ragged.tiles import spread
+from graphcaps.ops.batch_layout.small_graphs import select_small_graphs
+from graphcaps.ops.propagation.propagation import to_edge_index
+from graphcaps.ops.ragged.tiles import segment_broadcast
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_naive import RELEASED, PairRule, pair_weights
-from graphcaps.ops.reconstruction.pair_sampling import Meetings, draw_meetings
+from graphcaps.ops.reconstruction.pair_sampling import SampledPairs, sample_pairs
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["EXACT_UP_TO", "PAIRS_PER_NODE", "sampled_reconstruction_loss"]
@@ -88,11 +88,11 @@ def sampled_reconstruction_loss(
     if asked and not bool(large.any()):
         return reconstruction_loss(z, edges, segments, rule, shift)
     if shift is not None:
-        z = z + spread(shift, segments)
+        z = z + segment_broadcast(shift, segments)
     loss: Tensor = _SampledPairs.apply(z, edges, segments, rule, keys, large, pairs)
     if asked and bool((large == some).all()):
         return loss
-    small = graphs_up_to(up_to, edges, segments)
+    small = select_small_graphs(up_to, edges, segments)
     rows = z.reshape(-1, z.size(-1)).index_select(0, small.rows).reshape(z.shape)
     exact = reconstruction_loss(rows, small.edges, small.segments, rule)
     return loss + exact * _share(segments, some & ~large, rule, z.dtype)
@@ -124,11 +124,11 @@ class _SampledPairs(torch.autograd.Function):
         of_row = torch.nn.functional.pad(weight, (0, 1)).gather(-1, segments.index).reshape(-1)
         flat = z.reshape(-1, d)
         slope = torch.zeros_like(flat) if ctx.needs_input_grad[0] else None
-        meetings = draw_meetings(keys, segments, pairs)
-        each, joined = _edges(flat, edges, meetings, of_row, rule, slope)
+        samples = sample_pairs(keys, segments, pairs)
+        each, joined = _edges(flat, edges, samples, of_row, rule, slope)
         step = max(1, _room(z) // d)
         for start in range(0, flat.size(0), step):
-            _others(flat, slice(start, start + step), meetings, joined, of_row, rule, each, slope)
+            _others(flat, slice(start, start + step), samples, joined, of_row, rule, each, slope)
         if slope is not None:
             ctx.save_for_backward(slope.reshape(z.shape))
         return each.reshape(*lead, -1).sum(-1)
@@ -141,17 +141,22 @@ class _SampledPairs(torch.autograd.Function):
 
 
 def _edges(
-    flat: Tensor, edges: EdgeTable, meetings: Meetings, weight: Tensor, rule: PairRule, slope: Tensor | None
+    flat: Tensor,
+    edges: EdgeTable,
+    samples: SampledPairs,
+    weight: Tensor,
+    rule: PairRule,
+    slope: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """−Σ log P over the edge entries of each row, ``[F · V]``; and which meetings are edges, ``[F · V, K]``."""
-    K, rows = meetings.pairs, flat.size(0)
+    """−Σ log P over the edge entries of each row, ``[F · V]``; and which samples are edges, ``[F · V, K]``."""
+    K, rows = samples.pairs, flat.size(0)
     each = flat.new_zeros(rows)
     joined = torch.zeros(rows, K + 1, dtype=torch.bool, device=flat.device)  # the last column: no meeting
-    source, target = edge_index_of(edges)
+    source, target = to_edge_index(edges)
     step = max(1, _room(flat) // flat.size(-1))
     for start in range(0, target.numel(), step):
         i, j = target[start : start + step], source[start : start + step]
-        joined.view(-1)[i * (K + 1) + meetings.meeting_of(i, j)] = True
+        joined.view(-1)[i * (K + 1) + samples.sample_of(i, j)] = True
         zj, w = flat.index_select(0, j), weight.index_select(0, i)
         S = flat.index_select(0, i).mul_(zj).sum(-1)
         there = S.clamp(rule.low, rule.high) + rule.epsilon
@@ -165,26 +170,26 @@ def _edges(
 def _others(
     flat: Tensor,
     rows: slice,
-    meetings: Meetings,
+    samples: SampledPairs,
     joined: Tensor,
     weight: Tensor,
     rule: PairRule,
     each: Tensor,
     slope: Tensor | None,
 ) -> None:
-    """−log(1 − P) of the diagonal and of the meetings of some rows, added to their loss and slope."""
+    """−log(1 − P) of the diagonal and of the samples of some rows, added to their loss and slope."""
     z, w = flat[rows], weight[rows]
     counts = w > 0  # rows of large graphs; others may hold anything
     own = torch.arange(rows.start, rows.start + z.size(0), device=flat.device)
-    n, count = meetings.size[rows], meetings.count(rows)
+    n, count = samples.size[rows], samples.count(rows)
     often = w * (n / count).to(w.dtype)
     found = torch.zeros_like(w)
     total = torch.zeros_like(z)
-    for k in range(-1, meetings.pairs):  # −1: each with itself
+    for k in range(-1, samples.pairs):  # −1: each with itself
         if k < 0:
             other, factor, use = z, w, counts
         else:
-            met = meetings.partner(rows, k)
+            met = samples.partner(rows, k)
             other, factor = flat.index_select(0, met), often
             use = counts & (k < count) & (met != own) & ~joined[rows, k]
         S = (z * other).sum(-1)

@@ -1,7 +1,7 @@
 r"""The reconstruction loss of all pairs of nodes and its slope in one pass over the tiles of each graph.
 
 Products and edges are symmetric, so the slope of a row, :math:`2w \sum_j g_{ij} z_j`, needs no other program,
-and no atomic addition. Edges are read as bits (:class:`BitRows`), one word a row and step; where there are none,
+and no atomic addition. Edges are read as bits (:class:`AdjacencyBits`), one word a row and step; where there are none,
 a second kernel corrects the sum over all pairs at the listed edges.
 
 Loss and slope stay without the common factor of the average, which the last kernel finds; the backward pass
@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops._triton.tiling import count_tiles, tile_at, tiles_of
+from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
@@ -378,7 +378,7 @@ def _launch(
     # Products with the edges of the batch are cut into the same tiles.
     memo = edges.memo if edges.graphs is segments.ptr else {}
     tiles_kernel[(N, F, parts)](
-        z, unused if shift is None else shift, tiles_of(ptr, edges, T, memo), node if bits is None else bits.words,
+        z, unused if shift is None else shift, tile_table(ptr, edges, T, memo), node if bits is None else bits.words,
         unused if slope is None else slope, unused if sums is None else sums, partial,
         V, B, d, chunks, partial.size(1), *bounds,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision, TIMES=_factors(rule),

@@ -16,12 +16,12 @@ from torch import Tensor
 from graphcaps.ops.activation.hashed_dropout import hash_positions
 from graphcaps.types import Segments
 
-__all__ = ["Meetings", "draw_meetings"]
+__all__ = ["SampledPairs", "sample_pairs"]
 
 
 @dataclass(frozen=True, eq=False)
-class Meetings:
-    """K meetings of every node; a graph of fewer than K nodes has as many as it has nodes.
+class SampledPairs:
+    """K samples of every node; a graph of fewer than K nodes has as many as it has nodes.
 
     Everything is flat over replicas: slot s of replica r is F-wide row ``r V + s``.
 
@@ -42,7 +42,7 @@ class Meetings:
     pairs: int
 
     def count(self, rows: slice) -> Tensor:
-        """Meetings of each slot: K, or n where that is less."""
+        """SampledPairs of each slot: K, or n where that is less."""
         return self.size[rows].clamp_max(self.pairs)
 
     def partner(self, rows: slice, meeting: int) -> Tensor:
@@ -51,7 +51,7 @@ class Meetings:
         place = (self.start[rows] + meeting * n // self.count(rows) - self.place[rows]) % n
         return self.order.index_select(0, place.add_(self.first[rows]))
 
-    def meeting_of(self, a: Tensor, b: Tensor) -> Tensor:
+    def sample_of(self, a: Tensor, b: Tensor) -> Tensor:
         """Number of the meeting of two slots of a graph, K where they do not meet."""
         n = self.size.index_select(0, a)
         count = n.clamp_max(self.pairs)
@@ -63,8 +63,8 @@ class Meetings:
         return k.masked_fill(~met, self.pairs)
 
 
-def draw_meetings(keys: Tensor, segments: Segments, pairs: int) -> Meetings:
-    """Meetings under ``keys [*lead, 2]`` (:func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`), without
+def sample_pairs(keys: Tensor, segments: Segments, pairs: int) -> SampledPairs:
+    """SampledPairs under ``keys [*lead, 2]`` (:func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`), without
     asking the host.
 
     A replica has the same ones alone as among others.
@@ -85,7 +85,7 @@ def draw_meetings(keys: Tensor, segments: Segments, pairs: int) -> Meetings:
     def flat(numbers: Tensor) -> Tensor:
         return numbers.reshape(-1)
 
-    return Meetings(
+    return SampledPairs(
         flat(order.reshape(-1, V) + shift),
         flat(place - first),
         flat(first.reshape(-1, V) + shift),

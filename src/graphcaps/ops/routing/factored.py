@@ -23,7 +23,14 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from graphcaps.ops.ragged.tiles import from_tiles, one_graph, sum_tiles, tile_of_graphs, tiles_of, to_tiles
+from graphcaps.ops.ragged.tiles import (
+    from_tiles,
+    graphs_to_tiles,
+    is_single_graph,
+    sum_tiles,
+    tile_rows,
+    to_tiles,
+)
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import Routing, Segments
 
@@ -52,13 +59,13 @@ def route_factored(
         detach (bool): Whether the weights c are constants for the gradient, as in the released program.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
-    if one_graph(segments):
+    if is_single_graph(segments):
         return _route_one(h, weight, bias, iterations, residual, detach, epsilon)
-    tiles = tiles_of(segments)
+    tiles = tile_rows(segments)
     H = to_tiles(_with_ones(h), tiles)  # [*lead, N, t, d + 1]; a hole has no one, and counts nothing
 
     def weigh(T: Tensor) -> Tensor:
-        return (tile_of_graphs(T, tiles) @ H.mT).softmax(-2)
+        return (graphs_to_tiles(T, tiles) @ H.mT).softmax(-2)
 
     def gather(c: Tensor | None) -> Tensor:
         return sum_tiles(H.sum(-2) if c is None else c @ H, tiles)

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
-from graphcaps.ops.ragged.tiles import from_tiles, sum_tiles, tile_of_graphs, tiles_of, to_tiles
+from graphcaps.ops.ragged.tiles import from_tiles, graphs_to_tiles, sum_tiles, tile_rows, to_tiles
 from graphcaps.ops.routing.factored import _rounds, _with_ones
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Segments
 
-__all__ = ["routing_rounds", "routing_rounds_dense"]
+__all__ = ["routing_assignments", "routing_assignments_dense"]
 
 
 @torch.no_grad()
-def routing_rounds(
+def routing_assignments(
     h: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -39,12 +39,12 @@ def routing_rounds(
         iterations (int): Rounds R, at least 1.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
-    tiles = tiles_of(segments)
+    tiles = tile_rows(segments)
     H = to_tiles(_with_ones(h), tiles)  # [*lead, N, t, d + 1]
     found: list[Tensor] = []
 
     def weigh(T: Tensor) -> Tensor:
-        found.append((tile_of_graphs(T, tiles) @ H.mT).softmax(-2))
+        found.append((graphs_to_tiles(T, tiles) @ H.mT).softmax(-2))
         return found[-1]
 
     def gather(c: Tensor | None) -> Tensor:
@@ -57,7 +57,7 @@ def routing_rounds(
 
 
 @torch.no_grad()
-def routing_rounds_dense(
+def routing_assignments_dense(
     h: Tensor, weight: Tensor, bias: Tensor, iterations: int, epsilon: float = RELEASED_EPSILON
 ) -> Tensor:
     """The same where every graph has the same number of parts: ``h [*lead, B, n, d]``, ``[R, *lead, B, n, J]``."""
@@ -85,5 +85,5 @@ def _watch(
     epsilon: float,
 ) -> None:
     if iterations < 1:
-        raise ArgumentError("routing_rounds", "iterations", "be at least 1", iterations)
+        raise ArgumentError("routing_assignments", "iterations", "be at least 1", iterations)
     _rounds(weigh, gather, weight, bias, iterations, None, True, epsilon)
