@@ -88,7 +88,12 @@ def draw(results: Results) -> str:
     from matplotlib.figure import Figure
 
     found = curves(results)
-    style = {"svg.hashsalt": "graphcaps", "svg.fonttype": "none", "font.size": 8.5, "path.clamp_adjacency": False}
+    style = {
+        "svg.hashsalt": "graphcaps",
+        "svg.fonttype": "none",
+        "font.size": 8.5,
+        "path.clamp_adjacency": False,
+    }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(11, 7.4))
         FigureCanvasSVG(figure)
