@@ -114,7 +114,7 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     import torch
 
     from graphcaps.cli.run_options import configure
-    from graphcaps.cli.training_files import write_json
+    from graphcaps.cli.output_files import write_json
     from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.evaluation.results_store import file_name

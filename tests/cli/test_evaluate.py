@@ -175,7 +175,7 @@ def test_resume_goes_on(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     stopped = run(root, *arguments, "--out", out)
     assert stopped.exit_code == 130
     assert stopped.stdout == ""
-    assert stopped.stderr.endswith("Stopped. Go on with the same command and --resume.\n")
+    assert stopped.stderr.endswith("Stopped. Continue with the same command and --resume.\n")
     monkeypatch.undo()
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
     again = run(root, *arguments, "--out", out, "--resume")
@@ -198,15 +198,15 @@ def test_an_embedded_set_needs_no_preset() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("NONE",), "'source' must have a class for every graph, got 'NONE' without. Add graph labels."),
-        (("ALONE",), "hold at least two classes, got class '2' alone in 'ALONE'"),
+        (("NONE",), "has no class labels; add graph labels."),
+        (("ALONE",), "hold at least two classes, got only class '2' in 'ALONE'"),
         (("OWN", "--folds", 25), "25 graphs for as many folds, got 24 in 'OWN'. Add graphs, or lower"),
         (
             ("OWN", "--folds", 2),
-            "'--folds' must be at least 3: one fold tests and one chooses the epoch, got 2.",
+            "'--folds' must be at least 3: one fold for testing and one for validation, got 2.",
         ),
         (("OWN", "--folds", 1), "'--folds' must be at least 3"),
-        (("OWN", "--folds", 1, "--protocol", "paper"), "'folds' must be a whole number from 2 on"),
+        (("OWN", "--folds", 1, "--protocol", "paper"), "'folds' must be an integer of at least 2"),
         (("OWN", "MUTAGG"), "Near names: MUTAG."),
         (("OWN", "OWN"), "'NAME' must be given once each, got 'OWN' twice."),
         (("OWN", "--model", "gni"), "'model' must be one of"),

@@ -105,7 +105,7 @@ def test_killed_again_and_again(inputs: list[str], unbroken: Path, tmp_path: Pat
 
     last = invoke(*inputs, "--out", out, "--resume")
     assert last.exit_code == 0, last.output
-    assert f"Going on after epoch {done}." in last.stderr
+    assert f"Continuing after epoch {done}." in last.stderr
     assert same_weights(out, unbroken)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
         "m.safetensors",
@@ -124,7 +124,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(inputs: list[str], unbroken: Path, t
     assert "Traceback" not in told
     sentence = told.splitlines()[-1]
     done = epochs_in(tmp_path / "my model.safetensors.checkpoint")
-    assert sentence.startswith(f"Stopped after epoch {done} of {EPOCHS}; go on with: graphcaps train ")
+    assert sentence.startswith(f"Stopped after epoch {done} of {EPOCHS}; continue with: graphcaps train ")
     command = shlex.split(sentence.partition("go on with: ")[2])
     assert command[-1] == "--resume"
     last = invoke(*command[1:])

@@ -58,10 +58,10 @@ def test_train_learns_chooses_and_tests_by_the_column(small: list[str], molecule
     arguments = ["train", molecules, "--label", "kind", "--split", "Part", *small]
     result = invoke(*arguments, "--out", "m.safetensors")
     assert result.exit_code == 0, result.stderr
-    told = "Split (column 'Part'): 16 graphs to learn from, 4 to choose the epoch by, 4 to test on."
+    told = "Split (column 'Part'): 16 training graphs, 4 validation graphs, 4 test graphs."
     assert told in result.stderr
     text = " ".join(result.stdout.split())
-    assert "of 4 graphs, which had no part in the training (column 'Part')" in text
+    assert "of 4 graphs, which were not used in training (column 'Part')" in text
     for name in ("balanced accuracy", "ROC-AUC", "PR-AUC", "Matthews' correlation", "Brier score"):
         assert f"test {name} " in text
     assert text.count("Brier score") == 1  # that of the validation graphs would be taken for it
@@ -70,7 +70,7 @@ def test_train_learns_chooses_and_tests_by_the_column(small: list[str], molecule
     beside = json.loads(Path("m.safetensors.config.json").read_bytes())
     assert beside["training"]["test_metrics"] == kept["test_metrics"]
     again = invoke(*arguments, "--out", "m.safetensors", "--resume")
-    assert "already ended" in again.stderr
+    assert "is finished" in again.stderr
     other = refusal("train", molecules, "--label", "kind", *small, "--out", "m.safetensors", "--resume")
     assert other.endswith("Replace it with --overwrite.")
 
@@ -99,7 +99,7 @@ def test_train_refuses_what_is_no_split(small: list[str], molecules: str, networ
     )
     assert "expected a column 'prat', found the columns" in refusal(*own, "--split", "prat")
     share = refusal(*own, "--split", "part", "--validation", "0.2")
-    assert share.startswith("train: '--validation' must be left out where the split has validation graphs")
+    assert share.startswith("train: '--validation' must be left out if the split has a validation set")
     assert "row for each of 24 graphs, found 1" in refusal(
         *own, "--split", write("e.csv", "graph,split\n0,train\n")
     )
@@ -141,7 +141,7 @@ def test_evaluate_by_scaffolds(small: list[str], molecules: str) -> None:
 
 def test_groups_of_one_are_told_to_be_the_plain_folds(small: list[str], molecules: str) -> None:
     result = invoke("evaluate", molecules, "--label", "kind", "--folds", "3", *small, "--groups", "copies")
-    assert "mols: no two graphs share a group (copies), so that these are the plain folds." in result.stderr
+    assert "mols: no two graphs share a group (copies), so the folds are the ordinary ones." in result.stderr
 
 
 def test_evaluate_trains_one_split(small: list[str], molecules: str) -> None:
@@ -173,12 +173,10 @@ def test_evaluate_refuses_before_it_trains(small: list[str], molecules: str, net
         *nets, "--groups", "no.csv"
     )
     assert "not read from SMILES" in refusal(*nets, "--groups", "scaffolds")
-    assert "'--groups' must be left out beside --split" in refusal(
+    assert "'--groups' must be left out with --split" in refusal(
         *nets, "--groups", "copies", "--split", "parts.csv"
     )
-    assert "'--folds' must be left out beside --split" in refusal(
-        *nets, "--folds", "5", "--split", "parts.csv"
-    )
+    assert "'--folds' must be left out with --split" in refusal(*nets, "--folds", "5", "--split", "parts.csv")
     two = ["evaluate", networks, molecules, *small]
     assert "a file for one data set at a time" in refusal(*two, "--groups", "few.csv")
     assert "a file for one data set at a time" in refusal(*two, "--split", "parts.csv")
@@ -210,5 +208,5 @@ def test_the_example_is_split_by_scaffold(small: list[str]) -> None:
         "--out",
         "m.safetensors",
     )
-    told = "Split (by scaffold): 400 graphs to learn from, 50 to choose the epoch by, 50 to test on."
+    told = "Split (by scaffold): 400 training graphs, 50 validation graphs, 50 test graphs."
     assert told in result.stderr

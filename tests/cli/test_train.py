@@ -89,11 +89,11 @@ def test_people_read_what_was_kept_and_how_it_was_chosen(inputs: list[str], out:
     assert result.exit_code == 0, result.output
     assert "12 graphs of SMALL, hgcn, preset: " in result.stderr
     text = " ".join(result.stdout.split())
-    assert "kept epoch 3 of 3: the last epoch, since 21 are needed for a choice" in text
+    assert "selected epoch 3 of 3: the last epoch, since 21 are needed for a choice" in text
     assert "of 9 graphs" in text
-    assert "of 3 graphs; they serve the choice of the epoch, and are no test" in text
+    assert "of 3 graphs; this set selected the epoch, so it is no test" in text
     whole = invoke(*inputs, "--out", out, "--validation", "0", "--overwrite")
-    assert "kept epoch 3 of 3: the last epoch" in " ".join(whole.stdout.split())
+    assert "selected epoch 3 of 3: the last epoch" in " ".join(whole.stdout.split())
     assert "validation accuracy" not in whole.stdout
 
 
@@ -149,7 +149,7 @@ def test_outputs_that_cannot_be_written(
         "train: '--out' must end in .safetensors"
     )
     both = refusal(*inputs, "--out", out, "--resume", "--overwrite")
-    assert both == "train: '--resume' must stand without --overwrite, got both."
+    assert both == "train: '--resume' must be used without --overwrite, got both."
     (out.parent / "d.safetensors").mkdir()
     assert "found a folder" in refusal(*inputs, "--out", out.parent / "d.safetensors")
 
@@ -164,13 +164,13 @@ def test_outputs_that_cannot_be_written(
 @pytest.mark.usefixtures("no_training")
 def test_what_is_there_is_not_lost(inputs: list[str], out: Path) -> None:
     out.write_bytes(b"mine")
-    assert refusal(*inputs, "--out", out) == (
-        f"{out}: expected no file yet, found one. Replace it with --overwrite."
+    assert refusal(*inputs, "--out", out) == (f"{out}: the file exists. Replace it with --overwrite.")
+    assert refusal(*inputs, "--out", out, "--resume").endswith(
+        "is not the model of this training. Replace it with --overwrite."
     )
-    assert refusal(*inputs, "--out", out, "--resume").endswith("found another. Replace it with --overwrite.")
     out.unlink()
     beside(out, "checkpoint").write_bytes(b"mine")
-    assert refusal(*inputs, "--out", out).endswith("Go on with --resume, or start again with --overwrite.")
+    assert refusal(*inputs, "--out", out).endswith("Continue with --resume, or start again with --overwrite.")
     assert "Start again without resuming." in refusal(*inputs, "--out", out, "--resume")
     assert beside(out, "checkpoint").read_bytes() == b"mine"
 
@@ -239,7 +239,7 @@ def test_ctrl_c_then_resume_then_done(inputs: list[str], out: Path, stop_after) 
     stopped = invoke(*inputs, "--out", out, "--seed", 0)
     assert (stopped.exit_code, stopped.stdout) == (130, "")
     assert stopped.stderr.splitlines()[-1] == (
-        f"Stopped after epoch 2 of 3; go on with: graphcaps train {inputs[1]} --out {out} "
+        f"Stopped after epoch 2 of 3; continue with: graphcaps train {inputs[1]} --out {out} "
         f"--preset {inputs[3]} --seed 0 --device cpu --resume"
     )
     assert not out.exists()
@@ -251,19 +251,21 @@ def test_ctrl_c_then_resume_then_done(inputs: list[str], out: Path, stop_after) 
         assert told in refusal(*inputs, "--out", out, "--resume", *options)
     on = invoke(*inputs, "--out", out, "--resume")
     assert on.exit_code == 0, on.output
-    assert "Going on after epoch 2." in on.stderr
+    assert "Continuing after epoch 2." in on.stderr
     assert same_weights(out, whole)
     assert not beside(out, "checkpoint").exists()
     again = invoke(*inputs, "--out", out, "--resume", "--json")
     assert (again.exit_code, json.loads(again.stdout)["training"]["epoch"]) == (0, 3)
-    assert "This training has already ended; nothing is done." in again.stderr
-    assert "found another" in refusal(*inputs, "--out", out, "--resume", "--seed", 1)
+    assert "This training is finished; nothing to do." in again.stderr
+    assert "the file is not the model of this training" in refusal(
+        *inputs, "--out", out, "--resume", "--seed", 1
+    )
 
 
 def test_resume_without_a_checkpoint_starts_and_says_so(inputs: list[str], out: Path) -> None:
     result = invoke(*inputs, "--out", out, "--resume")
     assert result.exit_code == 0
-    assert "There is no checkpoint: starting from the beginning." in result.stderr
+    assert "No checkpoint found: starting from the beginning." in result.stderr
     assert out.exists()
 
 

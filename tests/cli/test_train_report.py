@@ -1,4 +1,4 @@
-"""What ``graphcaps train`` says when it ends, and of graphs without classes or with too many."""
+"""The summary and warnings of ``graphcaps train``, and graphs without class labels or with too many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 import torch
 
-from graphcaps.cli.train import _hardly_learned
+from graphcaps.cli.train import _learning_warning
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.training.final_training import FinalTraining
@@ -28,36 +28,36 @@ def mine(tmp_path: Path) -> str:
     return "mine.csv"
 
 
-# ---------------------------------------------------------------------- no classes, or too many
+# ---------------------------------------------------------------------- no class labels, or too many
 @pytest.mark.parametrize(("verb", "rest"), [("train", ["--out", "m.safetensors"]), ("evaluate", [])])
-def test_a_table_without_classes_lists_its_columns(mine: str, verb: str, rest: list[str]) -> None:
+def test_a_table_without_labels_lists_its_columns(mine: str, verb: str, rest: list[str]) -> None:
     assert refusal(verb, mine, "--smiles", "Structure", *rest) == (
-        f"{verb}: 'source' must have a class for every graph, got 'mine' without. "
-        "Name the column with --label; mine.csv has 'Structure', 'name', 'active'."
+        f"{verb}: mine.csv has no class labels; "
+        "name the column with --label; mine.csv has 'Structure', 'name', 'active'."
     )
 
 
-def test_networks_and_edge_lists_without_classes(tmp_path: Path) -> None:
+def test_networks_and_edge_lists_without_labels(tmp_path: Path) -> None:
     (tmp_path / "nets").mkdir()
     for n in range(3):
         graph = nx.path_graph(n + 2)
         graph.graph.update(kind=str(n), city="x")
         nx.write_graphml(graph, tmp_path / "nets" / f"{n}.graphml")
     told = refusal("evaluate", "nets")
-    assert told.endswith("Name the graph entry with --label; 0.graphml has 'city', 'kind'.")
+    assert told.endswith("name the graph attribute with --label; 0.graphml has 'city', 'kind'.")
     assert refusal("evaluate", "nets/1.graphml").endswith("--label; 1.graphml has 'city', 'kind'.")
     nx.write_graphml(nx.path_graph(3), tmp_path / "bare.graphml")
-    assert "the graphs of bare.graphml have no entries, such as 'class'." in refusal(
+    assert "add a graph attribute such as 'class': the graphs of bare.graphml have none." in refusal(
         "evaluate", "bare.graphml"
     )
     (tmp_path / "list").mkdir()
     (tmp_path / "list" / "edges.csv").write_text("graph,source,target\n0,a,b\n1,a,b\n")
-    assert refusal("evaluate", "list").endswith("with the columns graph and label beside edges.csv.")
+    assert refusal("evaluate", "list").endswith("with the columns graph and label next to edges.csv.")
     (tmp_path / "list" / "graphs.csv").write_text("graph,sort\n0,x\n1,y\n")
     assert refusal("evaluate", "list/edges.csv").endswith("with --label; graphs.csv has 'graph', 'sort'.")
 
 
-def test_a_column_of_names_is_doubted(mine: str) -> None:
+def test_a_label_column_of_names_is_questioned(mine: str) -> None:
     own = [mine, "--smiles", "Structure", "--label", "name"]
     told = refusal("train", *own, "--out", "m.safetensors")
     assert "got 1 graph of class 'n0' in all. 12 classes for 12 graphs: is --label right? Else add" in told
@@ -65,24 +65,26 @@ def test_a_column_of_names_is_doubted(mine: str) -> None:
 
 
 # ---------------------------------------------------------------------- the summary
-def test_the_figures_are_of_the_validation_graphs(tmp_path: Path) -> None:
+def test_the_metrics_are_those_of_the_validation_set(tmp_path: Path) -> None:
     result = invoke(*write_inputs(tmp_path, 2), "--out", "m.safetensors", "--validation", "0.2")
     text = " ".join(result.stdout.split())
     assert "validation Brier score" in text
     assert text.count("Brier score") == text.count("validation Brier score") == 1
 
 
-def test_a_model_that_has_hardly_learned_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_has_hardly_learned_gives_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     describe = FinalTraining.describe
     monkeypatch.setattr(FinalTraining, "describe", lambda self: describe(self) | {"train_accuracy": 0.375})
     own = [*write_inputs(tmp_path, 2), "--validation", "0"]
     told = (
-        "The model has hardly learned: 37.5 % of its training graphs are right, "
-        "33.3 % are of the largest class. Train longer (--epochs)."
+        "The model has hardly learned: its training accuracy is 37.5 %, and the largest class has "
+        "33.3 % of the graphs. Train longer (--epochs)."
     )
     result = invoke(*own, "--out", "m.safetensors")
     assert (result.exit_code, result.stderr.splitlines().count(told)) == (0, 1)
-    assert told in invoke(*own, "--out", "m.safetensors", "--resume").stderr  # also where nothing is done
+    assert told in invoke(*own, "--out", "m.safetensors", "--resume").stderr  # also if nothing is left to do
     weighted = invoke(*own, "--out", "w.safetensors", "--class-weight", "balanced")
     assert "hardly learned" not in weighted.stderr
 
@@ -99,18 +101,18 @@ def test_a_model_that_has_hardly_learned_is_told(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_when_a_model_has_hardly_learned(right: float, largest: int, told: bool) -> None:
-    """The share of the largest class is 60 or 95 %."""
+    """The largest class has 60 or 95 % of the graphs."""
     y = (torch.arange(20) >= largest).long()
     store = planted_parts(num_graphs=21)[range(20)]
     training = FinalTraining(
         replace(store, y=y, class_names=("a", "b")), RunConfig(model="gin"), validation=0.0, device="cpu"
     )
     info = {"train_accuracy": right, "epochs": 9, "epochs_run": 5}
-    assert bool(_hardly_learned(training, info)) == told
-    assert _hardly_learned(training, info).endswith("Train longer (--patience 0)." if told else "")
+    assert bool(_learning_warning(training, info)) == told
+    assert _learning_warning(training, info).endswith("Train longer (--patience 0)." if told else "")
 
 
-def test_a_model_that_has_learned_is_not_told(mine: str, tmp_path: Path) -> None:
+def test_a_model_that_has_learned_gives_no_warning(mine: str, tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(PRESET.format(epochs=60))
     own = [mine, "--smiles", "Structure", "--label", "active", "--preset", "own.toml", "--device", "cpu"]
     result = invoke("train", *own, "--validation", "0", "--out", "m.safetensors")

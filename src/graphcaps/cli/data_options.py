@@ -1,4 +1,4 @@
-"""``--split``: a part for each graph, from a column, a file, or the scaffolds of molecules."""
+"""Options that name a data set or describe a user's file, and the functions that open it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import note, option
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, UsageError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
@@ -39,106 +39,56 @@ __all__ = [
 ]
 
 
-_MOST = 20  # names in a message
-_NETWORKX = {"node_default", "edge_default", "mode"}  # what networkx itself notes of a file
-
-
-def require_labels(owner: str, loaded: LoadedDataset) -> None:
-    """Refuses graphs without classes, and lists what ``--label`` can name.
-
-    Raises:
-        ArgumentError: If there are none.
-    """
-    if loaded.store.y is not None:
-        return
-    fix = "Add graph labels."
-    if loaded.metadata is not None and loaded.source is not None:
-        fix = _table(loaded.source, edges=loaded.metadata.smiles is None)
-    got = f"'{loaded.store.name}' without"
-    raise ArgumentError(owner, "source", "have a class for every graph", got, fix)
-
-
-def _table(path: Path, *, edges: bool) -> str:
-    """What to do about a user's own file or folder."""
-    from graphcaps.data.readers.edge_lists import find_edge_list
-    from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
-    from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
-
-    if path.is_dir():
-        path = find_edge_list(path) or path
-    if path.suffix.lower() in TABLE_SUFFIXES and edges:
-        beside = (path.with_name(f"graphs{ending}") for ending in TABLE_SUFFIXES if path.stem == "edges")
-        graphs = next((table for table in beside if table.is_file()), None)
-        if graphs is None:
-            return "Put a table graphs.csv with the columns graph and label beside edges.csv."
-        path = graphs
-    if path.suffix.lower() in TABLE_SUFFIXES:
-        return _choose("column", open_table(path).columns, path.name)
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in NETWORK_PARSERS)[:1]
-    networks = [network for file in files for network in read_network_file(file)]
-    entries = sorted({str(entry) for network in networks for entry in network.graph} - _NETWORKX)
-    return _choose("graph entry", entries, files[0].name)
-
-
-def _choose(what: str, names: Sequence[str], where: str) -> str:
-    if not names:
-        return f"Add a class to each graph: the graphs of {where} have no entries, such as 'class'."
-    listed = ", ".join(f"'{name}'" for name in names[:_MOST]) + (", …" if len(names) > _MOST else "")
-    return f"Name the {what} with --label; {where} has {listed}."
-
-
 class BadRows(StrEnum):
-    """What is done at a row that is no molecule."""
+    """What to do with table rows without a valid molecule."""
 
     refuse = "refuse"
     skip = "skip"
 
 
+_SOURCE_HELP = "A data set, a TU folder or zip, or your own file (docs/inputs.md)."
+_COLUMNS = "Columns of your own file"
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE_HELP)]
 Root = Annotated[
-    Path | None, typer.Option("--root", metavar="DIR", help="Folder to look in first for NAME.zip or NAME/.")
+    Path | None, option("--root", metavar="DIR", help="Folder to search first for NAME.zip or NAME/.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE", help="A data set, a TU folder or zip, or your own file (docs/inputs.md)."
-    ),
-]
-_COLUMN = "Columns of your own file"
+Json = Annotated[bool, option("--json", help="Print JSON.")]
 Smiles = Annotated[
     str | None,
-    typer.Option("--smiles", metavar="COLUMN", help="SMILES. Default: smiles.", rich_help_panel=_COLUMN),
+    option("--smiles", metavar="COLUMN", help="SMILES. Default: smiles.", rich_help_panel=_COLUMNS),
 ]
 Label = Annotated[
-    str | None, typer.Option("--label", metavar="COLUMN", help="The class.", rich_help_panel=_COLUMN)
+    str | None, option("--label", metavar="COLUMN", help="Class label.", rich_help_panel=_COLUMNS)
 ]
 SplitColumn = Annotated[
     str | None,
-    typer.Option("--split", metavar="COLUMN", help="Train, valid or test.", rich_help_panel=_COLUMN),
+    option("--split", metavar="COLUMN", help="Train, valid or test.", rich_help_panel=_COLUMNS),
 ]
 Id = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--id",
         metavar="COLUMN",
         help="Name of each row. Default: id, else its line.",
-        rich_help_panel=_COLUMN,
+        rich_help_panel=_COLUMNS,
     ),
 ]
 Bad = Annotated[
     BadRows | None,
-    typer.Option("--bad", help="Rows that are no molecule. Default: refuse.", rich_help_panel=_COLUMN),
+    option("--bad", help="Rows without a valid molecule. Default: refuse.", rich_help_panel=_COLUMNS),
 ]
-
 BadReported = Annotated[
     BadRows | None,
-    typer.Option(
+    option(
         "--bad",
-        help="Rows that are no molecule. Default: they keep their place, and the reason is told.",
-        rich_help_panel=_COLUMN,
+        help="Rows without a valid molecule. Default: each gets a row with the reason.",
+        rich_help_panel=_COLUMNS,
     ),
+]
+SplitBy = Annotated[
+    str | None,
+    option("--split", metavar="COLUMN", help="Column with train, valid or test; or FILE.csv; or scaffold."),
 ]
 
 
@@ -149,74 +99,119 @@ def reader_options(
     id: str | None = None,
     bad: BadRows | None = None,
 ) -> dict[str, Any]:
-    """What these options say, as ``open_dataset(source, root, **reader_options(…))`` takes it."""
-    given = {
+    """Keyword arguments of ``open_dataset``: the options that were given."""
+    options = {
         "smiles": smiles,
         "label": label,
         "split": split,
         "id": id,
         "bad": None if bad is None else bad.value,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def open_source(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
-    """Reads a data set or a user's own file, and tells which rows were left out."""
+def open_source(source: str, root: Path | None, options: dict[str, Any]) -> LoadedDataset:
+    """Reads a data set or a user's file, and prints the reader's notes, such as skipped rows."""
     from graphcaps.data.datasets.loading import open_dataset
 
-    loaded = open_dataset(source, root, **hints)
-    for told in () if loaded.metadata is None else loaded.metadata.notes:
-        note(told)
+    loaded = open_dataset(source, root, **options)
+    for sentence in () if loaded.metadata is None else loaded.metadata.notes:
+        note(sentence)
     return loaded
 
 
-def open_keeping_bad_rows(source: str, root: Path | None, hints: dict[str, Any]) -> LoadedDataset:
-    """The same, where rows that are no molecule keep their place: it is told with the others what became of them.
+def open_keeping_bad_rows(source: str, root: Path | None, options: dict[str, Any]) -> LoadedDataset:
+    """As :func:`open_source`, but rows without a valid molecule are skipped, to be reported with the results.
 
-    An option ``--bad`` that was given stands as it is.
+    With ``--bad`` that option decides.
     """
     from graphcaps.data.datasets.loading import open_dataset
-    from graphcaps.errors import ArgumentError
 
-    if "bad" in hints:
-        return open_source(source, root, hints)
+    if "bad" in options:
+        return open_source(source, root, options)
     try:
-        return open_dataset(source, root, **hints, bad="skip")
+        return open_dataset(source, root, **options, bad="skip")
     except ArgumentError as error:
         if error.name != "bad":
             raise
-    return open_source(source, root, hints)  # no table of molecules: there are no such rows
+    return open_source(source, root, options)  # not a table of molecules: 'bad' does not apply
 
 
-def display_names(rows: GraphMetadata | None, ids: Sequence[str] | None) -> Sequence[str] | None:
-    """Names of graphs where they tell more than a number does."""
-    if rows is None or ids is None or not rows.has_names:
+def open_with_split(
+    source: str, root: Path | None, options: dict[str, Any], split: str | None, owner: str = "train"
+) -> tuple[LoadedDataset, Split | None]:
+    """Reads a data set with class labels, and the split that ``--split`` names.
+
+    Raises:
+        GraphcapsError: If labels are missing, or the split is unknown or has no training or test graphs.
+    """
+    from graphcaps.data.splits.groups import resolve_split, split_column
+
+    column = split_column(split)
+    loaded = open_source(source, root, options if column is None else options | {"split": column})
+    require_labels(owner, loaded)
+    return loaded, None if split is None else resolve_split(split, loaded.store, loaded.metadata)
+
+
+def require_labels(owner: str, loaded: LoadedDataset) -> None:
+    """Rejects graphs without class labels, and lists what ``--label`` can name.
+
+    Raises:
+        UsageError: If the graphs have no labels.
+    """
+    if loaded.store.y is not None:
+        return
+    fix = "add graph labels."
+    if loaded.metadata is not None and loaded.source is not None:
+        fix = _suggest_label(loaded.source, is_edge_list=loaded.metadata.smiles is None)
+    name = loaded.store.name if loaded.source is None else loaded.source.name
+    raise UsageError(f"{owner}: {name} has no class labels; {fix}")
+
+
+_MAX_NAMES = 20  # in a message
+_NETWORKX_ENTRIES = {"node_default", "edge_default", "mode"}  # written by networkx, not by the user
+
+
+def _suggest_label(path: Path, *, is_edge_list: bool) -> str:
+    """How to name the labels of a user's file or folder."""
+    from graphcaps.data.readers.edge_lists import find_edge_list
+    from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
+    from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
+
+    if path.is_dir():
+        path = find_edge_list(path) or path
+    if path.suffix.lower() in TABLE_SUFFIXES and is_edge_list:
+        candidates = (path.with_name(f"graphs{suffix}") for suffix in TABLE_SUFFIXES if path.stem == "edges")
+        graphs = next((table for table in candidates if table.is_file()), None)
+        if graphs is None:
+            return "put a table graphs.csv with the columns graph and label next to edges.csv."
+        path = graphs
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        return _suggest_names("column", open_table(path).columns, path.name)
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in NETWORK_PARSERS)[:1]
+    networks = [network for file in files for network in read_network_file(file)]
+    entries = sorted({str(entry) for network in networks for entry in network.graph} - _NETWORKX_ENTRIES)
+    return _suggest_names("graph attribute", entries, files[0].name)
+
+
+def _suggest_names(what: str, names: Sequence[str], where: str) -> str:
+    if not names:
+        return f"add a graph attribute such as 'class': the graphs of {where} have none."
+    listed = ", ".join(f"'{name}'" for name in names[:_MAX_NAMES]) + (
+        ", …" if len(names) > _MAX_NAMES else ""
+    )
+    return f"name the {what} with --label; {where} has {listed}."
+
+
+def display_names(metadata: GraphMetadata | None, ids: Sequence[str] | None) -> Sequence[str] | None:
+    """Names of the graphs, or ``None`` where they only repeat the numbers."""
+    if metadata is None or ids is None or not metadata.has_names:
         return None
     return None if all(name == str(number) for number, name in enumerate(ids, start=1)) else ids
 
 
 def graph_label(graph: int, names: Sequence[str] | None) -> str:
-    """How a graph, counted from 0, is named to people: its number from 1, and its name where it has one."""
+    """How messages name graph ``graph``, counted from 0: its number from 1, and its name if it has one."""
     return f"{graph + 1:,}" if names is None else f"{graph + 1:,} ({names[graph]})"
-
-
-SplitBy = Annotated[
-    str | None,
-    option("--split", metavar="COLUMN", help="Says train, valid or test; or a FILE.csv, or scaffold."),
-]
-
-
-def open_with_split(
-    source: str, root: Path | None, hints: dict[str, Any], split: str | None, owner: str = "train"
-) -> tuple[LoadedDataset, Split | None]:
-    """Reads a data set with classes, and the parts that ``--split`` names.
-
-    Raises:
-        GraphcapsError: If there are no classes or no such parts, or no graph to learn from or to test on.
-    """
-    from graphcaps.data.splits.groups import resolve_split, split_column
-
-    column = split_column(split)
-    loaded = open_source(source, root, hints if column is None else hints | {"split": column})
-    require_labels(owner, loaded)
-    return loaded, None if split is None else resolve_split(split, loaded.store, loaded.metadata)

@@ -82,8 +82,8 @@ def demo(
 
 
 def _cross_validate(loaded: LoadedDataset, config: RunConfig, out: Path, quiet: bool) -> Ledger:
+    from graphcaps.cli.output_files import write_json
     from graphcaps.cli.progress import training_progress
-    from graphcaps.cli.training_files import write_json
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
     folder = out / "evaluation"
@@ -154,7 +154,7 @@ def _report(
     """The page about the model just trained, with the measures that take no more than seconds."""
     import torch
 
-    from graphcaps.cli.training_files import history_table
+    from graphcaps.cli.training_files import history_rows
     from graphcaps.explanation import evaluate_explanations
     from graphcaps.explanation.report import write_report
 
@@ -168,7 +168,7 @@ def _report(
         store,
         explanations,
         metrics=evaluate_explanations(fitted, store, methods=methods),
-        history=history_table(result.history),
+        history=history_rows(result.history),
         title=f"HGCN on {store.name}",
         trained=trained,
     )

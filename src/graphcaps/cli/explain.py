@@ -498,7 +498,7 @@ def _report(
     from graphcaps.cli.training_files import TrainingFiles
     from graphcaps.explanation.report import write_report
 
-    rows = TrainingFiles(path).history_of(fitted.training)
+    rows = TrainingFiles(path).read_history(fitted.training)
     page: Path = write_report(
         out, fitted, store, found, metrics=measures, history=rows, title=f"{path.stem} on {store.name}"
     )

@@ -1,4 +1,4 @@
-"""Figures of predictions, as rows of a summary."""
+"""Printing: tables and JSON on the output, notes on the error stream."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "columns",
+    "count_noun",
     "format_size",
     "metric_rows",
     "note",
@@ -26,36 +27,36 @@ __all__ = [
 
 
 def option(*names: str, **settings: Any) -> Any:
-    """``typer.Option`` without its type, so that it can stand inside ``Annotated`` under mypy."""
+    """``typer.Option`` without its return type, so that mypy accepts it inside ``Annotated``."""
     return typer.Option(*names, **settings)
 
 
 def note(sentence: str) -> None:
-    """A sentence to people, beside the output."""
+    """Prints a sentence on the error stream, so that the output stays clean."""
     typer.echo(sentence, err=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on the output."""
+    """Prints a JSON value on the output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def terminal() -> Console:
-    """Where people read: colours on a terminal, plain text in a file or pipe.
+    """The console of the output: colours on a terminal, plain text in a file or pipe.
 
-    Names come from files and options: brackets and colons in them are text, never markup.
+    Markup is off, because names from files and options may contain brackets and colons.
     """
     from rich.console import Console
 
-    class Plain(Console):
+    class PlainConsole(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would end with 1; a reader that has gone (| head) is no mistake
+            raise BrokenPipeError  # rich would exit with 1; a closed pipe (| head) is not an error
 
-    return Plain(highlight=False, markup=False, emoji=False)
+    return PlainConsole(highlight=False, markup=False, emoji=False)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    """Names on the left, values on the right."""
+    """A table with names on the left and values on the right."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -67,17 +68,17 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def print_pairs(console: Console, rows: Iterable[tuple[str, str]]) -> None:
-    """Names on the left, values on the right, each on one line whatever its length: a path stays whole."""
+    """Prints names and values, each pair on one line of any length, so that paths are not broken."""
     from rich.text import Text
 
-    known = list(rows)
-    width = max(len(name) for name, _ in known)
-    for name, value in known:
+    listed = list(rows)
+    width = max(len(name) for name, _ in listed)
+    for name, value in listed:
         console.print(Text.assemble((name.ljust(width), "bold"), "  ", value), soft_wrap=True)
 
 
 def columns(*names: str, right: Iterable[str] = ()) -> Table:
-    """An empty table with those headings; the ``right`` ones hold numbers, the first is never cut."""
+    """An empty table with these headings; those in ``right`` are right-aligned, the first never wraps."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -86,8 +87,13 @@ def columns(*names: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
+def count_noun(count: int, noun: str) -> str:
+    """A count with its noun: ``"1 graph"``, ``"1,200 graphs"``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_size(count: int) -> str:
-    """A number of bytes as people say it."""
+    """A number of bytes with its unit, such as ``"1.4 MB"``."""
     amount = float(count)
     for unit in ("bytes", "KB", "MB"):
         if amount < 1000:
@@ -96,7 +102,7 @@ def format_size(count: int) -> str:
     return f"{amount:.1f} GB"
 
 
-_WORDS = {
+_METRICS = {
     "balanced_accuracy": ("balanced accuracy", 100, " %"),
     "roc_auc": ("ROC-AUC", 1, ""),
     "pr_auc": ("PR-AUC", 1, ""),
@@ -107,10 +113,10 @@ _WORDS = {
 
 
 def metric_rows(metrics: Mapping[str, float | None] | None) -> list[tuple[str, str]]:
-    """A row for each figure that is known, beside the accuracy, which stands on its own."""
-    found = []
-    for name, (words, scale, unit) in _WORDS.items():
-        value = (metrics or {}).get(name)
+    """Name and value of each metric that was computed, except accuracy, which has its own row."""
+    rows = []
+    for key, (name, scale, unit) in _METRICS.items():
+        value = (metrics or {}).get(key)
         if value is not None:
-            found.append((words, f"{value * scale:.2f}{unit}" if unit else f"{value:.3f}"))
-    return found
+            rows.append((name, f"{value * scale:.2f}{unit}" if unit else f"{value:.3f}"))
+    return rows

@@ -1,4 +1,4 @@
-"""A progress bar over the epochs of a training, on the error stream, so that the output stays clean."""
+"""A progress bar over the epochs of a training, on the error stream."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def training_progress(
     quiet: bool = False,
     console: Console | None = None,
 ) -> Iterator[Callable[[EpochEnd], None]]:
-    """A bar that moves with every :class:`~graphcaps.training.trainer.EpochEnd` handed to what it yields.
+    """Yields a function that moves the bar; call it with every :class:`~graphcaps.training.trainer.EpochEnd`.
 
-    Nothing is drawn where the error stream is no terminal (a log file, a pipe) or ``quiet`` is set.
+    Nothing is drawn if the error stream is not a terminal (a log file, a pipe) or ``quiet`` is set.
 
     Args:
-        total_epochs (int): Where the bar ends.
-        title (str): What is trained, left of the bar.
-        start (int): Epochs that a resumed training has behind it. (default: 0)
+        total_epochs (int): Number of epochs at the end of the bar.
+        title (str): Text left of the bar.
+        start (int): Epochs that a resumed training has completed. (default: 0)
         quiet (bool): Draw nothing. (default: ``False``)
-        console (Console, optional): Where to draw. (default: the error stream)
+        console (Console, optional): Console to draw on. (default: the error stream)
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -43,28 +43,28 @@ def training_progress(
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[figures]}", style="dim", markup=False),
+        TextColumn("{task.fields[metrics]}", style="dim", markup=False),
     )
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task(title, total=total_epochs, completed=start, figures="")
+        task = progress.add_task(title, total=total_epochs, completed=start, metrics="")
 
         def update(event: EpochEnd) -> None:
-            progress.update(task, completed=event.epoch, figures=describe(event))
+            progress.update(task, completed=event.epoch, metrics=describe(event))
 
         yield update
 
 
 def describe(event: EpochEnd) -> str:
-    """The figures of an epoch in a few words, averaged over replicas."""
-    words = [f"loss {_mean(event.train_loss):.4f}"]
+    """Loss and accuracies of an epoch, averaged over replicas."""
+    parts = [f"loss {_mean(event.train_loss):.4f}"]
     if event.validation_accuracy:
-        words.append(f"validation {100 * _mean(event.validation_accuracy):.1f} %")
+        parts.append(f"validation {100 * _mean(event.validation_accuracy):.1f} %")
     if event.test_accuracy:
-        words.append(f"test {100 * _mean(event.test_accuracy):.1f} %")
-    return "  ".join(words)
+        parts.append(f"test {100 * _mean(event.test_accuracy):.1f} %")
+    return "  ".join(parts)
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Over the replicas that have a value: an empty part gives NaN."""
-    known = [value for value in values if value == value]
-    return sum(known) / len(known) if known else float("nan")
+    """Mean over the replicas that have a value; the accuracy of an empty subset is NaN."""
+    finite = [value for value in values if value == value]
+    return sum(finite) / len(finite) if finite else float("nan")

@@ -112,11 +112,11 @@ def _train(
     minutes: float | None,
     root: Path | None,
 ) -> int:
-    from graphcaps.cli.training_files import check_folder
+    from graphcaps.cli.output_files import check_output_folder
     from graphcaps.reproduction.cells import trainings
     from graphcaps.reproduction.plan import plan_runs, reproduce
 
-    check_folder(store.folder)
+    check_output_folder(store.folder)
     runs = plan_runs(trainings(cells), store, seeds)
     if not runs:
         return 0

@@ -1,14 +1,42 @@
-"""From options to a configuration: a preset, found or named, and what is changed of it."""
+"""Options of a training run, and the configuration that they give: a preset with some values replaced."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from graphcaps.cli.output import option
 
 if TYPE_CHECKING:
     from graphcaps.config import RunConfig
 
-__all__ = ["configure"]
+__all__ = [
+    "BatchSize",
+    "Device",
+    "Epochs",
+    "LearningRate",
+    "MaxNodes",
+    "ModelName",
+    "Precision",
+    "Preset",
+    "configure",
+]
+
+Preset = Annotated[str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")]
+ModelName = Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")]
+Epochs = Annotated[int | None, option("--epochs", metavar="N", help="Number of training epochs.")]
+BatchSize = Annotated[int | None, option("--batch-size", metavar="N", help="Graphs per training step.")]
+LearningRate = Annotated[
+    float | None, option("--learning-rate", metavar="RATE", help="Initial learning rate of Adam.")
+]
+MaxNodes = Annotated[
+    int | None,
+    option("--max-nodes", metavar="N", help="Use only the N nodes of highest degree of a graph; 0: all."),
+]
+Precision = Annotated[
+    str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+]
+Device = Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")]
 
 
 def configure(
@@ -23,19 +51,19 @@ def configure(
     precision: str | None = None,
     parts: str | None = None,
 ) -> RunConfig:
-    """The configuration of a run; its ``source`` says which preset it is.
+    """The configuration of a run; its ``source`` names the preset.
 
-    Without a preset it is that of the data set: "paper" for the eleven of the paper, "planted-parts" for the
-    embedded ones, and else "default". Another model than the preset's starts from its own defaults, but
-    for GIN's width, which is the length of the preset's capsules.
+    Without a preset the data set decides: "paper" for the eleven data sets of the paper, "planted-parts" for the
+    embedded ones, "default" for all others. A model other than the preset's starts from its own defaults, except
+    that the width of GIN is the capsule length of the preset.
 
     Args:
-        dataset (str): Name of the graphs.
-        preset (str, optional): Name of a preset, or path to a TOML file.
+        dataset (str): Name of the data set.
+        preset (str, optional): Name of a preset, or path of a TOML file.
         model (str, optional): Name in the registry.
-        epochs, batch_size, learning_rate (optional): In place of the preset's.
-        max_nodes (int, optional): In place of the preset's; 0 keeps all nodes.
-        precision (str, optional): Of products on a GPU.
+        epochs, batch_size, learning_rate (optional): Replace the values of the preset.
+        max_nodes (int, optional): Replaces the value of the preset; 0 keeps all nodes.
+        precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"blocks"``.
     """
     from graphcaps.data.datasets.catalogue import find_entry
@@ -52,13 +80,13 @@ def configure(
         elif entry is not None and f"paper/{entry.name}" in list_presets():
             config = load_preset("paper", entry.name)
         else:
-            config = replace(load_preset("default"), dataset=dataset)  # graphs that no preset was made for
+            config = replace(load_preset("default"), dataset=dataset)
     if model is not None and model != config.model:
         import graphcaps.models
-        import graphcaps.nn  # noqa: F401  (both enter their models into the registry)
+        import graphcaps.nn  # noqa: F401  (both register their models)
 
-        MODELS[model]  # an unknown name is refused here
-        # GIN is as wide as the capsules are long: the nearest thing to an equal size.
+        MODELS[model]  # raises for an unknown name
+        # A hidden width equal to the capsule length makes GIN about as large as HGCN.
         width = config.model_arguments.get("capsule_dim") if model == "gin" else None
         arguments = {"hidden": width} if width else {}
         config = replace(config, model=model, model_arguments=arguments)

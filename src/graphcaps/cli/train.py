@@ -1,15 +1,37 @@
-"""``graphcaps train``: one model from a data set, which can stop and go on."""
+"""``graphcaps train``: trains one model on a data set and writes it to a file."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import Bad, Label, Smiles, SplitBy, open_with_split, reader_options
+from graphcaps.cli.data_options import (
+    Bad,
+    Json,
+    Label,
+    Root,
+    Smiles,
+    Source,
+    SplitBy,
+    open_with_split,
+    reader_options,
+)
 from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
+from graphcaps.cli.run_options import (
+    BatchSize,
+    Device,
+    Epochs,
+    LearningRate,
+    MaxNodes,
+    ModelName,
+    Precision,
+    Preset,
+    configure,
+)
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -21,114 +43,31 @@ if TYPE_CHECKING:
     from graphcaps.inference.probabilities import CalibrationMethod
     from graphcaps.training.final_training import FinalTraining
 
-__all__ = ["report_training", "train"]
+__all__ = ["train"]
 
-
-_NEAR = 0.05  # a training accuracy nearer to the share of the largest class than this has a warning
-
-
-def report_training(files: TrainingFiles, training: FinalTraining, as_json: bool) -> None:
-    """What was made, from the files themselves, and a warning where that is little."""
-    import json
-
-    try:
-        known = json.loads(files.config.read_bytes())
-        known = {name: known[name] for name in ("config", "data", "training", "versions")}
-        known["training"]["rule"]
-    except (ValueError, KeyError, TypeError) as error:
-        what = "the configuration of the model beside it"
-        raise DataError(files.config, what, "something else", fix="Train again with --overwrite.") from error
-    if doubt := _hardly_learned(training, known["training"]):
-        note(doubt)
-    paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
-    if as_json:
-        print_json(
-            paths | {"resolved": known["config"]} | {n: known[n] for n in ("data", "training", "versions")}
-        )
-        return
-    info = known["training"]
-    ran = info.get("epochs_run", info["epochs"])
-    rows = [("model", paths["model"]), ("kept", f"epoch {info['epoch']} of {ran}: {info['rule']}")]
-    rows.append(
-        ("training accuracy", f"{100 * info['train_accuracy']:.1f} % of {info['train_graphs']:,} graphs")
-    )
-    if info["validation_accuracy"] is not None:
-        share = f"{100 * info['validation_accuracy']:.1f} % of {info['validation_graphs']:,} graphs"
-        rows.append(("validation accuracy", f"{share}; they serve the choice of the epoch, and are no test"))
-        figures = metric_rows(info.get("validation_metrics")) if "split" not in info else []
-        rows += [(f"validation {name}", value) for name, value in figures]
-    rows += _tested(info)
-    rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
-    print_pairs(terminal(), rows)
-
-
-def _tested(info: dict[str, Any]) -> list[tuple[str, str]]:
-    """Figures on graphs that had no part in the training, where a split gave some."""
-    if info.get("test_accuracy") is None:
-        return []
-    share = f"{100 * info['test_accuracy']:.1f} % of {info['test_graphs']:,} graphs"
-    rows = [("test accuracy", f"{share}, which had no part in the training ({info['split']})")]
-    rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
-    if new := info.get("test_graphs_with_new_labels"):
-        rows.append(
-            ("unknown labels", f"{new:,} test graphs have labels that no training graph has, read as zeros")
-        )
-    return rows
-
-
-def _hardly_learned(training: FinalTraining, info: dict[str, Any]) -> str:
-    """A warning where naming the largest class would be right about as often as the model, else "".
-
-    With weighted classes a model may be right less often and have learned all the same.
-    """
-    if "class_weight" in training.fingerprint or training.source.y is None:
-        return ""
-    counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
-    share, right = float(counts.max() / counts.sum()), float(info["train_accuracy"])
-    # Of 97 % there are no five points to go: half of what is left must be reached.
-    if share == 1 or right > min(share + _NEAR, (1 + share) / 2):
-        return ""
-    early = info.get("epochs_run", info["epochs"]) < info["epochs"]
-    return (
-        f"The model has hardly learned: {100 * right:.1f} % of its training graphs are right, "
-        f"{100 * share:.1f} % are of the largest class. Train longer ({'--patience 0' if early else '--epochs'})."
-    )
-
-
-_PATIENCE = 50  # as HGCNClassifier has it
+_DEFAULT_PATIENCE = 50  # with preset default, as in HGCNClassifier
+_MIN_GAIN = 0.05  # training accuracy must exceed the share of the largest class by this much
 
 
 def train(
     context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE", help="A data set, a TU folder or zip, or your own file (docs/inputs.md)."
-        ),
-    ],
+    source: Source,
     out: Annotated[Path, option("--out", metavar="MODEL", help="Model file to write (.safetensors).")],
-    root: Annotated[
-        Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data set.")
-    ] = None,
-    preset: Annotated[
-        str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")
-    ] = None,
-    model: Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")] = None,
-    capsules: Annotated[
+    root: Root = None,
+    preset: Preset = None,
+    model: ModelName = None,
+    parts: Annotated[
         str | None,
-        option("--parts", metavar="blocks", help="Ask capsules to be parts of the graph (docs/parts.md)."),
+        option("--parts", metavar="blocks", help="Train capsules to be parts of the graph (docs/parts.md)."),
     ] = None,
-    epochs: Annotated[int | None, option("--epochs", metavar="N", help="Passes over the graphs.")] = None,
-    batch_size: Annotated[int | None, option("--batch-size", metavar="N", help="Graphs a step.")] = None,
-    max_nodes: Annotated[
-        int | None, option("--max-nodes", metavar="N", help="Most nodes of a graph; 0 keeps all of them.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, option("--learning-rate", metavar="RATE", help="Adam's rate at the start.")
-    ] = None,
-    seed: Annotated[int, option("--seed", metavar="N", help="Same seed, same weights.")] = 0,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    max_nodes: MaxNodes = None,
+    learning_rate: LearningRate = None,
+    seed: Annotated[int, option("--seed", metavar="N", help="Random seed.")] = 0,
     validation: Annotated[
-        float, option("--validation", metavar="SHARE", help="Graphs that choose the epoch; 0: the last.")
+        float,
+        option("--validation", metavar="SHARE", help="Share of graphs in the validation set; 0: none."),
     ] = 0.1,
     smiles: Smiles = None,
     label: Label = None,
@@ -140,38 +79,45 @@ def train(
             "--patience",
             metavar="N",
             min=0,
-            help="Stop after N epochs without progress; 0: never. Default: 50 with preset default, else 0.",
+            help="Stop after N epochs without improvement; 0: never. Default: 50 with preset default, else 0.",
         ),
     ] = None,
     class_weight: Annotated[
-        str | None, option("--class-weight", metavar="balanced", help="Give all classes the same say.")
+        str | None,
+        option("--class-weight", metavar="balanced", help="Weight classes inversely to their frequency."),
     ] = None,
     calibrate: Annotated[
         str,
-        option("--calibrate", metavar="NAME", help="Probabilities: temperature, isotonic or none."),
+        option(
+            "--calibrate", metavar="NAME", help="Calibration of probabilities: temperature, isotonic or none."
+        ),
     ] = "temperature",
-    resume: Annotated[bool, option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
-    overwrite: Annotated[bool, option("--overwrite", help="Start anew and replace the files.")] = False,
+    resume: Annotated[
+        bool, option("--resume", help="Continue from the checkpoint, if there is one.")
+    ] = False,
+    overwrite: Annotated[bool, option("--overwrite", help="Start again and replace the files.")] = False,
     checkpoint_every: Annotated[
         int | None,
-        option("--checkpoint-every", metavar="EPOCHS", min=1, help="Default: every 20 seconds."),
+        option(
+            "--checkpoint-every",
+            metavar="EPOCHS",
+            min=1,
+            help="Epochs between checkpoints. Default: one every 20 seconds.",
+        ),
     ] = None,
-    precision: Annotated[
-        str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
-    ] = None,
-    device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
-    as_json: Annotated[bool, option("--json", help="Print JSON for machines.")] = False,
+    precision: Precision = None,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Train a model on a data set and write it to a file.
 
-    A share of the graphs chooses the epoch that is kept (docs/training.md).
+    A validation set, 10 % of the graphs by default, selects the epoch that is kept (docs/training.md).
 
-    With --split, graphs to test on are set aside first and asked at the end.
+    With --split, the test graphs are set aside first and evaluated at the end.
 
-    Stop with Ctrl-C, or by accident, and go on with --resume.
+    An interrupted training continues with --resume.
     """
     from graphcaps.cli.progress import training_progress
-    from graphcaps.cli.run_options import configure
     from graphcaps.cli.training_files import TrainingFiles, write_training
 
     files = TrainingFiles(out)
@@ -179,10 +125,11 @@ def train(
 
     from graphcaps.training.final_training import FinalTraining
 
-    loaded, parts = open_with_split(source, root, reader_options(smiles, label, bad=bad), split)
-    _check_share(context, parts)
+    loaded, holdout = open_with_split(source, root, reader_options(smiles, label, bad=bad), split)
+    _check_validation_share(context, holdout)
+    store = loaded.store
     config = configure(
-        loaded.store.name,
+        store.name,
         preset=preset,
         model=model,
         epochs=epochs,
@@ -190,110 +137,180 @@ def train(
         max_nodes=max_nodes,
         learning_rate=learning_rate,
         precision=precision,
-        parts=capsules,
+        parts=parts,
     )
-    note(f"{len(loaded.store):,} graphs of {loaded.store.name}, {config.model}, preset: {config.source}.")
-    if parts is not None:
-        note(_told(parts))
+    note(f"{len(store):,} graphs of {store.name}, {config.model}, preset: {config.source}.")
+    if holdout is not None:
+        note(_describe_split(holdout))
     training = FinalTraining(
-        loaded.store,
+        store,
         config,
         seed=seed,
         validation=validation,
         device=device,
-        patience=(_PATIENCE if patience is None and config.source == "default" else patience) or None,
-        class_weight=_class_weight(
-            class_weight, loaded.store if parts is None else loaded.store[parts.train]
-        ),
-        calibrate=_method(calibrate),
-        split=parts,
+        patience=(_DEFAULT_PATIENCE if patience is None and config.source == "default" else patience) or None,
+        class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
+        calibrate=_calibration_method(calibrate),
+        split=holdout,
     )
     if overwrite:
         files.clear()
-    if resume and _go_on(training, files):
-        report_training(files, training, as_json)
+    if resume and _resume(training, files):
+        _report(files, training, as_json)
         return
     total = config.training.epochs
     try:
-        title = f"{loaded.store.name} {config.model}"
+        title = f"{store.name} {config.model}"
         with training_progress(total, title, start=training.epoch, quiet=as_json) as update:
             for event in training.run(files.checkpoint, checkpoint_every):
                 update(event)
         write_training(files, training, training.result(), loaded)
     except KeyboardInterrupt as error:
-        done = training.save(files.checkpoint)
-        note(f"Stopped after epoch {done} of {total}; go on with: {_command(context)}")
+        epoch = training.save(files.checkpoint)
+        note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context)}")
         raise typer.Exit(130) from error
-    report_training(files, training, as_json)
+    _report(files, training, as_json)
 
 
-def _check_share(context: typer.Context, parts: Split | None) -> None:
-    """Refuses a share to draw where the graphs to choose by are given."""
-    given = context.get_parameter_source("validation")
-    asked = given is not None and given.name == "COMMANDLINE"
-    if asked and parts is not None and parts.validation is not None:
-        expected = "be left out where the split has validation graphs"
-        raise ArgumentError("train", "--validation", expected, f"{parts.validation.numel()} ({parts.name})")
+# Options
 
 
-def _told(parts: Split) -> str:
-    """The parts in words."""
-    known = parts.validation
-    chosen = " and to choose the epoch by" if known is None else f", {known.numel():,} to choose the epoch by"
-    learned = f"{parts.train.numel():,} graphs to learn from{chosen}"
-    return f"Split ({parts.name}): {learned}, {parts.test.numel():,} to test on."
+def _check_validation_share(context: typer.Context, split: Split | None) -> None:
+    """Rejects ``--validation`` if the split has a validation set."""
+    source = context.get_parameter_source("validation")
+    is_given = source is not None and source.name == "COMMANDLINE"
+    if is_given and split is not None and split.validation is not None:
+        expected = "be left out if the split has a validation set"
+        got = f"a split with {split.validation.numel()} validation graphs ({split.name})"
+        raise ArgumentError("train", "--validation", expected, got)
 
 
-def _class_weight(given: str | None, store: GraphStore) -> Tensor | None:
+def _describe_split(split: Split) -> str:
+    if split.validation is None:
+        train = f"{split.train.numel():,} training and validation graphs"
+    else:
+        train = f"{split.train.numel():,} training graphs, {split.validation.numel():,} validation graphs"
+    return f"Split ({split.name}): {train}, {split.test.numel():,} test graphs."
+
+
+def _class_weights(name: str | None, store: GraphStore) -> Tensor | None:
     from graphcaps.training.final_training import balanced_class_weights
 
-    if given is None:
+    if name is None:
         return None
-    if given != "balanced":
-        raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{given}'")
+    if name != "balanced":
+        raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{name}'")
     return None if store.y is None else balanced_class_weights(store.y, store.num_classes)
 
 
-def _method(given: str) -> CalibrationMethod | None:
-    if given == "none":
+def _calibration_method(name: str) -> CalibrationMethod | None:
+    if name == "none":
         return None
-    if given not in ("temperature", "isotonic"):
-        raise ArgumentError("train", "--calibrate", "be temperature, isotonic or none", f"'{given}'")
-    return "temperature" if given == "temperature" else "isotonic"
+    if name not in ("temperature", "isotonic"):
+        raise ArgumentError("train", "--calibrate", "be temperature, isotonic or none", f"'{name}'")
+    return "temperature" if name == "temperature" else "isotonic"
 
 
-def _go_on(training: FinalTraining, files: TrainingFiles) -> bool:
-    """Brings the training to where its checkpoint is; true where the run has already ended."""
+# Resuming
+
+
+def _resume(training: FinalTraining, files: TrainingFiles) -> bool:
+    """Loads the checkpoint of the training if there is one; returns whether the run is finished."""
     if files.checkpoint.exists():
         training.resume(files.checkpoint)
-        note(f"Going on after epoch {training.epoch}.")
-        for told in training.notes:
-            note(told)
+        note(f"Continuing after epoch {training.epoch}.")
+        for sentence in training.notes:
+            note(sentence)
         return False
-    if files.finished(training.run_digest, training.config.training.epochs):
-        note("This training has already ended; nothing is done.")
+    if files.is_finished(training.run_digest, training.config.training.epochs):
+        note("This training is finished; nothing to do.")
         return True
     if files.model.exists():
-        raise DataError(
-            files.model,
-            "no file yet, or the model of this run",
-            "another",
-            fix="Replace it with --overwrite.",
-        )
-    note("There is no checkpoint: starting from the beginning.")
+        fix = "Replace it with --overwrite."
+        raise DataError(files.model, "the file is not the model of this training", fix=fix)
+    note("No checkpoint found: starting from the beginning.")
     return False
 
 
-def _command(context: typer.Context) -> str:
-    """The command line as it was given, with ``--resume``."""
+def _resume_command(context: typer.Context) -> str:
+    """The command line of this run, with ``--resume``."""
     words = ["graphcaps", "train"]
     for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "")
+        source = context.get_parameter_source(parameter.name or "")
         value = context.params.get(parameter.name or "")
-        if given is None or given.name != "COMMANDLINE" or parameter.name in ("resume", "overwrite"):
+        if source is None or source.name != "COMMANDLINE" or parameter.name in ("resume", "overwrite"):
             continue
         if parameter.param_type_name == "argument":
             words.append(str(value))
         else:
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
     return shlex.join([*words, "--resume"])
+
+
+# The summary at the end
+
+
+def _report(files: TrainingFiles, training: FinalTraining, as_json: bool) -> None:
+    """Prints a summary of the written files, and a warning if the model has hardly learned."""
+    try:
+        content = json.loads(files.config.read_bytes())
+        content = {name: content[name] for name in ("config", "data", "training", "versions")}
+        content["training"]["rule"]
+    except (ValueError, KeyError, TypeError) as error:
+        fix = "Train again with --overwrite."
+        raise DataError(files.config, "the file is not the configuration of a model", fix=fix) from error
+    info = content["training"]
+    if warning := _learning_warning(training, info):
+        note(warning)
+    paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
+    if as_json:
+        details = {name: content[name] for name in ("data", "training", "versions")}
+        print_json(paths | {"resolved": content["config"]} | details)
+        return
+    epochs = info.get("epochs_run", info["epochs"])
+    rows = [("model", paths["model"]), ("selected", f"epoch {info['epoch']} of {epochs}: {info['rule']}")]
+    rows.append(("training accuracy", _accuracy(info, "train")))
+    if info["validation_accuracy"] is not None:
+        accuracy = _accuracy(info, "validation")
+        rows.append(("validation accuracy", f"{accuracy}; this set selected the epoch, so it is no test"))
+        metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
+        rows += [(f"validation {name}", value) for name, value in metrics]
+    rows += _test_rows(info)
+    rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
+    print_pairs(terminal(), rows)
+
+
+def _accuracy(info: dict[str, Any], subset: str) -> str:
+    return f"{100 * info[f'{subset}_accuracy']:.1f} % of {info[f'{subset}_graphs']:,} graphs"
+
+
+def _test_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """Results on the test graphs of a split."""
+    if info.get("test_accuracy") is None:
+        return []
+    accuracy = _accuracy(info, "test")
+    rows = [("test accuracy", f"{accuracy}, which were not used in training ({info['split']})")]
+    rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
+    if count := info.get("test_graphs_with_new_labels"):
+        text = f"{count:,} test graphs have labels that no training graph has; they are encoded as zeros"
+        rows.append(("unknown labels", text))
+    return rows
+
+
+def _learning_warning(training: FinalTraining, info: dict[str, Any]) -> str:
+    """A warning if predicting the largest class would be about as accurate as the model, else "".
+
+    With class weights a model may be less accurate than that although it has learned, so there is no warning.
+    """
+    if "class_weight" in training.fingerprint or training.source.y is None:
+        return ""
+    counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
+    largest, accuracy = float(counts.max() / counts.sum()), float(info["train_accuracy"])
+    # With a largest class of 97 % no gain of 5 % is possible: half of the remaining share is enough.
+    if largest == 1 or accuracy > min(largest + _MIN_GAIN, (1 + largest) / 2):
+        return ""
+    stopped_early = info.get("epochs_run", info["epochs"]) < info["epochs"]
+    return (
+        f"The model has hardly learned: its training accuracy is {100 * accuracy:.1f} %, and the largest class has "
+        f"{100 * largest:.1f} % of the graphs. Train longer ({'--patience 0' if stopped_early else '--epochs'})."
+    )

@@ -1,0 +1,49 @@
+"""Output files and folders: checked before anything is computed, written completely or not at all."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps.errors import DataError
+
+__all__ = ["check_output_file", "check_output_folder", "write_json"]
+
+
+def check_output_file(path: Path) -> None:
+    """Rejects a path that no file can be written to.
+
+    Raises:
+        DataError: If its folder does not exist, or it is a folder, a device or a link to a missing file.
+    """
+    if not path.parent.is_dir():
+        found = f"none at {path.parent}"
+        raise DataError(path, "a folder to write into", found, fix="Create the folder first.")
+    if path.is_symlink() and not path.exists():
+        raise DataError(path, "a file to write", "a link to a missing file")
+    if path.exists() and not path.is_file():
+        raise DataError(path, "a file to write", "a folder or a device")
+
+
+def check_output_folder(folder: Path) -> None:
+    """Rejects a folder that cannot be written into. A missing folder is not created.
+
+    Raises:
+        DataError: If it, or the nearest parent that exists, is not a folder or is not writable.
+    """
+    try:
+        nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not nearest.is_dir():
+            raise DataError(folder, "a folder to write into", f"a file at {nearest}")
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise DataError(folder, "a folder to write into", f"'{error.strerror or error}'") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file that appears complete or not at all."""
+    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
