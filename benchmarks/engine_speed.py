@@ -113,8 +113,8 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     """Seconds, peaks of memory and accuracies of one data set; its records and summary are written."""
     import torch
 
-    from graphcaps.cli.run_options import configure
     from graphcaps.cli.output_files import write_json
+    from graphcaps.cli.run_options import configure
     from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.evaluation.results_store import file_name

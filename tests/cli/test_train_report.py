@@ -33,7 +33,7 @@ def mine(tmp_path: Path) -> str:
 def test_a_table_without_labels_lists_its_columns(mine: str, verb: str, rest: list[str]) -> None:
     assert refusal(verb, mine, "--smiles", "Structure", *rest) == (
         f"{verb}: mine.csv has no class labels; "
-        "name the column with --label; mine.csv has 'Structure', 'name', 'active'."
+        "name the column with --label (mine.csv has 'Structure', 'name', 'active')."
     )
 
 
@@ -44,8 +44,8 @@ def test_networks_and_edge_lists_without_labels(tmp_path: Path) -> None:
         graph.graph.update(kind=str(n), city="x")
         nx.write_graphml(graph, tmp_path / "nets" / f"{n}.graphml")
     told = refusal("evaluate", "nets")
-    assert told.endswith("name the graph attribute with --label; 0.graphml has 'city', 'kind'.")
-    assert refusal("evaluate", "nets/1.graphml").endswith("--label; 1.graphml has 'city', 'kind'.")
+    assert told.endswith("name the graph attribute with --label (0.graphml has 'city', 'kind').")
+    assert refusal("evaluate", "nets/1.graphml").endswith("--label (1.graphml has 'city', 'kind').")
     nx.write_graphml(nx.path_graph(3), tmp_path / "bare.graphml")
     assert "add a graph attribute such as 'class': the graphs of bare.graphml have none." in refusal(
         "evaluate", "bare.graphml"
@@ -54,7 +54,7 @@ def test_networks_and_edge_lists_without_labels(tmp_path: Path) -> None:
     (tmp_path / "list" / "edges.csv").write_text("graph,source,target\n0,a,b\n1,a,b\n")
     assert refusal("evaluate", "list").endswith("with the columns graph and label next to edges.csv.")
     (tmp_path / "list" / "graphs.csv").write_text("graph,sort\n0,x\n1,y\n")
-    assert refusal("evaluate", "list/edges.csv").endswith("with --label; graphs.csv has 'graph', 'sort'.")
+    assert refusal("evaluate", "list/edges.csv").endswith("with --label (graphs.csv has 'graph', 'sort').")
 
 
 def test_a_label_column_of_names_is_questioned(mine: str) -> None:

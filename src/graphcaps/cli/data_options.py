@@ -202,7 +202,7 @@ def _suggest_names(what: str, names: Sequence[str], where: str) -> str:
     listed = ", ".join(f"'{name}'" for name in names[:_MAX_NAMES]) + (
         ", …" if len(names) > _MAX_NAMES else ""
     )
-    return f"name the {what} with --label; {where} has {listed}."
+    return f"name the {what} with --label ({where} has {listed})."
 
 
 def display_names(metadata: GraphMetadata | None, ids: Sequence[str] | None) -> Sequence[str] | None:
