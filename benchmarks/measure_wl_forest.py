@@ -1,6 +1,6 @@
 """Accuracy of a simple baseline on the folds of the paper's tables: a random forest on Weisfeiler-Lehman counts.
 
-    python benchmarks/measure_wl_forest.py --root DIR --jobs 2 --out results/wl-forest/summary.csv
+    python -m benchmarks.measure_wl_forest --root DIR --jobs 2 --out results/wl-forest/summary.csv
 
 A graph is described by how often each Weisfeiler-Lehman colour of its nodes occurs, after 0, 1 and 2 iterations from
 the node labels (a constant where there are none). Colours that occur in fewer than max(3, G / 500) of the G graphs are

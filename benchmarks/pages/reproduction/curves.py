@@ -1,6 +1,6 @@
 """Learning curves of HGCN on the paper's data sets as one SVG: docs/images/reproduction-curves.svg.
 
-The picture carries the SHA-256 of the numbers that it shows, so that a test can hold it to the records on any
+The picture contains the SHA-256 of the numbers that it shows, so that it can be compared with the records under any
 version of matplotlib.
 """
 
@@ -11,11 +11,12 @@ import io
 import json
 import re
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reproduction_tables import Results
 
+from benchmarks.pages.reproduction.hgcn_tables import Results
 from graphcaps.evaluation.record import PROTOCOLS
 from graphcaps.reproduction.published import paper_datasets, published_hgcn
 
@@ -33,10 +34,10 @@ class Curve:
     """Test accuracy of one protocol on a data set, in percent; JSON-safe.
 
     Args:
-        epochs (list): Middle of each stretch of epochs.
+        epochs (list): Centre of each group of epochs.
         mean (list): Mean over its epochs, over folds and seeds.
         spread (list): Standard deviation over seeds of the mean over folds; zero for one seed.
-        chosen (list): Epochs that were chosen, of every seed (C), or of every seed and fold (held-out).
+        chosen (list): Selected epochs, of every seed (C), or of every seed and fold (held-out).
     """
 
     epochs: list[float]
@@ -46,7 +47,7 @@ class Curve:
 
 
 def curves(results: Results) -> dict[str, dict[str, Curve]]:
-    """By data set and protocol, those that are stored."""
+    """Curves by data set and protocol, of the stored records."""
     found: dict[str, dict[str, Curve]] = {}
     for name in paper_datasets():
         for protocol in PROTOCOLS:
@@ -69,16 +70,21 @@ def curves(results: Results) -> dict[str, dict[str, Curve]]:
     return found
 
 
-def fingerprint(found: dict[str, dict[str, Curve]]) -> str:
+def digest(found: dict[str, dict[str, Curve]]) -> str:
     """SHA-256 of the numbers shown."""
     plain = {name: {key: asdict(curve) for key, curve in own.items()} for name, own in found.items()}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-def embedded(svg: str) -> str | None:
-    """The fingerprint that a picture carries."""
+def embedded_digest(svg: str) -> str | None:
+    """The digest that a picture contains."""
     found = re.search(r"numbers sha256 ([0-9a-f]{64})", svg)
     return found[1] if found else None
+
+
+def picture(root: Path) -> str:
+    """The picture; ``root`` is the root of the repository."""
+    return draw(Results(root / "results"))
 
 
 def draw(results: Results) -> str:
@@ -98,7 +104,7 @@ def draw(results: Results) -> str:
         figure = Figure(figsize=(11, 7.4))
         FigureCanvasSVG(figure)
         axes = figure.subplots(3, 4).ravel()
-        figure.subplots_adjust(0.06, 0.07, 0.99, 0.96, 0.24, 0.26)  # by hand: a layout engine takes seconds
+        figure.subplots_adjust(0.06, 0.07, 0.99, 0.96, 0.24, 0.26)  # fixed: a layout engine takes seconds
         for ax, name in zip(axes, paper_datasets(), strict=False):
             ours = results.figure(name, "hgcn", "C")
             _panel(ax, name, found.get(name, {}), None if ours is None else ours.mean)
@@ -106,8 +112,8 @@ def draw(results: Results) -> str:
         figure.supxlabel("epoch", fontsize=9, y=0.01)
         figure.supylabel("test accuracy, %", fontsize=9, x=0.01)
         text = io.StringIO()
-        told = f"numbers sha256 {fingerprint(found)}"
-        figure.savefig(text, format="svg", metadata={"Date": None, "Description": told})
+        description = f"numbers sha256 {digest(found)}"
+        figure.savefig(text, format="svg", metadata={"Date": None, "Description": description})
     return re.sub(r"[ \t]+\n", "\n", text.getvalue())
 
 
@@ -119,23 +125,23 @@ def _panel(ax: Any, name: str, own: dict[str, Curve], ours: float | None) -> Non
     if ours is not None:
         ax.axhline(ours, color=_COLOUR["paper"], linestyle="--", linewidth=0.8)
     if not own:
-        ax.text(0.5, 0.4, "not measured yet", transform=ax.transAxes, ha="center")
+        ax.text(0.5, 0.4, "not measured", transform=ax.transAxes, ha="center")
         return
     late = [np.array(curve.mean)[len(curve.mean) // 10 :] for curve in own.values()]
     low = max(min(float(part.min()) for part in late), paper - 16)
     high = max(paper, ours or 0.0, *(float(part.max()) for part in late))
-    room = high - low
-    bottom = low - 0.22 * room
-    for place, (protocol, curve) in enumerate(own.items()):
+    height = high - low
+    bottom = low - 0.22 * height
+    for index, (protocol, curve) in enumerate(own.items()):
         colour, mean, spread = _COLOUR[protocol], np.array(curve.mean), np.array(curve.spread)
         ax.fill_between(curve.epochs, mean - spread, mean + spread, color=colour, alpha=0.22, linewidth=0)
         ax.plot(curve.epochs, mean, color=colour, linewidth=1.1)
-        # One path for all marks: a broken line.
-        foot = bottom + (0.02 + 0.075 * place) * room
+        # One path for all marks: a line with gaps.
+        foot = bottom + (0.02 + 0.075 * index) * height
         ticks = np.array([[epoch, epoch, np.nan] for epoch in curve.chosen]).ravel()
-        heights = np.tile([foot, foot + 0.06 * room, np.nan], len(curve.chosen))
+        heights = np.tile([foot, foot + 0.06 * height, np.nan], len(curve.chosen))
         ax.plot(ticks, heights, color=colour, linewidth=0.8)
-    ax.set_ylim(bottom, high + 0.08 * room)
+    ax.set_ylim(bottom, high + 0.08 * height)
     ax.set_xlim(0, max(curve.epochs[-1] for curve in own.values()))
     ax.tick_params(length=2)
     for side in ("top", "right"):

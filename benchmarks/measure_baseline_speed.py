@@ -1,8 +1,8 @@
 """Compares the speed of training with baselines: the padded program and models of torch-geometric.
 
-    python -m benchmarks.baseline_speed                      # planted-parts and GIN
-    python -m benchmarks.baseline_speed MUTAG ENZYMES --baselines padded,gin,diffpool,sagpool
-    python -m benchmarks.baseline_speed NCI1 --device cuda --precision tf32 --baselines padded
+    python -m benchmarks.measure_baseline_speed                      # planted-parts and GIN
+    python -m benchmarks.measure_baseline_speed MUTAG ENZYMES --baselines padded,gin,diffpool,sagpool
+    python -m benchmarks.measure_baseline_speed NCI1 --device cuda --precision tf32 --baselines padded
 
 Each data set is first measured as ``graphcaps bench`` does. Every baseline then trains one fold of it in the same run,
 with the same graphs, input columns, batch size and device, after a check. It is timed with all threads and with one,
@@ -221,7 +221,7 @@ def run(arguments: argparse.Namespace) -> None:
         comparison = compare_speed(store, config, baselines, device=device)
         comparisons.append(comparison)
         if arguments.out is not None:
-            command = f"python -m benchmarks.baseline_speed {store.name} --device {device}"
+            command = f"python -m benchmarks.measure_baseline_speed {store.name} --device {device}"
             command += f" --baselines {','.join(baselines)}"
             command += f" --precision {comparison.speed.precision}" if arguments.precision else ""
             merge_measurements(arguments.out, comparison.measurements(command))
@@ -233,7 +233,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.baseline_speed",
+        prog="python -m benchmarks.measure_baseline_speed",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

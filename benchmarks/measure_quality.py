@@ -1,7 +1,7 @@
 """What the doctor finds in the paper's eleven data sets: ``results/doctor.json``, and the tables of docs/doctor.md.
 
-    python benchmarks/doctor_findings.py --root DIR            # looks the sets over and writes the file
-    python benchmarks/doctor_findings.py --tables              # prints the tables from the file
+    python -m benchmarks.measure_quality --root DIR            # looks the sets over and writes the file
+    python -m benchmarks.measure_quality --tables              # prints the tables from the file
 
 Nothing depends on chance or on a limit of time; a pair of graphs that takes too many steps is told as undecided.
 """

@@ -1,17 +1,17 @@
-"""What docs/reproduction.md is made from: the stored records, and its tables of HGCN beside the published figures."""
+"""Stored records by data set, variant and rule, and the tables of HGCN next to the published results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from page_table import table
 from scipy import stats
 
+from benchmarks.pages.markdown import NOT_MEASURED, table
 from graphcaps.evaluation import ResultsStore
 from graphcaps.evaluation.epoch_selection import Figure
 from graphcaps.evaluation.record import Protocol
@@ -20,12 +20,11 @@ from graphcaps.reproduction.measured import Library, compare
 from graphcaps.reproduction.published import paper_datasets, published_hgcn
 from graphcaps.reproduction.table_formats import lines, titles
 
-MISSING = "not yet"
 TEST_SHARE = 0.1
-STUCK = 5.0  # points of training accuracy above one over the classes
-NEAR, FARTHEST, NEAR_STAR, LEAST = 1.0, 3.2, 1.2, 8  # what issue 6 asks of C, of C*, and on how many sets
+STUCK = 5.0  # points of training accuracy above one over the number of classes
+NEAR, NEAR_STAR = 1.0, 1.2  # points within which C and C* agree with the paper
 
-# Best published figures under a comparable protocol that were found, with whose they are; see REFERENCE of issue 6.
+# Best published accuracies under a comparable protocol, and their sources.
 _ERRICA, _CGMM = "structure-agnostic baseline, Errica et al., ICLR 2020", "CGMM family, table of its authors"
 _PATHNN = "PathNN, ICML 2023, second-hand"
 COMPARABLE = {
@@ -51,42 +50,42 @@ class Results:
         return self.library.figure(dataset, variant, rule)
 
     def _folds(self, dataset: str, variant: str, rule: str) -> np.ndarray:
-        """Percent of every seed and fold under a rule, ``[S, F]``; ``[0, 0]`` where nothing is measured."""
+        """Accuracy in percent of every seed and fold under a rule, ``[S, F]``; ``[0, 0]`` if nothing is stored."""
         protocol = "paper" if rule in ("C", "C*") else "held-out"
         ledger = self.library.ledger(dataset, variant, protocol)
         rows = [] if ledger is None else ledger.per_seed()
-        found = [row["accuracies"] for row in rows if row["figure"] == rule]
-        return np.array(found, dtype=np.float64).reshape(len(found), -1 if found else 0)
+        accuracies = [row["accuracies"] for row in rows if row["figure"] == rule]
+        return np.array(accuracies, dtype=np.float64).reshape(len(accuracies), -1 if accuracies else 0)
 
     def seeds(self, dataset: str, variant: str, rule: str) -> np.ndarray:
-        """Mean over folds of every seed, ``[S]``."""
+        """Mean over folds for every seed, ``[S]``."""
         folds = self.folds(dataset, variant, rule)
         return folds.mean(1) if len(folds) else np.zeros(0)
 
     def stuck(self, dataset: str, variant: str, rule: str, seeds: int | None = None) -> tuple[int, int]:
-        """Trainings that found nothing, and trainings: even the training accuracy at the chosen epoch is chance."""
+        """Number of trainings that are stuck, and of all: the training accuracy at the selected epoch is chance."""
         protocol: Protocol = "paper" if rule in ("C", "C*") else "held-out"
         ledger = self.library.ledger(dataset, variant, protocol)
         if ledger is None:
             return 0, 0
         chosen = [row["epochs"] for row in ledger.per_seed() if row["figure"] == rule][:seeds]
-        found, folds = 0, np.arange(ledger.num_folds)
+        count, folds = 0, np.arange(ledger.num_folds)
         for record, epochs in zip(ledger.of(protocol), chosen, strict=False):
-            reached = record.curves.train_accuracy[folds, np.array(epochs) - 1]
-            found += int((100 * reached <= 100 / record.data.classes + STUCK).sum())
-        return found, len(chosen) * len(folds)
+            accuracy = record.curves.train_accuracy[folds, np.array(epochs) - 1]
+            count += int((100 * accuracy <= 100 / record.data.classes + STUCK).sum())
+        return count, len(chosen) * len(folds)
 
 
 @dataclass(frozen=True)
-class Target:
-    """C and C* of HGCN on a data set, and how far they are from the paper's.
+class Agreement:
+    """Differences of C and C* of HGCN from the paper on one data set.
 
     Args:
-        dataset (str): Which.
-        c, star (float): Ours less the paper's, in points.
+        dataset (str): Name of the data set.
+        c, star (float): Ours minus the paper's, in points.
         error (float): Standard error of our C, over seeds.
-        paper_error (float): The paper's deviation over folds by the root of ten.
-        further (float): Half of the 95 % range of one more seed of ours.
+        paper_error (float): The paper's standard deviation over folds divided by the root of ten.
+        further (float): Half the width of the 95 % prediction interval of one more seed of ours.
         seeds (ndarray): C of each seed.
     """
 
@@ -99,17 +98,17 @@ class Target:
     seeds: np.ndarray
 
     @property
-    def reached(self) -> bool:
+    def agrees(self) -> bool:
         return abs(self.c) <= max(NEAR, 2 * self.error)
 
     @property
-    def star_reached(self) -> bool:
+    def star_agrees(self) -> bool:
         return abs(self.star) <= NEAR_STAR
 
 
-def targets(results: Results) -> list[Target]:
-    """The data sets with several seeds of the paper's protocol."""
-    found = []
+def agreements(results: Results) -> list[Agreement]:
+    """Agreement on the data sets with several seeds of the paper's protocol."""
+    rows = []
     for name in paper_datasets():
         seeds, star = results.seeds(name, "hgcn", "C"), results.seeds(name, "hgcn", "C*")
         if len(seeds) < 2:
@@ -118,18 +117,18 @@ def targets(results: Results) -> list[Target]:
         spread = float(seeds.std(ddof=1))
         c, own_star = float(seeds.mean()) - paper.mean, float(star.mean()) - published_hgcn(name, "C*").mean
         errors = spread / math.sqrt(S), (paper.std or 0.0) / math.sqrt(10)
-        found.append(Target(name, c, own_star, *errors, further(seeds), seeds))
-    return found
+        rows.append(Agreement(name, c, own_star, *errors, further(seeds), seeds))
+    return rows
 
 
 def further(seeds: np.ndarray) -> float:
-    """Half of the range in which one more seed lies with 95 %, by Student's distribution."""
+    """Half the width of the 95 % prediction interval of one more seed, by Student's distribution."""
     S = len(seeds)
     return float(stats.t.ppf(0.975, S - 1)) * float(seeds.std(ddof=1)) * math.sqrt(1 + 1 / S)
 
 
 def ledger_table(results: Results) -> str:
-    """All eleven: held-out, optimism, C and C*, beside the paper's."""
+    """All eleven data sets: held-out, optimism, C and C*, next to the paper's."""
     rows = []
     for name in paper_datasets():
         own = [shown(results.figure(name, "hgcn", rule)) for rule in ("held-out", "optimism", "C", "C*")]
@@ -139,31 +138,31 @@ def ledger_table(results: Results) -> str:
     return table(head, rows)
 
 
-def targets_table(found: Sequence[Target]) -> str:
-    """Difference to the paper and the yardsticks for it."""
+def agreements_table(rows: Sequence[Agreement]) -> str:
+    """Differences from the paper, and the errors to compare them with."""
     head = (
-        *("data set", "C, difference", "2 SE, ours", "SE, paper's folds", "one more seed, 95 %", "reached"),
+        *("data set", "C, difference", "2 SE, ours", "SE, paper's folds", "one more seed, 95 %", "agrees"),
         *("C\\*, difference", "within 1.2"),
     )
-    rows = [
+    cells = [
         (
             *(each.dataset, f"**{each.c:+.2f}**", f"{2 * each.error:.2f}", f"{each.paper_error:.2f}"),
-            *(f"± {each.further:.2f}", yes(each.reached), f"{each.star:+.2f}", yes(each.star_reached)),
+            *(f"± {each.further:.2f}", yes(each.agrees), f"{each.star:+.2f}", yes(each.star_agrees)),
         )
-        for each in found
+        for each in rows
     ]
-    return table(head, rows)
+    return table(head, cells)
 
 
 def fold_error(folds: np.ndarray) -> float:
-    """Standard error of a mean over folds that share training graphs (Nadeau and Bengio), in points."""
+    """Corrected standard error of a mean over folds that share training graphs (Nadeau and Bengio), in points."""
     F = folds.shape[1]
     return math.sqrt((1 / F + TEST_SHARE / (1 - TEST_SHARE)) * float(folds.mean(0).var(ddof=1)))
 
 
-def honest(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
-    """Held-out beside the best published under a comparable protocol: a table, and (name, difference, error)."""
-    rows, found = [], []
+def comparable(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
+    """Held-out accuracy and the best published one: a table, and (name, difference, error) of each data set."""
+    rows, differences = [], []
     for name in paper_datasets():
         folds = results.folds(name, "hgcn", "held-out")
         ours = shown(results.figure(name, "hgcn", "held-out"))
@@ -171,18 +170,18 @@ def honest(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
             best = f"{COMPARABLE[name][0]:.1f}" if name in COMPARABLE else "none found"
             rows.append((name, f"**{ours}**", "–", best, "–", "–"))
             continue
-        value, whose = COMPARABLE[name]
+        value, source = COMPARABLE[name]
         error = fold_error(folds)
         difference = float(folds.mean()) - value
-        found.append((name, difference, error))
-        rows.append((name, f"**{ours}**", f"{error:.2f}", f"{value:.1f}", f"{difference:+.2f}", whose))
-    head = ("data set", "held-out, ours", "its SE, corrected", "best published", "difference", "whose")
-    return table(head, rows), found
+        differences.append((name, difference, error))
+        rows.append((name, f"**{ours}**", f"{error:.2f}", f"{value:.1f}", f"{difference:+.2f}", source))
+    head = ("data set", "held-out, ours", "SE, corrected", "best published", "difference", "source")
+    return table(head, rows), differences
 
 
-def paper_tables(results: Results, wanted: Sequence[str]) -> str:
-    """Tables of the paper: HGCN's rows paper, ours, difference; rows of other systems reported."""
-    found = compare(choose_cells(wanted), results.library)
+def paper_tables(results: Results, tables: Sequence[str]) -> str:
+    """Tables of the paper: published, ours and difference of HGCN; other systems as published."""
+    found = compare(choose_cells(tables), results.library)
     parts = []
     for name, title in titles(found).items():
         datasets, rows = lines(found, name)
@@ -192,39 +191,26 @@ def paper_tables(results: Results, wanted: Sequence[str]) -> str:
                 continue
             ours = line.what == "ours"
             texts = [
-                f"**{cell}**" if ours and cell != "–" else MISSING if ours else cell for cell in line.cells
+                f"**{cell}**" if ours and cell != "–" else NOT_MEASURED if ours else cell
+                for cell in line.cells
             ]
             cells.append((line.row, line.criterion.replace("*", "\\*"), line.what, *texts))
         own = [each for each in found if each.cell.table == name and each.cell.variant is not None]
         missing = sum(each.ours is None for each in own)
-        left = (
-            "all are measured."
-            if not missing
-            else f"{missing} are not measured (section 10 has what was asked for)."
-        )
+        left = "all are measured." if not missing else f"{missing} are not measured (section 10)."
         head = table(("row", "criterion", "", *datasets), cells)
-        parts.append(f"### {title}\n\n{head}\n\nOf {len(own)} cells of our own, {left}")
+        parts.append(f"### {title}\n\n{head}\n\nOf our {len(own)} cells, {left}")
     return "\n\n".join(parts)
 
 
 def shown(figure: Figure | None) -> str:
-    """Mean ± deviation over folds ± deviation over seeds."""
+    """Mean ± standard deviation over folds ± standard deviation over seeds."""
     if figure is None:
-        return MISSING
+        return NOT_MEASURED
     seeds = "" if figure.std_seeds is None else f" ± {figure.std_seeds:.2f}"
     return f"{figure}{seeds}"
 
 
-def signed(value: float) -> str:
-    """In points, with its sign; never ``-0.00``."""
-    return f"{round(value, 2) + 0.0:+.2f}"
-
-
 def yes(value: bool) -> str:
+    """``yes``, or a bold ``no``."""
     return "yes" if value else "**no**"
-
-
-def listed(names: Iterable[str], none: str = "none") -> str:
-    """``a, b and c``."""
-    parts = list(names)
-    return none if not parts else " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))

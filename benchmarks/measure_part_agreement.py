@@ -1,6 +1,6 @@
 """Do capsules agree with the planted kinds of parts? Plain HGCN, the option ``parts``, and k-means.
 
-    python benchmarks/parts_agreement.py --out results/parts.json
+    python -m benchmarks.measure_part_agreement --out results/parts.json
 
 Seed s takes fold s of the ten stratified folds as test graphs. The other nine train: a ninth of them chooses the
 epoch by the margin loss of the classes, as ``graphcaps train`` does, and the truth about parts plays no role. All
@@ -169,7 +169,7 @@ def add(path: Path, row: dict[str, Any]) -> None:
     rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
     rows = [one for one in rows if any(one[name] != row[name] for name in key)] + [row]
     rows.sort(key=lambda one: (one["level"], one["draw"], list(MODELS).index(one["model"])))
-    report = {"command": "python benchmarks/parts_agreement.py --out results/parts.json", "rows": rows}
+    report = {"command": "python -m benchmarks.measure_part_agreement --out results/parts.json", "rows": rows}
     path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 

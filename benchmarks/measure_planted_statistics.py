@@ -1,6 +1,6 @@
 """What simple statistics and k-means give on ``planted-parts``: the tables of docs/planted-parts.md.
 
-    python benchmarks/planted_baselines.py --level all
+    python -m benchmarks.measure_planted_statistics --level all
 
 Nothing here is a graph network. Classifiers are scikit-learn's, with its defaults but for what is written.
 """

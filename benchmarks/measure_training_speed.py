@@ -1,9 +1,9 @@
 """What the engine takes: the paper's HGCN row on one GPU, and folds together against folds alone on a CPU.
 
-    python benchmarks/engine_speed.py --out row.json row --records records --seeds 5 --precision tf32
-    python benchmarks/engine_speed.py --out row.json row --records records --seeds 5 --precision tf32 --resume
-    python benchmarks/engine_speed.py together --dataset MUTAG --epochs 100
-    python benchmarks/engine_speed.py merge row.json
+    python -m benchmarks.measure_training_speed --out row.json row --records records --seeds 5 --precision tf32
+    python -m benchmarks.measure_training_speed --out row.json row --records records --seeds 5 --precision tf32 --resume
+    python -m benchmarks.measure_training_speed together --dataset MUTAG --epochs 100
+    python -m benchmarks.measure_training_speed merge row.json
 
 Figures are merged into results/performance.json, or the file named by --out: one entry per what, data set and
 device. "row" writes those of a data set, its records and its summary as soon as it is finished; cut off, it goes on
@@ -36,7 +36,7 @@ LONGEST = (
 WALL = "start-up and compilation counted"
 
 
-def names(
+def measurement_names(
     protocol: str, seeds: int = 1, precision: str = "float32", epochs: int | None = None
 ) -> tuple[str, str]:
     """How the entries of a data set begin, and what the whole row is called."""
@@ -58,7 +58,7 @@ def row(arguments: argparse.Namespace) -> None:
 
     device, lock = arguments.device, Lock()
     precision = arguments.precision or configure(arguments.datasets[0]).training.precision
-    one, whole = names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
+    one, whole = measurement_names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
     found = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_measurements(arguments.out)}
     done = {name: found.get((f"{one}, {WALL}", name, device)) for name in arguments.datasets}
     shown = _command(arguments, precision)
@@ -106,7 +106,7 @@ def _command(arguments: argparse.Namespace, precision: str) -> str:
         given += ["--datasets", *arguments.datasets]
     if arguments.epochs is not None:
         given += ["--epochs", arguments.epochs]
-    return f"python benchmarks/engine_speed.py {' '.join(map(str, given))}"
+    return f"python -m benchmarks.measure_training_speed {' '.join(map(str, given))}"
 
 
 def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float, str]]:
@@ -153,7 +153,7 @@ def together(arguments: argparse.Namespace) -> None:
 
     store = load_dataset(arguments.dataset)
     config = load_preset("paper", arguments.dataset).with_training(epochs=arguments.epochs)
-    command = f"python benchmarks/engine_speed.py together --dataset {arguments.dataset}"
+    command = f"python -m benchmarks.measure_training_speed together --dataset {arguments.dataset}"
     command += f" --epochs {arguments.epochs} --device {arguments.device}"
     seconds = {}
     for name, group, threads in (

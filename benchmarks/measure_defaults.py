@@ -1,6 +1,6 @@
 """What ``HGCNClassifier()`` reaches on graphs that it did not learn from: accuracy and probabilities.
 
-    python benchmarks/default_held_out.py --seeds 5 --jobs 3 --device cuda --precision tf32
+    python -m benchmarks.measure_defaults --seeds 5 --jobs 3 --device cuda --precision tf32
 
 Trains the default preset with the classifier's patience in the ten held-out folds of ``graphcaps evaluate``, all
 folds of a data set together: where a classifier learns from nine tenths of its graphs and chooses by one, here it
@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from held_out_curves import held_out_curves
 
 import graphcaps
+from benchmarks.held_out_curves import held_out_curves
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
@@ -118,7 +118,7 @@ def place(name: str) -> tuple[int, str]:
 def command(arguments: argparse.Namespace) -> str:
     """What gives these rows again."""
     others = [name for name in arguments.datasets if name not in paper_datasets()]
-    told = ["python benchmarks/default_held_out.py", *others]
+    told = ["python -m benchmarks.measure_defaults", *others]
     told += [f"--preset {arguments.preset}"] if arguments.preset != "default" else []
     told += [f"--seeds {arguments.seeds} --jobs {arguments.jobs} --device {arguments.device}"]
     told += [f"--precision {arguments.precision}"] if arguments.precision else []

@@ -1,6 +1,6 @@
 """Measures of explanations on planted-parts and MUTAG, for HGCN's own scores and for other methods.
 
-    python benchmarks/explaining.py --out results/explaining.json
+    python -m benchmarks.measure_explanations --out results/explaining.json
 
 Per data set, models of seeds 0, 1, … are trained on nine tenths of the graphs; the measures are taken on all
 graphs, which is fair to ask of explanations of a model, and their means over the seeds are reported. GNNExplainer
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
     report: dict[str, Any] = {
-        "command": f"python benchmarks/explaining.py --seeds {wanted.seeds} --sample {wanted.sample}",
+        "command": f"python -m benchmarks.measure_explanations --seeds {wanted.seeds} --sample {wanted.sample}",
         "hardware": describe_hardware(torch.device("cpu")),
         "threads": torch.get_num_threads(),
         "versions": versions_and_commit(),

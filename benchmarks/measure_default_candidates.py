@@ -1,6 +1,6 @@
 """Candidates for the default preset, compared by their validation graphs alone.
 
-    python benchmarks/choose_defaults.py --device cuda --precision tf32 --jobs 3
+    python -m benchmarks.measure_default_candidates --device cuda --precision tf32 --jobs 3
 
 Every candidate is trained in the ten held-out folds of some of the eleven data sets. A candidate is judged by the
 validation loss of the epoch that it keeps, which are graphs of the training parts: test accuracies stand in the
@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from held_out_curves import MOST_SEEDS, held_out_curves
 
 import graphcaps
+from benchmarks.held_out_curves import MOST_SEEDS, held_out_curves
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
@@ -38,7 +38,7 @@ from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, 
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import PatienceTracker
 
-COMMAND = "python benchmarks/choose_defaults.py --device cuda --precision tf32 --jobs 3"
+COMMAND = "python -m benchmarks.measure_default_candidates --device cuda --precision tf32 --jobs 3"
 SETS = ("NCI1", "PROTEINS", "IMDB-MULTI", "IMDB-BINARY", "ENZYMES", "PTC_MR", "MUTAG")
 LONGER = ("ENZYMES", "PTC_MR", "MUTAG")  # few steps per epoch: is 300 enough?
 PATIENCES = (30, 50, 100, None)

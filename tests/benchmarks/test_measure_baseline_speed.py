@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.baseline_speed import BaselineTime, SpeedComparison, compare_speed
 from benchmarks.baselines import PaddedTraining
+from benchmarks.measure_baseline_speed import BaselineTime, SpeedComparison, compare_speed
 
-from benchmarks import baseline_speed
+from benchmarks import measure_baseline_speed as baseline_speed
 from graphcaps.bench import (
     Ceilings,
     CheckError,
@@ -107,7 +107,7 @@ def test_the_program_prints_a_table_and_merges_its_measurements(
     assert "planted-parts: padded is skipped." in printed
     commands = {row["command"] for row in read_measurements(out)}
     assert commands == {
-        "python -m benchmarks.baseline_speed planted-parts --device cpu --baselines padded,gin"
+        "python -m benchmarks.measure_baseline_speed planted-parts --device cpu --baselines padded,gin"
     }
     baseline_speed.main(["--device", "cpu", "--json"])
     (row,) = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Ablations, sensitivity and the text's equations, from the stored records, for docs/reproduction.md."""
+"""Ablations, sensitivity to K and R, and the formulation of the equations, compared with HGCN."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from page_table import table
-from reproduction_tables import MISSING, TEST_SHARE, Results, further, listed, shown
 
+from benchmarks.pages.markdown import NOT_MEASURED, join_names, p_value, table
+from benchmarks.pages.reproduction.hgcn_tables import TEST_SHARE, Results, further, shown
 from graphcaps.evaluation.epoch_selection import Figure
 from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, holm
 from graphcaps.reproduction.cells import ABLATIONS, VARIANTS
@@ -20,15 +20,15 @@ SENSITIVITY = tuple(v.row for v in VARIANTS if v.row[:2] in ("K=", "R="))
 
 
 @dataclass(frozen=True)
-class Against:
-    """The full model against one ablation on a data set, held out.
+class AblationTest:
+    """The full model compared with one ablation on a data set, held out.
 
     Args:
-        dataset (str): Which.
-        full, other (ndarray): Percent of the seeds that both have, ``[S, F]``.
-        test (PairedTest): Full less other.
+        dataset (str): Name of the data set.
+        full, other (ndarray): Accuracy in percent of the seeds that both have, ``[S, F]``.
+        test (PairedTest): Test of full minus other.
         adjusted (float): Holm's p among the data sets of this ablation.
-        stuck (tuple): Stuck trainings of the full model, of the other, and of how many.
+        stuck (tuple): Stuck trainings of the full model and of the other, and the number of trainings.
     """
 
     dataset: str
@@ -39,17 +39,17 @@ class Against:
     stuck: tuple[int, int, int]
 
     @property
-    def told_apart(self) -> bool:
+    def significant(self) -> bool:
         return self.adjusted < LEVEL
 
 
 def of_tables_3_and_4(row: str, dataset: str) -> Published | None:
-    """A published figure of the table that the data set stands in."""
+    """The published result in the table that holds the data set."""
     return published(3, row, dataset) or published(4, row, dataset)
 
 
-def against(results: Results, row: str) -> list[Against]:
-    """Every data set where both were trained held out."""
+def ablation_tests(results: Results, row: str) -> list[AblationTest]:
+    """Tests on every data set where both were trained held out."""
     pairs = []
     for name in paper_datasets():
         full, other = (results.folds(name, variant, "held-out") for variant in ("hgcn", row))
@@ -57,19 +57,19 @@ def against(results: Results, row: str) -> list[Against]:
         if S:
             pairs.append((name, full[:S], other[:S]))
     tests = [corrected_t_test(full / 100, other / 100, TEST_SHARE) for _, full, other in pairs]
-    found = []
+    compared = []
     for (name, full, other), test, adjusted in zip(pairs, tests, holm([t.p for t in tests]), strict=True):
         (a, total), (b, _) = (results.stuck(name, v, "held-out", len(full)) for v in ("hgcn", row))
-        found.append(Against(name, full, other, test, adjusted, (a, b, total)))
-    return found
+        compared.append(AblationTest(name, full, other, test, adjusted, (a, b, total)))
+    return compared
 
 
 def ablations(results: Results) -> str:
-    """A table for each ablation, and what follows from it."""
+    """A table for each ablation, and a summary of it."""
     what = {variant.row: variant.what for variant in VARIANTS}
     parts = []
     for row in ABLATIONS:
-        found = against(results, row)
+        tests = ablation_tests(results, row)
         head = (
             *("data set", "seeds", "full model", row, "difference", "95 % interval", "p", "p, Holm"),
             "stuck",
@@ -80,57 +80,63 @@ def ablations(results: Results) -> str:
                 *(f"**{e.test.difference:+.2f}**", "{:+.2f} to {:+.2f}".format(*e.test.interval)),
                 *(p_value(e.test.p), p_value(e.adjusted), f"{e.stuck[0]} and {e.stuck[1]} of {e.stuck[2]}"),
             )
-            for e in found
+            for e in tests
         ]
-        shows = table(head, rows) if rows else "*Not measured yet.*"
-        parts.append(f"### {row}: {what[row]}\n\n{shows}\n\n{_follows(row, found)}")
+        shows = table(head, rows) if rows else f"*{NOT_MEASURED.capitalize()}.*"
+        parts.append(f"### {row}: {what[row]}\n\n{shows}\n\n{_summary(row, tests)}")
     return "\n\n".join(parts)
 
 
-def _follows(row: str, found: list[Against]) -> str:
-    """What can be said of an ablation, from the tests alone, and what the paper says."""
+def _summary(row: str, found: list[AblationTest]) -> str:
+    """The result of the tests, and the published difference."""
     pairs = [(of_tables_3_and_4("Ours", name), of_tables_3_and_4(row, name)) for name in paper_datasets()]
     gaps = [full.mean - other.mean for full, other in pairs if full is not None and other is not None]
     ahead = sum(gap > 0 for gap in gaps)
     paper = (
-        f"The paper, by C and one run each, has the full model ahead on {ahead} of {len(gaps)}, "
+        f"In the paper, by C and with one run each, the full model is ahead on {ahead} of {len(gaps)}, "
         f"by {np.mean(gaps):.2f} points in the mean."
     )
     if not found:
         return paper
-    better = [e for e in found if e.told_apart and e.test.difference > 0]
-    worse = [e for e in found if e.told_apart and e.test.difference < 0]
-    left = [e for e in found if not e.told_apart]
-    says = []
+    better = [e for e in found if e.significant and e.test.difference > 0]
+    worse = [e for e in found if e.significant and e.test.difference < 0]
+    left = [e for e in found if not e.significant]
+    sentences = []
     if better:
-        named = listed(f"{e.dataset} ({e.test.difference:+.2f})" for e in better)
-        says.append(f"Held out, the full model is better on {len(better)} of {len(found)} sets: {named}.")
+        named = join_names(f"{e.dataset} ({e.test.difference:+.2f})" for e in better)
+        sentences.append(
+            f"Held out, the full model is better on {len(better)} of {len(found)} sets: {named}."
+        )
     if worse:
-        named = listed(f"{e.dataset} ({e.test.difference:+.2f})" for e in worse)
-        says.append(f"Held out, the full model is worse on {len(worse)} of {len(found)} sets: {named}.")
+        named = join_names(f"{e.dataset} ({e.test.difference:+.2f})" for e in worse)
+        sentences.append(f"Held out, the full model is worse on {len(worse)} of {len(found)} sets: {named}.")
     if left:
         where = (
-            f"any of the {len(found)} sets" if len(left) == len(found) else listed(e.dataset for e in left)
+            f"any of the {len(found)} sets"
+            if len(left) == len(found)
+            else join_names(e.dataset for e in left)
         )
         low, high = min(e.test.interval[0] for e in left), max(e.test.interval[1] for e in left)
         signs = sum(e.test.difference > 0 for e in left)
-        says.append(
-            f"Held out, the two cannot be told apart on {where}: the full model is ahead on {signs} of these "
+        sentences.append(
+            f"Held out, the difference is not significant on {where}: the full model is ahead on {signs} of these "
             f"{len(left)}, and the intervals reach from {low:+.1f} to {high:+.1f} points, so neither equality nor a "
             "difference of such a size is shown."
         )
         alone = [e.dataset for e in left if e.test.p < LEVEL]
         if alone:
-            says.append(f"Taken alone, without Holm's correction, p is below 5 % on {listed(alone)}.")
-    needed = f"is shown here on {listed(e.dataset for e in better)} only" if better else "is not shown here"
-    return " ".join([*says, paper, f"That what {row} leaves out is needed {needed}."])
+            sentences.append(f"Without Holm's correction, p is below 5 % on {join_names(alone)}.")
+    needed = (
+        f"is shown here on {join_names(e.dataset for e in better)} only" if better else "is not shown here"
+    )
+    return " ".join([*sentences, paper, f"That the component removed in {row} is needed {needed}."])
 
 
 def sensitivity(results: Results) -> str:
-    """K and R under C, each less HGCN's mean over seeds; the paper's difference in brackets."""
+    """K and R by C, each minus HGCN's mean over seeds; the paper's difference in parentheses."""
     names = [n for n in paper_datasets() if any(len(results.seeds(n, row, "C")) for row in SENSITIVITY)]
     if not names:
-        return "*Not measured yet.*"
+        return f"*{NOT_MEASURED.capitalize()}.*"
     rows = []
     for row in SENSITIVITY:
         cells = []
@@ -141,7 +147,7 @@ def sensitivity(results: Results) -> str:
             assert ours is not None
             gap = f"({paper.mean - ours.mean:+.2f})"
             if not len(own) or len(full) < 2:
-                cells.append(f"{MISSING} {gap}")
+                cells.append(f"{NOT_MEASURED} {gap}")
                 continue
             far = abs(own[0] - full.mean()) > further(full)
             text = f"{own[0] - full.mean():+.2f}"
@@ -153,12 +159,12 @@ def sensitivity(results: Results) -> str:
 
 
 def expected_range(values: np.ndarray, count: int) -> float:
-    """Largest less smallest of ``count`` of the values, the mean over all ways to take them."""
+    """Mean range (largest minus smallest) over all subsets of ``count`` values."""
     return float(np.mean([max(part) - min(part) for part in combinations(values.tolist(), count)]))
 
 
 def spread_over(results: Results, letter: str) -> str:
-    """How far the values of K (or R) lie apart, beside as many seeds of the full model, and in the paper."""
+    """Range over the values of K (or R), over as many seeds of the full model, and in the paper."""
     rows = [row for row in SENSITIVITY if row.startswith(letter)]
     ours, seeds, names = [], [], []
     for name in paper_datasets():
@@ -179,20 +185,20 @@ def spread_over(results: Results, letter: str) -> str:
     )
     count = len(rows) + 1
     if not names:
-        return f"The {count} values of {letter} are not measured together on any data set yet; {paper}."
+        return f"The {count} values of {letter} are not all measured on any data set; {paper}."
     wider = [name for name, own, seed in zip(names, ours, seeds, strict=True) if own > seed]
     most = int(np.argmax(ours))
-    named = f" ({listed(wider)})" if wider else ""
+    named = f" ({join_names(wider)})" if wider else ""
     return (
-        f"The {count} values of {letter} (seed 0 each) lie {np.mean(ours):.2f} points apart in the mean over the "
-        f"{len(names)} data sets that have them all (at most {ours[most]:.2f}, {names[most]}); {count} seeds of one "
-        f"and the same model lie {np.mean(seeds):.2f} apart on the same data sets; {paper}. The range over {letter} "
-        f"is the wider one on {len(wider)} of {len(names)}{named}."
+        f"The range over the {count} values of {letter} (seed 0 each) is {np.mean(ours):.2f} points in the mean over "
+        f"the {len(names)} data sets that have them all (at most {ours[most]:.2f}, {names[most]}); the range over "
+        f"{count} seeds of one model is {np.mean(seeds):.2f} on the same data sets; {paper}. The range over {letter} "
+        f"is wider on {len(wider)} of {len(names)}{named}."
     )
 
 
 def formulations(results: Results) -> str:
-    """The released program against the text's equations, on the seeds that both have."""
+    """The released formulation and that of the equations, on the seeds that both have."""
     rows = []
     for name in paper_datasets():
         for rule in ("C", "held-out"):
@@ -209,15 +215,11 @@ def formulations(results: Results) -> str:
             )
             rows.append((name, rule, f"{S}", *texts, f"**{test.difference:+.2f}**", *judged))
     head = ("data set", "criterion", "seeds", "released", "equations", "difference", "95 % interval", "p")
-    return table(head, rows) if rows else "*Not measured yet.*"
+    return table(head, rows) if rows else f"*{NOT_MEASURED.capitalize()}.*"
 
 
 def _figure(folds: np.ndarray) -> Figure:
-    """Seeds and folds of percent as a figure."""
+    """Mean and standard deviations of ``[S, F]`` accuracies in percent."""
     means = folds.mean(1)
     spread = float(means.std(ddof=1)) if len(means) > 1 else None
     return Figure(float(means.mean()), float(folds.std(1, ddof=1).mean()), spread, tuple(range(len(means))))
-
-
-def p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,6 +1,6 @@
 """HGCN and GIN on planted-parts: held-out accuracy, and how well capsules agree with planted parts.
 
-    python benchmarks/planted_networks.py --seeds 5 --out results/planted_networks.json
+    python -m benchmarks.measure_planted_networks --seeds 5 --out results/planted_networks.json
 
 Ten stratified folds × seeds are trained together per level and model. For HGCN one more model per seed is
 trained on nine tenths of the graphs; its strongest capsule per node is compared with the kind and the part
@@ -103,7 +103,7 @@ def main() -> None:
             shown = {name: value for name, value in row.items() if name != "config"}
             print(json.dumps(shown), flush=True)
             if wanted.out is not None:
-                command = f"python benchmarks/planted_networks.py --seeds {wanted.seeds}"
+                command = f"python -m benchmarks.measure_planted_networks --seeds {wanted.seeds}"
                 hardware = describe_hardware(choose_device(wanted.device))
                 report = {
                     "command": command,

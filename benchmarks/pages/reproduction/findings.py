@@ -1,55 +1,52 @@
-"""Sentences of docs/reproduction.md that depend on figures: what agrees, what does not, and what is missing."""
+"""Sentences of the page that depend on numbers: agreement, differences, and coverage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from page_table import table
-from reproduction_curves import curves
-from reproduction_tables import FARTHEST, LEAST, NEAR, NEAR_STAR, Results, Target, listed, signed
-from reproduction_variants import LEVEL, SENSITIVITY, of_tables_3_and_4
 from scipy import stats
 
+from benchmarks.pages.markdown import NOT_MEASURED, join_names, signed, table
+from benchmarks.pages.reproduction.curves import curves
+from benchmarks.pages.reproduction.hgcn_tables import NEAR, NEAR_STAR, Agreement, Results
+from benchmarks.pages.reproduction.variants import LEVEL, SENSITIVITY, of_tables_3_and_4
 from graphcaps.reproduction.cells import ABLATIONS, choose_cells
 from graphcaps.reproduction.measured import compare
 from graphcaps.reproduction.published import paper_datasets, published_hgcn, statistics
 
-FAR = 2.0  # points from which a cell of tables 3 and 4 is looked at by itself
+FAR = 2.0  # points from which a cell of tables 3 and 4 is listed
 
 
-def reached(found: Sequence[Target]) -> str:
-    """Which of issue 6's targets for HGCN's row are reached."""
+def agreement_summary(found: Sequence[Agreement]) -> str:
+    """On how many data sets C and C* agree with the paper, and the largest differences."""
     if not found:
-        return "*Not measured yet.*"
-    near, star = sum(each.reached for each in found), sum(each.star_reached for each in found)
+        return f"*{NOT_MEASURED.capitalize()}.*"
+    near, star = sum(each.agrees for each in found), sum(each.star_agrees for each in found)
     lowest, farthest = min(found, key=lambda e: e.c), max(found, key=lambda e: abs(e.star))
-    missed = listed(f"{e.dataset} ({e.c:+.2f})" for e in found if not e.reached)
+    missed = join_names(f"{e.dataset} ({e.c:+.2f})" for e in found if not e.agrees)
     two = [e.dataset for e in found if abs(e.c) > 2 * e.paper_error]
     seed = [e.dataset for e in found if abs(e.c) > e.further]
     N = len(found)
     rows = [
-        (f"C within {NEAR:.1f} point or two standard errors of our mean", f"at least {LEAST} of 11",
-         f"{near} of {N}", "yes" if near >= LEAST else "no"),
-        ("C, largest shortfall", f"{FARTHEST} points", f"{max(0.0, -lowest.c):.2f} ({lowest.dataset})",
-         "yes" if -lowest.c <= FARTHEST else "no"),
-        (f"C\\* within {NEAR_STAR} points", "11 of 11", f"{star} of {N}; largest difference "
-         f"{abs(farthest.star):.2f} ({farthest.dataset})", "yes" if star == 11 else "no"),
-    ]  # fmt: skip
+        (f"C within {NEAR:.1f} point or two standard errors of our mean", f"{near} of {N} data sets"),
+        ("C, largest shortfall", f"{max(0.0, -lowest.c):.2f} points ({lowest.dataset})"),
+        (f"C\\* within {NEAR_STAR} points", f"{star} of {N} data sets"),
+        ("C\\*, largest difference", f"{abs(farthest.star):.2f} points ({farthest.dataset})"),
+    ]
     return (
-        f"{table(('what', 'asked', 'reached', ''), rows)}\n\n"
-        f"Not within that: {missed}. By the wider yardsticks: the published C is farther from our mean than twice "
-        f"the paper's own standard error over folds on {listed(two, 'no data set')}, and outside of the 95 % range "
-        f"of one more seed of ours on {listed(seed, 'no data set')}. The first of these two is generous, since a "
-        "fold that is hard is hard for both; the second asks whether the published run could be one more run of "
-        "this program."
+        f"{table(('what', 'result'), rows)}\n\n"
+        f"C does not agree on: {missed}. The published C is farther from our mean than twice the paper's standard "
+        f"error over folds on {join_names(two, 'no data set')}, and outside the 95 % prediction interval of one more "
+        f"seed of ours on {join_names(seed, 'no data set')}. The first criterion is generous, because a hard fold is "
+        "hard for both; the second tells whether the published run could be one more run of this program."
     )
 
 
-def tendency(found: Sequence[Target]) -> str:
-    """Whether the published figures are higher as a whole, and what the paper's own K rows say of it."""
+def tendency(found: Sequence[Agreement]) -> str:
+    """Whether the published results are higher in general, and what the paper's K rows show."""
     if not found:
-        return "*Not measured yet.*"
+        return f"*{NOT_MEASURED.capitalize()}.*"
     N, below = len(found), sum(each.c < 0 for each in found)
     best = [float(e.seeds.max()) - published_hgcn(e.dataset, "C").mean for e in found]
     top, less = 0, []
@@ -62,24 +59,23 @@ def tendency(found: Sequence[Target]) -> str:
     third = stats.binomtest(top, N, 1 / 3, alternative="greater").pvalue
     beyond = "" if sign < LEVEL else " not"
     return (
-        f"- **As a whole.** Our C is lower on {below} of {N}; the mean of all differences is "
-        f"{signed(float(np.mean([e.c for e in found])))} points. A sign test does{beyond} put that beyond chance "
-        f"(p = {sign:.3f}). Picking the best of our seeds on each set, as one may not, would leave a mean "
-        f"difference of {signed(float(np.mean(best)))}.\n"
-        "- **The paper's own K rows.** K = 2, 4 and 8 are one model with other first weights (section 6), so the "
-        "main row, K = 4, should be the highest of the three on a third of the data sets. It is on "
+        f"- **In general.** Our C is lower on {below} of {N}; the mean of all differences is "
+        f"{signed(float(np.mean([e.c for e in found])))} points. By a sign test this is{beyond} significant "
+        f"(p = {sign:.3f}). With the best of our seeds on each data set, which is not a fair choice, the mean "
+        f"difference is {signed(float(np.mean(best)))}.\n"
+        "- **The paper's own K rows.** K = 2, 4 and 8 are one model with other initial weights (section 6), so the "
+        "main row, K = 4, should be the highest of the three on a third of the data sets. It is the highest on "
         f"{top} of {N} (one-sided p = {third:.3f}). Our mean differs from the mean of the paper's three rows by "
-        f"{signed(float(np.mean(less)))} points. A main row that was picked among runs, or whose settings were "
-        "tuned on the test folds, would look like this; we cannot tell which, and both looks were taken after "
-        "the fact."
+        f"{signed(float(np.mean(less)))} points. A main row that was selected among runs, or tuned on the "
+        "test folds, would look like this; the data do not show which, and both tests are post hoc."
     )
 
 
-def lower_cells(results: Results, found: Sequence[Target]) -> str:
-    """The data sets whose C misses the target, one by one."""
+def differing(found: Sequence[Agreement]) -> str:
+    """The data sets whose C does not agree with the paper, one by one."""
     parts = []
     for e in found:
-        if e.reached:
+        if e.agrees:
             continue
         paper = published_hgcn(e.dataset, "C").mean
         cells = [of_tables_3_and_4(row, e.dataset) for row in SENSITIVITY]
@@ -87,33 +83,31 @@ def lower_cells(results: Results, found: Sequence[Target]) -> str:
         above = int((e.seeds < paper).sum())
         where = "inside" if abs(e.c) <= e.further else "outside"
         if paper > max(near):
-            stands = f"{paper - max(near):.2f} above the highest"
+            position = f"{paper - max(near):.2f} above the highest"
         else:
-            stands = f"within them ({sum(value < paper for value in near)} are lower)"
+            position = f"within their range ({sum(value < paper for value in near)} are lower)"
         mean, middle = float(e.seeds.mean()), float(np.mean(near))
         parts.append(
             f"- **{e.dataset}**: C {mean:.2f}, published {paper:.2f}; C\\* is {e.star:+.2f} from the paper's. "
-            f"Our seeds: {', '.join(f'{value:.2f}' for value in e.seeds)}; the published figure is above {above} of "
-            f"{len(e.seeds)}, and {where} the 95 % range of one more seed ({mean - e.further:.2f} to "
+            f"Our seeds: {', '.join(f'{value:.2f}' for value in e.seeds)}; the published value is above {above} of "
+            f"{len(e.seeds)}, and {where} the 95 % prediction interval of one more seed ({mean - e.further:.2f} to "
             f"{mean + e.further:.2f}). The paper's neighbouring cells (K = 2, 8; R = 1, 2, 4, 5) are {min(near):.2f} "
             f"to {max(near):.2f}; their mean, {middle:.2f}, is {signed(middle - mean)} from ours, and the published "
-            f"figure stands {stands}. One graph is {100 / statistics(e.dataset).graphs:.2f} points. {_why(e)}"
+            f"value is {position}. One graph is {100 / statistics(e.dataset).graphs:.2f} points. {_why(e)}"
         )
-    return "\n".join(parts) or "No data set misses the target."
+    return "\n".join(parts) or "C agrees on all data sets."
 
 
-def _why(e: Target) -> str:
+def _why(e: Agreement) -> str:
     if e.c > 0:
-        return "Ours is the higher one; why is not known."
+        return "Ours is higher; the reason is not known."
     if abs(e.c) > e.further:
-        return "Seeds alone do not explain the distance; what does is not known."
-    return (
-        "Likely reason: a high draw of one seed, its epoch chosen on the test folds; this is no proof of it."
-    )
+        return "Seeds alone do not explain the difference; the reason is not known."
+    return "Likely reason, without proof: one lucky seed, its epoch selected on the test folds."
 
 
 def far_cells(results: Results) -> str:
-    """Cells of tables 3 and 4 that are far from the paper's, HGCN's own left out."""
+    """Cells of tables 3 and 4 that are far from the paper's, without HGCN's row."""
     found = compare(choose_cells(("table3", "table4"), criteria=("C",)), results.library)
     own = [each for each in found if each.difference is not None and each.cell.row != "HGCN"]
     far = [each for each in own if each.difference is not None and abs(each.difference) > FAR]
@@ -123,7 +117,7 @@ def far_cells(results: Results) -> str:
         assert each.ours is not None
         stuck, folds = results.stuck(each.cell.dataset, each.cell.variant.name, "C", 1)
         why = (
-            "A1 is our definition: the released program has no switch for it" if each.cell.row == "A1" else ""
+            "A1 is our definition: the released program has no option for it" if each.cell.row == "A1" else ""
         )
         why = "; ".join(filter(None, (f"{stuck} of {folds} trainings stuck" if stuck else "", why)))
         cells = (
@@ -133,17 +127,17 @@ def far_cells(results: Results) -> str:
             why or "one seed; not explained",
         )
         rows.append((each.cell.row, each.cell.dataset, *cells))
-    head = ("row", "data set", "paper", "ours", "difference", "what is seen")
+    head = ("row", "data set", "paper", "ours", "difference", "observation")
     return (
         f"Of the {len(own)} cells measured, {len(own) - len(far)} are within {FAR:.0f} points of the paper"
         + (f"; the others:\n\n{table(head, rows)}" if rows else ".")
         if own
-        else "*Not measured yet.*"
+        else f"*{NOT_MEASURED.capitalize()}.*"
     )
 
 
 def stuck_trainings(results: Results) -> str:
-    """Where trainings found nothing, over all that is stored."""
+    """Stuck trainings of all stored records."""
     found, full = [], [0, 0]
     for name in paper_datasets():
         for rule in ("C", "held-out"):
@@ -155,12 +149,12 @@ def stuck_trainings(results: Results) -> str:
                     found.append(f"{row} on {name} ({rule}: {stuck} of {folds})")
     return (
         f"Of the full model's {full[1]} trainings (seeds × folds, both protocols) {full[0]} are stuck. "
-        f"Of the variants: {listed(found)}."
+        f"Of the variants: {join_names(found)}."
     )
 
 
 def precision(results: Results) -> str:
-    """TF32 beside float32, seed 0, in units of what two seeds differ by."""
+    """TF32 compared with float32, seed 0, relative to the difference between two seeds."""
     parts = []
     for rule in ("C", "held-out"):
         gaps, far = {}, []
@@ -175,54 +169,52 @@ def precision(results: Results) -> str:
             mean = np.mean(list(gaps.values()))
             parts.append(
                 f"by {rule} {mean:+.2f} in the mean over {len(gaps)} sets, at most {gaps[most]:+.2f} ({most}), and "
-                f"beyond two deviations of a difference between two seeds on {listed(far, 'no data set')}"
+                f"beyond two standard deviations of a difference between two seeds on {join_names(far, 'no data set')}"
             )
     return (
-        f"TF32 less float32, seed 0 of each: {'; '.join(parts)}."
-        if parts
-        else "No float32 records to compare with."
+        f"TF32 minus float32, seed 0: {'; '.join(parts)}." if parts else "No float32 records to compare with."
     )
 
 
 def above_the_curve(results: Results) -> str:
-    """Where C stands above every point of the mean curve that it was picked from."""
+    """On how many data sets C is above the whole mean curve that it was selected from."""
     shown = {name: own["paper"] for name, own in curves(results).items() if "paper" in own}
     ours = [
         name for name, curve in shown.items() if results.seeds(name, "hgcn", "C").mean() > max(curve.mean)
     ]
     paper = [name for name, curve in shown.items() if published_hgcn(name, "C").mean > max(curve.mean)]
     return (
-        f"The published C (dotted) stands above the whole mean curve on {len(paper)} of {len(shown)}, ours (dashed) "
+        f"The published C (dotted) is above the whole mean curve on {len(paper)} of {len(shown)}, ours (dashed) "
         f"on {len(ours)}"
     )
 
 
-def missing(results: Results) -> tuple[str, int, int]:
-    """What issue 6 asks to be measured, what there is and is not: a table, how many lack, and of how many."""
+def coverage(results: Results) -> tuple[str, int, int]:
+    """Planned and measured cells: a table, the number of missing cells, and of all."""
 
-    def having(variants: Sequence[str], rule: str, seeds: int) -> dict[str, list[str]]:
+    def measured(variants: Sequence[str], rule: str, seeds: int) -> dict[str, list[str]]:
         return {v: [n for n in paper_datasets() if len(results.seeds(n, v, rule)) >= seeds] for v in variants}
 
-    rows, lack, all_asked = [], 0, 0
+    rows, missing, total = [], 0, 0
     for what, variants, rules, seeds, sets in (
         ("HGCN, C and C\\*", ("hgcn",), ("C",), 5, 11),
         ("HGCN, held-out", ("hgcn",), ("held-out",), 5, 11),
         ("A1, A2, A3 by C", ABLATIONS, ("C",), 1, 11),
         ("K and R by C", SENSITIVITY, ("C",), 1, 11),
         ("A1, A2, A3 held-out", ABLATIONS, ("held-out",), 3, 6),
-        ("the text's equations, C and held-out", ("equations",), ("C", "held-out"), 1, 4),
+        ("the paper's equations, C and held-out", ("equations",), ("C", "held-out"), 1, 4),
     ):  # fmt: skip
-        there = [(v, names) for rule in rules for v, names in having(variants, rule, seeds).items()]
-        asked = sets * len(variants) * len(rules)
+        there = [(v, names) for rule in rules for v, names in measured(variants, rule, seeds).items()]
+        planned = sets * len(variants) * len(rules)
         counted = sum(min(len(names), sets) for _, names in there)
         gaps: dict[tuple[str, ...], list[str]] = {}
         for variant, names in there:
             lacking = tuple(n for n in paper_datasets() if n not in names) if len(names) < sets else ()
             if lacking:
                 gaps.setdefault(lacking, []).append(variant)
-        told = "; ".join(f"{', '.join(dict.fromkeys(who))}: {', '.join(sets)}" for sets, who in gaps.items())
-        lack, all_asked = lack + asked - counted, all_asked + asked
-        left = f"**{asked - counted}**" if counted < asked else "0"
-        rows.append((what, f"{seeds}", f"{sets}", f"{counted} of {asked}", left, told or "–"))
-    head = ("what", "seeds", "data sets asked", "measured", "not measured yet", "where not")
-    return table(head, rows), lack, all_asked
+        where = "; ".join(f"{', '.join(dict.fromkeys(who))}: {', '.join(sets)}" for sets, who in gaps.items())
+        missing, total = missing + planned - counted, total + planned
+        left = f"**{planned - counted}**" if counted < planned else "0"
+        rows.append((what, f"{seeds}", f"{sets}", f"{counted} of {planned}", left, where or "–"))
+    head = ("what", "seeds", "data sets", "measured", "not measured", "where not")
+    return table(head, rows), missing, total

@@ -1,6 +1,6 @@
 """What the labels of edges are worth: the paper's preset with and without them, held out.
 
-    python benchmarks/edge_labels.py --device cuda --precision tf32
+    python -m benchmarks.measure_edge_labels --device cuda --precision tf32
 
 The published model drops them. Here each node counts the labels of its edges too (``FeatureRecipe(edge_labels=True)``),
 and everything else is the preset's: nothing was tuned. Both rows are trained on the same folds under the same seeds;
@@ -31,7 +31,7 @@ from graphcaps.training.device import choose_device
 VARIANT = "edge-labels"
 SETS = ("MUTAG", "PTC_MR")  # those of the eleven whose edges have labels
 
-COMMAND = "python benchmarks/edge_labels.py --device cuda --precision tf32"
+COMMAND = "python -m benchmarks.measure_edge_labels --device cuda --precision tf32"
 
 
 def accuracies(store: ResultsStore, name: str, variant: str, seeds: int) -> np.ndarray:

@@ -1,0 +1,3 @@
+from benchmarks.pages.build import main
+
+main()

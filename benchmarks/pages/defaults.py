@@ -1,0 +1,251 @@
+"""``docs/defaults.md``: selection, accuracy and calibration of the default preset, from stored results.
+
+Reads ``results/choosing``, ``results/defaults*.json`` (``-first``: the earlier default; ``-beyond``: the planted
+parts), ``results/planted_networks.json``, ``results/reproduction`` and ``results/edge-labels``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.held_out_curves import held_out_curves
+from benchmarks.measure_default_candidates import CHOSEN, MEASURED_BEFORE, PATIENCES, judge
+from benchmarks.measure_defaults import paper_preset
+from benchmarks.pages.markdown import fill_template, mean_std, table
+from graphcaps.evaluation.epoch_records import LOSS_STEP, EpochRecords
+from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.reproduction.published import paper_datasets
+
+CAP, PATIENCE = 300, 50
+SHORT = {"IMDB-BINARY": "IMDB-B", "IMDB-MULTI": "IMDB-M", "REDDIT-BINARY": "REDDIT", "PTC_MR": "PTC"}
+OTHER_FOLDS, VALIDATION = "temperature, other folds", "temperature, own hold-out"  # keys of the records
+LEVELS = {"easy": "planted-parts", "medium": "planted-parts-medium", "hard": "planted-parts-hard"}
+Row = Mapping[str, Any]
+
+
+def losses_of(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], float]]:
+    """Validation loss by candidate, data set and maximal number of epochs, with the patience of the classifier."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for row in rows:
+        if row["patience"] == PATIENCE and row["cap"] <= CAP:
+            found.setdefault(row["candidate"], {})[row["dataset"], row["cap"]] = row["validation loss"]
+    return found
+
+
+def seed_losses(trained: Sequence[EpochRecords], cap: int, patience: int | None) -> np.ndarray:
+    """Validation loss of stored trainings, for every seed."""
+    losses = []
+    for curves in trained:
+        loss = LOSS_STEP * np.asarray(curves.validation_loss)
+        losses.append(judge(loss, np.asarray(curves.validation_accuracy), cap, patience)["validation loss"])
+    return np.asarray(losses)
+
+
+def paper_losses(results: Path, cap: int, patience: int | None) -> dict[str, float]:
+    """Validation loss of the paper's presets, mean over seeds."""
+    store = ResultsStore(results / "reproduction")
+    return {
+        name: float(seed_losses(held_out_curves(store, name), cap, patience).mean())
+        for name in paper_datasets()
+    }
+
+
+def seed_spread(results: Path) -> str:
+    """Standard deviation of the default's loss over seeds, on the data sets with several."""
+    store, spread = ResultsStore(results / "choosing"), {}
+    for name in paper_datasets():
+        losses = seed_losses(held_out_curves(store, name, CHOSEN.on(name).name), CAP, PATIENCE)
+        if len(losses) > 1:
+            spread[name] = 100 * losses.std(ddof=1) / losses.mean()
+    return ", ".join(f"{value:.1f} % on {name}" for name, value in spread.items())
+
+
+def candidates(results: Path, losses: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[str, str]:
+    """Tables of the candidates trained on all data sets and of the others, with ratios to the paper's presets."""
+    names = paper_datasets()
+    paper = {
+        cap: paper_losses(results, cap, PATIENCE)
+        for cap in {cap for own in losses.values() for _, cap in own}
+    }
+    notes = {CHOSEN.name: "**{}** (the default)", MEASURED_BEFORE.name: "{} (the earlier default)"}
+    rows, others = [], []
+    for candidate, own in losses.items():
+        shown = candidate.replace(",", ", ")  # so that a browser can break it
+        cap = max(each for _, each in own)
+        ratios = {name: loss / paper[cap][name] for (name, each), loss in own.items() if each == cap}
+        judged = [f"{np.exp(np.mean(np.log([*ratios.values()]))):.3f}", f"{max(ratios.values()):.3f}"]
+        if len(ratios) == len(names):
+            figures = (f"{own[name, CAP]:.4f}" for name in names)
+            rows.append([notes.get(candidate, "{}").format(shown), *judged, *figures])
+        else:
+            by_name = ", ".join(f"{SHORT.get(name, name)} {ratio:.2f}" for name, ratio in ratios.items())
+            others.append([shown, *judged, by_name])
+    whole = paper_losses(results, 1000, None)
+    for label, figures in (("*paper presets*", paper[CAP]), ("*paper presets, all epochs*", whole)):
+        each = [figures[name] / paper[CAP][name] for name in names]
+        mean, worst = np.exp(np.mean(np.log(each))), max(each)
+        rows.append([label, f"{mean:.3f}", f"{worst:.3f}", *(f"{figures[name]:.4f}" for name in names)])
+    head = ["candidate", "mean", "worst"]
+    return (
+        table([*head, *(SHORT.get(name, name) for name in names)], rows),
+        table([*head, "by data set"], others),
+    )
+
+
+def patiences(rows: Sequence[Row]) -> str:
+    """Increase of the loss and epochs trained, for several patiences."""
+    own = {(r["patience"], r["dataset"]): r for r in rows if (r["candidate"], r["cap"]) == (CHOSEN.name, CAP)}
+    lines = []
+    for patience in PATIENCES:
+        of = [(own[patience, name], own[None, name]) for name in paper_datasets()]
+        above = 100 * np.mean([one["validation loss"] / full["validation loss"] - 1 for one, full in of])
+        epochs = np.mean([one["epochs"] for one, _ in of])
+        lines.append([str(patience or "none"), f"{above:.1f} %", f"{epochs:.0f}"])
+    return table(["patience", "increase of the loss", "epochs"], lines)
+
+
+def accuracies(rows: Sequence[Row], name: str) -> list[float]:
+    """Accuracy of every seed on a data set."""
+    return [row["accuracy"] for row in rows if row["dataset"] == name]
+
+
+def accuracy_table(
+    results: Path, rows: Sequence[Row], before: Sequence[Row]
+) -> tuple[str, dict[str, float], dict[str, float]]:
+    """Accuracies of default and paper preset; differences of the default and of the earlier default."""
+    lines, differences, first = [], {}, {}
+    for name in paper_datasets():
+        own, theirs = accuracies(rows, name), paper_preset(name, results / "reproduction")
+        differences[name] = float(np.mean(own) - np.mean(theirs))
+        first[name] = float(np.mean(accuracies(before, name)) - np.mean(theirs))
+        shown = (mean_std(np.mean(v), np.std(v, ddof=1)) for v in (own, theirs))
+        lines.append([name, *shown, f"{differences[name]:+.2f}", f"{first[name]:+.2f}"])
+    head = ["data set", "default", "paper preset", "difference", "difference of the earlier default"]
+    return table(head, lines), differences, first
+
+
+def planted_table(results: Path, rows: Sequence[Row], before: Sequence[Row]) -> str:
+    """Accuracy on the planted parts, compared with the preset written for them."""
+    networks = json.loads((results / "planted_networks.json").read_text("utf-8"))["rows"]
+    lines = []
+    for level, name in LEVELS.items():
+        (own_preset,) = [row for row in networks if (row["level"], row["model"]) == (level, "HGCN")]
+        both = [accuracies(each, name) for each in (rows, before)]
+        shown = [mean_std(np.mean(v), np.std(v, ddof=1), 1) for v in both]
+        lines.append([name, *shown, mean_std(own_preset["accuracy"], own_preset["std_seeds"], 1)])
+    return table(["data set", "default", "earlier default", "preset `planted-parts`"], lines)
+
+
+def seeds_of(rows: Sequence[Row]) -> int:
+    """Number of seeds, the same on every data set."""
+    (count,) = {len(accuracies(rows, name)) for name in paper_datasets()}
+    return count
+
+
+def calibration_table(rows: Sequence[Row]) -> str:
+    """Calibration metrics before and after temperature scaling, mean over seeds."""
+    ways, figures = ("before", OTHER_FOLDS, VALIDATION), ("ece", "log_loss", "brier")
+    lines = []
+    for name in paper_datasets():
+        own = [row["probabilities"] for row in rows if row["dataset"] == name]
+        means = ((figure, np.mean([each[way][figure] for each in own])) for figure in figures for way in ways)
+        lines.append([name, *(f"{value:.3f}" for _, value in means)])
+    head = ["data set"]
+    for figure in ("ECE", "log loss", "Brier"):
+        head += [f"{figure}, before", "after", "validation"]
+    return table(head, lines)
+
+
+def calibration_of_seeds(rows: Sequence[Row]) -> str:
+    """The largest calibration error of any seed on two data sets, and whether the other metrics fall."""
+    sentences = []
+    for name in ("NCI1", "PROTEINS"):
+        own = [row["probabilities"] for row in rows if row["dataset"] == name]
+        worst = max(each[OTHER_FOLDS]["ece"] for each in own)
+        no_worse = all(
+            each[OTHER_FOLDS][f] <= each["before"][f] for each in own for f in ("log_loss", "brier")
+        )
+        others = "never higher than before" if no_worse else "not always as low as before"
+        sentences.append(
+            f"On {name} the ECE *after* is at most {worst:.3f} with every seed; log loss and Brier score are {others}."
+        )
+    return " ".join(sentences)
+
+
+def rises(rows: Sequence[Row]) -> str:
+    """Data sets on which calibration increases a metric or leaves it high, in the mean over seeds."""
+
+    def mean(name: str, way: str, figure: str) -> float:
+        return float(np.mean([r["probabilities"][way][figure] for r in rows if r["dataset"] == name]))
+
+    sentences = []
+    for way, words in ((OTHER_FOLDS, "after"), (VALIDATION, "validation")):
+        for figure, label in (("ece", "ECE"), ("log_loss", "log loss")):
+            worse = [n for n in paper_datasets() if mean(n, way, figure) > mean(n, "before", figure) + 0.0005]
+            sentences += (
+                [f"The {label} of *{words}* is above *before* on {', '.join(worse)}."] if worse else []
+            )
+    high = [name for name in paper_datasets() if mean(name, OTHER_FOLDS, "ece") >= 0.05]
+    if high:
+        sentences.append(
+            f"The ECE *after* is above 0.05 on {', '.join(high)}; with so few graphs much of that is chance."
+        )
+    return " ".join(sentences)
+
+
+def page(root: Path) -> str:
+    """The page; ``root`` is the root of the repository."""
+    results = root / "results"
+    summary = json.loads((results / "choosing" / "summary.json").read_text("utf-8"))
+    measured, first_measured, others_measured, others_first = (
+        json.loads((results / f"defaults{which}.json").read_text("utf-8"))
+        for which in ("", "-first", "-beyond", "-beyond-first")
+    )
+    rows, before = measured["rows"], first_measured["rows"]
+    edges = json.loads((results / "edge-labels" / "summary.json").read_text("utf-8"))
+    losses, others = candidates(results, losses_of(summary["rows"]))
+    accuracy, differences, first = accuracy_table(results, rows, before)
+    far = [f"{name} {value:+.2f}" for name, value in differences.items() if value < -1]
+    significant = [row for row in edges["rows"] if row["p"] < 0.05]
+    edge_rows = [
+        [
+            row["dataset"],
+            mean_std(row["with"], row["with, deviation over seeds"]),
+            f"{row['without']:.2f}",
+            f"{row['difference']:+.2f}",
+            f"{row['interval'][0]:+.2f} to {row['interval'][1]:+.2f}",
+            f"{row['p']:.2f}",
+        ]
+        for row in edges["rows"]
+    ]
+    values = {
+        "cap": f"{CAP}",
+        "patience": f"{PATIENCE}",
+        "losses": losses,
+        "first": f"{sum(value >= -1 for value in first.values())}",
+        "first_seeds": f"{seeds_of(before)}",
+        "others": others,
+        "chance": seed_spread(results),
+        "patiences": patiences(summary["rows"]),
+        "command": measured["command"],
+        "hardware": rows[0]["hardware"],
+        "accuracy": accuracy,
+        "near": f"{sum(value >= -1 for value in differences.values())}",
+        "count": f"{len(differences)}",
+        "far": f"It is further below on {', '.join(far)}. " if far else "",
+        "seeds": f"{seeds_of(rows)}",
+        "beyond": planted_table(results, others_measured["rows"], others_first["rows"]),
+        "beyond_command": others_measured["command"],
+        "probabilities": calibration_table(rows),
+        "calibrated": calibration_of_seeds(rows),
+        "rises": rises(rows),
+        "edge_command": edges["command"],
+        "edges": table(["data set", "with", "without", "difference", "95 % interval", "p"], edge_rows),
+        "edge_result": "" if significant else "No difference is significant; edge labels are off by default.",
+    }
+    return fill_template("defaults", values)

@@ -1,0 +1,312 @@
+"""``docs/performance.md``: the measurements of ``results/performance.json``, and the list of kernels."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure_training_speed import PAPER, measurement_names
+from benchmarks.pages.markdown import DASH, NOT_MEASURED, fill_template, table
+from graphcaps.bench import PHASES, read_measurements
+
+MEASUREMENTS = "results/performance.json"
+PRECISIONS = ("float32", "tf32", "bf16")
+FOUR = ("MUTAG", "ENZYMES", "PROTEINS", "NCI1")
+_PHASES = (*PHASES, "rest")
+Measurement = dict[str, Any]
+Summary = tuple[str, list[Measurement]]
+
+
+def page(root: Path) -> str:
+    """The page; ``root`` is the root of the repository."""
+    measured = Measurements(read_measurements(root / MEASUREMENTS))
+    return fill_template(
+        "performance",
+        {
+            "summary": summary(measured),
+            "row": row(measured),
+            "precision": precision(measured),
+            "phases_cuda": phases(measured, "cuda"),
+            "baselines_cuda": baselines(measured, "cuda"),
+            "baselines_cpu": baselines(measured, "cpu"),
+            "together": together(measured),
+            "scaling": scaling(measured),
+            "kernels": kernels(root / "src" / "graphcaps" / "ops"),
+        },
+    )
+
+
+class Measurements:
+    """Stored measurements, looked up by what, data set and device."""
+
+    def __init__(self, rows: list[Measurement]) -> None:
+        self.rows = rows
+        self._by_key = {(row["what"], row["dataset"], row["device"]): row for row in rows}
+
+    def get(self, what: str, dataset: str, device: str) -> Measurement | None:
+        return self._by_key.get((what, dataset, device))
+
+    def cells(self, device: str, *keys: tuple[str, str]) -> list[Measurement | None]:
+        """Measurements of several (what, data set)."""
+        return [self.get(what, dataset, device) for what, dataset in keys]
+
+
+def shown(entry: Measurement | None, digits: int | None = None, unit: bool = False) -> str:
+    """A measurement as a cell of a table."""
+    if entry is None:
+        return "–"
+    value = f"{entry['value']:,}" if digits is None else f"{entry['value']:,.{digits}f}"
+    return f"{value} {entry['unit']}" if unit else value
+
+
+def sources(entries: Iterable[Measurement | None]) -> str:
+    """The commands that measured, each once, with hardware and versions."""
+    lines: dict[str, None] = {}
+    for entry in entries:
+        if entry is not None:
+            versions = entry["versions"]
+            when = f", {entry['date']}" if "date" in entry else ""
+            commit = f", commit {versions['commit'][:12]}" if "commit" in versions else ""
+            setup = f"{entry['hardware']}, torch {versions['torch']}{commit}{when}"
+            lines[f"- `{entry['command']}` ({setup})"] = None
+    return "\n\nMeasured with:\n" + "\n".join(lines) if lines else ""
+
+
+def section(head: Sequence[str], rows: list[Sequence[str]], used: Sequence[Measurement | None]) -> str:
+    """A table and its commands, or that nothing is measured."""
+    return table(head, rows) + sources(used) if any(used) else f"*{NOT_MEASURED.capitalize()}.*"
+
+
+def in_precision(what: str, precision: str) -> str:
+    """The name of a measurement in a precision."""
+    return what if precision == "float32" else f"{what}, {precision}"
+
+
+def nodes(count: int) -> str:
+    """The data set of a scaling measurement."""
+    return f"one graph of {count} nodes"
+
+
+def summary(measured: Measurements) -> str:
+    """The most important measurements, each with its command."""
+    step, padded = "bench: share of the roofline, training step", "bench: an epoch of one fold, padded"
+    faster = "bench: a fold's epoch, times faster than"
+    one = {p: measurement_names("paper", 1, p) for p in PRECISIONS}
+    many = {p: measurement_names("paper", 5, p) for p in PRECISIONS}
+    trained = {p: f"{one[p][0]}: training and evaluation" for p in PRECISIONS}
+    gpu, cpu = "one H200", "two CPU cores"
+    rows = [
+        (gpu, "HGCN row of tables 1 and 2, start-up counted",
+         _each(measured, "cuda", {p: (one[p][1], "all eleven") for p in PRECISIONS})),
+        (gpu, "the same with 5 seeds",
+         _each(measured, "cuda", {p: (many[p][1], "all eleven") for p in PRECISIONS})),
+        (gpu, "NCI1, 10 folds × 1000 epochs",
+         _each(measured, "cuda", {p: (trained[p], "NCI1") for p in PRECISIONS})),
+        (gpu, "peak memory in use, one seed, any of the eleven",
+         _peak(measured, [one[p][0] for p in PRECISIONS])),
+        (gpu, "share of the roofline, NCI1 training step",
+         _each(measured, "cuda", {p: (in_precision(step, p), "NCI1") for p in PRECISIONS})),
+        (gpu, "the padded program, NCI1, a fold's epoch (published program 1.27 s)",
+         _each(measured, "cuda", {p: (in_precision(padded, p), "NCI1") for p in PRECISIONS}, ", ours")),
+        (cpu, "NCI1, a fold's epoch, faster than the padded program",
+         _each(measured, "cpu", {"float32": (f"{faster} padded", "NCI1")})),
+        (cpu, "a fold's epoch, faster than DiffPool on four sets",
+         _sets(measured, f"{faster} torch-geometric diffpool")),
+        (cpu, "a fold's epoch, faster than GIN on four sets",
+         _sets(measured, f"{faster} torch-geometric gin")),
+        (cpu, "one graph, 10⁴ to 10⁶ nodes, time and memory per decade",
+         _growth(measured, "cpu")),
+        (gpu, "the same", _growth(measured, "cuda")),
+    ]  # fmt: skip
+    lines = []
+    for hardware, what, (value, used) in rows:
+        commands = dict.fromkeys(f"`{entry['command']}`" for entry in used)
+        lines.append((hardware, what, f"**{value}**" if used else NOT_MEASURED, "; ".join(commands) or DASH))
+    return table(("hardware", "what", "measured", "command"), lines)
+
+
+def _each(measured: Measurements, device: str, keys: dict[str, tuple[str, str]], note: str = "") -> Summary:
+    """One measurement in every precision; ``note`` goes before the name of the precision."""
+    found = {p: e for p, (what, name) in keys.items() if (e := measured.get(what, name, device)) is not None}
+    parts = [
+        f"{shown(entry, unit=True)}{'' if p == 'float32' else f'{note} in {p}'}" for p, entry in found.items()
+    ]
+    return "; ".join(parts), [*found.values()]
+
+
+def _peak(measured: Measurements, bases: list[str]) -> Summary:
+    """The largest peak of the eleven data sets, in the first precision in which all are measured."""
+    for base in bases:
+        found = measured.cells("cuda", *((f"{base}: peak memory allocated", name) for name in PAPER))
+        entries = [entry for entry in found if entry is not None]
+        if len(entries) == len(PAPER):
+            worst = max(entries, key=lambda entry: float(entry["value"]))
+            return f"{worst['value'] / 1000:.2f} GB ({worst['dataset']})", [worst]
+    return "", []
+
+
+def _sets(measured: Measurements, what: str) -> Summary:
+    found = [entry for name in FOUR if (entry := measured.get(what, name, "cpu")) is not None]
+    return ", ".join(f"{entry['dataset']} {entry['value']:.2f} ×" for entry in found), found
+
+
+def _growth(measured: Measurements, device: str) -> Summary:
+    """The largest growth per decade from 10⁴ nodes on, of time and of memory."""
+    parts, used = [], []
+    for what, word in (
+        ("bench: forward and backward of one graph", "time"),
+        ("bench: peak memory of one graph", "memory"),
+    ):
+        factors = []
+        for size in (10**5, 10**6):
+            entries = [measured.get(what, nodes(n), device) for n in (size // 10, size)]
+            if entries[0] is not None and entries[1] is not None:
+                factors.append(entries[1]["value"] / entries[0]["value"] / 10)
+                used += [entries[0], entries[1]]
+        if factors:
+            parts.append(f"{word} {max(factors):.2f} ×")
+    return ", ".join(parts), used
+
+
+_KINDS = {
+    "training and evaluation": "s",
+    "peak memory allocated": "GB",
+    "peak memory reserved": "GB reserved",
+}
+
+
+def row(measured: Measurements) -> str:
+    """Eleven data sets: seconds and memory, one and five seeds, every precision that is measured."""
+    bases = [(measurement_names("paper", s, p), s, p) for s in (1, 5) for p in PRECISIONS]
+    taken = [b for b in bases if any(e["what"].startswith((b[0][0] + ":", b[0][1])) for e in measured.rows)]
+    head, used, columns = ["data set"], [], []
+    for (base, whole), seeds, precision in taken:
+        label = f"{seeds} seed{'' if seeds == 1 else 's'}, {precision}"
+        for kind, unit in _KINDS.items():
+            cells = measured.cells("cuda", *((f"{base}: {kind}", name) for name in PAPER))
+            if any(cells):
+                head.append(f"{label}: {unit}")
+                total = measured.get(whole, "all eleven", "cuda") if unit == "s" else None
+                columns.append([*map(shown if unit == "s" else _gigabytes, cells), shown(total)])
+                used += [*cells, total]
+    rows = [[name, *(column[place] for column in columns)] for place, name in enumerate((*PAPER, "**row**"))]
+    text = section(head, rows, used)
+    return text if any(seeds == 5 for _, seeds, _ in taken) else f"{text}\n\nWith five seeds: {NOT_MEASURED}."
+
+
+def _gigabytes(entry: Measurement | None) -> str:
+    return "–" if entry is None else f"{entry['value'] / 1000:.2f}"
+
+
+def precision(measured: Measurements) -> str:
+    """Seconds and accuracy C of five seeds in each precision."""
+    bases = {p: measurement_names("paper", 5, p)[0] for p in PRECISIONS}
+    head, used, rows = ["data set"], [], []
+    for p in PRECISIONS:
+        head += [f"{p}: s", f"{p}: C", f"{p}: C\\*"]
+    for name in PAPER:
+        cells = [name]
+        for p in PRECISIONS:
+            seconds = measured.get(f"{bases[p]}: training and evaluation", name, "cuda")
+            cells.append(shown(seconds))
+            used.append(seconds)
+            for rule in ("C", "C*"):
+                mean = measured.get(f"{bases[p]}: accuracy {rule}", name, "cuda")
+                spread = measured.get(f"{bases[p]}: accuracy {rule}, deviation over seeds", name, "cuda")
+                cells.append(shown(mean, 2) + ("" if spread is None else f" ± {shown(spread, 2)}"))
+                used += [mean, spread]
+        if set(cells[1:]) != {"–"}:
+            rows.append(cells)
+    return section(head, rows, used)
+
+
+def phases(measured: Measurements, device: str) -> str:
+    """Milliseconds and share of the roofline of each phase, for every data set measured on a device."""
+    step = re.compile(r"bench: training step of (\d+) folds(?:, (tf32|bf16))?$")
+    found = [
+        (e, match[2] or "float32")
+        for e in measured.rows
+        if e["device"] == device and (match := step.match(e["what"]))
+    ]
+    head, used, columns = ["phase"], [], []
+    for whole, p in found:
+        name = whole["dataset"]
+        head += [f"{name}, {p}: ms", "roofline"]
+        took = [(in_precision(f"bench: phase of a step, {each}", p), name) for each in _PHASES]
+        parts = (*_PHASES, "training step")
+        part = [(in_precision(f"bench: share of the roofline, {each}", p), name) for each in parts]
+        times, shares = [*measured.cells(device, *took), whole], measured.cells(device, *part)
+        columns += [
+            [shown(cell) for cell in times],
+            ["–" if e is None else f"{e['value']} %" for e in shares],
+        ]
+        used += [*times, *shares]
+    labels = (*_PHASES, "**whole**")
+    return section(head, [[label, *(c[k] for c in columns)] for k, label in enumerate(labels)], used)
+
+
+def baselines(measured: Measurements, device: str) -> str:
+    """Seconds of a fold's epoch, of graphcaps and of the baselines."""
+    kinds = ("padded", "torch-geometric gin", "torch-geometric diffpool", "torch-geometric sagpool")
+    head = ["data set", "graphcaps: s", *(f"{kind}: s (graphcaps is faster)" for kind in kinds)]
+    rows, used = [], []
+    for entry in measured.rows:
+        match = re.match(r"bench: an epoch of (\d+) folds(?:, (tf32|bf16))?$", entry["what"])
+        if match is None or entry["device"] != device:
+            continue
+        name, p = entry["dataset"], match[2] or "float32"
+        label = name if p == "float32" else f"{name}, {p}"
+        cells = [label, f"{entry['value'] / int(match[1]):.4g}"]
+        used.append(entry)
+        for kind in kinds:
+            took = measured.get(in_precision(f"bench: an epoch of one fold, {kind}", p), name, device)
+            times = measured.get(
+                in_precision(f"bench: a fold's epoch, times faster than {kind}", p), name, device
+            )
+            cells.append("–" if took is None or times is None else f"{shown(took)} ({times['value']:.2f} ×)")
+        rows.append(cells)
+    return section(head, rows, used)
+
+
+def together(measured: Measurements) -> str:
+    """Ten folds in one training, compared with ten single trainings."""
+    found = [entry for entry in measured.rows if re.match(r"\d+ epochs of ten", entry["what"])]
+    rows = [(entry["what"], entry["dataset"], shown(entry, unit=True)) for entry in found]
+    return section(("what", "data set", "value"), rows, found)
+
+
+def scaling(measured: Measurements) -> str:
+    """Seconds and memory of one graph, by its size."""
+    sizes = [10**k for k in range(2, 7)]
+    head, used, columns = ["nodes"], [], []
+    for device, word in (("cpu", "CPU"), ("cuda", "GPU")):
+        for what, unit in (
+            ("bench: forward and backward of one graph", "ms"),
+            ("bench: peak memory of one graph", "MB"),
+        ):
+            cells = measured.cells(device, *((what, nodes(size)) for size in sizes))
+            if any(cells):
+                head += [f"{word}: {unit}", "per decade"]
+                factors = ["–"]
+                for a, b in pairwise(cells):
+                    factors.append("–" if a is None or b is None else f"{b['value'] / a['value'] / 10:.2f}")
+                columns += [[shown(cell) for cell in cells], factors]
+                used += cells
+    rows = [[f"{size:,}", *(column[place] for column in columns)] for place, size in enumerate(sizes)]
+    return section(head, rows, used)
+
+
+def kernels(folder: Path) -> str:
+    """The first sentence of every file that holds a Triton kernel."""
+    rows = []
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text("utf-8")
+        if "@triton.jit" in text:
+            summary = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].replace("\n", " ")
+            plain = re.sub(r":\w+:`([^`]*)`", r"`\1`", summary).replace("``", "`")
+            rows.append((f"`{path.name}`", plain.replace("|", "\\|")))
+    return table(("file", "what it does"), rows)

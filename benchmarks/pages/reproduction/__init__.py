@@ -1,0 +1,1 @@
+"""``docs/reproduction.md`` and its picture, computed from ``results/reproduction`` and ``results/paper``."""

@@ -1,0 +1,105 @@
+"""docs/performance.md from made-up measurements: every kind of measurement is shown, missing ones are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure_training_speed import PAPER, measurement_names
+from benchmarks.pages import performance
+
+from graphcaps.bench import PHASES
+
+
+def _entry(what: str, dataset: str, device: str, value: float, unit: str = "s") -> dict[str, Any]:
+    measured: dict[str, Any] = {
+        "what": what,
+        "dataset": dataset,
+        "device": device,
+        "value": value,
+        "unit": unit,
+    }
+    versions = {"torch": "2.11.0", "commit": "0123456789abcdef"}
+    return measured | {
+        "command": "graphcaps bench X",
+        "hardware": "a GPU",
+        "versions": versions,
+        "date": "today",
+    }
+
+
+def _page(root: Path, measurements: list[Any]) -> str:
+    (root / "results").mkdir()
+    (root / "results" / "performance.json").write_text(json.dumps(measurements))
+    ops = root / "src" / "graphcaps" / "ops"
+    ops.mkdir(parents=True)
+    (ops / "sums_triton.py").write_text('"""Sums of :func:`rows` in one pass.\n\nMore."""\n@triton.jit\ndef kernel(): ...\n')
+    (ops / "sums.py").write_text('"""No kernel."""\n')
+    return performance.page(root)
+
+
+def test_without_measurements_nothing_is_claimed(tmp_path: Path) -> None:
+    text = _page(tmp_path, [])
+    assert text.count("| not measured | – |") == 11
+    assert text.count("*Not measured.*") == 7
+    assert "{{" not in text
+    assert "| `sums_triton.py` | Sums of `rows` in one pass. |" in text
+    assert "sums.py" not in text
+
+
+def test_every_kind_of_measurement_is_shown(tmp_path: Path) -> None:
+    entries = []
+    for seeds in (1, 5):
+        for offset, precision in enumerate(("float32", "tf32")):
+            one, whole = measurement_names("paper", seeds, precision)
+            entries.append(_entry(whole, "all eleven", "cuda", 100.0 * seeds + offset))
+            for number, name in enumerate(PAPER):
+                entries += [
+                    _entry(f"{one}: training and evaluation", name, "cuda", number + 0.5),
+                    _entry(f"{one}: peak memory allocated", name, "cuda", 1000.0 + 100 * number, "MB"),
+                    _entry(f"{one}: accuracy C", name, "cuda", 80.125, "%"),
+                    _entry(f"{one}: accuracy C, deviation over seeds", name, "cuda", 0.5, "%"),
+                ]
+    entries.append(_entry("bench: training step of 10 folds, tf32", "NCI1", "cuda", 1.25, "ms"))
+    entries.append(_entry("bench: share of the roofline, training step, tf32", "NCI1", "cuda", 31.5, "%"))
+    for phase in PHASES:
+        entries.append(_entry(f"bench: phase of a step, {phase}, tf32", "NCI1", "cuda", 0.125, "ms"))
+    entries.append(_entry("bench: an epoch of 10 folds, tf32", "NCI1", "cuda", 0.02))
+    entries.append(_entry("bench: an epoch of one fold, padded, tf32", "NCI1", "cuda", 1.3))
+    faster = "bench: a fold's epoch, times faster than padded, tf32"
+    entries.append(_entry(faster, "NCI1", "cuda", 650.0, "times"))
+    for name in ("MUTAG", "NCI1"):
+        entries.append(_entry("bench: an epoch of 10 folds", name, "cpu", 5.0))
+        for baseline, times in (("padded", 17.75), ("torch-geometric diffpool", 2.0)):
+            entries.append(_entry(f"bench: an epoch of one fold, {baseline}", name, "cpu", 0.5 * times))
+            entries.append(
+                _entry(f"bench: a fold's epoch, times faster than {baseline}", name, "cpu", times, "times")
+            )
+    for power in range(2, 7):
+        name = f"one graph of {10**power} nodes"
+        entries.append(
+            _entry("bench: forward and backward of one graph", name, "cpu", 0.001 * 11**power, "ms")
+        )
+        entries.append(_entry("bench: peak memory of one graph", name, "cpu", 10.0**power, "MB"))
+    text = _page(tmp_path, entries)
+    for expected in (
+        "| **100.0 s; 101.0 s in tf32** | `graphcaps bench X` |",
+        "| **500.0 s; 501.0 s in tf32** |",
+        "| **2.00 GB (REDDIT-BINARY)** |",
+        "| **31.5 % in tf32** |",
+        "| **1.3 s, ours in tf32** |",
+        "| NCI1, tf32 | 0.002 | 1.3 (650.00 ×) | – | – | – |",
+        "| **17.75 times** |",
+        "| **MUTAG 2.00 ×, NCI1 2.00 ×** |",
+        "| **time 1.10 ×, memory 1.00 ×** |",
+        "| **row** | 100.0 | – | 101.0 | – | 500.0 | – | 501.0 | – |",
+        "| NCI1 | 4.5 | 80.12 ± 0.50 | – | 4.5 | 80.12 ± 0.50 | – | – | – | – |",
+        "| phase | NCI1, tf32: ms | roofline |",
+        "| hop | 0.125 | – |",
+        "| **whole** | 1.25 | 31.5 % |",
+        "| NCI1 | 0.5 | 8.875 (17.75 ×) | – | 1.0 (2.00 ×) | – |",
+        "| 1,000 | 1.331 | 1.10 | 1,000.0 | 1.00 |",
+        "- `graphcaps bench X` (a GPU, torch 2.11.0, commit 0123456789ab, today)",
+    ):
+        assert expected in text, expected
