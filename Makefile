@@ -11,7 +11,7 @@ CHECKED := src tests benchmarks examples docs/conf.py docs/_ext
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: test demo docs lint format unit clean
+.PHONY: test demo docs pages lint format unit clean
 test: lint unit
 
 demo: $(INSTALLED)
@@ -32,6 +32,10 @@ $(READY): $(INSTALLED)
 docs: $(READY)
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 	@echo "Open build/docs/index.html"
+
+# The pages that show stored results; `make pages CHECK=--check` writes nothing and fails if one is not current.
+pages: $(READY)
+	$(BIN)/python -m benchmarks.pages $(CHECK)
 
 lint: $(READY)
 	$(BIN)/ruff check $(CHECKED)

@@ -210,21 +210,6 @@ def main() -> None:
     write(report, wanted.out)
 
 
-def table(entry: dict[str, Any]) -> list[str]:
-    """The rows of docs/explaining.md about one data set."""
-    names = ("nmi", "nmi_all", "ari", "fidelity_plus", "fidelity_minus", "sparsity")
-    rows = []
-    for method, figures in entry["methods"].items():
-        cells = [method, *("–" if figures[name] is None else f"{figures[name]:.3f}" for name in names)]
-        sampled = entry["on_the_sample"]["fidelity_plus"].get(method)
-        cells.insert(5, "–" if sampled is None else f"{sampled:.3f}")
-        seconds = figures["seconds_per_graph"]
-        cells.append("–" if seconds is None else f"{seconds:.1g}")
-        if any(cell != "–" for cell in cells[1:]):
-            rows.append(f"| {' | '.join(cells)} |")
-    return rows
-
-
 def write(report: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")

@@ -34,7 +34,9 @@ def _page(root: Path, measurements: list[Any]) -> str:
     (root / "results" / "performance.json").write_text(json.dumps(measurements))
     ops = root / "src" / "graphcaps" / "ops"
     ops.mkdir(parents=True)
-    (ops / "sums_triton.py").write_text('"""Sums of :func:`rows` in one pass.\n\nMore."""\n@triton.jit\ndef kernel(): ...\n')
+    (ops / "sums_triton.py").write_text(
+        '"""Sums of :func:`rows` in one pass.\n\nMore."""\n@triton.jit\ndef kernel(): ...\n'
+    )
     (ops / "sums.py").write_text('"""No kernel."""\n')
     return performance.page(root)
 

@@ -1,0 +1,35 @@
+"""Numbers of ``README.md``, from ``results/reproduction`` and ``results/performance.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.measure_training_speed import measurement_names
+from graphcaps.bench import read_measurements
+from graphcaps.evaluation import ResultsStore
+from graphcaps.reproduction.published import published_hgcn
+
+SHORT = {"IMDB-BINARY": "IMDB-B", "IMDB-MULTI": "IMDB-M", "REDDIT-BINARY": "REDDIT-B"}
+
+
+def statements(root: Path) -> list[str]:
+    """Rows of the table of results, in the order of its head, and the time of the paper's row."""
+    ledgers = ResultsStore(root / "results" / "reproduction").ledgers()
+    hgcn = {ledger.dataset: ledger for ledger in ledgers if ledger.variant == "hgcn"}
+    text = (root / "README.md").read_text("utf-8")
+    heads = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| | ")
+    ]
+    full = {short: name for name, short in SHORT.items()}
+    names = next(
+        columns for head in heads if {*(columns := [full.get(cell, cell) for cell in head[1:]])} == {*hgcn}
+    )
+    rows = [[f"{hgcn[name].figures[rule].mean:.1f}" for name in names] for rule in ("held-out", "C")]
+    rows.append([f"{published_hgcn(name, 'C').mean:.1f}" for name in names])
+    row_name = measurement_names("paper", 1, "tf32")[1]
+    (row,) = [
+        each for each in read_measurements(root / "results/performance.json") if each["what"] == row_name
+    ]
+    return [*(f" | {' | '.join(cells)} |" for cells in rows), f"{row['value']:.0f} s"]

@@ -1,0 +1,152 @@
+"""The builder of pages, its Markdown helper, and pages with generated sections, on made-up results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.pages import build, explaining, parts, quality
+from benchmarks.pages.build import Page
+from benchmarks.pages.markdown import (
+    TEMPLATES,
+    fill_template,
+    join_names,
+    mean_std,
+    p_value,
+    replace_sections,
+    signed,
+    table,
+)
+
+
+def test_number_formats() -> None:
+    assert mean_std(81.234, 0.456) == "81.23 ± 0.46"
+    assert mean_std(81.234, None, 1) == "81.2"
+    assert (signed(-0.001), signed(1.5, 1)) == ("+0.00", "+1.5")
+    assert (p_value(0.0004), p_value(0.04)) == ("< 0.001", "0.040")
+    assert [join_names(names) for names in ([], ["a"], ["a", "b", "c"])] == ["none", "a", "a, b and c"]
+    assert table(("a", "b"), [("1", "2")]) == "| a | b |\n|---|---|\n| 1 | 2 |"
+
+
+def test_a_template_needs_exactly_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.pages.markdown.TEMPLATES", tmp_path)
+    (tmp_path / "small.md").write_text("{{ what }} is {{ value }}.", "utf-8")
+    assert fill_template("small", {"what": "C", "value": "1"}) == "C is 1."
+    with pytest.raises(KeyError, match="value"):
+        fill_template("small", {"what": "C"})
+    with pytest.raises(KeyError, match="template small: no place for other"):
+        fill_template("small", {"what": "C", "value": "1", "other": "2"})
+
+
+def test_sections_are_replaced_and_missing_ones_refused() -> None:
+    text = "a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n<!-- generated: y -->\nkept\n<!-- end -->\n"
+    new = replace_sections(text, {"x": "new"})
+    assert new == text.replace("old", "new")
+    assert replace_sections(new, {"x": "new"}) == new
+    with pytest.raises(KeyError, match="no section 'z'"):
+        replace_sections(text, {"z": ""})
+
+
+def test_templates_belong_to_pages() -> None:
+    assert {path.stem for path in TEMPLATES.glob("*.md")} == {
+        "defaults",
+        "performance",
+        "reproduction",
+        "results",
+    }
+
+
+def test_build_writes_and_check_names_what_is_not_current(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.md").write_text("The value is 2.", "utf-8")
+    pages = (
+        Page("page.md", lambda root: "new\n"),
+        Page("picture.svg", lambda root: "digest 1, drawn now", key=lambda svg: svg[:8]),
+        Page("text.md", None, lambda root: ["value is 3"]),
+    )
+    monkeypatch.setattr(build, "PAGES", pages)
+    (tmp_path / "page.md").write_text("old\n", "utf-8")
+    (tmp_path / "picture.svg").write_text("digest 1, drawn before", "utf-8")
+    with pytest.raises(SystemExit) as raised:
+        build.main(["--check"], tmp_path)
+    assert raised.value.code == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "page.md is not current; run: make pages",
+        "text.md does not contain, as the results say: value is 3",
+    ]
+    assert (tmp_path / "page.md").read_text("utf-8") == "old\n"
+    build.main(["page", "pic"], tmp_path)
+    assert (tmp_path / "page.md").read_text("utf-8") == "new\n"
+    assert (tmp_path / "picture.svg").read_text("utf-8") == "digest 1, drawn before"
+    build.main(["page", "--check"], tmp_path)
+    assert capsys.readouterr().out.splitlines()[-1] == "1 pages are current."
+    with pytest.raises(SystemExit):
+        build.main(["nothing"], tmp_path)
+
+
+def _root(root: Path, file: str, results: Any, page: str, *sections: str) -> Path:
+    """A repository with one file of results and one page with empty sections."""
+    (root / "results").mkdir()
+    (root / "docs").mkdir()
+    (root / "results" / file).write_text(json.dumps(results), "utf-8")
+    text = "".join(f"<!-- generated: {name} -->\n<!-- end -->\n" for name in sections)
+    (root / "docs" / page).write_text(text, "utf-8")
+    return root
+
+
+def test_table_of_explanations(tmp_path: Path) -> None:
+    metrics = dict.fromkeys(explaining.METRICS) | {"seconds_per_graph": 0.00123}
+    results = {
+        "dataset": "X",
+        "sample": 30,
+        "methods": {
+            "capsules": metrics | {"nmi": 0.5, "fidelity_plus": 0.25},
+            "nothing": metrics | {"seconds_per_graph": None},
+        },
+        "on_the_sample": {"fidelity_plus": {"capsules": 0.125}},
+    }
+    root = _root(tmp_path, "explaining.json", {"sets": [results]}, "explaining.md", "explanations of X")
+    lines = explaining.page(root).splitlines()
+    assert lines[3:-1] == ["| capsules | 0.500 | – | – | 0.250 | 0.125 | – | – | 0.001 |"]
+    assert "| fidelity+, the 30 graphs |" in lines[1]
+
+
+def test_tables_of_data_quality(tmp_path: Path) -> None:
+    row = {
+        "name": "X",
+        "graphs": 1234,
+        "duplicates": {"graphs": 10, "groups": 4},
+        "leakage": {"mean": 0.05, "min": 0.0, "max": 0.1},
+        "conflicting_groups": 2,
+        "ceiling": 0.99,
+        "grouped_folds": {"smallest": 120, "largest": 130},
+        "nodes": [2, 30, 4000],
+        "largest_class": 0.5,
+        "smallest_class": 600,
+        "isolated_nodes": 7,
+    }
+    root = _root(tmp_path, "doctor.json", {"rows": [row]}, "doctor.md", "duplicates", "sizes")
+    text = quality.page(root)
+    assert "| X | 1,234 | 10 | 4 | 5.0% (0.0% to 10.0%) | 2 | 99.0% |" in text
+    assert "| X | 50.0% | 600 graphs | 2 / 30 / 4,000 | 7 | 120 to 130 graphs |" in text
+
+
+def test_tables_of_parts(tmp_path: Path) -> None:
+    metrics = dict.fromkeys(parts.METRICS, 0.5) | {"accuracy": 100.0}
+    mean = metrics | {
+        "k-means on input features": dict.fromkeys(parts.METRICS, 0.25),
+        "k-means on primary capsules": dict.fromkeys(parts.METRICS, 0.375),
+    }
+    rows = [
+        {"level": "easy", "draw": 0, "model": model, "mean": mean, "seeds": [metrics | {"seed": 3}]}
+        for model in ("HGCN", "parts='blocks'")
+    ]
+    sections = ("part agreement", "part agreement of seeds")
+    text = parts.page(_root(tmp_path, "parts.json", {"rows": rows}, "parts.md", *sections))
+    assert f"| k-means on input features | – |{' 0.250 |' * 5}" in text
+    assert f"| k-means on HGCN's primary capsules | – |{' 0.375 |' * 5}" in text
+    assert f"| parts='blocks' | 100.0 |{' 0.500 |' * 5}" in text
+    assert f"| HGCN | 3 | 100.0 |{' 0.500 |' * 5}" in text
