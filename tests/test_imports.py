@@ -1,4 +1,4 @@
-"""Imports point one way, the core needs only its declared dependencies, and module names are unique."""
+"""Imports point one way and form no cycle; the core needs only its declared dependencies; module names are unique."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "graphcaps"
@@ -98,6 +99,75 @@ def module_name(path: Path) -> str:
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_imports_point_one_way(path):
     assert wrong_imports(path.read_text("utf-8"), module_name(path)) == []
+
+
+def import_targets(source: str, modules: dict[str, str]) -> set[str]:
+    """Modules of the package that a file imports anywhere, in functions and under TYPE_CHECKING too.
+
+    ``from package import name`` counts as an import of the module that the package takes ``name`` from, so that
+    re-exports in an ``__init__`` are no modules of their own.
+    """
+    targets = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            targets |= {alias.name for alias in node.names if alias.name in modules}
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                origin = (
+                    submodule if submodule in modules else reexports(node.module, modules).get(alias.name)
+                )
+                targets.add(origin or node.module)
+    return targets
+
+
+def reexports(module: str, modules: dict[str, str]) -> dict[str, str]:
+    """Names that a module imports from the package, and the module that each comes from."""
+    nodes = [node for node in ast.walk(ast.parse(modules[module])) if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: str(node.module) for node in nodes for alias in node.names}
+
+
+def import_cycles(modules: dict[str, str], packages: set[str]) -> list[list[str]]:
+    """Groups of modules that import each other, packages' ``__init__`` files aside.
+
+    Args:
+        modules (dict): Source text of each module by its full name.
+        packages (set): Names of those that are an ``__init__`` file.
+    """
+    graph = nx.DiGraph()
+    for module, source in modules.items():
+        if module not in packages:
+            targets = import_targets(source, modules) - packages - {module}
+            graph.add_edges_from((module, target) for target in targets)
+    groups = nx.strongly_connected_components(graph)
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def test_modules_do_not_import_each_other_in_cycles():
+    modules = {module_name(path): path.read_text("utf-8") for path in MODULES}
+    packages = {module_name(path) for path in MODULES if path.name == "__init__.py"}
+    assert import_cycles(modules, packages) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from graphcaps.a import x",
+        "def late():\n    from graphcaps.a import x",
+        "if TYPE_CHECKING:\n    import graphcaps.a",
+        "from graphcaps.package import x",
+    ],
+)
+def test_an_import_cycle_is_caught(back):
+    modules = {
+        "graphcaps": "",
+        "graphcaps.package": "if TYPE_CHECKING:\n    from graphcaps.a import x",
+        "graphcaps.a": "from graphcaps import b",
+        "graphcaps.b": back,
+    }
+    assert import_cycles(modules, {"graphcaps", "graphcaps.package"}) == [["graphcaps.a", "graphcaps.b"]]
+    modules["graphcaps.b"] = "from graphcaps.package import y"
+    assert import_cycles(modules, {"graphcaps", "graphcaps.package"}) == []
 
 
 def test_no_two_modules_share_a_name():
