@@ -31,7 +31,7 @@ from graphcaps.explanation import (
     explain_store,
     explanation_stability,
 )
-from graphcaps.explanation.baselines import CONFIG
+from graphcaps.explanation.baselines import MODEL_CONFIG
 from graphcaps.explanation.explanation_metrics import METRICS
 from graphcaps.explanation.fidelity import node_fidelity, pyg_batches
 from graphcaps.explanation.model_inputs import encode_for_model, select_graphs
@@ -82,7 +82,9 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
         ("sharper probabilities", Sharper(module), {"node_mask_type": "object"}),
     ):
         torch.manual_seed(0)
-        explainer = Explainer(network, GNNExplainer(), explanation_type="model", model_config=CONFIG, **masks)
+        explainer = Explainer(
+            network, GNNExplainer(), explanation_type="model", model_config=MODEL_CONFIG, **masks
+        )
         scores = []
         for graphs in pyg_batches(module, few, target):
             for graph in range(graphs.target.numel()):

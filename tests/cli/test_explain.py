@@ -73,8 +73,8 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
 def test_measures_for_people_and_machines(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
-    monkeypatch.setattr("graphcaps.explanation.baselines.STEPS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.GNN_EXPLAINER_EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.INTEGRATION_STEPS", 2)
     second = tmp_path / "second.safetensors"
     train_small(planted(), epochs=1).save(second)
     shown = run(model, data, "--measure", "--methods", "capsules, random")
@@ -153,7 +153,10 @@ def test_a_file_in_the_way_and_a_model_without_capsules(model: Path, data: Path,
     train_small(planted(), "gin", {"hidden": 8}).save(gin)
     shown = run(gin, data)
     assert shown.exit_code == 2
-    assert "must be an HGCN or a fitted one, got GIN. Only HGCN routes nodes to capsules." in shown.stderr
+    assert (
+        "FittedModel with one, got GIN. Other models have no capsules to explain."
+        in shown.stderr
+    )
 
 
 @pytest.mark.parametrize("kind", [None, "scores", "flow", "assignment", "rounds"])

@@ -1,4 +1,4 @@
-"""Agreement and use of capsules, by hand."""
+"""Agreement of partitions and use of capsules, computed by hand."""
 
 import math
 
@@ -17,7 +17,7 @@ PTR = torch.tensor([0, 4, 8])
 TRUTH = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
 
 
-def test_names_of_parts_play_no_role_inside_a_graph_but_do_over_all() -> None:
+def test_numbering_of_parts_matters_over_all_nodes_but_not_within_a_graph() -> None:
     other = torch.tensor([5, 5, 3, 3, 3, 3, 5, 5])  # swapped in the second graph
     found = partition_agreement(other, TRUTH, PTR)
     assert found["nmi"] == pytest.approx(1)
@@ -27,7 +27,7 @@ def test_names_of_parts_play_no_role_inside_a_graph_but_do_over_all() -> None:
     assert partition_agreement(torch.zeros(8, dtype=torch.long), TRUTH, PTR)["nmi"] == pytest.approx(0)
 
 
-def test_graphs_can_be_left_out_and_sizes_must_agree() -> None:
+def test_graph_mask_and_shape_check() -> None:
     half = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1])
     assert partition_agreement(half, TRUTH, PTR)["nmi"] == pytest.approx(0.5)
     assert partition_agreement(half, TRUTH, PTR, torch.tensor([True, False]))["nmi"] == pytest.approx(1)
@@ -35,15 +35,15 @@ def test_graphs_can_be_left_out_and_sizes_must_agree() -> None:
         partition_agreement(half[:7], TRUTH[:7], PTR)
 
 
-def test_graphs_with_one_part_of_each_kind() -> None:
+def test_graphs_with_distinct_kinds() -> None:
     kind = torch.tensor([0, 2, 2, 3, 2, 2, 3, 3])
     part = torch.tensor([-1, 0, 0, 1, 0, 1, 2, 2])  # the second graph has two parts of kind 2
     assert graphs_with_distinct_kinds(kind, part, PTR).tolist() == [True, False]
 
 
-def test_use_of_capsules() -> None:
-    sure, torn = [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]
-    assignment = torch.tensor([sure, sure, [0.0, 1.0, 0.0], torn, sure, sure, sure, sure])
+def test_capsule_usage() -> None:
+    hard, split = [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]
+    assignment = torch.tensor([hard, hard, [0.0, 1.0, 0.0], split, hard, hard, hard, hard])
     found = capsule_usage(assignment, PTR)
     assert found["entropy"] == pytest.approx(math.log(2) / math.log(3) / 8, rel=1e-5)
     assert found["dead_capsules"] == 1
@@ -52,7 +52,7 @@ def test_use_of_capsules() -> None:
     assert capsule_usage(torch.full((8, 4), 0.25), PTR)["entropy"] == pytest.approx(1)
 
 
-def test_rank_agreement_asks_for_order_alone() -> None:
+def test_rank_correlation_depends_on_the_order_only() -> None:
     scores = torch.tensor([1.0, 2.0, 3.0, 4.0, 4.0, 3.0, 2.0, 1.0])
     assert rank_correlation(scores, scores.exp(), PTR) == pytest.approx(1)
     assert rank_correlation(scores, -scores, PTR) == pytest.approx(-1)

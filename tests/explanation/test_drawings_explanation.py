@@ -20,7 +20,7 @@ from graphcaps.explanation.graph_drawing import (
     score_colour,
     text_colour,
 )
-from tests.explanation.made import make_explanations, make_store
+from tests.explanation.synthetic import make_explanations, make_store
 
 KINDS = ("parts", "scores", "flow", "assignment", "rounds")
 

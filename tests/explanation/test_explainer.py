@@ -1,4 +1,4 @@
-"""``graphcaps.explain``: what goes in, what comes out, and that graphs do not see one another."""
+"""``graphcaps.explain``: inputs, results, and independence of the graphs in a store."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.graphs import assert_equal, tiny_graphs
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
 
-def test_a_store_is_explained_as_its_graphs_are() -> None:
+def test_a_store_gives_the_explanations_of_its_graphs() -> None:
     store, fitted = planted(), small_model()
     found = graphcaps.explain(fitted, store)
     assert isinstance(found, StoreExplanation)
@@ -46,7 +46,7 @@ def test_a_store_is_explained_as_its_graphs_are() -> None:
         found[30]
 
 
-def test_edges_stand_once_and_are_the_graph_s() -> None:
+def test_edges_are_those_of_the_graph_each_once() -> None:
     store = planted()
     found = graphcaps.explain(small_model(), store)[4]
     assert (found.edges[0] < found.edges[1]).all()
@@ -56,7 +56,7 @@ def test_edges_stand_once_and_are_the_graph_s() -> None:
     assert found.num_nodes == len(graph)
 
 
-def test_error_of_an_edge_is_what_the_decoder_misses() -> None:
+def test_reconstruction_error_is_that_of_the_decoder() -> None:
     store, fitted = planted(), small_model()
     found, network = graphcaps.explain(fitted, store), fitted.model
     with torch.no_grad():
@@ -71,7 +71,7 @@ def test_error_of_an_edge_is_what_the_decoder_misses() -> None:
     assert graphcaps.explain(bare, store)[0].reconstruction_error is None
 
 
-def test_data_and_networkx_graphs_are_taken() -> None:
+def test_data_and_networkx_graphs_are_accepted() -> None:
     from torch_geometric.data import Data
 
     store, fitted = planted(), small_model()
@@ -79,15 +79,15 @@ def test_data_and_networkx_graphs_are_taken() -> None:
     graph = to_networkx(store, 2)
     edge_index = torch.tensor(list(graph.edges)).T
     data = Data(edge_index=torch.cat([edge_index, edge_index.flip(0)], 1), num_nodes=len(graph), y=7)
-    for given in (graph, data):
-        one = fitted.explain(given)
+    for source in (graph, data):
+        one = fitted.explain(source)
         assert_equal(one.node_scores, expected.node_scores, "node scores", 1e-5)
         assert one.true_class is None
-    assert isinstance(graphcaps.explain(fitted, [data]), StoreExplanation)  # a list stays several
+    assert isinstance(graphcaps.explain(fitted, [data]), StoreExplanation)  # also for a list of one graph
     assert len(graphcaps.explain(fitted, [graph, nx.path_graph(3)])) == 2
 
 
-def test_odd_graphs() -> None:
+def test_graphs_without_edges() -> None:
     one = graphcaps.explain(small_model(), nx.empty_graph(1))
     assert one.edges.shape == (2, 0)
     assert one.node_scores.shape == (1,)
@@ -99,14 +99,14 @@ def test_odd_graphs() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_a_caller_without_gradients_is_served(mode: type) -> None:
+def test_explain_works_under_no_grad(mode: type) -> None:
     expected = graphcaps.explain(small_model(), planted()[:3])
     with mode():
         found = graphcaps.explain(small_model(), planted()[:3])
     assert_equal(found.node_scores, expected.node_scores, "scores")
 
 
-def test_any_class_can_be_asked_for() -> None:
+def test_target_class() -> None:
     store, fitted = planted(), small_model()
     own = graphcaps.explain(fitted, store)
     assert torch.equal(own.target, own.predicted)
@@ -122,39 +122,39 @@ def test_any_class_can_be_asked_for() -> None:
         graphcaps.explain(fitted, store, target="nothing")
     with pytest.raises(ArgumentError, match="from 0 to 2, got 3"):
         graphcaps.explain(fitted, store, target=3)
-    with pytest.raises(ShapeError, match="each of 30 graphs"):
+    with pytest.raises(ShapeError, match="each of the 30 graphs"):
         graphcaps.explain(fitted, store, target=torch.zeros(4))
 
 
-def test_classes_are_counted_as_the_model_counts_them() -> None:
+def test_true_classes_are_class_indices_of_the_model() -> None:
     store = planted()
-    turned = replace(store, class_names=(store.class_names[2], "other", store.class_names[0]))
-    found = graphcaps.explain(small_model(), turned)
+    permuted = replace(store, class_names=(store.class_names[2], "other", store.class_names[0]))
+    found = graphcaps.explain(small_model(), permuted)
     assert found.true_class.tolist() == [{0: 2, 1: -1, 2: 0}[label] for label in store.y.tolist()]
     unknown = int((store.y == 1).nonzero()[0])
     assert found[unknown].true_class is None
 
 
-def test_a_bare_network_takes_features() -> None:
+def test_a_bare_hgcn_takes_features() -> None:
     graphs = tiny_graphs()
     torch.manual_seed(0)
     model = HGCN(5, 2, capsule_dim=8, num_capsules=(3, 2), formulation="paper").double()
     found = graphcaps.explain(model, graphs.as_store(), x=graphs.x)
-    assert model.training  # the mode is given back
+    assert model.training  # the mode is restored
     assert all(parameter.grad is None for parameter in model.parameters())
     expected = model.eval().forward_batch(graphs.as_batch())
     assert_equal(found.class_scores, expected.class_scores, "scores")
     assert [tuple(value.shape) for value in found.assignments] == [(7, 3), (3, 3, 2), (3, 2, 2)]
     assert found[1].levels[1].assignment.shape == (3, 2)
-    with pytest.raises(ArgumentError, match="'x' must be given with a bare HGCN"):
+    with pytest.raises(ArgumentError, match="'x' must be passed with a bare HGCN"):
         graphcaps.explain(model, graphs.as_store())
     with pytest.raises(ShapeError, match=r"have the shape \[7, 5\]"):
         graphcaps.explain(model, graphs.as_store(), x=graphs.x[:, :4])
-    with pytest.raises(ArgumentError, match="'x' must be left out"):
+    with pytest.raises(ArgumentError, match="'x' must be omitted"):
         graphcaps.explain(small_model(), planted(), x=graphs.x)
 
 
-def test_cut_graphs_say_which_nodes_were_read() -> None:
+def test_truncated_graphs_keep_node_indices() -> None:
     store = planted()
     fitted = train_small(store, max_nodes=20)
     found = graphcaps.explain(fitted, store)
@@ -170,27 +170,27 @@ def test_cut_graphs_say_which_nodes_were_read() -> None:
         assert (a, b) in whole or (b, a) in whole
 
 
-def test_labels_travel_and_unknown_ones_are_refused() -> None:
+def test_node_labels_are_kept_and_unseen_ones_rejected() -> None:
     store = labelled()
     assert torch.equal(graphcaps.explain(labelled_model(), store)[5].node_labels, store[5].node_labels)
-    strange = replace(store, node_labels=store.node_labels + 7)
+    unseen_labels = replace(store, node_labels=store.node_labels + 7)
     with pytest.raises(ArgumentError):
-        graphcaps.explain(labelled_model(), strange)
+        graphcaps.explain(labelled_model(), unseen_labels)
     with pytest.warns(UserWarning, match="labels"):
-        assert len(graphcaps.explain(labelled_model(), strange, unseen="ignore")) == 30
+        assert len(graphcaps.explain(labelled_model(), unseen_labels, unseen="ignore")) == 30
 
 
-def test_what_cannot_be_explained_says_so() -> None:
-    with pytest.raises(ArgumentError, match="'model' must be an HGCN or a fitted one, got GIN"):
+def test_errors_of_explain() -> None:
+    with pytest.raises(ArgumentError, match="'model' must be an HGCN, or a FittedModel with one, got GIN"):
         graphcaps.explain(GIN(1, 2), planted())
-    with pytest.raises(ArgumentError, match="be a single one, got 2 replicas"):
+    with pytest.raises(ArgumentError, match="be a single model, got 2 replicas"):
         graphcaps.explain(HGCN(5, 2, lead=(2,)), planted())
     huge = replace(labelled(), node_attributes=labelled().node_attributes.sign() * 1e38)
-    with pytest.raises(ArgumentError, match="scores that are numbers, got none for graph 0"):
+    with pytest.raises(ArgumentError, match="finite scores, got NaN or infinity for graph 0"):
         explain_store(labelled_model(), huge)
 
 
-def test_spans_hold_every_graph_once() -> None:
+def test_batch_spans_cover_every_graph_once() -> None:
     store = planted()
     found = list(batch_spans(store, nodes=100, entries=10**6))
     assert [first for first, _ in found[1:]] == [end for _, end in found[:-1]]
@@ -199,7 +199,7 @@ def test_spans_hold_every_graph_once() -> None:
     assert list(batch_spans(store, nodes=1)) == [(graph, graph + 1) for graph in range(30)]
 
 
-def test_tree_and_json_hold_everything_once() -> None:
+def test_tree_and_json_are_complete() -> None:
     found = graphcaps.explain(small_model(), planted())[1]
     tree = json.loads(json.dumps(found.tree))
     assert [row["class"] for row in tree["classes"]] == list(found.class_names)
@@ -213,13 +213,13 @@ def test_tree_and_json_hold_everything_once() -> None:
             assert int(found.levels[1].capsule[part["capsule"]]) == number
             assert part["weight"] == max(part["weights"])
             assert part["length"] == pytest.approx(float(found.levels[0].lengths[part["capsule"]]), abs=1e-5)
-    plain = json.loads(found.to_json())
-    assert plain["node_scores"] == pytest.approx(found.node_scores.tolist(), rel=1e-4)
-    assert len(plain["levels"][0]["rounds"]) == 3
-    assert plain["predicted"] == found.class_names[found.predicted]
+    values = json.loads(found.to_json())
+    assert values["node_scores"] == pytest.approx(found.node_scores.tolist(), rel=1e-4)
+    assert len(values["levels"][0]["rounds"]) == 3
+    assert values["predicted"] == found.class_names[found.predicted]
 
 
-def test_a_picture_and_a_page(tmp_path: Path) -> None:
+def test_draw_and_to_html(tmp_path: Path) -> None:
     found = graphcaps.explain(small_model(), planted()[1])
     found.draw(tmp_path / "parts.svg")
     assert "</svg>" in (tmp_path / "parts.svg").read_text("utf-8")
@@ -228,19 +228,19 @@ def test_a_picture_and_a_page(tmp_path: Path) -> None:
     assert (tmp_path / "one.html").read_text("utf-8") == page
 
 
-def test_the_class_is_the_one_that_predict_gives() -> None:
-    """Also where a calibration changes which is the largest."""
+def test_predicted_class_is_that_of_predict() -> None:
+    """Also if the calibration changes the order of the classes."""
     from dataclasses import replace
 
     from graphcaps.inference.probabilities import Calibration
     from tests.small_models import planted, small_model
 
-    store, plain = planted(), small_model()
-    ends = ((0.0, 0.01), (0.9, 0.95), (0.1, 0.2))  # whatever the lengths say, the second is the likeliest
+    store, uncalibrated = planted(), small_model()
+    ends = ((0.0, 0.01), (0.9, 0.95), (0.1, 0.2))  # the second class always becomes the most probable
     model = replace(
-        plain, calibration=Calibration("isotonic", 9, curves=tuple(((0.0, 1.0), e) for e in ends))
+        uncalibrated, calibration=Calibration("isotonic", 9, curves=tuple(((0.0, 1.0), e) for e in ends))
     )
-    assert set(explain_store(plain, store).predicted.tolist()) != {1}
+    assert set(explain_store(uncalibrated, store).predicted.tolist()) != {1}
     found = explain_store(model, store)
     names = [found.class_names[index] for index in found.predicted.tolist()]
     assert names == list(model.predict(store))

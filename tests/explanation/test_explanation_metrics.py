@@ -1,4 +1,4 @@
-"""All measures together: what stands where, and that a model agrees with itself."""
+"""Explanation metrics: structure of the result, and agreement of a model with itself."""
 
 import json
 
@@ -15,31 +15,31 @@ from tests.small_models import labelled, labelled_model, planted, small_model, t
 
 @pytest.fixture
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
-    monkeypatch.setattr("graphcaps.explanation.baselines.STEPS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.GNN_EXPLAINER_EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.INTEGRATION_STEPS", 2)
 
 
-def test_slow_methods_see_the_sample_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_slow_methods_run_on_the_sample_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch_sizes: list[int] = []
 
     def slow(model: GraphProbabilities, graphs: PyGBatch) -> torch.Tensor:
-        asked.append(graphs.target.numel())
+        batch_sizes.append(graphs.target.numel())
         return torch.rand(graphs.x.size(0))
 
     monkeypatch.setitem(ATTRIBUTION_METHODS, "gnnexplainer", slow)
     found = evaluate_explanations(small_model(), planted(), sample=4, methods=("capsules", "gnnexplainer"))
-    assert asked == [4]
+    assert batch_sizes == [4]
     plus = found["sample"]["fidelity_plus"]
     assert found["methods"]["gnnexplainer"]["fidelity_plus"] == plus["gnnexplainer"]
 
 
 @pytest.mark.usefixtures("few_epochs")
-def test_every_method_has_every_measure_that_applies() -> None:
-    told: list[str] = []
+def test_every_method_has_every_applicable_metric() -> None:
+    steps: list[str] = []
     found = json.loads(
-        json.dumps(evaluate_explanations(small_model(), planted(), sample=4, on_step=told.append))
+        json.dumps(evaluate_explanations(small_model(), planted(), sample=4, on_step=steps.append))
     )
-    assert set(found["methods"]) == set(METHODS) <= set(told)
+    assert set(found["methods"]) == set(METHODS) <= set(steps)
     for name, row in found["methods"].items():
         assert tuple(row) == METRICS
         parts, scores = name.startswith(("capsules", "kmeans")), not name.startswith("kmeans")
@@ -53,7 +53,7 @@ def test_every_method_has_every_measure_that_applies() -> None:
     assert len(found["capsules"]["share"]) == 4
 
 
-def test_graphs_without_known_parts_and_chosen_methods() -> None:
+def test_graphs_without_planted_parts_and_selected_methods() -> None:
     from dataclasses import replace
 
     store = replace(labelled(), truth={})
@@ -62,14 +62,13 @@ def test_graphs_without_known_parts_and_chosen_methods() -> None:
     assert found["methods"]["capsules"]["nmi"] is None
     assert found["instances"] is None
     assert found["methods"]["capsules"]["fidelity_plus"] is not None
-    with pytest.raises(ArgumentError, match="'methods' must be among capsules"):
+    with pytest.raises(ArgumentError, match="'methods' must be names from capsules"):
         evaluate_explanations(labelled_model(), store, methods=("lime",))
     with pytest.raises(ArgumentError, match="'sample' must be at least 1"):
         evaluate_explanations(labelled_model(), store, sample=0)
 
 
-def test_parts_that_follow_the_truth_are_measured_as_such() -> None:
-    """A truth that is the assignment itself must give full agreement."""
+def test_agreement_is_one_if_the_truth_is_the_assignment() -> None:
     from dataclasses import replace
 
     from graphcaps.explanation import explain_store
@@ -81,22 +80,22 @@ def test_parts_that_follow_the_truth_are_measured_as_such() -> None:
     assert (row["nmi"], row["nmi_all"], row["ari"]) == pytest.approx((1, 1, 1))
 
 
-def test_stability_is_one_with_oneself_and_less_with_another() -> None:
+def test_stability_is_one_for_equal_models_and_less_otherwise() -> None:
     store, fitted = planted(), small_model()
     same = explanation_stability([fitted, fitted], store)
     assert same == pytest.approx({"models": 2, "nmi": 1, "ari": 1, "rank": 1})
     torch.manual_seed(5)
     other = train_small(store, arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"})
     assert explanation_stability([fitted, other, fitted], store)["rank"] < 0.999
-    with pytest.raises(ArgumentError, match="be two or more, got 1"):
+    with pytest.raises(ArgumentError, match="hold at least two, got 1"):
         explanation_stability([fitted], store)
     cut = train_small(store, max_nodes=20)
-    with pytest.raises(ArgumentError, match="read the same nodes"):
+    with pytest.raises(ArgumentError, match="have the same classes and node limit"):
         explanation_stability([fitted, cut], store)
 
 
-def test_graphs_with_weights_have_no_fidelity() -> None:
-    """torch-geometric's call has no place for them, and figures of another model's graphs are worse than none."""
+def test_graphs_with_edge_weights_have_no_fidelity() -> None:
+    """torch-geometric's explainers do not pass edge weights, so the masked graphs would be other graphs."""
     from dataclasses import replace
 
     from tests.small_models import planted, small_model

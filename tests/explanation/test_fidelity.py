@@ -1,4 +1,4 @@
-"""Fidelity is what its words say: graphs whose class changes when nodes go blank."""
+"""Fidelity equals the fraction of graphs whose class changes when nodes are masked."""
 
 import pytest
 import torch
@@ -39,13 +39,13 @@ def test_fidelity_counts_changed_classes() -> None:
 
     assert result.plus == pytest.approx(float((classes(~top) != found.predicted).double().mean()))
     assert result.minus == pytest.approx(float((classes(top) != found.predicted).double().mean()))
-    assert 0 < result.plus != result.minus  # else they could be taken for one another
+    assert 0 < result.plus != result.minus  # otherwise a mix-up of the two would pass
     sizes = store.sizes
     assert result.sparsity == pytest.approx(1 - float(((0.8 * sizes - 1e-9).ceil() / sizes).mean()), abs=1e-6)
 
 
 def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.baselines.EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.GNN_EXPLAINER_EPOCHS", 2)
     store = planted()[:4]
     fitted = train_small(planted())
     encoded = encode_for_model(fitted, store)
@@ -57,11 +57,11 @@ def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None
         assert scores.shape == (store.num_nodes,), name
         assert float(scores.std()) > 0, name
         assert torch.equal(scores, attribute_nodes(name, module, graphs, seed=3)), name
-    assert_equal(attribute_nodes("capsules", module, graphs), found.node_scores, "ours", 1e-4)
+    assert_equal(attribute_nodes("capsules", module, graphs), found.node_scores, "capsules", 1e-4)
 
 
 def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.baselines.STEPS", 200)
+    monkeypatch.setattr("graphcaps.explanation.baselines.INTEGRATION_STEPS", 200)
     fitted = train_small(
         planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"}
     )
@@ -71,7 +71,9 @@ def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.Monke
     (graphs,) = pyg_batches(module, encoded, target)
     scores = attribute_nodes("integrated-gradients", module, graphs)
     rows = torch.arange(3)
-    gained = module(graphs.x, graphs.edge_index, graphs.batch)[rows, target]
-    gained = gained - module(torch.zeros_like(graphs.x), graphs.edge_index, graphs.batch)[rows, target]
-    summed = torch.zeros(3).index_add_(0, graphs.batch, scores)
-    assert_equal(summed, gained, "completeness", 5e-3)
+    difference = module(graphs.x, graphs.edge_index, graphs.batch)[rows, target]
+    difference = (
+        difference - module(torch.zeros_like(graphs.x), graphs.edge_index, graphs.batch)[rows, target]
+    )
+    total = torch.zeros(3).index_add_(0, graphs.batch, scores)
+    assert_equal(total, difference, "completeness", 5e-3)

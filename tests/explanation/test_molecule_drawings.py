@@ -30,7 +30,7 @@ from graphcaps.explanation.molecule_drawings import (
     molecule_from_smiles,
     molecule_from_store,
 )
-from tests.explanation.made import make_explanations, make_store
+from tests.explanation.synthetic import make_explanations, make_store
 
 
 @pytest.fixture

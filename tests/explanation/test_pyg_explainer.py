@@ -8,7 +8,7 @@ from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.metric import fidelity, unfaithfulness
 
 from graphcaps.explanation import CapsuleExplainer, GraphProbabilities, explain_store
-from graphcaps.explanation.baselines import CONFIG
+from graphcaps.explanation.baselines import MODEL_CONFIG
 from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.pyg_explainer import node_scores
 from graphcaps.explanation.trace import reference_features
@@ -26,7 +26,11 @@ def _given(graphs: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def _explainer(algorithm: Any, **settings: Any) -> Explainer:
-    settings = {"node_mask_type": "object", "edge_mask_type": "object", "model_config": CONFIG} | settings
+    settings = {
+        "node_mask_type": "object",
+        "edge_mask_type": "object",
+        "model_config": MODEL_CONFIG,
+    } | settings
     model = settings.pop("model", None) or GraphProbabilities(small_model())
     return Explainer(model, algorithm, explanation_type="model", **settings)
 
@@ -66,7 +70,7 @@ def test_one_graph_needs_no_batch_and_an_index_leaves_the_others_out() -> None:
     "settings",
     [
         {"node_mask_type": "attributes"},
-        {"model_config": CONFIG | {"task_level": "node"}},
+        {"model_config": MODEL_CONFIG | {"task_level": "node"}},
         {"model_config": {"mode": "regression", "task_level": "graph"}},
     ],
 )

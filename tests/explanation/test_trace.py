@@ -1,4 +1,4 @@
-"""The walk is the model: same capsules, same weights, in every variant; float64."""
+"""The traced levels equal the forward pass of the model, in every variant; float64."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def _model(graphs: Graphs, **arguments: Any) -> HGCN:
     torch.manual_seed(1)
     settings: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
     model = HGCN(graphs.x.size(1), 3, **(settings | arguments)).double()
-    for module in model.modules():  # norms and biases that do something
+    for module in model.modules():  # non-trivial norms and biases
         if isinstance(module, CapsuleLayer):
             torch.nn.init.normal_(module.bias, std=0.3)
         if hasattr(module, "running_mean"):
@@ -42,40 +42,40 @@ def _model(graphs: Graphs, **arguments: Any) -> HGCN:
 
 @pytest.mark.parametrize("arguments", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("graphs", [tiny_graphs(), random_graphs([70, 3, 1, 40])], ids=["tiny", "random"])
-def test_walk_equals_the_model(graphs: Graphs, arguments: dict[str, Any]) -> None:
+def test_traced_levels_equal_the_forward_pass(graphs: Graphs, arguments: dict[str, Any]) -> None:
     model = _model(graphs, **arguments)
     batch = graphs.as_batch()
     expected = model.forward_batch(batch)
     levels = trace_levels(model, expected.primary, batch.edges, batch.segments)
     assert len(levels) == len(expected.levels)
-    for found, right in zip(levels, expected.levels, strict=True):
-        assert_equal(found.capsules, right.capsules, "capsules")
-        assert_equal(found.rounds[-1], right.assignment, "assignment")
-        assert len(found.rounds) == model.layers[0].routing_iterations
-        assert (found.adjacency is None) == (right.adjacency is None)
-        if found.adjacency is not None:
-            assert_equal(found.adjacency, right.adjacency, "adjacency")
+    for level, right in zip(levels, expected.levels, strict=True):
+        assert_equal(level.capsules, right.capsules, "capsules")
+        assert_equal(level.rounds[-1], right.assignment, "assignment")
+        assert len(level.rounds) == model.layers[0].routing_iterations
+        assert (level.adjacency is None) == (right.adjacency is None)
+        if level.adjacency is not None:
+            assert_equal(level.adjacency, right.adjacency, "adjacency")
     assert_equal(levels[-1].lengths, expected.class_scores, "lengths")
 
 
-def test_evidence_is_the_slope_of_the_class_towards_a_blank_node() -> None:
+def test_attributions_are_gradient_times_difference_from_the_reference() -> None:
     graphs = random_graphs([9, 5, 1])
     model, batch, target = _model(graphs), graphs.as_batch(), torch.tensor([2, 0, 1])
-    # The released model holds its weights constant by itself: its own gradient is the oracle.
+    # The released formulation has no gradient through routing weights: its own gradient is the reference result.
     output = model.forward_batch(batch)
-    chosen = output.class_scores[torch.arange(3), target].sum()
-    (slope,) = torch.autograd.grad(chosen, output.primary)
-    expected = (slope * (output.primary - model.layers[0].norm.running_mean)).sum(-1)
+    target_lengths = output.class_scores[torch.arange(3), target].sum()
+    (gradient,) = torch.autograd.grad(target_lengths, output.primary)
+    expected = (gradient * (output.primary - model.layers[0].norm.running_mean)).sum(-1)
 
     primary = output.primary.detach().requires_grad_()
     levels = trace_levels(model, primary, batch.edges, batch.segments)
     found = node_attributions(model, primary, levels[-1].lengths, target)
-    assert_equal(found, expected, "evidence", 1e-12)
+    assert_equal(found, expected, "attributions", 1e-12)
     assert float(found.abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize("formulation", ["released", "paper"])
-def test_a_neutral_node_says_nothing(formulation: str) -> None:
+def test_a_reference_node_has_attribution_zero(formulation: str) -> None:
     graphs = random_graphs([6, 4])
     model = _model(graphs, formulation=formulation)
     primary = model.primary(graphs.x).detach()
@@ -83,14 +83,14 @@ def test_a_neutral_node_says_nothing(formulation: str) -> None:
     primary.requires_grad_()
     levels = trace_levels(model, primary, graphs.edges, graphs.segments)
     found = node_attributions(model, primary, levels[-1].lengths, torch.tensor([0, 1]))
-    assert_equal(found[[1, 7]], torch.zeros(2, dtype=torch.float64), "neutral nodes", 1e-12)
+    assert_equal(found[[1, 7]], torch.zeros(2, dtype=torch.float64), "reference nodes", 1e-12)
     assert (found[[0, 2, 3]].abs() > 1e-6).all()
-    if formulation == "paper":  # no norm knows a mean: features of zeros are neutral
+    if formulation == "paper":  # without a norm the reference features are zeros
         assert_equal(reference_capsule(model), model.primary(torch.zeros(1, 5).double())[0], "zeros")
 
 
 @pytest.mark.parametrize("formulation", ["released", "paper"])
-def test_probability_of_an_edge_is_the_decoder_s(formulation: str) -> None:
+def test_edge_probability_is_that_of_the_decoder(formulation: str) -> None:
     graphs = tiny_graphs()
     model, batch = _model(graphs, formulation=formulation), graphs.as_batch()
     output = model.forward_batch(batch)

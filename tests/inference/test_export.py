@@ -1,4 +1,4 @@
-"""Exported programs give the scores of the model, whatever the sizes."""
+"""Exported programs give the scores of the model for graphs of any size."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def trained(name: str) -> FittedModel:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_plain_operations_give_the_same_scores(name):
+def test_exportable_module_gives_the_same_scores(name):
     model = trained(name)
     with torch.no_grad():
         found = ExportableHGCN(model.model)(*export_inputs(model, planted()))
     torch.testing.assert_close(found, model.scores(planted()), rtol=1e-5, atol=1e-5)
 
 
-def test_edge_weights_count():
+def test_edge_weights_are_used():
     store = planted()
     draw = torch.Generator().manual_seed(3)
     both = torch.rand(store.num_nodes, generator=draw)
@@ -71,10 +71,10 @@ def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):
     model = trained("one level")
     model.export(tmp_path / "model.pt2")
     program = torch.export.load(tmp_path / "model.pt2").module()
-    lonely = from_networkx([nx.empty_graph(1)], [0])
+    single = from_networkx([nx.empty_graph(1)], [0])
     with torch.no_grad():
-        found = program(*export_inputs(model, lonely))
-    torch.testing.assert_close(found, model.scores(lonely), rtol=1e-5, atol=1e-5)
+        found = program(*export_inputs(model, single))
+    torch.testing.assert_close(found, model.scores(single), rtol=1e-5, atol=1e-5)
 
 
 def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -91,7 +91,7 @@ def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
         np.testing.assert_allclose(found, model.scores(store[graphs]).numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_what_cannot_be_exported_says_so(tmp_path: Path):
+def test_errors_of_export(tmp_path: Path):
     with pytest.raises(ArgumentError, match=r"'path' must end in .pt2 or .onnx, got 'model.bin'"):
         export(labelled_model(), tmp_path / "model.bin")
     with pytest.raises(ArgumentError, match="'model' must be an HGCN, got GIN"):

@@ -1,4 +1,4 @@
-"""How found parts agree with known ones or with one another, and how capsules are used."""
+"""Agreement of node partitions with a reference or with each other, and use of the capsules."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ __all__ = ["capsule_usage", "graphs_with_distinct_kinds", "partition_agreement",
 
 
 def partition_agreement(
-    found: Tensor, truth: Tensor, node_ptr: Tensor, graphs: Tensor | None = None
+    partition: Tensor, truth: Tensor, node_ptr: Tensor, graphs: Tensor | None = None
 ) -> dict[str, float]:
-    """Agreement of two ways to part the nodes of G graphs; what the parts are called plays no role.
+    """Agreement of two partitions of the nodes of G graphs, independent of the numbering of the parts.
 
     Args:
-        found, truth (Tensor): Part of each node, ``[N]``.
-        node_ptr (Tensor): First node of each graph, and the end of the last, ``[G + 1]``.
-        graphs (Tensor, optional): Graphs that count, as a mask ``[G]``. (default: all)
+        partition, truth (Tensor): Part of each node, ``[N]``.
+        node_ptr (Tensor): Offsets of the graphs' nodes, ``[G + 1]``.
+        graphs (Tensor, optional): Mask of the graphs to include, ``[G]``. (default: all)
 
     Returns:
-        dict: ``nmi``, the normalised mutual information inside a graph, mean over graphs; ``nmi_all``, over all
-        nodes together, where a part must be found under the same name in every graph; ``ari``, the adjusted
-        Rand index inside a graph, mean over graphs. All are 1 where both agree. Where one tells nothing about
-        the other, ``ari`` and ``nmi_all`` are about 0, but not ``nmi``: a graph has few nodes, and the more parts
-        they are put into, the more agree by chance (docs/explaining.md).
+        dict: ``nmi``, normalised mutual information within a graph, mean over graphs; ``nmi_all``, over all nodes
+        together, which requires the same part number in every graph; ``ari``, adjusted Rand index within a graph, mean
+        over graphs. All are 1 for equal partitions. For independent partitions ``ari`` and ``nmi_all`` are about 0, but
+        ``nmi`` is not: with few nodes and many parts some agreement occurs by chance (docs/explaining.md).
     """
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-    if found.shape != truth.shape or found.dim() != 1 or int(node_ptr[-1]) != found.numel():
+    if partition.shape != truth.shape or partition.dim() != 1 or int(node_ptr[-1]) != partition.numel():
         raise ShapeError(
-            "partition_agreement", "found, truth", f"have {int(node_ptr[-1])} nodes", list(found.shape)
+            "partition_agreement",
+            "partition, truth",
+            f"have {int(node_ptr[-1])} nodes",
+            list(partition.shape),
         )
-    a, b = found.numpy(), truth.numpy()
+    a, b = partition.numpy(), truth.numpy()
     spans = [slice(*span) for span in pairwise(node_ptr.tolist())]
     if graphs is not None:
         spans = [spans[graph] for graph in graphs.nonzero().flatten().tolist()]
@@ -51,7 +53,7 @@ def partition_agreement(
 
 
 def graphs_with_distinct_kinds(kind: Tensor, part: Tensor, node_ptr: Tensor) -> Tensor:
-    """Graphs in which no two planted parts are of one kind, as a mask ``[G]``; nodes of part −1 do not count."""
+    """Mask of the graphs whose planted parts are all of different kinds, ``[G]``; nodes of part −1 are ignored."""
     graph = torch.arange(node_ptr.numel() - 1).repeat_interleave(node_ptr.diff())
     planted = part >= 0
     width = int(torch.cat([kind, part]).max()) + 1
@@ -63,13 +65,13 @@ def graphs_with_distinct_kinds(kind: Tensor, part: Tensor, node_ptr: Tensor) -> 
 
 
 def capsule_usage(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
-    """How the J capsules over nodes are used, from their routing weights ``[N, J]``.
+    """Use of the J capsules of the lowest level, from the routing weights ``[N, J]``.
 
     Returns:
-        dict: ``entropy`` of a node's weights, mean over nodes, in units of log J: 0 where every node belongs to
-        one capsule, 1 where all are spread evenly; ``dead_capsules``, how many are never the strongest of any
-        node; ``share``, the part of a graph's nodes whose strongest capsule it is, mean over graphs, ``J`` numbers;
-        ``used_per_graph``, capsules that are the strongest of some node of a graph, mean over graphs.
+        dict: ``entropy`` of a node's weights divided by log J, mean over nodes: 0 for hard assignments, 1 for uniform
+        ones; ``dead_capsules``, number of capsules to which no node is assigned (by its largest weight); ``share``,
+        fraction of a graph's nodes assigned to each capsule, mean over graphs, ``J`` numbers; ``used_per_graph``,
+        number of capsules with at least one node of a graph, mean over graphs.
     """
     J = assignment.size(-1)
     entropy = -torch.xlogy(assignment.double(), assignment.double()).sum(-1).mean() / math.log(max(J, 2))
@@ -86,13 +88,13 @@ def capsule_usage(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
 
 
 def rank_correlation(one: Tensor, two: Tensor, node_ptr: Tensor) -> float:
-    """Spearman's correlation of two scores ``[N]`` inside a graph, mean over graphs in which both vary."""
+    """Spearman correlation of two node scores ``[N]`` within a graph, mean over graphs in which both vary."""
     from scipy.stats import rankdata
 
     a, b = one.double().numpy(), two.double().numpy()
-    found = []
+    correlations = []
     for start, end in pairwise(node_ptr.tolist()):
         ranks = rankdata(a[start:end]), rankdata(b[start:end])
         if min(rank.std() for rank in ranks) > 0:
-            found.append(np.corrcoef(*ranks)[0, 1])
-    return float(np.mean(found)) if found else float("nan")
+            correlations.append(np.corrcoef(*ranks)[0, 1])
+    return float(np.mean(correlations)) if correlations else float("nan")

@@ -1,6 +1,6 @@
-"""Other ways to score nodes, for comparison: gradient, integrated gradients, GNNExplainer, chance.
+"""Node attribution methods for comparison: gradient, integrated gradients, GNNExplainer, random.
 
-All read centred features (:class:`GraphProbabilities`), in which zero is a node that says nothing.
+All use centred features (:class:`GraphProbabilities`), in which zero is the reference node.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from torch_geometric.explain import Explainer, GNNExplainer
 
 from graphcaps.explanation.pyg_explainer import CapsuleExplainer, GraphProbabilities, node_scores
 
-__all__ = ["ATTRIBUTION_METHODS", "CONFIG", "PyGBatch", "attribute_nodes", "make_explainer"]
+__all__ = ["ATTRIBUTION_METHODS", "MODEL_CONFIG", "PyGBatch", "attribute_nodes", "make_explainer"]
 
-CONFIG = {"mode": "multiclass_classification", "task_level": "graph", "return_type": "probs"}
-"""What torch-geometric is told about the model."""
+MODEL_CONFIG = {"mode": "multiclass_classification", "task_level": "graph", "return_type": "probs"}
+"""Model description for torch-geometric's ``Explainer``."""
 
-STEPS = 32
-"""Points on the way from blank nodes to the graph at which integrated gradients are taken."""
-EPOCHS = 100
-"""GNNExplainer's default."""
+INTEGRATION_STEPS = 32
+"""Steps of the path integral of integrated gradients."""
+GNN_EXPLAINER_EPOCHS = 100
+"""Training epochs of GNNExplainer (its default)."""
 
 
 @dataclass(frozen=True, eq=False)
 class PyGBatch:
-    """Graphs in torch-geometric's form, and the class that each is explained for.
+    """A torch-geometric batch with the target class of each graph.
 
     Args:
         x (Tensor): Centred features, ``[V, in]``.
@@ -42,7 +42,7 @@ class PyGBatch:
 
 
 def attribute_nodes(method: str, model: GraphProbabilities, graphs: PyGBatch, seed: int = 0) -> Tensor:
-    """Scores of one of :data:`ATTRIBUTION_METHODS`, ``[V]``; higher speaks more for the target."""
+    """Node scores by one of :data:`ATTRIBUTION_METHODS`, ``[V]``; a higher score means more support for the target."""
     torch.manual_seed(seed)
     scores: Tensor = ATTRIBUTION_METHODS[method](model, graphs)
     return scores.detach()
@@ -52,43 +52,43 @@ def _capsules(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     return node_scores(model, graphs.x, graphs.edge_index, graphs.batch, target=graphs.target)
 
 
-def _slope(model: GraphProbabilities, graphs: PyGBatch, x: Tensor) -> Tensor:
-    """Of the target's probability, in the features."""
+def _probability_gradient(model: GraphProbabilities, graphs: PyGBatch, x: Tensor) -> Tensor:
+    """Gradient of the target probability with respect to the features."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
-        share = model(x, graphs.edge_index, graphs.batch).gather(-1, graphs.target.unsqueeze(-1))
-        (slope,) = torch.autograd.grad(share.sum(), x)
-    return slope
+        probability = model(x, graphs.edge_index, graphs.batch).gather(-1, graphs.target.unsqueeze(-1))
+        (gradient,) = torch.autograd.grad(probability.sum(), x)
+    return gradient
 
 
 def _gradient(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     """Gradient times input."""
-    return (_slope(model, graphs, graphs.x) * graphs.x).sum(-1)
+    return (_probability_gradient(model, graphs, graphs.x) * graphs.x).sum(-1)
 
 
 def _integrated(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
-    """The same, its gradient averaged along the straight way from all nodes blank (midpoints of equal steps)."""
+    """Integrated gradients along the straight path from the reference (midpoint rule)."""
     total = torch.zeros_like(graphs.x)
-    for step in range(STEPS):
-        total += _slope(model, graphs, graphs.x * ((step + 0.5) / STEPS))
-    return (total / STEPS * graphs.x).sum(-1)
+    for step in range(INTEGRATION_STEPS):
+        total += _probability_gradient(model, graphs, graphs.x * ((step + 0.5) / INTEGRATION_STEPS))
+    return (total / INTEGRATION_STEPS * graphs.x).sum(-1)
 
 
 def _gnn_explainer(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
-    """torch-geometric's, as it comes, graph by graph, with a mask on nodes."""
+    """torch-geometric's GNNExplainer with default settings and a node mask, graph by graph."""
     scores = torch.zeros_like(graphs.x[:, 0])
     explainer = Explainer(
         model,
-        GNNExplainer(epochs=EPOCHS),
+        GNNExplainer(epochs=GNN_EXPLAINER_EPOCHS),
         explanation_type="model",
         node_mask_type="object",
-        model_config=CONFIG,
+        model_config=MODEL_CONFIG,
     )
     for graph in range(graphs.target.numel()):
         rows = (graphs.batch == graph).nonzero().squeeze(-1)
-        own = graphs.batch[graphs.edge_index[0]] == graph
-        found = explainer(graphs.x[rows], graphs.edge_index[:, own] - rows[0])
-        scores[rows] = found.node_mask.squeeze(-1)
+        edges = graphs.batch[graphs.edge_index[0]] == graph
+        explanation = explainer(graphs.x[rows], graphs.edge_index[:, edges] - rows[0])
+        scores[rows] = explanation.node_mask.squeeze(-1)
     return scores
 
 
@@ -103,11 +103,15 @@ ATTRIBUTION_METHODS = {
     "gnnexplainer": _gnn_explainer,
     "random": _random,
 }
-"""Ways to score nodes, ours first."""
+"""Attribution methods by name; ``capsules`` is that of :func:`graphcaps.explain`."""
 
 
 def make_explainer(model: GraphProbabilities) -> Explainer:
-    """What torch-geometric's metrics ask for predictions."""
+    """An ``Explainer`` for torch-geometric's metrics."""
     return Explainer(
-        model, CapsuleExplainer(), explanation_type="model", node_mask_type="object", model_config=CONFIG
+        model,
+        CapsuleExplainer(),
+        explanation_type="model",
+        node_mask_type="object",
+        model_config=MODEL_CONFIG,
     )

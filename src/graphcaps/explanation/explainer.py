@@ -1,4 +1,4 @@
-"""``graphcaps.explain``: from a model and graphs to what the decision was made from."""
+"""``graphcaps.explain``: computes explanations of a model's predictions."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ def explain(
     x: Tensor | None = None,
     unseen: Literal["refuse", "ignore"] = "refuse",
 ) -> Explanation | StoreExplanation:
-    """Says from which parts a model made its decision.
+    """Explains the predictions of an HGCN by its capsule hierarchy and by node and edge scores.
 
     Args:
         model: A ``FittedModel`` (from :func:`graphcaps.load`), or an :class:`graphcaps.nn.HGCN` with ``x``.
-        graph: One torch-geometric ``Data`` or networkx graph or a store of one graph (``store[3]``), for an
-            :class:`Explanation`; a store of several or an iterable of graphs, for a :class:`StoreExplanation`.
-        target (int, str or Tensor, optional): Class that node and edge scores are for: its number or name, or a
-            number for each graph ``[G]``. (default: the predicted class of each graph)
+        graph: One graph (torch-geometric ``Data``, networkx, or a store of one graph such as ``store[3]``), or several
+            (a store or an iterable).
+        target (int, str or Tensor, optional): Class that node and edge scores refer to: its index or name, or one index
+            per graph ``[G]``. (default: the predicted class of each graph)
         x (Tensor, optional): Features of all nodes ``[N, in]``, for a bare ``HGCN`` only.
         unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
 
+    Returns:
+        Explanation or StoreExplanation: The latter for several graphs.
+
     Raises:
-        ArgumentError: If the model has no capsules, a graph does not fit it, or there is no such class.
+        ArgumentError: If the model has no capsules, a graph does not match its recipe, or the class is unknown.
 
     Example:
-        >>> found = graphcaps.explain(graphcaps.load("mutag.safetensors"), data)   # doctest: +SKIP
-        >>> found.node_scores, found.levels[0].capsule                             # doctest: +SKIP
+        >>> explanation = graphcaps.explain(graphcaps.load("mutag.safetensors"), data)   # doctest: +SKIP
+        >>> explanation.node_scores, explanation.levels[0].capsule                       # doctest: +SKIP
     """
     encoded = encode_for_model(model, graph, x=x, unseen=unseen)
-    found = explain_encoded(unwrap_hgcn(model), encoded, target=target)
-    several = isinstance(graph, (list, tuple)) or len(found) != 1
-    return found if several else found[0]
+    explanations = explain_encoded(unwrap_hgcn(model), encoded, target=target)
+    several = isinstance(graph, (list, tuple)) or len(explanations) != 1
+    return explanations if several else explanations[0]
 
 
 def explain_store(
@@ -57,7 +60,7 @@ def explain_store(
     x: Tensor | None = None,
     unseen: Literal["refuse", "ignore"] = "refuse",
 ) -> StoreExplanation:
-    """:func:`explain` of all graphs together, in columns, also where there is only one."""
+    """:func:`explain` with a :class:`StoreExplanation` as result, even for a single graph."""
     return explain_encoded(
         unwrap_hgcn(model), encode_for_model(model, store, x=x, unseen=unseen), target=target
     )
@@ -66,20 +69,20 @@ def explain_store(
 def explain_encoded(
     network: HGCN, encoded: EncodedGraphs, *, target: int | str | Tensor | None = None
 ) -> StoreExplanation:
-    """The explanation of graphs that are encoded already; everything it returns is on the CPU."""
-    chosen = _chosen(target, encoded)
+    """Explains graphs that are already encoded; all results are on the CPU."""
+    targets = _target_classes(target, encoded)
     was_training = network.training
     network.eval()
     try:
-        with torch.inference_mode(False):  # a caller's, in which nothing can have a gradient
-            parts = [_explain_span(network, encoded, chosen, *span) for span in batch_spans(encoded.store)]
+        with torch.inference_mode(False):  # gradients are needed, also inside a caller's inference mode
+            parts = [_explain_span(network, encoded, targets, *span) for span in batch_spans(encoded.store)]
     finally:
         network.train(was_training)
-    return _joined(parts, encoded)
+    return _concatenate(parts, encoded)
 
 
 def _explain_span(
-    network: HGCN, encoded: EncodedGraphs, chosen: Tensor | None, first: int, end: int
+    network: HGCN, encoded: EncodedGraphs, targets: Tensor | None, first: int, end: int
 ) -> dict[str, Any]:
     device = next(network.parameters()).device
     store = encoded.store[torch.arange(first, end, device=encoded.store.device)].to(device)
@@ -91,29 +94,29 @@ def _explain_span(
     with torch.enable_grad():
         levels = trace_levels(network, primary, batch.edges, batch.segments)
         scores = levels[-1].lengths
-        likely = _probabilities(scores.detach().cpu(), encoded).argmax(-1)
-        target = (likely if chosen is None else chosen[first:end]).to(device)
-        evidence = node_attributions(network, primary, scores, target)
+        predicted = _probabilities(scores.detach().cpu(), encoded).argmax(-1)
+        target = (predicted if targets is None else targets[first:end]).to(device)
+        attributions = node_attributions(network, primary, scores, target)
     source, other, count = _edges_once(store)
-    there = edge_probability(network, primary, levels[-1].capsules, batch, source, other)
-    local = store.node_ptr[:-1].repeat_interleave(count)
-    found: dict[str, Any] = {
+    probability = edge_probability(network, primary, levels[-1].capsules, batch, source, other)
+    first_node = store.node_ptr[:-1].repeat_interleave(count)
+    tensors: dict[str, Any] = {
         "class_scores": scores,
         "target": target,
         "edge_count": count,
-        "edges": torch.stack([source - local, other - local]),
-        "node_scores": evidence,
-        "edge_scores": (evidence[source] + evidence[other]) / 2,
-        "reconstruction_error": None if there is None else 1 - there,
+        "edges": torch.stack([source - first_node, other - first_node]),
+        "node_scores": attributions,
+        "edge_scores": (attributions[source] + attributions[other]) / 2,
+        "reconstruction_error": None if probability is None else 1 - probability,
         "rounds": [level.rounds for level in levels],
         "lengths": [level.lengths for level in levels],
         "adjacency": [level.adjacency for level in levels],
     }
-    return {name: _host(value) for name, value in found.items()}
+    return {name: _to_cpu(value) for name, value in tensors.items()}
 
 
 def _edges_once(store: GraphStore) -> tuple[Tensor, Tensor, Tensor]:
-    """Both ends of each edge, smaller first, as rows of the store, and the edges of each graph."""
+    """The smaller and the larger node of each edge as rows of the store, and the number of edges of each graph."""
     source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
     other = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
     once = source < other
@@ -121,13 +124,13 @@ def _edges_once(store: GraphStore) -> tuple[Tensor, Tensor, Tensor]:
     return source, other, torch.bincount(store.node_graph[source], minlength=len(store))
 
 
-def _host(value: Any) -> Any:
+def _to_cpu(value: Any) -> Any:
     if isinstance(value, list):
-        return [_host(item) for item in value]
+        return [_to_cpu(item) for item in value]
     return None if value is None else value.detach().cpu()
 
 
-def _joined(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplanation:
+def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplanation:
     store = encoded.store
 
     def together(name: str) -> Tensor:
@@ -138,14 +141,14 @@ def _joined(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplana
         return tuple(None if column[0] is None else torch.cat(column, axis) for column in columns)
 
     scores = together("class_scores")
-    broken = (~scores.isfinite().all(-1)).nonzero()
-    if broken.numel():
+    non_finite = (~scores.isfinite().all(-1)).nonzero()
+    if non_finite.numel():
         raise ArgumentError(
-            "explain", "graph", "give scores that are numbers", f"none for graph {int(broken[0])}",
+            "explain", "graph", "give finite scores", f"NaN or infinity for graph {int(non_finite[0])}",
             "Check its attributes for extreme values.",
         )  # fmt: skip
     rounds = per_level("rounds", 1)
-    decoded = parts[0]["reconstruction_error"] is not None
+    has_decoder = parts[0]["reconstruction_error"] is not None
     elements, bonds = _molecules(store)
     return StoreExplanation(
         class_names=encoded.class_names,
@@ -163,7 +166,7 @@ def _joined(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplana
         adjacency=per_level("adjacency"),
         node_scores=together("node_scores"),
         edge_scores=together("edge_scores"),
-        reconstruction_error=together("reconstruction_error") if decoded else None,
+        reconstruction_error=together("reconstruction_error") if has_decoder else None,
         nodes=None if encoded.nodes is None else encoded.nodes.cpu(),
         elements=elements,
         bonds=bonds,
@@ -171,7 +174,7 @@ def _joined(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplana
 
 
 def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
-    """What a picture needs of molecules that were read from SMILES: elements, and a label for each edge."""
+    """Elements of nodes and bond labels of edges, for graphs read from SMILES."""
     elements = store.truth.get("element")
     if elements is None or store.edge_labels is None:
         return None if elements is None else elements.cpu(), None
@@ -181,23 +184,23 @@ def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _probabilities(scores: Tensor, encoded: EncodedGraphs) -> Tensor:
-    """The model's own, calibrated where it is, or lengths over their sum."""
+    """Probabilities of the fitted model, or of a bare HGCN: lengths divided by their sum."""
     return (
-        _shares(scores)
+        _normalised_lengths(scores)
         if encoded.to_probabilities is None
         else torch.from_numpy(encoded.to_probabilities(scores))
     )
 
 
-def _shares(scores: Tensor) -> Tensor:
-    """Lengths over their sum, as a fitted model without calibration does; equal where all are zero."""
+def _normalised_lengths(scores: Tensor) -> Tensor:
+    """Lengths divided by their sum, as in a fitted model without calibration; equal if all are zero."""
     values = scores.double()
     total = values.sum(-1, keepdim=True)
     return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1)))
 
 
-def _chosen(target: int | str | Tensor | None, encoded: EncodedGraphs) -> Tensor | None:
-    """The class asked for, of each graph; ``None`` for the predicted one."""
+def _target_classes(target: int | str | Tensor | None, encoded: EncodedGraphs) -> Tensor | None:
+    """Target class index of each graph, ``[G]``; ``None`` for the predicted classes."""
     names, graphs = encoded.class_names, len(encoded.store)
     if target is None:
         return None
@@ -210,10 +213,10 @@ def _chosen(target: int | str | Tensor | None, encoded: EncodedGraphs) -> Tensor
         numbers = numbers.expand(graphs)
     if numbers.shape != (graphs,):
         raise ShapeError(
-            "explain", "target", f"name a class for each of {graphs} graphs", list(numbers.shape)
+            "explain", "target", f"hold a class for each of the {graphs} graphs", list(numbers.shape)
         )
-    wrong = (numbers < 0) | (numbers >= len(names))
-    if bool(wrong.any()):
-        wanted = f"be a class from 0 to {len(names) - 1}"
-        raise ArgumentError("explain", "target", wanted, int(numbers[wrong][0]))
+    invalid = (numbers < 0) | (numbers >= len(names))
+    if bool(invalid.any()):
+        expected = f"be a class index from 0 to {len(names) - 1}"
+        raise ArgumentError("explain", "target", expected, int(numbers[invalid][0]))
     return numbers

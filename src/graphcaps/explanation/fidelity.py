@@ -1,13 +1,13 @@
-"""Fidelity: what the model says when the best-scored nodes are taken away, or alone are left.
+"""Fidelity of node scores: predictions without the top-scored nodes, and with these nodes only.
 
-The figures are those of ``torch_geometric.explain.metric.fidelity`` for explanations of the model: of the nodes of
-each graph a stated share with the highest scores is the explanation, a mask of ones and zeros.
+Computed by ``torch_geometric.explain.metric.fidelity`` for model explanations. The explanation of a graph is a binary
+mask of the top-scored fraction of its nodes.
 
-* fidelity+ is the share of graphs whose predicted class changes when these nodes are masked: high is good.
-* fidelity− is the share whose class changes when all *other* nodes are masked: low is good.
-* sparsity is the share of nodes that are not in the explanation, mean over graphs.
+* fidelity+ is the fraction of graphs whose predicted class changes when these nodes are masked: higher is better.
+* fidelity− is the fraction whose class changes when all *other* nodes are masked: lower is better.
+* sparsity is the fraction of nodes outside the explanation, mean over graphs.
 
-To mask a node is to replace its features by the blank row (the mean of the training graphs); edges stay.
+Masking a node replaces its features by the reference features (the mean over training nodes); edges stay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Fidelity", "node_fidelity", "pyg_batches", "top_nodes"]
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Fidelity+, fidelity− and sparsity over a set of graphs."""
+    """Fidelity+, fidelity− and sparsity, mean over graphs."""
 
     plus: float
     minus: float
@@ -39,7 +39,7 @@ class Fidelity:
 
 
 def top_nodes(scores: Tensor, node_ptr: Tensor, share: float) -> Tensor:
-    """The highest ``share`` of each graph's nodes, rounded up, as a mask ``[N]``; the first of equals is taken."""
+    """Mask of the top fraction ``share`` of each graph's nodes, rounded up, ``[N]``; ties go to the first node."""
     if not 0 < share <= 1:
         raise ArgumentError("top_nodes", "share", "be above 0 and at most 1", share)
     sizes = node_ptr.diff()
@@ -48,7 +48,7 @@ def top_nodes(scores: Tensor, node_ptr: Tensor, share: float) -> Tensor:
     order = order[graph[order].argsort(stable=True)]
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.numel()) - node_ptr[graph[order]]
-    # A hair less than the share, so that 20 % of 35 are 7 whatever the rounding of the product.
+    # The small offset makes 20 % of 35 nodes exactly 7, whatever the rounding of the product.
     return rank < (share * sizes - 1e-9).ceil().clamp_min(1)[graph]
 
 
@@ -57,7 +57,7 @@ def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tenso
     for first, end in batch_spans(encoded.store, nodes=1 << 12):
         begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
         part = encoded.store[torch.arange(first, end)]
-        x = model.centre(encoded.x[begin:stop].to(model.blank.device))
+        x = model.centre(encoded.x[begin:stop].to(model.reference.device))
         batch, edges = part.node_graph.to(x.device), _both_directions(part).to(x.device)
         yield PyGBatch(x, edges, batch, target[first:end].to(x.device))
 
@@ -65,14 +65,14 @@ def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tenso
 def node_fidelity(
     model: GraphProbabilities, encoded: EncodedGraphs, target: Tensor, scores: Tensor, share: float
 ) -> Fidelity:
-    """Fidelity of node scores ``[N]`` when the best ``share`` of each graph's nodes is the explanation.
+    """Fidelity of node scores when the top fraction ``share`` of each graph's nodes is the explanation.
 
     Args:
-        model (GraphProbabilities): The model, with centred features.
+        model (GraphProbabilities): The model, for centred features.
         encoded (EncodedGraphs): Graphs.
         target (Tensor): Predicted classes, ``[G]``.
-        scores (Tensor): Of all nodes, ``[N]``.
-        share (float): Of a graph's nodes.
+        scores (Tensor): Node scores, ``[N]``.
+        share (float): Fraction of a graph's nodes in the explanation.
     """
     ptr = encoded.store.host_node_ptr
     top = top_nodes(scores, ptr, share)
@@ -86,9 +86,9 @@ def node_fidelity(
             x=graphs.x, edge_index=graphs.edge_index, batch=graphs.batch, node_mask=mask, target=graphs.target
         )
         explanation._model_args = ["batch"]
-        found = fidelity(explainer, explanation)
-        plus += found[0] * graphs.target.numel()
-        minus += found[1] * graphs.target.numel()
+        batch_plus, batch_minus = fidelity(explainer, explanation)
+        plus += batch_plus * graphs.target.numel()
+        minus += batch_minus * graphs.target.numel()
     G = len(encoded.store)
     kept = torch.zeros(G).index_add_(0, encoded.store.node_graph, top.float()) / ptr.diff()
     return Fidelity(plus / G, minus / G, 1 - float(kept.mean()))

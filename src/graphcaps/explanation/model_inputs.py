@@ -1,4 +1,4 @@
-"""Graphs as a model reads them: features by its own recipe, cut as in training."""
+"""Encoded input graphs of a model: features by its recipe, truncated as in training."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["EncodedGraphs", "batch_spans", "encode_for_model", "select_graphs", 
 
 @dataclass(frozen=True, eq=False)
 class EncodedGraphs:
-    """Graphs as a model reads them.
+    """Graphs encoded for a model.
 
     Args:
-        store (GraphStore): The graphs, cut where the model reads only so many nodes.
+        store (GraphStore): The graphs, truncated to the model's ``max_nodes``.
         x (Tensor): Features of all their nodes, ``[N, in]``.
         class_names (tuple): The model's classes.
-        true_class (Tensor, optional): Own class of each graph among these, −1 where it is none of them, ``[G]``.
-        nodes (Tensor, optional): Numbers of the nodes in their graphs as given, ``[N]``, where any was cut.
-        to_probabilities (Callable, optional): The model's own way from scores to probabilities, float64 ``[G, O]``.
+        true_class (Tensor, optional): True class of each graph, −1 if it is not a class of the model, ``[G]``.
+        nodes (Tensor, optional): Index of each node in its original graph, ``[N]``, if any graph was truncated.
+        to_probabilities (Callable, optional): The model's map from scores to probabilities, float64 ``[G, O]``.
     """
 
     store: GraphStore
@@ -44,71 +44,86 @@ class EncodedGraphs:
 
 
 def unwrap_hgcn(model: Any) -> HGCN:
-    """The HGCN in a fitted model, or the model itself."""
+    """The HGCN of a fitted model, or the model itself.
+
+    Raises:
+        ArgumentError: If it is another kind of model, or holds several replicas.
+    """
     network = getattr(model, "model", model)
     if not isinstance(network, HGCN):
-        fix = "Only HGCN routes nodes to capsules."
-        raise ArgumentError("explain", "model", "be an HGCN or a fitted one", type(network).__name__, fix)
+        fix = "Other models have no capsules to explain."
+        raise ArgumentError(
+            "explain", "model", "be an HGCN, or a FittedModel with one", type(network).__name__, fix
+        )
     if network.lead:
-        raise ArgumentError("explain", "model", "be a single one", f"{network.lead[0]} replicas")
+        raise ArgumentError("explain", "model", "be a single model", f"{network.lead[0]} replicas")
     return network
 
 
 def encode_for_model(
     model: Any, graphs: Any, *, x: Tensor | None = None, unseen: Literal["refuse", "ignore"] = "refuse"
 ) -> EncodedGraphs:
-    """Graphs as the model reads them: features by its own recipe, or ``x``; cut as in training."""
+    """Encodes graphs with the recipe of a fitted model, or takes ``x`` as the features of a bare HGCN.
+
+    Args:
+        model: A ``FittedModel`` or an HGCN.
+        graphs: Anything that :func:`graphcaps.data.coerce.as_store` accepts.
+        x (Tensor, optional): Features of all nodes, ``[N, in]``, for a bare HGCN.
+        unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
+    """
     network = unwrap_hgcn(model)
-    if network is model:  # an HGCN by itself knows no recipe
+    if network is model:  # a bare HGCN has no feature recipe
         store = as_store(graphs, owner="explain")
         if x is None:
             fix = "Pass x=…, or a model from graphcaps.load."
-            raise ArgumentError("explain", "x", "be given with a bare HGCN", "None", fix)
+            raise ArgumentError("explain", "x", "be passed with a bare HGCN", "None", fix)
         if tuple(x.shape) != (store.num_nodes, network.in_channels):
-            wanted = f"have the shape {[store.num_nodes, network.in_channels]}"
-            raise ShapeError("explain", "x", wanted, list(x.shape))
+            expected = f"have the shape {[store.num_nodes, network.in_channels]}"
+            raise ShapeError("explain", "x", expected, list(x.shape))
         names = store.class_names
         if len(names) != network.num_classes:
             names = tuple(str(number) for number in range(network.num_classes))
         return EncodedGraphs(store, x, names, store.y, None)
     if x is not None:
-        raise ArgumentError("explain", "x", "be left out with a fitted model", "features")
+        raise ArgumentError("explain", "x", "be omitted with a fitted model", "features")
     store = as_store(graphs, attributes=bool(model.recipe.num_attributes), owner="explain")
     check_compatible(store, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # told once by check_compatible
+        warnings.simplefilter("ignore")  # check_compatible has already warned
         x = model.recipe.apply(store, unseen="ignore", dtype=model.dtype)
     true_class = _true_class(store, model.class_names)
     limit, to_probabilities = model.config.features.max_nodes, getattr(model, "to_probabilities", None)
     if limit is None:
         return EncodedGraphs(store, x, model.class_names, true_class, None, to_probabilities)
-    capped = truncate_nodes(store, limit, x)
-    assert capped.x is not None
-    own = capped.nodes - store.node_ptr[store.node_graph[capped.nodes]]
-    nodes = own if capped.truncated_graphs else None
-    return EncodedGraphs(capped.store, capped.x, model.class_names, true_class, nodes, to_probabilities)
+    truncated = truncate_nodes(store, limit, x)
+    assert truncated.x is not None
+    index = truncated.nodes - store.node_ptr[store.node_graph[truncated.nodes]]
+    nodes = index if truncated.truncated_graphs else None
+    return EncodedGraphs(truncated.store, truncated.x, model.class_names, true_class, nodes, to_probabilities)
 
 
-def select_graphs(encoded: EncodedGraphs, chosen: Tensor) -> EncodedGraphs:
-    """The named graphs alone, in that order."""
-    first, sizes = encoded.store.node_ptr[chosen], encoded.store.sizes[chosen]
+def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:
+    """A subset of the graphs, in the order of their indices ``graphs``."""
+    first, sizes = encoded.store.node_ptr[graphs], encoded.store.sizes[graphs]
     rows = torch.cat(
         [torch.arange(n) + start for start, n in zip(first.tolist(), sizes.tolist(), strict=True)]
     )
-    own = None if encoded.true_class is None else encoded.true_class[chosen]
+    true_class = None if encoded.true_class is None else encoded.true_class[graphs]
     nodes = None if encoded.nodes is None else encoded.nodes[rows]
-    return replace(encoded, store=encoded.store[chosen], x=encoded.x[rows], true_class=own, nodes=nodes)
+    return replace(
+        encoded, store=encoded.store[graphs], x=encoded.x[rows], true_class=true_class, nodes=nodes
+    )
 
 
 def batch_spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17) -> Iterator[tuple[int, int]]:
-    """Graphs to explain together; at the default, what is computed of them takes a hundred megabytes at most."""
+    """First graph and end of consecutive batches; with the defaults a batch takes at most about 100 MB."""
     return size_chunks(store, nodes, entries)
 
 
 def _true_class(store: GraphStore, names: tuple[str, ...]) -> Tensor | None:
-    """Own classes of a store, counted as the model counts them."""
+    """True classes of a store as class indices of the model."""
     if store.y is None:
         return None
-    known = {name: number for number, name in enumerate(names)}
-    there = torch.tensor([known.get(name, -1) for name in store.class_names], dtype=torch.long)
-    return there[store.y.cpu()] if there.numel() else None
+    number_of = {name: number for number, name in enumerate(names)}
+    index = torch.tensor([number_of.get(name, -1) for name in store.class_names], dtype=torch.long)
+    return index[store.y.cpu()] if index.numel() else None

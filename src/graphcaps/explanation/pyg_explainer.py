@@ -1,4 +1,4 @@
-"""HGCN under torch-geometric's ``Explainer``: the model as it calls one, and our scores as its algorithm."""
+"""HGCN in torch-geometric's ``Explainer``: a model wrapper, and the capsule scores as an explanation algorithm."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ __all__ = ["CapsuleExplainer", "GraphProbabilities", "node_scores"]
 
 
 class GraphProbabilities(nn.Module):
-    """An HGCN as torch-geometric's explainers call a model: features and edges in, probabilities out.
+    """An HGCN with the call signature of torch-geometric's explainers: features and edges to probabilities.
 
-    Masks on edges that an explainer sets become edge weights.
+    Edge masks that an explainer sets are used as edge weights.
 
     Args:
-        model: An :class:`graphcaps.nn.HGCN`, or a ``FittedModel`` around one; it is put into evaluation mode.
+        model: An :class:`graphcaps.nn.HGCN`, or a ``FittedModel`` with one; it is put into evaluation mode.
         centred (bool): Whether features are differences from the reference features
             (:func:`graphcaps.explanation.trace.reference_features`, see :meth:`centre`). Explainers mask a node by
             setting its features to zero. With centred features a masked node equals the average training node instead
             of an input that never occurred in training. (default: False)
 
     Returns (from ``forward``):
-        Tensor: Lengths of the class capsules over their sum, ``[B, O]``.
+        Tensor: Lengths of the class capsules divided by their sum, ``[B, O]``.
     """
 
-    blank: Tensor
+    reference: Tensor
 
     def __init__(self, model: Any, *, centred: bool = False) -> None:
         super().__init__()
         self.network = unwrap_hgcn(model).eval()
         row = reference_features(self.network)
-        self.register_buffer("blank", row if centred else torch.zeros_like(row))
+        self.register_buffer("reference", row if centred else torch.zeros_like(row))
         self.edge_masks = _EdgeMasks()
-        # torch-geometric's Explainer puts a model back into the mode it found: in training mode, a norm would
-        # take what explainers try for training data.
+        # torch-geometric's Explainer restores the mode that it finds. In training mode the norms would update their
+        # statistics with the masked inputs.
         self.eval()
 
     def centre(self, x: Tensor) -> Tensor:
-        """Features of a recipe as ``forward`` expects them."""
-        return x - self.blank
+        """Features of a recipe minus the reference features, as ``forward`` expects them."""
+        return x - self.reference
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        output = self.network(x + self.blank, edge_index, batch, edge_weight=self.edge_masks.weights())
+        output = self.network(x + self.reference, edge_index, batch, edge_weight=self.edge_masks.weights())
         scores: Tensor = output.class_scores
-        # Not all zero, so that a logarithm is finite: GNNExplainer takes one.
+        # Positive, because GNNExplainer takes a logarithm.
         scores = scores.clamp_min(torch.finfo(scores.dtype).tiny)
         return scores / scores.sum(-1, keepdim=True)
 
 
 class _EdgeMasks(MessagePassing):
-    """Passes no message: torch-geometric hands edge masks to layers of this kind, and here they are read."""
+    """Receives the edge masks that torch-geometric sets on ``MessagePassing`` layers; it passes no messages."""
 
     _edge_mask: Tensor | None
     _apply_sigmoid: bool
@@ -76,8 +76,8 @@ class _EdgeMasks(MessagePassing):
 class CapsuleExplainer(ExplainerAlgorithm):
     """HGCN's own node and edge scores as a torch-geometric ``ExplainerAlgorithm``.
 
-    Masks are the scores of :func:`graphcaps.explain` for the target, those against it set to zero, over the largest
-    of their graph. One forward and one backward pass for all graphs given; nothing is trained.
+    Masks are the positive scores of :func:`graphcaps.explain` for the target, divided by the largest of each graph.
+    They take one forward and one backward pass for all graphs; nothing is trained.
 
     Example:
         >>> explainer = torch_geometric.explain.Explainer(           # doctest: +SKIP
@@ -103,10 +103,10 @@ class CapsuleExplainer(ExplainerAlgorithm):
         scores = node_scores(model, x, edge_index, batch, target=target).clamp_min(0)
         largest = scores.new_zeros(target.numel()).scatter_reduce(0, batch, scores, "amax")
         mask = scores / largest.clamp_min(torch.finfo(scores.dtype).tiny)[batch]
-        if index is not None:  # other graphs of the batch are not asked about
-            wanted = torch.zeros(target.numel(), dtype=torch.bool, device=x.device)
-            wanted[index] = True
-            mask = mask.masked_fill(~wanted[batch], 0)
+        if index is not None:  # explain only these graphs of the batch
+            selected = torch.zeros(target.numel(), dtype=torch.bool, device=x.device)
+            selected[index] = True
+            mask = mask.masked_fill(~selected[batch], 0)
         ends = mask[edge_index].mean(0)
         nodes = self.explainer_config.node_mask_type is not None
         edges = self.explainer_config.edge_mask_type is not None
@@ -119,25 +119,25 @@ class CapsuleExplainer(ExplainerAlgorithm):
         for what, kind in (("node", config.node_mask_type), ("edge", config.edge_mask_type)):
             if kind not in (None, MaskType.object):
                 logging.error(
-                    f"'CapsuleExplainer' scores {what}s as a whole, '{kind.value}' is not supported"
+                    f"'CapsuleExplainer' has one score per {what}; the mask type '{kind.value}' is not supported"
                 )
                 return False
         if model.mode != ModelMode.multiclass_classification or model.task_level != ModelTaskLevel.graph:
-            logging.error("'CapsuleExplainer' explains classes of whole graphs ('multiclass_classification')")
+            logging.error("'CapsuleExplainer' supports graph-level 'multiclass_classification' only")
             return False
         return True
 
 
 def node_scores(model: nn.Module, x: Tensor, edge_index: Tensor, batch: Tensor, *, target: Tensor) -> Tensor:
-    """Scores of :func:`graphcaps.explain` for graphs in torch-geometric's form, ``[V]``.
+    """Node scores of :func:`graphcaps.explain` for a torch-geometric batch, ``[V]``.
 
     Args:
-        model (Module): A :class:`GraphProbabilities`, whose kind of features ``x`` are, or an HGCN.
+        model (Module): A :class:`GraphProbabilities` or an HGCN; ``x`` holds the features that it expects.
         x, edge_index, batch (Tensor): ``[V, in]``, ``[2, E]``, ``[V]``.
         target (Tensor): Class of each graph, ``[B]``.
     """
     if isinstance(model, GraphProbabilities):
-        network, x = model.network, x + model.blank
+        network, x = model.network, x + model.reference
     else:
         network = unwrap_hgcn(model)
     segments = Segments.from_index(batch, target.numel())

@@ -1,7 +1,7 @@
-"""HGCN once more, level by level, with what an explanation needs and a prediction does not.
+"""HGCN's forward pass, level by level, with the routing weights of every iteration.
 
-The same numbers as :meth:`graphcaps.nn.HGCN.forward_batch` (a test compares them): in between, the weights of
-every routing round are kept, and all of them are constants for the gradient, in every formulation.
+The results equal those of :meth:`graphcaps.nn.HGCN.forward_batch` (tested). In addition the routing weights of every
+iteration are kept, and no gradient flows through them, in either formulation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class TracedLevel:
-    """One level of B graphs.
+    """One capsule level of B graphs.
 
     Args:
-        capsules (Tensor): ``[B, J, d]``, with a gradient.
-        rounds (Tensor): Weights of every round, ``[R, V, J]`` over nodes, ``[R, B, n, J]`` above.
-        adjacency (Tensor, optional): ``[B, J, J]``.
+        capsules (Tensor): Output capsules with gradient, ``[B, J, d]``.
+        rounds (Tensor): Routing weights of every iteration, ``[R, V, J]`` over nodes, ``[R, B, n, J]`` above.
+        adjacency (Tensor, optional): Coarse graphs, ``[B, J, J]``.
     """
 
     capsules: Tensor
@@ -49,14 +49,21 @@ class TracedLevel:
 
     @property
     def lengths(self) -> Tensor:
-        """``[B, J]``."""
+        """Lengths of the capsules, ``[B, J]``."""
         return lengths(self.capsules)
 
 
 def trace_levels(
     model: HGCN, primary: Tensor, edges: EdgeTable, segments: Segments
 ) -> tuple[TracedLevel, ...]:
-    """All levels over primary capsules ``[V, d]``, the class level last."""
+    """Computes all capsule levels; the class level is the last.
+
+    Args:
+        model (HGCN): A single model, without leading axes.
+        primary (Tensor): Primary capsules, ``[V, d]``.
+        edges (EdgeTable): Edges of the batch.
+        segments (Segments): Graph of each node.
+    """
     lowest, *above = model.layers
     level = _over_nodes(lowest, primary, edges, segments)  # type: ignore[arg-type]
     levels = [level]
@@ -99,7 +106,7 @@ def _level(
     rounds: Tensor,
     adjacency: Tensor | None,
 ) -> TracedLevel:
-    """Wholes from Σ c h ``[B, J, d]`` and Σ c ``[B, J]``, as the layer's formulation has it."""
+    """Output capsules from Σ c h ``[B, J, d]`` and Σ c ``[B, J]``, in the layer's formulation."""
     s = torch.einsum("bjd,jde->bje", gathered, layer.weight) + weights.unsqueeze(-1) * layer.bias
     if mean is not None and layer.released:
         s = s + mean
@@ -116,10 +123,10 @@ def _epsilon(layer: CapsuleLayer) -> float:
 
 
 def reference_features(model: HGCN) -> Tensor:
-    """A feature row that says nothing, ``[in]``: the mean row of the training graphs, or zeros.
+    """Reference features of a node without information, ``[in]``: the mean over training nodes, or zeros.
 
-    Where the model normalises its input, the mean is known to it, and zeros would be far from all that it has
-    seen: a column that is always 1 would lie hundreds of standard deviations off.
+    The mean is the running mean of the input norm. Zeros are used only without a norm: with one, a column that is
+    always 1 in training would be hundreds of standard deviations away from 0.
     """
     norm = model.primary.norm
     if norm is None:
@@ -128,9 +135,9 @@ def reference_features(model: HGCN) -> Tensor:
 
 
 def reference_capsule(model: HGCN) -> Tensor:
-    """A primary capsule that says nothing, ``[d]``: the mean one of the training graphs, or that of a blank row.
+    """Reference primary capsule, ``[d]``: the mean over training nodes, or the capsule of the reference features.
 
-    The mean is known to the norm of the first capsule layer, which takes it away before the parts vote.
+    The mean is the running mean of the norm in the first capsule layer.
     """
     norm = model.layers[0].norm
     if isinstance(norm, RaggedBatchNorm):
@@ -141,31 +148,31 @@ def reference_capsule(model: HGCN) -> Tensor:
 
 
 def node_attributions(model: HGCN, primary: Tensor, class_lengths: Tensor, target: Tensor) -> Tensor:
-    r"""How far each node speaks for a class, ``[V]``.
+    r"""Attribution of each node to a class: gradient times difference from a reference, ``[V]``.
 
     .. math:: a_i = \Big\langle \frac{\partial \|u_o\|}{\partial u_i}, u_i - u_\emptyset \Big\rangle
 
-    with primary capsules :math:`u_i`, the class capsule :math:`u_o` of the node's graph and a neutral capsule
-    :math:`u_\emptyset` (:func:`reference_capsule`): to first order, the length that the class capsule loses when the
-    node's capsule becomes neutral while all routing weights stay.
+    with primary capsules :math:`u_i`, the class capsule :math:`u_o` of the node's graph and the reference capsule
+    :math:`u_\emptyset` (:func:`reference_capsule`). To first order it is the length that the class capsule
+    loses when the node's capsule is replaced by the reference and all routing weights are kept.
 
     Args:
         model (HGCN): The model.
-        primary (Tensor): Primary capsules that :func:`trace_levels` was given; they ask for a gradient, ``[V, d]``.
-        class_lengths (Tensor): What it made of them, ``[B, O]``.
+        primary (Tensor): Primary capsules passed to :func:`trace_levels`, with ``requires_grad``, ``[V, d]``.
+        class_lengths (Tensor): Lengths of the class level that it returned, ``[B, O]``.
         target (Tensor): Class of each graph, ``[B]``.
     """
-    chosen = class_lengths.gather(-1, target.unsqueeze(-1)).sum()
-    (slope,) = torch.autograd.grad(chosen, primary)
+    target_lengths = class_lengths.gather(-1, target.unsqueeze(-1)).sum()
+    (gradient,) = torch.autograd.grad(target_lengths, primary)
     with torch.no_grad():
-        return (slope * (primary - reference_capsule(model))).sum(-1)
+        return (gradient * (primary - reference_capsule(model))).sum(-1)
 
 
 @torch.no_grad()
 def edge_probability(
     model: HGCN, primary: Tensor, class_capsules: Tensor, batch: GraphBatch, source: Tensor, target: Tensor
 ) -> Tensor | None:
-    """P that the decoder gives to pairs of nodes, ``[E]``, with the predicted class; ``None`` without a decoder."""
+    """Edge probability of the decoder given the predicted class, ``[E]``; ``None`` without a decoder."""
     if model.decoder is None:
         return None
     code = model.decoder.code(class_capsules, lengths(class_capsules).argmax(-1))

@@ -1,7 +1,7 @@
-"""A trained HGCN for other programs: as ``torch.export`` writes it, and as ONNX.
+"""Export of a trained HGCN as a ``torch.export`` program or as ONNX.
 
-The exported program reads input columns, not graphs: :func:`export_inputs` makes them. It is written in plain
-tensor operations, without the ragged tiles and kernels of training, so that sizes may differ from call to call.
+The exported program takes tensors, which :func:`export_inputs` computes from graphs. It uses standard tensor operations
+instead of the ragged tiles and kernels of training, so that the sizes may differ between calls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from graphcaps.ops.squash import RELEASED_EPSILON
 __all__ = ["INPUTS", "ExportableHGCN", "export", "export_inputs"]
 
 INPUTS = ("x", "edge_index", "edge_weight", "batch", "sizes")
-"""Inputs of an exported program, in order: ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``."""
+"""Inputs of an exported program, in order, with shapes ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``."""
 
 
 class ExportSource(Protocol):
@@ -58,16 +58,16 @@ class ExportSource(Protocol):
 
 
 class ExportableHGCN(nn.Module):
-    """An HGCN in evaluation mode, in operations that other programs know.
+    """An HGCN in evaluation mode, written in operations that ``torch.export`` and ONNX support.
 
     Args:
         model (HGCN): A single model; its weights are shared, not copied.
 
     Returns (from ``forward``):
-        Tensor: Lengths of the class capsules, ``[B, O]``, as ``FittedModel.scores`` gives them.
+        Tensor: Lengths of the class capsules, ``[B, O]``, as in ``FittedModel.scores``.
 
     Raises:
-        ArgumentError: If the model is something else, holds replicas, or has a trunk.
+        ArgumentError: If the model is not an HGCN, holds replicas, or has a trunk.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -75,24 +75,24 @@ class ExportableHGCN(nn.Module):
         if not isinstance(model, HGCN):
             raise ArgumentError("export", "model", "be an HGCN", type(model).__name__)
         if model.lead:
-            raise ArgumentError("export", "model", "be a single one", f"{model.lead[0]} replicas")
+            raise ArgumentError("export", "model", "be a single model", f"{model.lead[0]} replicas")
         if any(layer.trunk is not None for layer in model.layers):
-            fix = "Layers of torch-geometric are not exported."
-            raise ArgumentError("export", "model", "have no trunk", "one that has", fix)
+            fix = "Layers of torch-geometric cannot be exported."
+            raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
         self.model = model
         self.epsilon = RELEASED_EPSILON if model.formulation == "released" else 0.0
 
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor, sizes: Tensor
     ) -> Tensor:
-        """Scores of B graphs.
+        """Class scores of B graphs.
 
         Args:
-            x (Tensor): Input columns of all nodes, ``[V, in]``.
+            x (Tensor): Features of all nodes, ``[V, in]``.
             edge_index (Tensor): Each edge in both directions, once, without self-loops, ``[2, E]``.
-            edge_weight (Tensor): Weight of each, 1 where there are none, ``[E]``.
+            edge_weight (Tensor): Edge weights, 1 for unweighted graphs, ``[E]``.
             batch (Tensor): Graph of each node, ``[V]``.
-            sizes (Tensor): Nodes of each graph, ``[B]``.
+            sizes (Tensor): Number of nodes of each graph, ``[B]``.
         """
         u = self._primary(x)
         lowest, *above = (cast(CapsuleLayer, layer) for layer in self.model.layers)
@@ -147,8 +147,8 @@ class ExportableHGCN(nn.Module):
         if layer.residual:
             total = u.new_zeros(sizes.shape[0], hat.shape[1]).index_add(0, batch, hat)
             divisor = layer.residual_nodes if layer.released else None
-            own = sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
-            mean = (total / (float(divisor) if divisor else own)).unsqueeze(-2)
+            count = sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
+            mean = (total / (float(divisor) if divisor else count)).unsqueeze(-2)
         votes = torch.einsum("vd,jde->vje", h, layer.weight) + layer.bias
         J = layer.num_capsules
         b = torch.zeros_like(votes[..., 0])
@@ -159,14 +159,14 @@ class ExportableHGCN(nn.Module):
             s = s.index_add(0, batch, c.unsqueeze(-1) * votes)
             if last and mean is not None and layer.released:
                 s = s + mean
-            wholes = _squash(s, self.epsilon)
+            output = _squash(s, self.epsilon)
             if not last:
-                b = b + (votes * wholes[batch]).sum(-1)
+                b = b + (votes * output[batch]).sum(-1)
         if mean is not None and not layer.released:
-            wholes = wholes + mean
+            output = output + mean
         joined = c.unsqueeze(-1) * sum_neighbours(c).unsqueeze(-2)  # [V, J, J]
         adjacency = votes.new_zeros(sizes.shape[0], J, J).index_add(0, batch, joined)
-        return wholes, clamp_adjacency(adjacency) if layer.released else adjacency
+        return output, clamp_adjacency(adjacency) if layer.released else adjacency
 
     def _dense(self, layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
         u = _normalise(layer.norm, u)
@@ -180,69 +180,69 @@ class ExportableHGCN(nn.Module):
             s = (c.unsqueeze(-1) * votes).sum(1)
             if last and mean is not None and layer.released:
                 s = s + mean
-            wholes = _squash(s, self.epsilon)
+            output = _squash(s, self.epsilon)
             if not last:
-                b = b + (votes * wholes.unsqueeze(1)).sum(-1)
+                b = b + (votes * output.unsqueeze(1)).sum(-1)
         if mean is not None and not layer.released:
-            wholes = wholes + mean
+            output = output + mean
         above = c.mT @ (adjacency @ c)
-        return wholes, clamp_adjacency(above) if layer.released else above
+        return output, clamp_adjacency(above) if layer.released else above
 
 
 def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:
-    """What an exported program reads for these graphs, in the order of :data:`INPUTS`.
+    """Inputs of the exported program for the given graphs, in the order of :data:`INPUTS`.
 
     Args:
-        fitted (FittedModel): The model that was exported.
+        fitted (FittedModel): The exported model.
         graphs, unseen: As in :meth:`FittedModel.scores`.
     """
     store = as_store(graphs, attributes=bool(fitted.recipe.num_attributes))
     check_compatible(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # check_compatible has told it
-        ready = encode_graphs(
+        warnings.simplefilter("ignore")  # check_compatible has already warned
+        encoded = encode_graphs(
             store,
             fitted.recipe,
             max_nodes=fitted.config.features.max_nodes,
             unseen="ignore",
             dtype=fitted.dtype,
         )
-    part = ready.store
+    part = encoded.store
     node = torch.arange(part.num_nodes)
     target = node.repeat_interleave(part.degree)
     source = part.neighbours.long() + part.node_ptr[part.node_graph].repeat_interleave(part.degree)
     weight = torch.ones(len(source)) if part.edge_weight is None else part.edge_weight
     return (
-        ready.x,
+        encoded.x,
         torch.stack([source, target]),
-        weight.to(ready.x.dtype),
+        weight.to(encoded.x.dtype),
         part.node_graph,
         part.sizes,
     )
 
 
 def export(fitted: ExportSource, path: str | Path) -> None:
-    """Writes the model for other programs: ``.pt2`` by ``torch.export``, ``.onnx`` as ONNX.
+    """Writes the model as a ``torch.export`` program (``.pt2``) or as ONNX (``.onnx``).
 
-    The numbers of nodes, edges and graphs are free. Scores are those of ``FittedModel.scores``; probabilities
-    follow from them (docs/calibration.md).
+    The numbers of nodes, edges and graphs are dynamic. The output is that of ``FittedModel.scores``; probabilities are
+    computed from it (docs/calibration.md).
 
     Args:
-        fitted (FittedModel): An HGCN; GIN and models with a trunk are refused.
-        path (str or Path): File to write; its ending says the kind.
+        fitted (FittedModel): A fitted HGCN without a trunk.
+        path (str or Path): File to write, with the suffix ``.pt2`` or ``.onnx``.
 
     Raises:
-        ArgumentError: If the ending is another, or the model cannot be exported.
-        MissingExtraError: If ONNX is asked for and not installed.
+        ArgumentError: If the suffix is another one, or the model cannot be exported.
+        MissingExtraError: For ``.onnx`` without the extra ``export``.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in (".pt2", ".onnx"):
+    suffix = path.suffix.lower()
+    if suffix not in (".pt2", ".onnx"):
         raise ArgumentError("export", "path", "end in .pt2 or .onnx", f"'{path.name}'")
-    plain = ExportableHGCN(fitted.model).eval()
+    module = ExportableHGCN(fitted.model).eval()
     example = tuple(value.to(fitted.device) for value in _example(fitted))
-    program = _program(plain, example)
-    if kind == ".onnx":
+    program = _program(module, example)
+    if suffix == ".onnx":
         data = _onnx_bytes(program, example)
     else:
         buffer = io.BytesIO()
@@ -251,21 +251,21 @@ def export(fitted: ExportSource, path: str | Path) -> None:
     write_atomically(path, data)
 
 
-def _program(plain: ExportableHGCN, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+def _program(module: ExportableHGCN, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     nodes, edges, graphs = (torch.export.Dim(name, min=1) for name in ("nodes", "edges", "graphs"))
     shapes = ({0: nodes}, {1: edges}, {0: edges}, {0: nodes}, {0: graphs})
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.export.export(plain, example, dynamic_shapes=shapes, strict=False)
+        return torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
 
 
 def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ...]) -> bytes:
     from graphcaps._io.optional_imports import require
 
     require("onnxscript", extra="export", purpose="Export as ONNX")
-    with warnings.catch_warnings(), _quiet():
+    with warnings.catch_warnings(), _without_logging():
         warnings.simplefilter("ignore")
-        made = torch.onnx.export(
+        exported = torch.onnx.export(
             program,
             example,
             dynamo=True,
@@ -273,14 +273,14 @@ def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ..
             output_names=["scores"],
             verbose=False,
         )
-    assert made is not None
-    data: bytes = made.model_proto.SerializeToString()
+    assert exported is not None
+    data: bytes = exported.model_proto.SerializeToString()
     return data
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the log lines of the exporter, which name packages that nobody needs here."""
+def _without_logging() -> Iterator[None]:
+    """Suppresses the exporter's log lines about optional packages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -290,11 +290,11 @@ def _quiet() -> Iterator[None]:
 
 
 def _example(fitted: ExportSource) -> tuple[Tensor, ...]:
-    """Two small graphs, a triangle and a path of four: no size is 1 and no two are equal."""
-    ends = torch.tensor([[0, 1, 1, 2, 0, 2, 3, 4, 4, 5, 5, 6], [1, 0, 2, 1, 2, 0, 4, 3, 5, 4, 6, 5]])
+    """A triangle and a path of four nodes as example inputs: no size is 1 and no two sizes are equal."""
+    edge_index = torch.tensor([[0, 1, 1, 2, 0, 2, 3, 4, 4, 5, 5, 6], [1, 0, 2, 1, 2, 0, 4, 3, 5, 4, 6, 5]])
     x = torch.zeros(7, fitted.recipe.num_columns, dtype=fitted.dtype)
-    weight = torch.ones(ends.size(1), dtype=fitted.dtype)
-    return x, ends, weight, torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([3, 4])
+    weight = torch.ones(edge_index.size(1), dtype=fitted.dtype)
+    return x, edge_index, weight, torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([3, 4])
 
 
 def _normalise(norm: RaggedBatchNorm | None, rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps.explanation.report import explanation_page, write_report
-from tests.explanation.made import MadeModel, make_explanations, make_store
+from tests.explanation.synthetic import MadeModel, make_explanations, make_store
 
 HOSTILE = (
     "</script><script>document.title='owned'</script>",

@@ -10,7 +10,7 @@ import pytest
 
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.report import write_report
-from tests.explanation.made import MadeModel, make_explanations, make_store
+from tests.explanation.synthetic import MadeModel, make_explanations, make_store
 
 HISTORY = [
     {"epoch": e, "train_loss": 1 / e, "train_accuracy": 1 - 0.5 / e, "validation_loss": 1.1 / e}

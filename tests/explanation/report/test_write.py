@@ -18,7 +18,7 @@ from graphcaps.explanation import explain_store
 from graphcaps.explanation.report import report_page, write_report
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
-from tests.explanation.made import MadeModel, make_explanations, make_store
+from tests.explanation.synthetic import MadeModel, make_explanations, make_store
 from tests.small_models import train_small
 
 PAGE = Path(report_page.__file__).parent / "page"
