@@ -153,10 +153,7 @@ def test_a_file_in_the_way_and_a_model_without_capsules(model: Path, data: Path,
     train_small(planted(), "gin", {"hidden": 8}).save(gin)
     shown = run(gin, data)
     assert shown.exit_code == 2
-    assert (
-        "FittedModel with one, got GIN. Other models have no capsules to explain."
-        in shown.stderr
-    )
+    assert "FittedModel with one, got GIN. Other models have no capsules to explain." in shown.stderr
 
 
 @pytest.mark.parametrize("kind", [None, "scores", "flow", "assignment", "rounds"])
