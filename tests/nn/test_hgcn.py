@@ -263,14 +263,14 @@ def _bad(**changes: Any) -> Tensor:
         ),
         (
             {"batch": torch.tensor([0, 1, 0, 0, 1, 1, 2])},
-            r"'batch' must be sorted, got graphs out of order\.",
+            r"'batch' must be sorted, got an unsorted tensor\.",
         ),
         ({"num_graphs": 2}, r"'batch' must name graphs below 'num_graphs', 2, got 2\."),
         (
             {"edge_index": torch.tensor([[0], [9]])},
             r"'edge_index' must hold node ids from 0 to 6, got 0 to 9\.",
         ),
-        ({"edge_index": torch.tensor([[0], [6]])}, r"'edge_index' must join nodes of the same graph"),
+        ({"edge_index": torch.tensor([[0], [6]])}, r"'edge_index' must connect nodes of the same graph"),
         ({"edge_index": torch.tensor([0, 1])}, r"'edge_index' must have the shape \[2, E\], got \[2\]\."),
         ({"edge_weight": torch.ones(3)}, r"'edge_weight' must have one number per edge, 10, got \[3\]\."),
         (
@@ -278,7 +278,10 @@ def _bad(**changes: Any) -> Tensor:
             r"'x' must be torch.float64, as the model's weights are, got torch.float32\.",
         ),
         ({"x": torch.ones(7, 5, dtype=torch.long)}, r"Convert it with x\.to\(torch\.float64\)\."),
-        ({"edge_index": torch.zeros(2, 1)}, r"'edge_index, batch' must hold whole numbers, got fractions\."),
+        (
+            {"edge_index": torch.zeros(2, 1)},
+            r"'edge_index, batch' must be integer tensors, got floating point\.",
+        ),
         (
             {"y": torch.tensor([0, 2, 1])},
             r"'y' must hold classes from 0 to 1 \(−1 for padding\), got 0 to 2\.",

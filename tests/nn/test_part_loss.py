@@ -230,5 +230,5 @@ def test_wrong_arguments_are_named() -> None:
         Context(4, 0)
     with pytest.raises(ArgumentError, match="'hops' must be at least 0, got -1"):
         Context(4, 1, hops=-1)
-    with pytest.raises(ArgumentError, match="'context' must be left out beside a trunk"):
+    with pytest.raises(ArgumentError, match="'context' must be None if there is a trunk"):
         CapsuleLayer(4, 4, 2, trunk=Trunk("gin", 4), context=Context(4, 1))

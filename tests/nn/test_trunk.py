@@ -54,9 +54,9 @@ def test_own_module_and_its_refusals() -> None:
     with pytest.raises(ShapeError, match=r"Trunk: 'kind' must keep the width 5, got 1\."):
         Trunk(_Narrow(), 5)(graphs.x, graphs.edges)
     with pytest.raises(
-        ArgumentError, match=r"Trunk: 'kind' must be a name where there are replicas, got _Keep\."
+        ArgumentError, match=r"Trunk: 'kind' must be a name if there are leading axes, got _Keep\."
     ):
         Trunk(_Keep(), 5, lead=(2,))
     weighted = edge_table(graphs.edge_index, 6, torch.ones(graphs.edge_index.size(1)))
-    with pytest.raises(ArgumentError, match=r"'edge_weight' must be left out with the trunk 'gin'"):
+    with pytest.raises(ArgumentError, match=r"'edge_weight' must be None with the trunk 'gin'"):
         Trunk("gin", 5).double()(graphs.x, weighted)

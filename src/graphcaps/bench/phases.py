@@ -21,7 +21,7 @@ from graphcaps.ops.routing import route
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.training.batch_schedule import bucket_size, schedule_epoch
 from graphcaps.training.cuda_graphs import CudaGraphRecorder, can_capture
-from graphcaps.training.epoch_metrics import Tally
+from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica
 from graphcaps.training.step import TrainingStep
@@ -141,7 +141,7 @@ class _Step:
         self.weights = {"reconstruction_weight": config.reconstruction_weight} if model.decoder else {}
         self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
         self.adam.set_rate(0.0)  # same work, unchanged weights
-        self.update = TrainingStep(model, self.adam, Tally(graphs.size(0), self.device), self.weights)
+        self.update = TrainingStep(model, self.adam, EpochMetrics(graphs.size(0), self.device), self.weights)
         self.active: Tensor | None = (graphs >= 0).any(-1).to(self.device)
         if bool(self.active.all()) and self.recorder is None:
             self.active = None

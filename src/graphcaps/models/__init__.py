@@ -1,4 +1,4 @@
-"""The systems that HGCN is compared with, one file each, one registry."""
+"""Models that HGCN is compared with, one file each, and the builder of registered models."""
 
 from graphcaps.models.gin import GIN
 

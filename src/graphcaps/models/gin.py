@@ -65,21 +65,21 @@ class _Layer(nn.Module):
 
 @MODELS.register("gin")
 class GIN(nn.Module):
-    r"""Sums over neighbours, a small network per layer, and a sum over nodes.
+    r"""Classifies graphs with sum aggregation over neighbours and a sum over nodes.
 
     Graph Isomorphism Network (ICLR 2019, https://arxiv.org/abs/1810.00826):
 
     .. math:: x_i \leftarrow \mathrm{MLP}\Big((1 + \epsilon)\, x_i + \sum_{j \in N(i)} x_j\Big)
 
-    then the nodes of a graph are added up and classified by two more linear maps. Trained with
-    cross-entropy. Edge weights, where given, weigh the sum.
+    followed by a sum over the nodes of each graph and two linear layers. Trained with cross-entropy. Edge weights, if
+    there are any, multiply the messages.
 
     Args:
-        in_channels (int): Length of a feature row.
+        in_channels (int): Number of input features.
         num_classes (int): Number of classes.
-        hidden (int): Width. (default: 128)
-        num_layers (int): Layers. (default: 3)
-        dropout (float): Dropout before the last map. (default: 0.5)
+        hidden (int): Number of hidden features. (default: 128)
+        num_layers (int): Number of layers. (default: 3)
+        dropout (float): Dropout probability before the last linear layer. (default: 0.5)
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
@@ -111,7 +111,7 @@ class GIN(nn.Module):
             part.reset_parameters()
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ClassOutput:
-        """Logits of the graphs of a batch; ``y`` is not looked at."""
+        """Logits of the graphs of a batch; ``y`` is ignored."""
         x, segments = batch.x, batch.segments
         if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
             raise ShapeError(
@@ -126,6 +126,6 @@ class GIN(nn.Module):
         return ClassOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
 
     def loss(self, output: ClassOutput, y: Tensor, *, class_weight: Tensor | None = None) -> LossTerms:
-        """Cross-entropy."""
+        """Cross-entropy loss."""
         loss = cross_entropy(output.class_scores, y, class_weight)
         return LossTerms(loss, {"cross-entropy": loss})

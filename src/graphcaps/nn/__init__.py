@@ -1,4 +1,4 @@
-"""Parameters around ops. Every module takes ``lead=()``; ``lead=(F,)`` holds F independent models."""
+"""HGCN and its layers. Modules take ``lead``: with ``lead=(F,)`` a module holds F independent models."""
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context

@@ -1,4 +1,4 @@
-"""One step up the hierarchy: parts vote for wholes along the edges, and routing decides."""
+"""A capsule layer: votes along graph edges, routing by agreement, and the coarse graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CapsuleLayer"]
 
 
 class CapsuleLayer(nn.Module):
-    r"""Groups part capsules into whole capsules along graph edges.
+    r"""Groups capsules into capsules of the next level along graph edges.
 
     Voting and routing of HGCN (AAAI 2021, Eq. 4-5, https://arxiv.org/abs/2012.08734):
 
@@ -32,31 +32,31 @@ class CapsuleLayer(nn.Module):
         u'_j = \mathrm{squash}\Big(\sum_i c_{ij} v_{j|i}\Big) \\
         b_{ij} &\leftarrow b_{ij} + v_{j|i}^\top u'_j, \quad A' = C^\top A C
 
-    with parts :math:`u`, wholes :math:`u'` and :math:`b` zero at the start. Votes are never stored: see
-    :func:`graphcaps.ops.route`.
+    with input capsules :math:`u`, output capsules :math:`u'` and :math:`b` zero at the start. Votes are never stored:
+    see :func:`graphcaps.ops.route`.
 
-    Shapes: V parts of B graphs, J wholes per graph.
+    Shapes: V input capsules of B graphs, J output capsules per graph.
 
-    Two formulations. ``"released"``: BatchNorm over the parts first; all rounds but the last carry no
-    gradient and c is a constant; the mean part is added before the last squash, at the level of nodes as a
-    sum divided by ``residual_nodes``; A' is at most 1 and 0 on the diagonal. ``"paper"``: no BatchNorm,
-    gradient through c, the mean part added after the squash and divided by the graph's own count, A' as it
-    is (its diagonal counts beside the self-loop of the next layer).
+    Two formulations. ``"released"``: BatchNorm of the input capsules; no gradient through c nor through iterations but
+    the last; the mean input capsule is added before the last squash, over nodes as a sum divided by
+    ``residual_nodes``; A' is clamped to at most 1, with a zero diagonal. ``"paper"``: no BatchNorm; gradient through c;
+    the mean input capsule, divided by the graph's size, is added after the squash; A' is kept as it is, so that its
+    diagonal adds to the self-loops of the next layer.
 
     Args:
-        in_channels (int): Length of a part capsule.
-        capsule_dim (int): Length of a whole capsule.
-        num_capsules (int): Number of wholes J.
-        routing_iterations (int): Rounds R, at least 1. (default: 3)
-        residual (bool): Whether the mean part is added; left out where parts and wholes differ in length.
-            (default: True)
-        residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` takes
-            each graph's own count. (default: None)
+        in_channels (int): Length of an input capsule.
+        capsule_dim (int): Length of an output capsule.
+        num_capsules (int): Number of output capsules J.
+        routing_iterations (int): Routing iterations R, at least 1. (default: 3)
+        residual (bool): Whether the mean input capsule is added; ignored if input and output capsules differ in
+            length. (default: True)
+        residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` divides by the
+            number of nodes of each graph. (default: None)
         coarsen (bool): Whether A' is computed. (default: True)
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
-        trunk (Trunk, optional): Other message passing in the place of :math:`\hat A u`, over nodes only.
-        context (Context, optional): The same, for many replicas at once; not beside a trunk.
-        detach (bool, optional): Whether c is a constant for the gradient. (default: as the formulation says)
+        trunk (Trunk, optional): Message passing that replaces :math:`\hat A u`, over nodes only.
+        context (Context, optional): The same with leading axes; excludes ``trunk``.
+        detach (bool, optional): Whether c carries no gradient. (default: according to the formulation)
         method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes of the parameters. (default: ())
 
@@ -95,7 +95,7 @@ class CapsuleLayer(nn.Module):
         self.routing_iterations, self.residual_nodes = routing_iterations, residual_nodes
         self.residual = residual and in_channels == capsule_dim
         if trunk is not None and context is not None:
-            raise ArgumentError("CapsuleLayer", "context", "be left out beside a trunk", "both")
+            raise ArgumentError("CapsuleLayer", "context", "be None if there is a trunk", "both")
         self.coarsen, self.formulation, self.method, self.lead = coarsen, formulation, method, lead
         self.released = formulation == "released"
         self.norm = RaggedBatchNorm(in_channels, lead=lead) if self.released else None
@@ -120,13 +120,13 @@ class CapsuleLayer(nn.Module):
         return {"detach": self.detach, "epsilon": RELEASED_EPSILON if self.released else 0.0}
 
     def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
-        """Wholes over the nodes of a ragged batch, ``u [*lead, V, in]``."""
-        return self.wholes(self.hop(u, edges, segments), edges, segments)
+        """Output capsules from the nodes of a ragged batch, ``u [*lead, V, in]``."""
+        return self.route(self.hop(u, edges, segments), edges, segments)
 
     def hop(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Hop:
-        """The first half of ``forward``: all that is computed before the votes.
+        """The first half of ``forward``: normalisation, propagation and mean, before the votes.
 
-        Whatever else reads ``u`` should read ``inputs`` of the result instead, which are the same.
+        Other readers of ``u`` should use the equal ``inputs`` of the result, which saves a pass in the backward pass.
         """
         if u.shape[-2] != segments.num_rows:
             raise ShapeError(
@@ -142,8 +142,8 @@ class CapsuleLayer(nn.Module):
             h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges)
         return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
-    def wholes(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
-        """The second half of ``forward``: routing, and the graph among the wholes."""
+    def route(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
+        """The second half of ``forward``: routing, and the graph of the output capsules."""
         mean = None if hop.mean is None else hop.mean.unsqueeze(-2)  # [*lead, B, 1, d]
         routing = route(
             hop.h,
@@ -159,9 +159,12 @@ class CapsuleLayer(nn.Module):
         return self._level(routing.capsules, routing.assignment, adjacency, mean)
 
     def forward_dense(self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None) -> CapsuleLevel:
-        """Wholes over the capsules of the level below, ``u [*lead, B, n, in]``, ``adjacency [*lead, B, n, n]``.
+        """Output capsules from the capsules of the level below, in dense form.
 
-        ``mask [*lead, B]`` is True at real graphs.
+        Args:
+            u (Tensor): Input capsules, ``[*lead, B, n, in]``.
+            adjacency (Tensor): Their graph, ``[*lead, B, n, n]``.
+            mask (Tensor, optional): True at real graphs, ``[*lead, B]``. (default: all)
         """
         n = u.size(-2)
         if adjacency.shape != (*u.shape[:-1], n):
@@ -171,8 +174,8 @@ class CapsuleLayer(nn.Module):
         if self.norm is not None:
             rows = None if mask is None else mask.unsqueeze(-1).expand(*mask.shape, n).flatten(-2)
             u = self.norm(u.flatten(-3, -2), rows).unflatten(-2, u.shape[-3:-1])
-        h, middle = dense_hop(u, adjacency)
-        mean = middle if self.residual else None
+        h, mean_input = dense_hop(u, adjacency)
+        mean = mean_input if self.residual else None
         routing = route_dense(
             h,
             self.weight,
@@ -181,8 +184,8 @@ class CapsuleLayer(nn.Module):
             mean if self.released else None,
             **self._routing,  # type: ignore[arg-type]
         )
-        above = dense_coarsen(routing.assignment, adjacency) if self.coarsen else None
-        return self._level(routing.capsules, routing.assignment, above, mean)
+        coarse = dense_coarsen(routing.assignment, adjacency) if self.coarsen else None
+        return self._level(routing.capsules, routing.assignment, coarse, mean)
 
     def _level(
         self, capsules: Tensor, assignment: Tensor, adjacency: Tensor | None, mean: Tensor | None

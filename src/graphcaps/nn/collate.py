@@ -1,4 +1,4 @@
-"""From graphs in torch-geometric's form to a batch, with everything that can be wrong about them said."""
+"""Converts graphs in the form of torch-geometric to a :class:`GraphBatch`, and checks them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def collate(
     num_graphs: int | None,
     dtype: torch.dtype,
 ) -> GraphBatch:
-    """A batch of these graphs for a model whose weights are of type ``dtype``.
+    """A batch for a model with weights of type ``dtype``; the other arguments as in :meth:`HGCN.forward`.
 
     Raises:
-        ShapeError: If shapes or types disagree, graphs are out of order or an edge joins two of them.
+        ShapeError: If shapes or types disagree, ``batch`` is not sorted, or an edge connects two graphs.
     """
     if x.dim() != 2:
         raise ShapeError("HGCN", "x", "have the shape [V, in]", list(x.shape))
@@ -31,16 +31,18 @@ def collate(
         fix = f"Convert it with x.to({dtype})."
         raise ShapeError("HGCN", "x", f"be {dtype}, as the model's weights are", x.dtype, fix)
     if edge_index.is_floating_point() or (batch is not None and batch.is_floating_point()):
-        raise ShapeError("HGCN", "edge_index, batch", "hold whole numbers", "fractions")
+        raise ShapeError("HGCN", "edge_index, batch", "be integer tensors", "floating point")
     if batch is None:
         batch = edge_index.new_zeros(x.size(0))
     if batch.shape != x.shape[:1]:
         raise ShapeError("HGCN", "batch", f"have one entry per node, {x.size(0)}", list(batch.shape))
     if bool((batch[1:] < batch[:-1]).any()):
-        raise ShapeError("HGCN", "batch", "be sorted", "graphs out of order", "Sort the nodes by graph.")
+        raise ShapeError("HGCN", "batch", "be sorted", "an unsorted tensor", "Sort the nodes by graph.")
     if num_graphs is not None and batch.numel() and int(batch[-1]) >= num_graphs:
         raise ShapeError("HGCN", "batch", f"name graphs below 'num_graphs', {num_graphs}", int(batch[-1]))
     edges = edge_table(edge_index, x.size(0), edge_weight)
     if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
-        raise ShapeError("HGCN", "edge_index", "join nodes of the same graph", "an edge across graphs")
+        raise ShapeError(
+            "HGCN", "edge_index", "connect nodes of the same graph", "an edge between two graphs"
+        )
     return GraphBatch(x, Segments.from_index(batch, num_graphs), edges)

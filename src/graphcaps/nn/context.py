@@ -1,4 +1,4 @@
-"""What a part knows of its surroundings before it votes: learned message passing, for one model or many."""
+"""Learned message passing under the votes, for one model or many."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ __all__ = ["Context"]
 
 
 class Context(nn.Module):
-    r"""Layers of message passing in the place of the one hop :math:`\hat A u` under the votes.
+    r"""Message passing layers that replace the single hop :math:`\hat A u` under the votes.
 
     .. math::
         h^{(0)} = u, \quad
         h^{(l+1)} = h^{(l)} + \mathrm{ReLU}\big(\mathrm{BatchNorm}([h^{(l)}, \hat A h^{(l)}] W_l)\big), \quad
         h = \hat A^{k} h^{(L)}
 
-    with :math:`\hat A` of :func:`graphcaps.ops.propagation.propagation.propagate`. One hop without a nonlinear
-    step cannot
-    tell a node of a ring from a node of a path: what differs lies several steps away. The hops at the end
-    carry no weights; they let neighbours, which mostly belong to one part, vote alike.
+    with :math:`\hat A` of :func:`graphcaps.ops.propagation.propagation.propagate`. A single linear hop cannot
+    distinguish a node of a ring from a node of a path, which differ only several hops away. The final k hops have no
+    parameters; they make the votes of neighbours similar, which mostly belong to the same part.
 
-    Unlike :class:`graphcaps.nn.Trunk` it holds many replicas in one tensor and needs no torch-geometric.
+    Unlike :class:`graphcaps.nn.Trunk` it supports leading axes and needs no torch-geometric.
 
     Args:
-        channels (int): Length of a part, in and out.
-        num_layers (int): Layers L.
-        hops (int): Hops k behind the last layer, 0 or more. (default: 1)
+        channels (int): Length of an input capsule, and of a row of the result.
+        num_layers (int): Number of layers L, at least 1.
+        hops (int): Number of hops k after the last layer, 0 or more. (default: 1)
         lead (tuple): Leading axes of the parameters. (default: ())
 
     Returns (from ``forward``):
@@ -59,7 +58,7 @@ class Context(nn.Module):
             norm.reset_parameters()  # type: ignore[operator]
 
     def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        """``u [*lead, V, channels]`` to the same shape; what stands in padding rows reaches no other row."""
+        """Maps ``u [*lead, V, channels]`` to the same shape. Padding rows do not affect real rows."""
         h = u
         for weight, norm in zip(self.weights, self.norms, strict=True):
             message = torch.cat([h, propagate(h, edges)], -1) @ weight

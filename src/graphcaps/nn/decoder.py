@@ -1,4 +1,4 @@
-"""Reconstruction of the input graph from the capsules at both ends of the hierarchy."""
+"""Reconstruction of the adjacency matrix from primary and class capsules."""
 
 from __future__ import annotations
 
@@ -18,35 +18,33 @@ __all__ = ["AdjacencyDecoder"]
 
 
 class AdjacencyDecoder(nn.Module):
-    r"""Asks that capsules can tell which nodes are joined.
+    r"""Reconstructs the edges of a graph from its capsules, as a regulariser.
 
     Auxiliary reconstruction of HGCN (AAAI 2021, Eq. 7-8, https://arxiv.org/abs/2012.08734):
 
     .. math::
         Z = u^{(1)} + (W_r^\top \Phi(u^{(L)}) + e_r), \quad \tilde A = Z Z^\top
 
-    with primary capsules :math:`u^{(1)}` and class capsules :math:`u^{(L)}`, all but one of which
-    :math:`\Phi` sets to zero. The loss is the binary cross-entropy between :math:`A` and
-    :math:`\tilde A` over all pairs of nodes of a graph.
+    with primary capsules :math:`u^{(1)}` and class capsules :math:`u^{(L)}`, of which :math:`\Phi` keeps one and sets
+    the others to zero. The loss is the binary cross-entropy between :math:`A` and :math:`\tilde A` over all pairs of
+    nodes of a graph.
 
-    Differs from the paper in the released formulation: ReLU around the linear map, products between 0 and
-    1 with 0 on the diagonal, 1e-7 inside the logarithms, division by Σn² over the batch. The paper's
-    formulation needs a completion to be computable: products are clamped to [1e-7, 1 − 1e-7], and graphs
-    count alike.
+    The released formulation differs from the paper: ReLU after the linear map, products clamped to [0, 1] with a zero
+    diagonal, 1e-7 inside the logarithms, division by Σn² over the batch. The formulation of the paper is completed
+    where it leaves a choice: products are clamped to [1e-7, 1 − 1e-7], and all graphs have the same weight.
 
-    Ours, where asked for: of graphs above ``reconstruct_up_to`` nodes a sample of the pairs counts
-    (:func:`graphcaps.ops.reconstruction.pair_loss_sampled.sampled_reconstruction_loss`), whose mean over draws
-    is the loss
-    above. What a step draws follows from the replica's seed and step, which are saved with the model, as those
-    of :class:`ReplicaDropout` are; outside training the draw is always the same.
+    Extension: for graphs with more than ``reconstruct_up_to`` nodes the loss is an unbiased estimate from sampled pairs
+    (:func:`graphcaps.ops.reconstruction.pair_loss_sampled.sampled_reconstruction_loss`). The sample of a step is a
+    function of the replica's seed and step, which are saved with the model as in :class:`ReplicaDropout`. In evaluation
+    mode the sample is fixed.
 
     Args:
         num_classes (int): Number of classes O.
         class_dim (int): Length of a class capsule.
         capsule_dim (int): Length of a primary capsule.
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
-        reconstruct_up_to (int, optional): Nodes of a graph up to which all its pairs count; ``None`` counts
-            all pairs of every graph. (default: None)
+        reconstruct_up_to (int, optional): Largest number of nodes of a graph for which the loss is exact;
+            ``None`` for all graphs. (default: None)
         lead (tuple): Leading axes of the parameters. (default: ())
 
     Returns (from ``forward``):
@@ -71,7 +69,9 @@ class AdjacencyDecoder(nn.Module):
         self.formulation, self.reconstruct_up_to, self.lead = formulation, reconstruct_up_to, lead
         self.weight = nn.Parameter(torch.empty(*lead, num_classes * class_dim, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, capsule_dim))
-        if reconstruct_up_to is not None:  # else nothing is drawn, and model files stay as they are
+        if (
+            reconstruct_up_to is not None
+        ):  # otherwise nothing is sampled, and the state dict has no such buffers
             self.register_buffer("seed", torch.zeros(lead, dtype=torch.int64))
             self.register_buffer("step", torch.zeros(lead, dtype=torch.int64))
         self.reset_parameters()
@@ -80,24 +80,26 @@ class AdjacencyDecoder(nn.Module):
         linear_(self.weight, self.num_classes * self.class_dim)
         linear_(self.bias, self.num_classes * self.class_dim)
         if self.reconstruct_up_to is not None:
-            self.seed.copy_(torch.randint(1 << 62, self.lead))  # last: weights start as they do without it
+            self.seed.copy_(
+                torch.randint(1 << 62, self.lead)
+            )  # last, so that the initial weights do not depend on it
             self.step.zero_()
 
     def code(self, class_capsules: Tensor, y: Tensor) -> Tensor:
-        """What is added to all nodes of a graph, ``[*lead, B, d]``, from its capsule of class ``y [*lead, B]``."""
+        """The vector added to all nodes of a graph, ``[*lead, B, d]``, from its capsule of class ``y [*lead, B]``."""
         return class_code(class_capsules, y, self.weight, self.bias, relu=self.formulation == "released")
 
     def forward(
         self, primary: Tensor, class_capsules: Tensor, y: Tensor, edges: EdgeTable, segments: Segments
     ) -> Tensor:
-        # Z is never formed where kernels serve.
+        # The kernels add the code while they read primary capsules: Z is not stored.
         rule = RELEASED if self.formulation == "released" else PAPER
         code, up_to = self.code(class_capsules, y), self.reconstruct_up_to
         if up_to is None:
             return reconstruction_loss(primary, edges, segments, rule, shift=code)
         keys = None
         if self.training:
-            # Also where no graph is large: whether one is may be another replica's matter.
+            # Also without a large graph in the batch: the stream must not depend on the other replicas.
             with torch.no_grad():
                 keys = next_step_keys(self.seed, self.step, segments.row_mask)
         return sampled_reconstruction_loss(primary, edges, segments, rule, code, keys=keys, up_to=up_to)

@@ -1,4 +1,4 @@
-"""Dropout whose stream belongs to the replica: the same numbers whatever runs beside it."""
+"""Dropout with a random stream per replica."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["ReplicaDropout"]
 
 
 class ReplicaDropout(nn.Module):
-    """Zeroes numbers with probability p while training, and scales the rest by 1 / (1 − p).
+    """Sets elements to zero with probability p in training mode, and scales the others by 1 / (1 − p).
 
-    Which numbers are dropped is a hash of the replica's seed, its step, and the place of the number; no
-    generator holds a state. So a replica drops the same numbers alone as among others, on a CPU as on a GPU,
-    and a resumed run goes on where the broken one stopped: seed and step are saved with the model.
+    Which elements are dropped is a hash of the replica's seed, its step and the position of the element; there is no
+    generator state. A replica therefore drops the same elements alone and among others, on a CPU and on a GPU. Seed and
+    step are saved with the model, so a resumed run continues the stream.
 
     Args:
-        p (float): Share of numbers dropped, 0 ≤ p < 1.
+        p (float): Probability of an element to be dropped, 0 ≤ p < 1.
         lead (tuple): Leading axes: one stream per replica. (default: ())
     """
 
@@ -36,7 +36,7 @@ class ReplicaDropout(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws a new seed from torch's own generator."""
+        """Draws a new seed from torch's default generator."""
         self.seed.copy_(torch.randint(1 << 62, self.lead))
         self.step.zero_()
 

@@ -1,4 +1,4 @@
-"""The Hierarchical Graph Capsule Network, put together."""
+"""The Hierarchical Graph Capsule Network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["HGCN"]
 
 @MODELS.register("hgcn")
 class HGCN(nn.Module):
-    r"""Classifies whole graphs by the capsules found in them.
+    r"""Classifies graphs with a hierarchy of capsules.
 
     Hierarchical Graph Capsule Network (AAAI 2021, https://arxiv.org/abs/2012.08734):
 
@@ -35,45 +35,44 @@ class HGCN(nn.Module):
         u^{(l+1)}, A^{(l+1)} = \mathrm{capsules}_l(u^{(l)}, A^{(l)}), \quad
         \mathrm{score}_o = \|u^{(L)}_o\|
 
-    with a layer of ``num_capsules[l]`` wholes per entry and a last one of a capsule per class.
+    with a layer of ``num_capsules[l]`` capsules per entry and a last layer with one capsule per class.
     :class:`PrimaryCapsules`, :class:`CapsuleLayer` and :class:`AdjacencyDecoder` hold the equations.
 
-    Two formulations. ``"released"`` is what made the published figures. ``"paper"`` is the equations of
-    the text, completed where they leave a choice: σ is ReLU; no BatchNorm; squash(0) = 0; the gradient flows
-    through c; the residual is added after squash and divided by the graph's own count; the coarse adjacency
-    keeps its diagonal; products ZZᵀ are clamped to [1e-7, 1 − 1e-7]; dropout as given.
+    Two formulations. ``"released"`` is the program that produced the published results. ``"paper"`` follows the
+    equations of the text, completed where they leave a choice: σ is ReLU; no BatchNorm; squash(0) = 0; gradient
+    through c; the residual is added after the squash and divided by the graph's number of nodes; the coarse adjacency
+    keeps its diagonal; products ZZᵀ are clamped to [1e-7, 1 − 1e-7].
 
-    Ablations of the paper: A1 is ``disentangle=False`` (features as capsules; the residual into the first
-    layer is left out where widths differ), A2 ``residual=False``, A3 ``reconstruction=False``.
+    Ablations of the paper: A1 is ``disentangle=False`` (features as capsules; the residual of the first layer is left
+    out if widths differ), A2 ``residual=False``, A3 ``reconstruction=False``.
 
     Args:
-        in_channels (int): Length of a feature row.
+        in_channels (int): Number of input features.
         num_classes (int): Number of classes O.
         capsule_dim (int): Length of a capsule. (default: 128)
-        num_capsules (tuple or int): Wholes of each hidden level, from nodes upwards. (default: (10,))
-        num_factors (int): Factors K of a primary capsule. (default: 4)
-        routing_iterations (int): Rounds R. (default: 3)
-        dropout (float): Dropout on the factors. (default: 0.0)
-        residual (bool): Whether the mean part is added to every whole. (default: True)
-        residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` takes
-            each graph's own count. (default: None)
+        num_capsules (tuple or int): Number of capsules of each hidden level, from nodes upwards. (default: (10,))
+        num_factors (int): Number of factors K of a primary capsule. (default: 4)
+        routing_iterations (int): Routing iterations R. (default: 3)
+        dropout (float): Dropout probability of the factors. (default: 0.0)
+        residual (bool): Whether the mean input capsule is added to every output capsule. (default: True)
+        residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` divides by the
+            number of nodes of each graph. (default: None)
         disentangle (bool): Whether features are projected onto factors. (default: True)
         reconstruction (bool): Whether there is a decoder. (default: True)
-        reconstruct_up_to (int, optional): Ours: of graphs of more nodes the reconstruction loss is an unbiased
-            estimate from a sample of the pairs, in linear time; ``None`` is exact at every size. (default: None)
+        reconstruct_up_to (int, optional): Extension: for graphs with more nodes the reconstruction loss is an unbiased
+            estimate from sampled pairs, in linear time; ``None`` is exact for all graphs. (default: None)
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
-        trunk (str or Module, optional): ``"gin"``, ``"sage"``, ``"gat"`` or a module: other message passing
-            under the linear votes over nodes. (default: None)
-        trunk_layers (int): Layers of a named trunk. (default: 1)
-        factor_squash (str): ``"joined"`` as published, or ``"separate"``, in which factors matter.
+        trunk (str or Module, optional): ``"gin"``, ``"sage"``, ``"gat"`` or a module: message passing that replaces
+            the hop under the votes over nodes. (default: None)
+        trunk_layers (int): Number of layers of a named trunk. (default: 1)
+        factor_squash (str): ``"joined"`` as published, or ``"separate"``, which squashes each factor separately.
             (default: "joined")
-        parts (str, optional): Ours: ``"blocks"`` asks the lowest wholes to be parts of the graph, of one kind
-            per capsule: :class:`Context` under the votes, gradient through their routing, and a loss
-            (:func:`graphcaps.nn.part_loss.block_loss`). ``num_capsules[0]`` is the most kinds looked for.
+        parts (str, optional): Extension: ``"blocks"`` trains the capsules of the first level to be parts of the graph,
+            one kind of part per capsule, with :class:`Context` under the votes, gradient through the routing, and a
+            loss (:func:`graphcaps.nn.part_loss.block_loss`). ``num_capsules[0]`` is then the largest number of kinds.
             (default: None, the published model)
         parts_weight (float): Weight of that loss. (default: 1.0)
-        routing (str): How routing is computed, as ``method`` of :func:`graphcaps.ops.route`.
-            (default: "auto")
+        routing (str): Implementation of the routing, as ``method`` of :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
 
     Example:
@@ -152,14 +151,14 @@ class HGCN(nn.Module):
             self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
         width = self.primary.capsule_dim
         layers = []
-        for level, wholes in enumerate((*num_capsules, num_classes)):
+        for level, size in enumerate((*num_capsules, num_classes)):
             over_nodes = level == 0
             finds_parts = over_nodes and parts is not None
             layers.append(
                 CapsuleLayer(
                     width if over_nodes else capsule_dim,
                     capsule_dim,
-                    wholes,
+                    size,
                     routing_iterations=routing_iterations,
                     residual=residual,
                     residual_nodes=residual_nodes if over_nodes else None,
@@ -192,8 +191,8 @@ class HGCN(nn.Module):
 
     @property
     def capturable(self) -> bool:
-        """Whether a step may be captured: not where it asks the host something, as a trunk's layers and sampled
-        pairs do, nor with ``parts``, whose steps have not been measured captured."""
+        """Whether a training step can be captured as a CUDA graph. Trunks and sampled pairs synchronise with the host,
+        and captured steps with ``parts`` have not been tested."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
         return not sampled and self.parts is None and all(layer.trunk is None for layer in self.layers)
 
@@ -212,9 +211,9 @@ class HGCN(nn.Module):
         edge_weight: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> HGCNOutput:
-        """Classifies graphs given in torch-geometric's form.
+        """Classifies graphs in the form of torch-geometric.
 
-        Edges are read as everywhere in this package: undirected, each once, without self-loops.
+        Edges are made undirected and unique, and self-loops are dropped.
 
         Args:
             x (Tensor): Features, ``[V, in]``.
@@ -222,11 +221,11 @@ class HGCN(nn.Module):
             batch (Tensor, optional): Graph of each node, sorted, ``[V]``. (default: one graph)
             y (Tensor, optional): Classes ``[B]``; with them the reconstruction loss is computed.
             edge_weight (Tensor, optional): ``[E]``.
-            num_graphs (int, optional): B, where graphs without nodes may stand at the end.
+            num_graphs (int, optional): Number of graphs B, if the last ones may have no nodes.
         """
         if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
-            known = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
-            raise ShapeError("HGCN", "y", known, f"{int(y.min())} to {int(y.max())}")
+            expected = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
+            raise ShapeError("HGCN", "y", expected, f"{int(y.min())} to {int(y.max())}")
         if self.lead:
             fix = "Use forward_batch for replicas."
             raise ArgumentError("HGCN", "lead", "be () for a torch-geometric call", self.lead, fix)
@@ -236,28 +235,28 @@ class HGCN(nn.Module):
     def forward_batch(
         self, batch: GraphBatch, y: Tensor | None = None, *, reconstruct: bool | None = None
     ) -> HGCNOutput:
-        """Classifies the graphs of a :class:`GraphBatch`; what the engine calls.
+        """Classifies the graphs of a :class:`GraphBatch`.
 
         Args:
-            batch (GraphBatch): Graphs.
+            batch (GraphBatch): Batch of graphs.
             y (Tensor, optional): Classes, ``[*lead, B]``, −1 at padding.
-            reconstruct (bool, optional): Whether the reconstruction loss is computed. Without ``y`` the
-                predicted class masks. (default: where there is ``y``)
+            reconstruct (bool, optional): Whether the reconstruction loss is computed; without ``y`` for the predicted
+                class. (default: if there is ``y``)
         """
-        # Primary capsules may read features where the store has them; what stands for them needs the rows.
+        # PrimaryCapsules can read features from the store; InputCapsules needs gathered rows.
         x = batch.features if isinstance(self.primary, PrimaryCapsules) else batch.x
         segments = batch.segments
         if tuple(x.shape[:-2]) != tuple(self.lead):
             raise ShapeError("HGCN", "x", f"have the leading axes {self.lead}", tuple(x.shape[:-2]))
         mask = segments.row_mask
         if mask is not None and isinstance(x, Tensor) and self.formulation == "paper":
-            # A norm keeps out what stands in padding rows, and so does the store.
+            # BatchNorm and the store ignore padding rows; the formulation of the paper has no BatchNorm.
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         lowest, *above = self.layers
         first = cast(CapsuleLayer, lowest)
         hop = first.hop(self.primary(x, mask), batch.edges, segments)
         primary = hop.inputs
-        level = first.wholes(hop, batch.edges, segments)
+        level = first.route(hop, batch.edges, segments)
         levels = [level]
         for layer in above:
             assert level.adjacency is not None
@@ -266,16 +265,16 @@ class HGCN(nn.Module):
         scores = lengths(level.capsules)
         loss = None
         if self.decoder is not None and (y is not None if reconstruct is None else reconstruct):
-            kept = scores.argmax(-1) if y is None else y
-            if kept.shape != scores.shape[:-1]:
+            classes = scores.argmax(-1) if y is None else y
+            if classes.shape != scores.shape[:-1]:
                 raise ShapeError(
-                    "HGCN", "y", f"have one class per graph, {list(scores.shape[:-1])}", list(kept.shape)
+                    "HGCN", "y", f"have one class per graph, {list(scores.shape[:-1])}", list(classes.shape)
                 )
-            loss = self.decoder(primary, level.capsules, kept, batch.edges, segments)
+            loss = self.decoder(primary, level.capsules, classes, batch.edges, segments)
         if self.parts is None:
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
-        found = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
-        return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, found)
+        parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
+        return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, parts_loss)
 
     def loss(
         self,
@@ -285,7 +284,14 @@ class HGCN(nn.Module):
         reconstruction_weight: float = 0.1,
         class_weight: Tensor | None = None,
     ) -> LossTerms:
-        """Margin loss plus, where there are any, the weighted losses of reconstruction and of parts."""
+        """Margin loss plus the weighted losses of reconstruction and parts, if the model has them.
+
+        Args:
+            output (HGCNOutput): Output of ``forward_batch``.
+            y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
+            reconstruction_weight (float): Weight β of the reconstruction loss. (default: 0.1)
+            class_weight (Tensor, optional): Weight of each class in the margin loss, ``[O]``. (default: 1 each)
+        """
         total = margin_loss(output.class_scores, y, class_weight=class_weight)
         terms = {"margin": total}
         if output.reconstruction_loss is not None and reconstruction_weight != 0:

@@ -1,4 +1,4 @@
-"""Starting values that do not depend on the leading axes: a replica starts like a model of its own."""
+"""Weight initialisation with fan-in and fan-out of a single replica, whatever the leading axes are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def glorot_(weight: Tensor, fan_in: int, fan_out: int) -> Tensor:
 
 
 def linear_(tensor: Tensor, fan_in: int) -> Tensor:
-    """Fills ``tensor`` uniformly within ±1/√fan_in, as torch's linear layers do for weight and bias."""
+    """Fills ``tensor`` uniformly within ±1/√fan_in, as :class:`torch.nn.Linear` does for weight and bias."""
     bound = 1 / math.sqrt(max(fan_in, 1))
     with torch.no_grad():
         return tensor.uniform_(-bound, bound)

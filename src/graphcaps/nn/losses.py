@@ -1,4 +1,4 @@
-"""What training minimises."""
+"""Classification losses: margin loss of capsule lengths and cross-entropy of logits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def margin_loss(
         upper (float): :math:`m^+`. (default: 0.9)
         lower (float): :math:`m^-`. (default: 0.1)
         absent_weight (float): :math:`\lambda`. (default: 0.5)
-        class_weight (Tensor, optional): What a graph of each class counts, ``[O]``. (default: 1 each)
+        class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
 
     Returns:
         Tensor: One number per replica, ``[*lead]``.
@@ -41,10 +41,19 @@ def margin_loss(
 
 
 def cross_entropy(class_scores: Tensor, y: Tensor, class_weight: Tensor | None = None) -> Tensor:
-    """Cross-entropy of logits, mean over real graphs, ``[*lead]``; for models without capsules."""
+    """Cross-entropy of logits, mean over real graphs.
+
+    Args:
+        class_scores (Tensor): Logits, ``[*lead, B, O]``.
+        y (Tensor): True classes, −1 at padding graphs, ``[*lead, B]``.
+        class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+
+    Returns:
+        Tensor: One number per replica, ``[*lead]``.
+    """
     _check(class_scores, y)
-    chosen = class_scores.log_softmax(-1).gather(-1, y.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    return mean_over_graphs(weight_by_class(-chosen, y, class_weight), y)
+    log_probability = class_scores.log_softmax(-1).gather(-1, y.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    return mean_over_graphs(weight_by_class(-log_probability, y, class_weight), y)
 
 
 def _check(class_scores: Tensor, y: Tensor) -> None:

@@ -1,4 +1,7 @@
-"""The option ``parts``: what asks the lowest wholes to be parts of the graph. Ours, not of the paper."""
+"""The option ``parts`` of HGCN: a loss that makes the capsules of the first level parts of the graph.
+
+This is an extension; it is not in the paper.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,18 @@ Parts = Literal["blocks"]
 CONTEXT_LAYERS = 3
 """Layers of :class:`graphcaps.nn.Context` under the votes. Six were worse than three or four."""
 CONTEXT_HOPS = 3
-"""Hops behind them: neighbours, which mostly belong to one part, vote alike. With none, single nodes stand out."""
+"""Hops after these layers, which make the votes of neighbours similar. With none, single nodes deviate."""
 TEMPERATURE = 0.5
-"""Weight of the entropy in :func:`block_loss`. At 0 the first guess freezes, since a sharp assignment has hardly a
-gradient; at 1, the full variational bound, one capsule may take all."""
+"""Weight of the entropy in :func:`block_loss`. At 0 the assignment saturates early and has almost no gradient; at 1,
+the full variational bound, all nodes may collapse onto one capsule."""
 _PRIOR = 1.0
-"""Pairs of the overall density that every block starts with: an empty block then gains and costs nothing."""
+"""Pseudo-count of pairs with the overall density in every block: an empty block then has gain 0."""
 _SMALLEST = 1e-12
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PartsOutput(HGCNOutput):
-    """An output whose assignment was also judged as a set of parts.
+    """Output of HGCN with the option ``parts``.
 
     Args:
         parts_loss (Tensor, optional): :func:`block_loss` of the first level, one number per replica, ``[*lead]``.
@@ -49,7 +52,7 @@ class PartsOutput(HGCNOutput):
 
 
 def check_parts(parts: str | None, weight: float) -> None:
-    """Refuses an unknown option, and a weight that would drive parts apart."""
+    """Rejects an unknown option, and a negative or infinite weight."""
     if parts is not None and parts not in get_args(Parts):
         raise ArgumentError("HGCN", "parts", "be None or 'blocks'", repr(parts))
     if not 0 <= weight < float("inf"):
@@ -59,10 +62,10 @@ def check_parts(parts: str | None, weight: float) -> None:
 def block_loss(
     assignment: Tensor, edges: EdgeTable, segments: Segments, *, temperature: float = TEMPERATURE
 ) -> Tensor:
-    r"""How badly the assignment explains, as a block model, who is joined with whom.
+    r"""Negative log-likelihood of the edges under a stochastic block model of the assignment, with an entropy term.
 
-    Nodes of one capsule in one graph are joined with the capsule's density, all other pairs of nodes of a graph
-    with one common density. Over all graphs of the batch, with c the assignment,
+    Two nodes of the same capsule in a graph are connected with the density of that capsule; all other pairs of nodes of
+    a graph with one common density. Over all graphs of the batch, with assignment c,
 
     .. math::
         M_j &= \sum_{i \ne k} A_{ik} c_{ij} c_{kj}, \quad N_j = \sum_{i \ne k} c_{ij} c_{kj}, \quad
@@ -70,17 +73,17 @@ def block_loss(
         L &= -\frac1M \Big( \sum_{b = 0}^{J} M_b \log \frac{M_b \, N}{N_b \, M}
              + 2 T \sum_{ij} c_{ij} \log \frac{1}{c_{ij}} \Big)
 
-    where M and N count the neighbours of all nodes and all ordered pairs inside graphs. The first sum is the
-    logarithm of the likelihood of the best densities, over that of a single density; it is large where capsules
-    are dense inside and few edges lead out of them, and a capsule that took two parts would lose by the pairs
-    between them that are not joined. The second is the entropy, with temperature T, that keeps nodes undecided
-    until the likelihood decides. Densities belong to capsules and not to graphs, so that a capsule stands for the
-    same kind of part in all of them. No class and no truth about parts enters.
+    where M is the sum of all degrees and N the number of ordered pairs inside graphs. The first sum is the
+    log-likelihood ratio of the best densities over a single density. It is large if capsules are dense inside with few
+    edges between them; a capsule that covers two parts loses by the unconnected pairs between them. The second sum is
+    the entropy of the assignment with temperature T, which keeps the assignment soft early in training. Densities are
+    shared by all graphs, so a capsule represents the same kind of part in all of them. Neither classes nor planted
+    parts are used.
 
     Args:
         assignment (Tensor): c, ``[*lead, V, J]``, 0 at padding.
-        edges (EdgeTable): A; weights count, and are not negative.
-        segments (Segments): Which node belongs to which graph.
+        edges (EdgeTable): Edges, with nonnegative weights if any.
+        segments (Segments): Graph of each node.
         temperature (float): T, 0 or more. (default: 0.5)
 
     Returns:
@@ -109,10 +112,10 @@ def block_loss(
     entropy = -(c * c.clamp_min(_SMALLEST).log()).sum((-2, -1))
     M = all_within.squeeze(-1)
     loss = -(gain + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
-    return loss.masked_fill(M <= 0, 0)  # without edges nothing speaks for any assignment
+    return loss.masked_fill(M <= 0, 0)  # without edges all assignments are equally likely
 
 
-def _gain(joined: Tensor, pairs: Tensor, density: Tensor) -> Tensor:
-    """M_b log(M_b N / (N_b M)): what a density of its own is worth to a block."""
-    joined = joined.clamp_min(0) + _PRIOR * density
-    return joined * (joined / ((pairs.clamp_min(0) + _PRIOR) * density)).log()
+def _gain(edges: Tensor, pairs: Tensor, density: Tensor) -> Tensor:
+    """M_b log(M_b N / (N_b M)): log-likelihood gain of a separate density for a block."""
+    edges = edges.clamp_min(0) + _PRIOR * density
+    return edges * (edges / ((pairs.clamp_min(0) + _PRIOR) * density)).log()

@@ -1,4 +1,4 @@
-"""From node features to primary capsules."""
+"""Primary capsules: projections of node features."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ class PrimaryCapsules(nn.Module):
         z_{i,k} = \sigma(W_k^\top x_i) + e_k, \quad u_i = \mathrm{squash}([z_{i,1}, \dots, z_{i,K}])
 
     with :math:`\sigma` = ReLU and K projections of width d / K. In the released formulation
-    :math:`z_{i,k} = \mathrm{ReLU}(W_k^\top \mathrm{BatchNorm}(x_i) + e_k)`. Dropout acts on the factors
-    before they are joined.
+    :math:`z_{i,k} = \mathrm{ReLU}(W_k^\top \mathrm{BatchNorm}(x_i) + e_k)`. Dropout is applied to the factors before
+    they are concatenated.
 
-    Joined and squashed as one vector, K projections are one projection of width d: K decides nothing but
-    the bound of the starting weights, from fan-in and d / K. With ``factor_squash="separate"`` (our
-    addition) every factor is squashed by itself, divided by √K so that the capsule stays shorter than 1;
-    then factors matter.
+    Concatenated and squashed as one vector, K projections equal one projection of width d: K affects only the bound of
+    the initial weights, which depends on d / K. With ``factor_squash="separate"`` (an extension) each factor is
+    squashed separately and divided by √K, so that the capsule stays shorter than 1.
 
     Args:
-        in_channels (int): Length of a feature row.
+        in_channels (int): Number of input features.
         capsule_dim (int): Length d of a capsule, a multiple of ``num_factors``.
         num_factors (int): Number of factors K. (default: 4)
-        dropout (float): Share of numbers dropped while training. (default: 0.0)
+        dropout (float): Dropout probability of the factors. (default: 0.0)
         factor_squash (str): ``"joined"`` as published, or ``"separate"``. (default: "joined")
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         lead (tuple): Leading axes of the parameters. (default: ())
@@ -100,37 +99,37 @@ class PrimaryCapsules(nn.Module):
             if projects_without_gather(x, self.weight):
                 return self._from_store(x, mask)
             x = x.gather()
-            if self.norm is None and mask is not None:  # a norm keeps out what stands in padding rows
+            if self.norm is None and mask is not None:  # BatchNorm ignores padding rows
                 x = x.masked_fill(~mask.unsqueeze(-1), 0)
         if self.norm is None:
-            return self._finish(matmul_rows(x, self.weight), self.bias, mask)
+            return self._activate(matmul_rows(x, self.weight), self.bias, mask)
         if x.requires_grad:
-            return self._finish(self.norm(x, mask) @ self.weight, self.bias, mask)
-        # Without a gradient for x the rows are standardised once, and γ and β go into the projection:
+            return self._activate(self.norm(x, mask) @ self.weight, self.bias, mask)
+        # Without a gradient for x the rows are standardised, and γ and β are folded into the projection:
         # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
         weight = self.norm.weight.unsqueeze(-1) * self.weight
-        return self._finish(matmul_rows(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
+        return self._activate(matmul_rows(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
 
     def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
-        """The same without gathering a row: γ / σ goes into the projection too."""
+        """``forward`` without gathering rows: γ / σ is folded into the projection too."""
         norm = self.norm
         if norm is None:
             one, no_shift = torch.ones_like(self.weight[..., 0]), -rows.table.shift
             z = project(rows, self.weight, one, no_shift.expand_as(one))
-            return self._finish(z, self.bias, mask)
+            return self._activate(z, self.bias, mask)
         running = norm.running_mean, norm.running_var
         mean, rstd = feature_statistics(
             rows, running, training=norm.training, momentum=norm.momentum, epsilon=norm.epsilon
         )
         z = project(rows, self.weight, norm.weight * rstd, mean)
-        return self._finish(z, self._folded_bias(), mask)
+        return self._activate(z, self._folded_bias(), mask)
 
     def _folded_bias(self) -> Tensor:
         """β W + e."""
         assert self.norm is not None
         return (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
 
-    def _finish(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    def _activate(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         """ReLU, dropout and squash of projected features."""
         position: BiasPosition = "inside" if self.norm is not None else "outside"
         epsilon = RELEASED_EPSILON if self.norm is not None else 0.0
@@ -151,14 +150,14 @@ class PrimaryCapsules(nn.Module):
 
 
 class InputCapsules(nn.Module):
-    r"""Ablation A1: the node features themselves, squashed, serve as primary capsules.
+    r"""Ablation A1 of the paper: the squashed node features are the primary capsules.
 
     .. math:: u_i = \mathrm{squash}(\mathrm{BatchNorm}(x_i))
 
-    without the normalisation in the paper's formulation. A capsule is as long as a feature row.
+    without BatchNorm in the formulation of the paper. The length of a capsule is the number of features.
 
     Args:
-        in_channels (int): Length of a feature row.
+        in_channels (int): Number of input features.
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         lead (tuple): Leading axes of the parameters. (default: ())
     """

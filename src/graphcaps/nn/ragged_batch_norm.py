@@ -1,4 +1,4 @@
-"""Batch normalisation that counts real rows only, for one model or many."""
+"""Batch normalisation of ragged batches, for one model or many."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class RaggedBatchNorm(nn.Module):
 
     .. math:: y = \gamma \, \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta
 
-    with mean and variance over the real rows while training and running averages of them afterwards, as in
-    :class:`torch.nn.BatchNorm1d`, which it equals where nothing is padding. Differs from it: a single row
-    is normalised to :math:`\beta` instead of being refused.
+    with mean and variance over the real rows in training mode, and their running averages in evaluation mode. Without
+    padding it equals :class:`torch.nn.BatchNorm1d`, except that a single row is normalised to :math:`\beta` instead of
+    raising an error.
 
     Args:
-        channels (int): Length of a row.
+        channels (int): Number of features of a row.
         lead (tuple): Leading axes of the parameters. (default: ())
-        momentum (float): Share of the newest batch in the running averages. (default: 0.1)
+        momentum (float): Weight of the current batch in the running averages. (default: 0.1)
         epsilon (float): Added to the variance. (default: 1e-5)
     """
 
@@ -55,10 +55,9 @@ class RaggedBatchNorm(nn.Module):
         return batch_norm(x, mask, self.weight, self.bias, self._running, **self._options)
 
     def standardise(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        r"""The same without :math:`\gamma`, :math:`\beta` and gradient; running averages move as in ``forward``.
+        r"""As ``forward``, without :math:`\gamma`, :math:`\beta` and gradient. Running averages are updated too.
 
-        For rows that need no gradient: a linear map after the normalisation can take :math:`\gamma` and
-        :math:`\beta` into its own weights.
+        For rows that need no gradient: :math:`\gamma` and :math:`\beta` can be folded into the linear map that follows.
         """
         return standardise(x, mask, self._running, **self._options)
 

@@ -1,4 +1,4 @@
-"""Other message passing under the linear votes: torch-geometric's layers compute h, the votes stay linear."""
+"""Message passing layers of torch-geometric under the votes of a capsule layer."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ TrunkKind = Literal["gin", "sage", "gat"]
 
 
 class Trunk(nn.Module):
-    """A stack of torch-geometric's layers from capsules to what the votes are cast from.
+    """A stack of torch-geometric layers that replaces the hop of a capsule layer.
 
-    Because the map of each whole stays linear on top of it, routing needs no stored votes here either.
-    ReLU stands between layers, not after the last.
+    The votes remain linear in its output, so routing needs no stored votes. There is a ReLU between layers, not after
+    the last one.
 
     Args:
         kind (str or Module): ``"gin"``, ``"sage"``, ``"gat"``, or a module called as ``module(x, edge_index)``
             that keeps the width.
         channels (int): Length of a capsule, in and out.
-        num_layers (int): Layers of the named kind. (default: 1)
-        lead (tuple): Leading axes: every replica has a stack of its own, run one after another. (default: ())
+        num_layers (int): Number of layers of a named kind. (default: 1)
+        lead (tuple): Leading axes; each replica has its own stack, and stacks run one after another. (default: ())
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Trunk(nn.Module):
         if isinstance(kind, nn.Module):
             if lead:
                 raise ArgumentError(
-                    "Trunk", "kind", "be a name where there are replicas", type(kind).__name__
+                    "Trunk", "kind", "be a name if there are leading axes", type(kind).__name__
                 )
             self.replicas = nn.ModuleList([_Stack([kind])])
             self.kind = type(kind).__name__
@@ -66,12 +66,12 @@ class Trunk(nn.Module):
             stack.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor, edges: EdgeTable) -> Tensor:
-        """``x [*lead, V, d]`` to the same shape."""
+        """Maps ``x [*lead, V, d]`` to the same shape."""
         if edges.weight is not None:
             raise ArgumentError(
                 "Trunk",
                 "edge_weight",
-                f"be left out with the trunk '{self.kind}'",
+                f"be None with the trunk '{self.kind}'",
                 "weights",
                 "Use trunk=None.",
             )
@@ -81,8 +81,8 @@ class Trunk(nn.Module):
         replica = edge_index[0] // max(V, 1)
         outputs = []
         for f, stack in enumerate(self.replicas):
-            own = edge_index if len(self.replicas) == 1 else edge_index[:, replica == f] - f * V
-            outputs.append(stack(rows[f], own))
+            selected = edge_index if len(self.replicas) == 1 else edge_index[:, replica == f] - f * V
+            outputs.append(stack(rows[f], selected))
         h = torch.stack(outputs).reshape(*x.shape[:-1], -1)
         if h.size(-1) != self.channels:
             raise ShapeError("Trunk", "kind", f"keep the width {self.channels}", h.size(-1))
@@ -110,7 +110,7 @@ class _Stack(nn.Module):
 
 
 def _layer(kind: str, channels: int) -> nn.Module:
-    # Imported here: most users never need it, and it takes a second.
+    # Imported late: few models need it, and the import takes a second.
     from torch_geometric.nn import GATConv, GINConv, SAGEConv
 
     def gin() -> nn.Module:

@@ -1,4 +1,4 @@
-"""Training: configuration, replicas, one update, the loop. It receives stores and opens no files."""
+"""Training of replicas: loop, optimizer, checkpoints, early stopping, calibration. It opens no data files."""
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.models.builder import model_factory, recipe_arguments

@@ -1,4 +1,4 @@
-"""Losses and right answers of an epoch, added up on the device."""
+"""Training metrics of an epoch, accumulated on the device."""
 
 from __future__ import annotations
 
@@ -10,50 +10,61 @@ from torch import Tensor
 from graphcaps.ops.metric_sums.metric_sums import accumulate_metrics_
 from graphcaps.types import LossTerms
 
-__all__ = ["Tally"]
+__all__ = ["EpochMetrics"]
 
 
-class Tally:
-    """Sums over the steps of an epoch, per replica; read once, at its end.
+class EpochMetrics:
+    """Sums of losses and correct predictions over the steps of an epoch, per replica. Read once, at its end.
 
     Args:
-        num_replicas (int): F.
-        device (device): Where the sums are kept.
+        num_replicas (int): Number of replicas F.
+        device (device): Device of the sums.
     """
 
     def __init__(self, num_replicas: int, device: torch.device) -> None:
-        self.right = torch.zeros(num_replicas, dtype=torch.float64, device=device)
+        self.correct = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.names: tuple[str, ...] = ()
         self.sums: Tensor | None = None  # [terms, F]
-        self.sound: Tensor | None = None  # steps in which each term was a number, [terms, F]
+        self.finite_steps: Tensor | None = None  # steps in which each term was finite, [terms, F]
 
     def clear(self) -> None:
-        for tensor in self.tensors:
+        """Sets all sums to zero, in place."""
+        for tensor in self._tensors:
             tensor.zero_()
 
     @property
-    def tensors(self) -> list[Tensor]:
-        return [tensor for tensor in (self.right, self.sums, self.sound) if tensor is not None]
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for tensor in (self.correct, self.sums, self.finite_steps) if tensor is not None]
 
     @torch.no_grad()
     def add(self, terms: LossTerms, scores: Tensor, y: Tensor) -> None:
-        """Counts one step: a mean over graphs weighs as many graphs as it was taken over."""
+        """Adds one step. Losses are means over graphs and are weighted by the number of graphs.
+
+        Args:
+            terms (LossTerms): Losses of the step, ``[F]`` each.
+            scores (Tensor): Class scores, ``[F, B, O]``.
+            y (Tensor): Classes, −1 at padding, ``[F, B]``.
+        """
         names = ("total", *terms.terms)
         values = torch.stack([terms.total, *terms.terms.values()]).detach()  # [terms, F]
-        if self.sums is None or self.sound is None:
+        if self.sums is None or self.finite_steps is None:
             self.names = names
             self.sums = torch.zeros(values.shape, dtype=torch.float64, device=values.device)
-            self.sound = torch.zeros_like(self.sums)
-        accumulate_metrics_(values, scores, y, self.sums, self.sound, self.right)
+            self.finite_steps = torch.zeros_like(self.sums)
+        accumulate_metrics_(values, scores, y, self.sums, self.finite_steps, self.correct)
 
     def read(self) -> dict[str, Any]:
-        """On the host: ``right [F]``, ``sums`` by name ``[F]`` each, ``sound`` by name (of the worst replica)."""
-        if self.sums is None or self.sound is None:
-            return {"right": self.right.cpu(), "sums": {}, "sound": {}}
-        packed = torch.cat([self.sums, self.sound, self.right.unsqueeze(0)]).cpu()
+        """The sums on the host.
+
+        Returns:
+            dict: ``correct [F]``, ``sums [F]`` by term, and ``finite_steps`` by term, the minimum over replicas.
+        """
+        if self.sums is None or self.finite_steps is None:
+            return {"correct": self.correct.cpu(), "sums": {}, "finite_steps": {}}
+        packed = torch.cat([self.sums, self.finite_steps, self.correct.unsqueeze(0)]).cpu()
         T = len(self.names)
         return {
-            "right": packed[-1],
+            "correct": packed[-1],
             "sums": dict(zip(self.names, packed[:T], strict=True)),
-            "sound": dict(zip(self.names, packed[T : 2 * T].amin(-1).tolist(), strict=True)),
+            "finite_steps": dict(zip(self.names, packed[T : 2 * T].amin(-1).tolist(), strict=True)),
         }

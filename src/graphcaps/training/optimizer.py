@@ -1,4 +1,4 @@
-"""Adam over replicas: each has its own step count, and one without a batch stands still."""
+"""Adam for replicas: each has its own step count, and a replica without a batch is not updated."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["ReplicaAdam"]
 
 
 class ReplicaAdam:
-    r"""Adam (https://arxiv.org/abs/1412.6980) with L2 inside the gradient, element by element.
+    r"""Adam (https://arxiv.org/abs/1412.6980) with L2 regularisation in the gradient.
 
-    Equals :class:`torch.optim.Adam` for every replica, also where another replica takes fewer steps: its
-    moments, its count and its weights are its own.
+    Equals :class:`torch.optim.Adam` for every replica, also where another replica takes fewer steps: moments, step
+    counts and weights are per replica.
 
-    On a CPU torch's own fused update runs over the weights of the replicas that move. Elsewhere everything
-    it needs lies on the device, the rate too: a captured update never asks the host.
+    On a CPU torch's fused update runs on the weights of the active replicas. Elsewhere all state is on the device,
+    the learning rate too, so that an update needs no host–device synchronisation and can be captured.
 
     Args:
-        model (Module): Parameters with one leading axis of F replicas, but those of a trunk, of which each replica
-            has its own under its number.
-        num_replicas (int): F.
-        weight_decay (float): Share of the weights added to their gradient.
-        betas, epsilon: As in torch's. (default: (0.9, 0.999), 1e-8)
+        model (Module): Parameters with one leading axis of F replicas. A trunk has separate parameters per replica.
+        num_replicas (int): Number of replicas F.
+        weight_decay (float): Coefficient of the L2 term in the gradient. (default: 0.0)
+        betas (tuple): Decay rates of the moments. (default: (0.9, 0.999))
+        epsilon (float): Added to the denominator. (default: 1e-8)
     """
 
     def __init__(
@@ -50,44 +50,45 @@ class ReplicaAdam:
         self._memo: AdamMemo = {}
 
     def zero_grad(self) -> None:
+        """Drops all gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 
     def set_rate(self, rate: float) -> None:
-        """Learning rate of the next updates."""
+        """Sets the learning rate of the next updates."""
         self.rate.fill_(rate)
 
     @torch.no_grad()
     def step(self, rate: float | None = None, active: Tensor | None = None) -> None:
-        """One update with the gradients that are there.
+        """Updates all parameters that have a gradient.
 
         Args:
-            rate (float, optional): Learning rate. (default: the one set before)
-            active (Tensor, optional): True at replicas that had a batch, ``[F]``. (default: all)
+            rate (float, optional): Learning rate. (default: that of the last :meth:`set_rate`)
+            active (Tensor, optional): True at replicas that have a batch, ``[F]``. (default: all)
         """
         if rate is not None:
             self.set_rate(rate)
-        present = [place for place, p in enumerate(self.parameters) if p.grad is not None]
+        present = [k for k, p in enumerate(self.parameters) if p.grad is not None]
         if self.steps.device.type == "cpu" and not supports("adam_update", *self.parameters):
             self._step_on_cpu(present, active)
         else:
             self._step_on_device(present, active)
 
     def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
-        """torch's fused update in one pass: of all replicas at once where they have taken as many steps, and
-        else of every moving replica's own rows."""
-        even = active is None and bool((self.steps == self.steps[0]).all())
-        whole = self._tensors(present)
+        """torch's fused update: of whole parameters if all replicas have taken the same number of steps, and
+        otherwise of the rows of each active replica."""
+        uniform = active is None and bool((self.steps == self.steps[0]).all())
+        columns = self._tensors(present)
         rows: tuple[list[Tensor], ...]
-        if even:  # few operations: they are what a small model's step is made of
+        if uniform:  # few operations, which dominate the step of a small model
             steps = self.steps[:1].float().repeat(len(present))
-            rows = (*whole, list(steps.unbind()))
+            rows = (*columns, list(steps.unbind()))
         else:
-            moving = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
-            owners = [self._owners[place] for place in present]
-            parts = [(k, f) for k, owner in enumerate(owners) for f in moving if owner in (None, f)]
-            own = [[column[k] if owners[k] == f else column[k][f] for k, f in parts] for column in whole]
-            rows = (*own, [self.steps[f].float() for _, f in parts])
+            active_replicas = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
+            owners = [self._owners[k] for k in present]
+            pairs = [(k, f) for k, owner in enumerate(owners) for f in active_replicas if owner in (None, f)]
+            parts = [[column[k] if owners[k] == f else column[k][f] for k, f in pairs] for column in columns]
+            rows = (*parts, [self.steps[f].float() for _, f in pairs])
         adam_update_fused_cpu_(
             rows[0], rows[1], rows[2], rows[3], rows[4], float(self.rate),
             betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
@@ -126,13 +127,14 @@ class ReplicaAdam:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that a resumed run needs."""
+        """Step counts and moments, for a checkpoint."""
         state = {"steps": self.steps}
         for name, m, v in zip(self.names, self.first, self.second, strict=True):
             state |= {f"first.{name}": m, f"second.{name}": v}
         return state
 
     def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continues from a result of :meth:`state`."""
         self.steps.copy_(state["steps"])
         for name, m, v in zip(self.names, self.first, self.second, strict=True):
             m.copy_(state[f"first.{name}"])
@@ -140,5 +142,5 @@ class ReplicaAdam:
 
 
 def _owner(name: str) -> int | None:
-    """The replica that a parameter belongs to, where it is not that of all of them, one row each."""
+    """The replica that a trunk's parameter belongs to; ``None`` for parameters with one row per replica."""
     return int(name.split(TRUNK_KEY)[1].split(".")[0]) if TRUNK_KEY in name else None

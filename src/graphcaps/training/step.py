@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
 from graphcaps.training.batch_schedule import EpochSchedule
-from graphcaps.training.epoch_metrics import Tally
+from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.streaming import StreamedStore
 from graphcaps.types import FeatureTable, GraphBatch
@@ -28,12 +28,12 @@ class TrainingStep:
     Args:
         model (Module): Model with leading axis F.
         adam (ReplicaAdam): Optimizer of its parameters.
-        metrics (Tally): Accumulates losses and correct predictions.
+        metrics (EpochMetrics): Accumulates losses and correct predictions.
         loss_arguments (dict): Keyword arguments of the model's loss, such as class weights.
     """
 
     def __init__(
-        self, model: nn.Module, adam: ReplicaAdam, metrics: Tally, loss_arguments: dict[str, Any]
+        self, model: nn.Module, adam: ReplicaAdam, metrics: EpochMetrics, loss_arguments: dict[str, Any]
     ) -> None:
         self.model, self.adam, self.metrics, self.loss_arguments = model, adam, metrics, loss_arguments
 

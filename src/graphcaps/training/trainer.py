@@ -17,7 +17,7 @@ from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, schedule_epoch
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.device import limit_threads, matmul_precision
-from graphcaps.training.epoch_metrics import Tally
+from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.evaluator import EvaluationMetrics, Evaluator
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica
@@ -111,7 +111,7 @@ class Trainer:
             step_mode = "captured" if can_capture(model, store, features) else "eager"
         self._recorder = CudaGraphRecorder() if step_mode == "captured" else None
         self._sizes = store.host_node_ptr.diff()
-        self._metrics = Tally(F, device)
+        self._metrics = EpochMetrics(F, device)
         step = TrainingStep(model, self.adam, self._metrics, self._loss_arguments)
         self._schedule = self._draw_schedule(0)
         self._runner: EagerRunner | BucketedRunner
@@ -150,7 +150,7 @@ class Trainer:
         # Launches on a GPU are asynchronous: the host draws the next epoch while the device works.
         self._schedule = self._draw_schedule(self.epoch + 1)
         metrics = self._metrics.read()
-        self._check_finite(metrics["sound"], len(schedule.num_rows))
+        self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
         count = torch.tensor([replica.train.numel() for replica in self.replicas], dtype=torch.float64)
         validation, test = (
             ([], []) if evaluator is None else _as_lists(evaluator.read())
@@ -162,7 +162,7 @@ class Trainer:
             epochs=self.config.epochs,
             seconds=time.perf_counter() - began,
             train_loss=(metrics["sums"]["total"] / count).tolist(),
-            train_accuracy=(metrics["right"] / count).tolist(),
+            train_accuracy=(metrics["correct"] / count).tolist(),
             validation_loss=validation[0],
             validation_accuracy=validation[1],
             test_accuracy=test[1],

@@ -1,16 +1,16 @@
-"""Counting a step in one kernel is counting it in torch."""
+"""Accumulated metrics: the kernel against torch."""
 
 import pytest
 import torch
 
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.training.epoch_metrics import Tally
+from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.types import LossTerms
 
 
 @pytest.mark.parametrize(("B", "classes"), [(1, 2), (130, 3), (16, 6)])
-def test_tally(kernel_device: str, B: int, classes: int) -> None:
-    tallies = [Tally(4, torch.device(device)) for device in (kernel_device, "cpu")]
+def test_kernel_equals_torch(kernel_device: str, B: int, classes: int) -> None:
+    accumulators = [EpochMetrics(4, torch.device(device)) for device in (kernel_device, "cpu")]
     generator = torch.Generator().manual_seed(B)
     for step in range(3):
         scores = torch.rand(4, B, classes, generator=generator).round(
@@ -23,13 +23,13 @@ def test_tally(kernel_device: str, B: int, classes: int) -> None:
             values[1, 2] = float("nan")
         if step == 2:
             values[0, 0] = float("inf")
-        for tally, mode in zip(tallies, ("always", "off"), strict=True):
-            where = tally.right.device
+        for metrics, mode in zip(accumulators, ("always", "off"), strict=True):
+            where = metrics.correct.device
             moved = values.to(where)
             with use_kernels(mode):  # type: ignore[arg-type]
-                tally.add(LossTerms(moved[0], {"margin": moved[1]}), scores.to(where), y.to(where))
-    found, expected = (tally.read() for tally in tallies)
-    assert found["right"].tolist() == expected["right"].tolist()
-    assert found["sound"] == expected["sound"] == {"total": 2.0, "margin": 2.0}
+                metrics.add(LossTerms(moved[0], {"margin": moved[1]}), scores.to(where), y.to(where))
+    found, expected = (metrics.read() for metrics in accumulators)
+    assert found["correct"].tolist() == expected["correct"].tolist()
+    assert found["finite_steps"] == expected["finite_steps"] == {"total": 2.0, "margin": 2.0}
     for name in ("total", "margin"):
         assert torch.allclose(found["sums"][name], expected["sums"][name], rtol=1e-12, equal_nan=True), name
