@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 CORE = {
     *("torch", "torch_geometric", "numpy", "scipy", "sklearn", "networkx"),
-    *("typer", "rich", "safetensors", "matplotlib"),
+    *("typer", "rich", "safetensors", "matplotlib", "platformdirs"),
 }
 # Triton comes with torch where there is a GPU; only these modules name it, and they are imported late.
 TRITON = re.compile(r"graphcaps\.ops\.(_triton\.\w+|\w+\.\w+_triton)")

@@ -156,7 +156,7 @@ def test_names(preset, dataset, name):
             None,
             "'dataset' must be named for the preset 'paper', got none. The presets 'paper' are for COLLAB",
         ),
-        ("paper", "MUTAGG", "'dataset' must be a data set of the paper, got 'MUTAGG'. Near names: MUTAG."),
+        ("paper", "MUTAGG", "'dataset' must be a data set of the paper, got 'MUTAGG'. Did you mean MUTAG?"),
         ("paper", "own", "'dataset' must be a data set of the paper, got 'own'. It has COLLAB, DD,"),
         ("paper", "planted-parts-hard", "got 'planted-parts-hard'. Use the preset 'planted-parts'."),
     ],
@@ -202,5 +202,5 @@ def test_an_own_file_that_is_wrong(tmp_path):
 
 
 def test_a_file_in_an_unknown_home_is_refused():
-    with pytest.raises(ArgumentError, match="load_preset: 'preset' must name a home folder that is known"):
+    with pytest.raises(ArgumentError, match="load_preset: 'preset' must be in a known home folder"):
         load_preset("~no-such-user/own.toml")

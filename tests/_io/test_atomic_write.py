@@ -1,15 +1,14 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes: the target is complete or unchanged."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
-from graphcaps._io.atomic_write import sha256_of, write_atomically
-from graphcaps.errors import DataError
+from graphcaps._io.atomic_write import remove_temporary_files, write_atomically, write_folder_atomically
+from graphcaps.errors import ArgumentError, DataError
 
 
 @pytest.mark.parametrize(
@@ -54,9 +53,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
     monkeypatch.setattr(os, step, full)
     with pytest.raises(DataError) as caught:
         write_atomically(path, b"new")
-    assert (
-        str(caught.value) == f"{path}: expected a file that can be written, found 'No space left on device'."
-    )
+    assert str(caught.value) == f"{path}: file cannot be written (No space left on device)."
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["out"]
 
@@ -87,19 +84,55 @@ def test_a_long_name_is_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_a_device_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="expected a name for a file to write, found a folder"):
+    with pytest.raises(DataError, match="expected a file name, found a folder"):
         write_atomically(tmp_path, b"")
-    with pytest.raises(DataError, match="found something that is no file"):
+    with pytest.raises(DataError, match="found a device or another special file"):
         write_atomically(os.devnull, b"")
-    with pytest.raises(DataError, match=r"expected a folder to write into, found none at .*away. Create"):
+    with pytest.raises(DataError, match=r"out: folder .*away does not exist\. Create it first\."):
         write_atomically(tmp_path / "away" / "out", b"")
 
 
-def test_sha256(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 3_000_001)
-    assert sha256_of(path) == hashlib.sha256(b"x" * 3_000_001).hexdigest()
+def test_a_writer_can_read_back(tmp_path: Path) -> None:
+    def write(file) -> None:
+        file.write(b"content")
+        file.seek(0)
+        assert file.read() == b"content"
+
+    write_atomically(tmp_path / "out", write)
+    assert (tmp_path / "out").read_bytes() == b"content"
+
+
+def test_temporary_files_of_a_killed_writer_are_removed(tmp_path: Path, monkeypatch) -> None:
+    path, other = tmp_path / "a[1]*.csv", tmp_path / "other.csv"
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process removes nothing
+    for target in (path, other):
+        with pytest.raises(KeyboardInterrupt):
+            write_atomically(target, lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.undo()
+    assert len(os.listdir(tmp_path)) == 2
+    remove_temporary_files(path)
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".other.csv.")
+
+
+def test_a_folder_is_written_and_replaced(tmp_path: Path) -> None:
+    def write(name: str, **options) -> None:
+        files = {name: lambda: iter([b"one", b"two"])}
+        write_folder_atomically(
+            tmp_path / "out",
+            files,
+            **{"overwrite": False, "replaceable": str.islower, "content": "texts", "owner": "write"}
+            | options,
+        )
+
+    write("a.txt")
+    assert (tmp_path / "out" / "a.txt").read_bytes() == b"onetwo"
+    with pytest.raises(ArgumentError, match=r"write: 'target' must not exist yet, got .* with --overwrite\."):
+        write("b.txt")
+    write("b.txt", overwrite=True)
+    assert os.listdir(tmp_path / "out") == ["b.txt"]
     with pytest.raises(
-        DataError, match="expected a file that can be read, found 'No such file or directory'"
+        ArgumentError, match=r"must contain only texts to be overwritten, got .* with 'b\.txt'"
     ):
-        sha256_of(tmp_path / "none")
+        write("c.txt", overwrite=True, replaceable=str.isupper)
+    assert os.listdir(tmp_path) == ["out"]

@@ -1,26 +1,42 @@
-"""What a result was made with."""
+"""Versions, commit and hardware of a result."""
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphcaps import __version__
 from graphcaps._io import provenance as module
 
 
-def test_versions_name_what_computes() -> None:
-    found = module.versions_and_commit()
-    assert found["graphcaps"] == __version__
-    assert {"python", "torch", "numpy"} <= set(found)
-    assert ("commit" in found) == (module.git_commit() is not None)
+def test_library_versions_are_those_in_use() -> None:
+    versions = module.library_versions()
+    assert versions["graphcaps"] == __version__
+    assert versions["python"] == platform.python_version()
+    assert versions["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert {"numpy", "scipy", "safetensors"} <= set(versions)
+    assert "unknown" not in versions.values()
+
+
+def test_the_commit_is_listed_with_the_versions() -> None:
+    versions = module.versions_and_commit()
+    assert module.library_versions().items() <= versions.items()
+    assert ("commit" in versions) == (module.git_commit() is not None)
+
+
+def test_the_module_does_not_import_torch() -> None:
+    command = "import sys, graphcaps._io.provenance; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", command], check=True)
 
 
 def _checkout(folder: Path) -> Path:
-    """A fresh checkout that holds a package, committed."""
+    """A git checkout with a committed package; returns the package."""
     package = folder / "src" / "graphcaps"
     package.mkdir(parents=True)
     (package / "a.py").write_text("")
@@ -53,5 +69,5 @@ def test_an_installed_package_has_no_commit(tmp_path: Path, monkeypatch: pytest.
     module.git_commit.cache_clear()
 
 
-def test_hardware_in_words() -> None:
+def test_description_of_the_processor() -> None:
     assert re.fullmatch(r"\d+ cores? of .+, \d+ threads?", module.describe_hardware("cpu"))

@@ -110,7 +110,7 @@ def test_a_wrong_file_ends_with_2(tmp_path):
 def test_an_unknown_name_ends_with_2():
     result = run("info", "MUTAGG")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "Near names: MUTAG." in result.stderr
+    assert "Did you mean MUTAG?" in result.stderr
 
 
 def test_list(tmp_path):

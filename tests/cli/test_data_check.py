@@ -97,7 +97,7 @@ def test_groups_of_copies_are_written(own, tmp_path):
     )
     result = check(own, "--groups", tmp_path / "no" / "groups.csv")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected a folder to write into" in result.stderr
+    assert "no does not exist. Create it first." in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_what_cannot_be_read_ends_with_2(own, file, text, message):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("MUTAGG", "Near names: MUTAG."),
-        ("no/such", "graphcaps: no/such: expected a TU folder or zip, found nothing of that name."),
+        ("MUTAGG", "Did you mean MUTAG?"),
+        ("no/such", "graphcaps: no/such: file or folder not found."),
     ],
 )
 def test_what_is_not_there_ends_with_2(source, message):

@@ -59,7 +59,7 @@ def test_only_overwrite_overwrites(target):
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
         result.stderr
-        == f"graphcaps: write_tu: 'target' must be new, got '{target}', which exists. Use --overwrite.\n"
+        == f"graphcaps: write_tu: 'target' must not exist yet, got '{target}'. Replace it with --overwrite.\n"
     )
     assert read_tu(target).num_nodes == before
     assert convert("planted-parts", target, "--overwrite").exit_code == 0
@@ -76,12 +76,12 @@ def test_a_set_in_place():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("planted-parts", "no/parts.zip"), "no/parts.zip: expected a folder to write into, found none at no."),
-        (("planted-parts", "no/parts"), "no/parts: expected a folder to write into, found none at no."),
-        (("planted-parts", ".parts"), "write_tu: 'name' must be a name for files, with no dot at its start, got '.pa"),
-        (("planted-parts", ".zip"), "write_tu: 'name' must be a name for files, with no dot at its start, got ''."),
+        (("planted-parts", "no/parts.zip"), "no/parts.zip: folder no does not exist. Create it first."),
+        (("planted-parts", "no/parts"), "no/parts: folder no does not exist. Create it first."),
+        (("planted-parts", ".parts"), "write_tu: 'name' must be a valid file name that does not start with a dot, got"),
+        (("planted-parts", ".zip"), "write_tu: 'name' must be a valid file name that does not start with a dot"),
         (("MUTAGG", "x.zip"), "load_dataset: 'name' must be a data set in "),
-        (("no/such.zip", "x.zip"), "no/such.zip: expected a TU folder or zip, found nothing of that name."),
+        (("no/such.zip", "x.zip"), "no/such.zip: file or folder not found."),
     ],
 )  # fmt: skip
 def test_what_is_refused_ends_with_2_and_leaves_nothing(arguments, message):

@@ -94,4 +94,4 @@ def test_what_is_wrong_ends_with_2_and_one_sentence(molecules, verb, options, me
 def test_columns_mean_nothing_for_a_named_set():
     result = run("info", "planted-parts", "--smiles", "x")
     assert result.exit_code == 2
-    assert "'smiles' must be left out for 'planted-parts'" in result.stderr
+    assert "'smiles' must be omitted for 'planted-parts'" in result.stderr

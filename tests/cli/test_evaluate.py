@@ -207,7 +207,7 @@ def test_an_embedded_set_needs_no_preset() -> None:
         ),
         (("OWN", "--folds", 1), "'--folds' must be at least 3"),
         (("OWN", "--folds", 1, "--protocol", "paper"), "'folds' must be an integer of at least 2"),
-        (("OWN", "MUTAGG"), "Near names: MUTAG."),
+        (("OWN", "MUTAGG"), "Did you mean MUTAG?"),
         (("OWN", "OWN"), "'NAME' must be given once each, got 'OWN' twice."),
         (("OWN", "--model", "gni"), "'model' must be one of"),
         (("OWN", "--protocol", "mine"), "'protocol' must be one of held-out, paper, both"),

@@ -88,7 +88,8 @@ def test_a_wrong_file_ends_with_2_and_one_sentence(tmp_path, content):
         path.write_bytes(content)
     result = run(path)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"graphcaps: {path}: expected a file written by graphcaps, found ")
+    problem = "file not found." if content is None else "expected a file written by graphcaps, found "
+    assert result.stderr.startswith(f"graphcaps: {path}: {problem}")
     assert result.stderr.count("\n") == 1
 
 

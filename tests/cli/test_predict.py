@@ -253,9 +253,9 @@ def test_wrong_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
     cases = [
         ((plain, source), "predict: 'graphs' must have no node label columns, as the graphs"),
         ((model, "planted-parts"), "predict: 'graphs' must have 1 node label column, as the graphs"),
-        ((tmp_path / "none.safetensors", source), "expected a file written by graphcaps, found nothing"),
+        ((tmp_path / "none.safetensors", source), "none.safetensors: file not found."),
         ((model, broken), "BROKEN"),
-        ((model, tmp_path / "away"), "expected a TU folder or zip, found nothing of that name."),
+        ((model, tmp_path / "away"), "file or folder not found."),
         ((model, source, "--out", tmp_path / "new.txt"), "'--out' must end in .csv or .json, got 'new.txt'."),
         ((model, source, "--out", tmp_path / "away" / "new.csv"), "expected a folder to write into"),
         (

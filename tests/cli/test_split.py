@@ -104,7 +104,7 @@ def test_train_refuses_what_is_no_split(small: list[str], molecules: str, networ
         *own, "--split", write("e.csv", "graph,split\n0,train\n")
     )
     assert "not read from SMILES" in refusal("train", networks, "--split", "scaffold", *out)
-    assert "no file of one's own" in refusal("train", networks, "--split", "part", *out)
+    assert "since it applies to user files only" in refusal("train", networks, "--split", "part", *out)
     assert not Path("x.safetensors").exists()
 
 

@@ -211,7 +211,7 @@ def test_graphs_that_cannot_be_learned_from(inputs: list[str], out: Path) -> Non
     for names in (out.parent / "FEW").glob("*_class_names.txt"):
         names.unlink()
     refusal("train", out.parent / "FEW", "--out", out)
-    assert "nothing of that name" in refusal("train", "no/where", "--out", out)
+    assert "file or folder not found." in refusal("train", "no/where", "--out", out)
     assert not out.exists()
 
 

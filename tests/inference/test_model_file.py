@@ -183,14 +183,14 @@ class Trap:
 def test_other_kinds_of_files_are_rejected(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = Path("m.safetensors")
-    assert error_of(path) == "expected a file written by graphcaps, found nothing of that name."
+    assert error_of(path) == "file not found."
     assert error_of(tmp_path) == "expected a file written by graphcaps, found a folder."
     path.write_bytes(b"")
     assert error_of(path) == "expected a file written by graphcaps, found an empty file."
     path.write_text("# a note about models\n")
     assert error_of(path) == "expected a file written by graphcaps, found text."
     torch.save({"weight": torch.zeros(2), "trap": Trap()}, path)
-    assert "found a zip archive, as torch.save and data sets use it." in error_of(path)
+    assert "found a zip archive (torch.save and data sets use this format)." in error_of(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("MUTAG/MUTAG_A.txt", "1, 2\n")
     assert "found a zip archive" in error_of(path)
@@ -199,7 +199,7 @@ def test_other_kinds_of_files_are_rejected(tmp_path, monkeypatch):
     save_file({"weight": torch.zeros(2)}, path)
     assert "found a safetensors file of another program." in error_of(path)
     path.write_bytes(random.Random(0).randbytes(500))
-    assert "found something else." in error_of(path)
+    assert "found an unknown format." in error_of(path)
     assert not Path("opened").exists()
 
 
@@ -231,17 +231,16 @@ def test_a_truncated_file_is_rejected_with_both_sizes(tmp_path):
     path.write_bytes(saved()[:-1])
     size = len(saved())
     assert error_of(path) == (
-        f"expected {size:,} bytes, found {size - 1:,}: the file is cut short. Copy or save it again."
+        f"expected {size:,} bytes, found {size - 1:,}: the file is truncated. Copy or save it again."
     )
     path.write_bytes(saved() + b"\n")
-    assert error_of(path) == f"expected {size:,} bytes, found {size + 1:,}: something was added to the file."
+    assert error_of(path) == f"expected {size:,} bytes, found {size + 1:,}: data was appended to the file."
 
 
 def test_a_modified_weight_and_a_modified_header_are_rejected(tmp_path):
     path = tmp_path / "m.safetensors"
     expected = (
-        "expected the contents that were saved, found others: the checksum does not agree, "
-        "the file was changed or damaged. Copy or save it again."
+        "checksum mismatch: the file was changed or damaged after it was written. Copy or save it again."
     )
     data = bytearray(saved())
     data[-1] ^= 1

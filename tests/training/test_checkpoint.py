@@ -110,7 +110,7 @@ def test_a_copy_stays_while_the_training_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none").startswith("expected a file written by graphcaps, found nothing of")
+    assert refusal(tmp_path / "none").startswith("file not found.")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5, 0.999])

@@ -1,4 +1,4 @@
-"""Optional packages, asked for where they are used and named with their install line when missing."""
+"""Imports of optional packages, with the install command in the message when one is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ __all__ = ["require"]
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Imports an optional ``module`` or says which extra brings it.
+    """Imports an optional module.
+
+    Args:
+        module (str): Name of the module.
+        extra (str): Extra of graphcaps that installs it.
+        purpose (str): What needs it, at the start of the message.
+
+    Raises:
+        MissingExtraError: If the module is not installed.
 
     Example:
         ``chem = require("rdkit.Chem", extra="chem", purpose="Reading SMILES")``

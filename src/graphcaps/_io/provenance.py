@@ -1,4 +1,4 @@
-"""What a result was made with: versions, commit and hardware, in words."""
+"""Provenance of results: library versions, git commit and hardware."""
 
 from __future__ import annotations
 
@@ -17,36 +17,33 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_hardware", "git_commit", "library_versions", "versions_and_commit"]
 
-
 _LIBRARIES = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "safetensors")
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of graphcaps, Python and the libraries that numbers depend on; nothing is imported."""
-    found = {"graphcaps": __version__, "python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return found
-
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
+def library_versions() -> dict[str, str]:
+    """Versions of graphcaps, Python and the libraries that numerical results depend on. None of them is imported."""
+    versions = {"graphcaps": __version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "unknown"
+    return versions
+
+
 def versions_and_commit() -> dict[str, str]:
-    """Versions of graphcaps and of what computes for it, and the commit where there is one."""
-    found = library_versions()
-    known = git_commit()
-    return found if known is None else found | {"commit": known}
+    """:func:`library_versions`, with ``commit`` if the package runs from a git checkout."""
+    commit = git_commit()
+    return library_versions() | ({} if commit is None else {"commit": commit})
 
 
 @lru_cache(maxsize=1)
 def git_commit() -> str | None:
-    """Commit of the checkout that the package runs from, with ``+changes`` where tracked files differ.
+    """Commit of the checkout that the package runs from, with ``+changes`` if tracked files are modified.
 
-    ``None`` for an installed package, and where git cannot be asked.
+    Returns:
+        str, optional: ``None`` for an installed package, or if git is not available.
     """
     checkout = _PACKAGE.parents[1]
     if _PACKAGE.parent.name != "src" or not (checkout / ".git").exists():
@@ -59,7 +56,7 @@ def git_commit() -> str | None:
 
 
 def describe_hardware(device: str | torch.device = "cpu") -> str:
-    """The device a training ran on, as people say it: ``"NVIDIA H200"``, ``"2 cores of …, 1 thread"``."""
+    """The device that a training runs on: ``"NVIDIA H200"`` or ``"2 cores of …, 1 thread"``."""
     import torch
 
     device = torch.device(device)
@@ -70,7 +67,7 @@ def describe_hardware(device: str | torch.device = "cpu") -> str:
 
 
 def _processor() -> str:
-    """The processor's own name, or else its architecture."""
+    """Model name of the processor, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -84,7 +81,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    # Without optional locks a look at the tree never gets in the way of another git command.
+    # Without optional locks, reading the status never blocks another git command.
     command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)

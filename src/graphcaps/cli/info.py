@@ -22,7 +22,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Describe a model file: what it is, what it was trained on, and which graphs it expects."""
-    from graphcaps._io.atomic_write import sha256_of
+    from graphcaps._io.file_hash import sha256_of
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.model_file import FORMAT_VERSION
 

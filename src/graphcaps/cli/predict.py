@@ -142,7 +142,7 @@ def predict(
 
 def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:
     """What a result was made from: model, source, choices, versions."""
-    from graphcaps._io.atomic_write import sha256_of
+    from graphcaps._io.file_hash import sha256_of
     from graphcaps._io.provenance import library_versions
 
     return {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphcaps._io.atomic_write import remove_temporary_files
 from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
 from graphcaps.errors import ArgumentError, DataError
 
@@ -97,8 +97,7 @@ class TrainingFiles:
         """Removes the checkpoint and the partial files of a killed process."""
         self.checkpoint.unlink(missing_ok=True)
         for path in self.all:
-            for partial in path.parent.glob(f".{glob.escape(path.name[:64])}.*.part"):
-                partial.unlink(missing_ok=True)
+            remove_temporary_files(path)
 
 
 def history_rows(history: tuple[EpochEnd, ...]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from graphcaps._io.atomic_write import expand_home
+from graphcaps._io.user_folders import expand_home
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError, DataError
@@ -83,7 +83,7 @@ def _paper_dataset(dataset: str | Path | None) -> str:
         fix = f"Use the preset '{_EMBEDDED}'."
     else:
         near = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.5)
-        start = f"Near names: {', '.join(near)}." if near else f"It has {', '.join(known)}."
+        start = f"Did you mean {' or '.join(near)}?" if near else f"It has {', '.join(known)}."
         fix = f"{start} For your own graphs leave the preset out, or write one (docs/presets.md)."
     raise ArgumentError("load_preset", "dataset", "be a data set of the paper", repr(name), fix)
 

@@ -1,17 +1,16 @@
-"""The cache gives back exactly what was kept, and nothing that cannot be trusted."""
+"""The cache returns exactly the store that was saved, and ignores files that it cannot trust."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from graphcaps._io.user_folders import user_folder
 from graphcaps.data.datasets import cache
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -60,7 +59,7 @@ def assert_same(one: GraphStore, two: GraphStore) -> None:
             assert left == right, entry.name
 
 
-def test_what_is_kept_comes_back(tmp_path):
+def test_a_saved_store_is_loaded_unchanged(tmp_path):
     store = make_store()
     path = cache.save_cached(store, DIGEST, tmp_path)
     assert path is not None
@@ -68,10 +67,10 @@ def test_what_is_kept_comes_back(tmp_path):
     kept = cache.load_cached(DIGEST, tmp_path)
     assert kept is not None
     assert_same(store, kept)
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]  # no temporary file stays
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]  # no temporary file is left
 
 
-def test_a_store_without_columns_or_classes_comes_back(tmp_path):
+def test_a_store_without_columns_or_classes_is_loaded_unchanged(tmp_path):
     full = make_store()
     bare = GraphStore("bare", full.node_ptr, full.edge_ptr, full.neighbours)
     cache.save_cached(bare, DIGEST, tmp_path)
@@ -90,29 +89,29 @@ def test_a_store_without_columns_or_classes_comes_back(tmp_path):
         ([0, 2**40], torch.int64),
     ],
 )
-def test_integers_take_the_smallest_type_that_holds_them(values, dtype):
+def test_integers_are_stored_in_the_smallest_dtype(values, dtype):
     assert cache._narrow(torch.tensor(values)).dtype == dtype
 
 
-def test_another_source_finds_nothing(tmp_path):
+def test_another_source_is_not_in_the_cache(tmp_path):
     cache.save_cached(make_store(), DIGEST, tmp_path)
     assert cache.load_cached("cd" * 32, tmp_path) is None
 
 
-def test_a_file_renamed_to_another_source_is_not_served(tmp_path):
+def test_a_file_renamed_to_another_source_is_not_loaded(tmp_path):
     path = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert path is not None
     path.rename(path.with_name(path.name.replace(DIGEST, "cd" * 32)))
     assert cache.load_cached("cd" * 32, tmp_path) is None
 
 
-def test_no_single_changed_byte_is_served(tmp_path):
+def test_a_change_of_any_byte_is_detected(tmp_path):
     path = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert path is not None
     whole = path.read_bytes()
-    for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert cache.load_cached(DIGEST, tmp_path) is None, f"byte {place}"
+    for index in range(len(whole)):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 1]) + whole[index + 1 :])
+        assert cache.load_cached(DIGEST, tmp_path) is None, f"byte {index}"
     path.write_bytes(whole)
     assert cache.load_cached(DIGEST, tmp_path) is not None
 
@@ -128,7 +127,7 @@ def test_a_foreign_file_is_ignored_and_replaced(tmp_path, content):
     assert cache.load_cached(DIGEST, tmp_path) is not None
 
 
-def test_a_cut_or_grown_file_is_ignored(tmp_path):
+def test_a_truncated_or_extended_file_is_ignored(tmp_path):
     path = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert path is not None
     whole = path.read_bytes()
@@ -137,12 +136,12 @@ def test_a_cut_or_grown_file_is_ignored(tmp_path):
         assert cache.load_cached(DIGEST, tmp_path) is None
 
 
-def test_another_format_is_ignored(tmp_path, monkeypatch):
+def test_another_format_version_is_ignored(tmp_path, monkeypatch):
     path = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert path is not None
     monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
     assert cache.load_cached(DIGEST, tmp_path) is None
-    path.rename(cache._place(DIGEST, tmp_path))  # even under the name of that format
+    path.rename(cache._cache_path(DIGEST, tmp_path))  # even under the file name of that version
     assert cache.load_cached(DIGEST, tmp_path) is None
 
 
@@ -154,7 +153,7 @@ def test_the_header_is_json(tmp_path):
     assert json.loads(header["__metadata__"]["graphcaps"])["class_names"] == ["no", "jä"]
 
 
-def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
+def test_a_folder_that_cannot_be_created_is_no_error(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     assert cache.save_cached(make_store(), DIGEST, blocked / "cache") is None
@@ -171,39 +170,27 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_clearing_removes_cached_sets_and_nothing_else(tmp_path):
+def test_clear_cache_deletes_only_cache_files(tmp_path):
     store = make_store()
     cache.save_cached(store, DIGEST, tmp_path)
     cache.save_cached(replace(store, name="other"), "cd" * 32, tmp_path)
-    (tmp_path / f".left{cache._SUFFIX}.part").write_bytes(b"half")
+    (tmp_path / f".{DIGEST}.12.ab34.part").write_bytes(b"half")
     (tmp_path / "mine.safetensors").write_bytes(b"a model")
+    (tmp_path / ".mine.part").write_bytes(b"half a download")
     before = cache.clear_cache(tmp_path)
     assert before.files == 3
     assert before.bytes > 4
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "mine.safetensors"]
 
 
-def test_the_place(monkeypatch, tmp_path):
+def test_the_folder_is_that_of_the_variable_or_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "here"))
     assert cache.cache_folder() == tmp_path / "here"
     monkeypatch.delenv("GRAPHCAPS_CACHE")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    expected = {
-        "linux": tmp_path / "xdg" / "graphcaps",
-        "darwin": tmp_path / "Library" / "Caches" / "graphcaps",
-        "win32": tmp_path / "local" / "graphcaps" / "cache",
-    }
-    for platform, folder in expected.items():
-        monkeypatch.setattr(sys, "platform", platform)
-        assert cache.cache_folder() == folder
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache.cache_folder() == tmp_path / ".cache" / "graphcaps"
+    assert cache.cache_folder() == user_folder("cache")
 
 
-def test_a_pipe_in_the_place_of_a_file_is_ignored(tmp_path):
+def test_a_pipe_instead_of_a_file_is_ignored(tmp_path):
     kept = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert kept is not None
     kept.unlink()
@@ -211,9 +198,9 @@ def test_a_pipe_in_the_place_of_a_file_is_ignored(tmp_path):
     assert cache.load_cached(DIGEST, tmp_path) is None
 
 
-def test_without_a_home_nothing_is_kept(monkeypatch):
+def test_without_a_home_folder_nothing_is_cached(monkeypatch):
     monkeypatch.setenv("GRAPHCAPS_CACHE", "~no-such-user/cache")
     assert cache.save_cached(make_store(), DIGEST) is None
     assert cache.load_cached(DIGEST) is None
-    with pytest.raises(ArgumentError, match="'GRAPHCAPS_CACHE' must name a home folder that is known"):
+    with pytest.raises(ArgumentError, match="'GRAPHCAPS_CACHE' must be in a known home folder"):
         cache.cache_contents()

@@ -90,11 +90,11 @@ def test_a_whole_zip_gets_its_name_and_a_record(server, tmp_path, stated):
     ("name", "reason"),
     [
         ("CUT", "bytes arrived"),
-        ("SHORT", "no whole zip"),
-        ("PORTAL", "no whole zip"),
+        ("SHORT", "not a complete zip"),
+        ("PORTAL", "not a complete zip"),
         ("MISSING", "404"),
-        ("../up", "no name of the TU collection"),
-        ("D&D", "no name of the TU collection"),
+        ("../up", "not a valid name in the TU collection"),
+        ("D&D", "not a valid name in the TU collection"),
     ],
 )
 def test_anything_else_leaves_nothing_and_names_the_folder(server, tmp_path, name, reason):
@@ -108,7 +108,7 @@ def test_anything_else_leaves_nothing_and_names_the_folder(server, tmp_path, nam
 
 
 def test_a_wrong_checksum_is_refused(server, tmp_path):
-    with pytest.raises(DownloadError, match=f"checksum is {SHA256}, the stated one is {'0' * 64}"):
+    with pytest.raises(DownloadError, match=f"checksum is {SHA256}, expected {'0' * 64}"):
         download_tu("TINY", tmp_path, sha256="0" * 64, url=server)
     assert names(tmp_path) == []
 
@@ -142,7 +142,7 @@ def test_only_web_addresses(tmp_path):
 def test_a_changed_file_is_noticed_later(server, tmp_path):
     path = download_tu("TINY", tmp_path, url=server).path
     path.write_bytes(WHOLE + b"\0")
-    with pytest.raises(DataError, match="recorded at its download"):
+    with pytest.raises(DataError, match="of the download"):
         verify_checksum_file(path)
 
 

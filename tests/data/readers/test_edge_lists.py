@@ -70,7 +70,7 @@ def test_edges_graphs_and_nodes(folder):
         (
             "graphs.csv",
             "graph,label\ng1,1\n",
-            "edges.csv, line 4: expected a graph that graphs.csv lists, found 'g2'.",
+            "edges.csv, line 4: expected a graph of graphs.csv, found 'g2'.",
         ),
         (
             "graphs.csv",
@@ -111,16 +111,16 @@ def test_wrong_tables_are_told_with_file_and_line(folder, file, text, message):
 def test_hints_that_mean_nothing_here_are_refused(folder, tmp_path):
     net = write(tmp_path / "n.json", triangle())
     with pytest.raises(
-        ArgumentError, match=r"'smiles' must be left out for a file of networks, 'n.json', got 'x'"
+        ArgumentError, match=r"'smiles' must be omitted for a file of networks \('n.json'\), got 'x'"
     ):
         load_dataset(net, smiles="x")
-    with pytest.raises(ArgumentError, match="'smiles' must be left out for an edge list, 'own', got 's'"):
+    with pytest.raises(ArgumentError, match="'smiles' must be omitted for an edge list \\('own'\\), got 's'"):
         load_dataset(folder, smiles="s")
-    with pytest.raises(ArgumentError, match="'lable' must be one of label, split"):
+    with pytest.raises(ArgumentError, match="'lable' must be one of the options label, split"):
         load_dataset(folder, lable="s")
-    with pytest.raises(ArgumentError, match="'label' must be left out for 'planted-parts'"):
+    with pytest.raises(ArgumentError, match="'label' must be omitted for 'planted-parts'"):
         load_dataset("planted-parts", label="x")
-    with pytest.raises(DataError, match=r"none.csv: expected a file to read, found nothing of that name"):
+    with pytest.raises(DataError, match=r"none.csv: file not found"):
         load_dataset("none.csv")
     with pytest.raises(DataError, match="a table of graphs with a column 'kind', found none"):
         load_dataset(folder, label="kind")

@@ -49,7 +49,7 @@ def test_plain_files_are_read_in_every_encoding(ending: str, encoding: str) -> N
 def test_a_document_type_is_refused_in_every_encoding(ending: str, head: str, encoding: str) -> None:
     content = encoded(head + body(ending).replace(">a<", ">&b;<"), encoding)
     with pytest.raises(
-        DataError, match=r"^n, line 1: expected plain GraphML or GEXF, found a document type\.$"
+        DataError, match=r"^n, line 1: expected plain GraphML or GEXF, found a document type declaration\.$"
     ):
         parse_networks(content, ending, "n")
 
@@ -81,7 +81,10 @@ def test_ways_to_write_the_namespace_of_gexf(space: str) -> None:
     ("content", "message"),
     [
         (b"", "n, line 1: expected XML, found 'no element found'."),
-        (b"<graphml>" * 100, "n, line 1: expected plain GraphML or GEXF, found elements nested too deep."),
+        (
+            b"<graphml>" * 100,
+            "n, line 1: expected plain GraphML or GEXF, found elements that are nested too deeply.",
+        ),
         (
             b'<?xml version="1.0" encoding="utf-7"?><graphml/>',
             "n: expected XML in UTF-8, found another encoding.",

@@ -131,8 +131,8 @@ def test_what_stands_on_some_nodes_only_is_noted_and_not_read(tmp_path):
     loaded = open_dataset(write(tmp_path / "net.json", graph))
     assert loaded.store.node_labels is None
     assert loaded.metadata.notes == (
-        "The node entry 'label' stands on 2 of 3 nodes and is not read.",
-        "The node entry 'age' is a number on 2 of 3 nodes and is not read.",
+        "The node attribute 'label' is on 2 of 3 nodes only and is not read.",
+        "The node attribute 'age' is a number on 2 of 3 nodes only and is not read.",
     )
 
 
@@ -152,12 +152,12 @@ def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
         (
             "n.json",
             '{"links": []}',
-            "n.json: expected a graph with lists of 'nodes' and 'links', found one with 'links'",
+            "n.json: expected a graph with lists of 'nodes' and 'links', found an object with 'links'",
         ),
         (
             "n.json",
             '{"nodes": [{"name": 1}]}',
-            "n.json: expected an 'id' (text or number) at node 0, found one with",
+            "n.json: expected an 'id' (text or number) at node 0, found an object with",
         ),
         (
             "n.json",
@@ -183,7 +183,7 @@ def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
         (
             "n.graphml",
             '<!DOCTYPE x [<!ENTITY a "b">]><graphml/>',
-            "n.graphml, line 1: expected plain GraphML or GEXF, found a document type.",
+            "n.graphml, line 1: expected plain GraphML or GEXF, found a document type declaration.",
         ),
         (
             "n.gexf",
@@ -197,7 +197,7 @@ def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
         ),
         ("n.gexf", "<graphml/>", "n.gexf: expected a GEXF file, found one that should end in .graphml."),
         ("n.graphml", "<graphml/>", "n.graphml: expected GraphML in the namespace http"),
-        ("n.graphml", "<html/>", "n.graphml: expected GraphML or GEXF, found an element 'html'."),
+        ("n.graphml", "<html/>", "n.graphml: expected GraphML or GEXF, found the root element 'html'."),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(tmp_path, name, text, message):
@@ -217,7 +217,7 @@ def test_odd_entries_and_numbers(tmp_path):
     with pytest.raises(ArgumentError, match=r"'size' must be a number, got 9{80} at node 1 of graph 0"):
         load_dataset(path)
     path.write_text('[{"nodes": [{"id": 1}], "y": NaN}, {"nodes": [{"id": 1}], "y": 1}]')
-    with pytest.raises(DataError, match=r"its class in the graph's entry 'y', found nan"):
+    with pytest.raises(DataError, match=r"a class in the graph attribute 'y', found nan"):
         load_dataset(path)
 
 
@@ -243,6 +243,6 @@ def test_classes_for_some_graphs_only_are_refused(tmp_path):
     ):
         load_dataset(path)
     with pytest.raises(
-        DataError, match=r"graph 'n.json#0': expected its class in the graph's entry 'kind', found none"
+        DataError, match=r"graph 'n.json#0': expected a class in the graph attribute 'kind', found none"
     ):
         load_dataset(path, label="kind")

@@ -175,9 +175,9 @@ def test_any_bytes_are_read_or_refused_in_a_sentence(content):
     [
         (b"", 1, "an empty file"),
         (b"\n\n", 1, "an empty file"),
-        (b"1, 2\n3\n", 2, "half a row, '3'"),
-        (b"1, 2\n3,\n", 2, "half a row, '3,'"),
-        (b"1, 2\n,3\n", 2, "half a row, ',3'"),
+        (b"1, 2\n3\n", 2, "an incomplete row, '3'"),
+        (b"1, 2\n3,\n", 2, "an incomplete row, '3,'"),
+        (b"1, 2\n,3\n", 2, "an incomplete row, ',3'"),
         (b"1, 2\n3, 4\n5, 6, 7\n", 3, "3 numbers, '5, 6, 7'"),
         (b"1, 2\n\n3, 4\n", 2, "an empty line"),
         (b"\n1, 2\n", 1, "an empty line"),
@@ -202,20 +202,24 @@ def test_what_is_wrong_is_told_with_its_line(content, line, found):
 
 @pytest.mark.parametrize("number", [b"9223372036854775808", b"-9223372036854775809", b"9" * 5000])
 def test_integers_beyond_int64_are_too_large(number):
-    with pytest.raises(DataError, match=r"T\.txt, line 2: expected numbers, found a number too large, '-?9"):
+    with pytest.raises(
+        DataError, match=r"T\.txt, line 2: expected numbers, found a number that is too large, '-?9"
+    ):
         integers(b"1\n" + number + b"\n")
 
 
 def test_numbers_beyond_float64_are_too_large():
-    with pytest.raises(DataError, match="line 2: expected numbers, found a number too large, '1e999'"):
+    with pytest.raises(
+        DataError, match="line 2: expected numbers, found a number that is too large, '1e999'"
+    ):
         numbers(b"1.5\n1e999\n")
-    with pytest.raises(DataError, match="line 1: expected numbers, found a number too large, '1e30'"):
+    with pytest.raises(DataError, match="line 1: expected numbers, found a number that is too large, '1e30'"):
         integers(b"1e30\n", integral_floats=True)
     assert math.isclose(numbers(b"1.7e308\n")[0][0], 1.7e308)
 
 
 def test_stated_columns_are_demanded_of_the_first_row():
-    with pytest.raises(DataError, match=r"line 1: expected numbers, found half a row, '1'\."):
+    with pytest.raises(DataError, match=r"line 1: expected numbers, found an incomplete row, '1'\."):
         integers(b"1\n2\n", columns=2)
 
 
@@ -232,6 +236,6 @@ def test_lines_are_counted_across_blocks(monkeypatch):
 
 
 def test_a_file_without_lines_is_not_gathered_in_memory(monkeypatch):
-    monkeypatch.setattr(number_tables, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(number_tables, "MAX_LINE_BYTES", 1 << 20)
     with pytest.raises(DataError, match="line 2: expected lines of numbers, found a line of more than 1 MB"):
         read_integers(iter([b"1\n"] + [b"1" * 4096] * 4096), "T.txt", "numbers")

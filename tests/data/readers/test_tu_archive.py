@@ -40,7 +40,7 @@ def make_zip(
 def content(path: Path, **limits: int) -> dict[str, bytes]:
     with TUArchive(path, **limits) as archive:
         assert archive.name == "T"
-        return {name: b"".join(archive.pieces(name)) for name in archive.names()}
+        return {name: b"".join(archive.chunks(name)) for name in archive.names()}
 
 
 def refusal(path: Path, **limits: int) -> str:
@@ -86,19 +86,14 @@ def test_none_or_several_data_sets_are_refused(tmp_path):
 
 
 def test_a_missing_path_is_named(tmp_path):
-    assert (
-        refusal(Path("no/such/place")) == "no/such/place: expected a TU folder or zip, found nothing there."
-    )
+    assert refusal(Path("no/such/place")) == "no/such/place: file or folder not found."
     assert "File name too long" in refusal(tmp_path / ("x" * 300))
 
 
 def test_a_missing_member_is_named(tmp_path):
     with TUArchive(make_zip(tmp_path / "T.zip")) as archive, pytest.raises(DataError) as caught:
         archive.open("T_node_labels.txt")
-    assert (
-        str(caught.value)
-        == "T_node_labels.txt in T.zip: expected a file of the data set, found no such file."
-    )
+    assert str(caught.value) == "T_node_labels.txt in T.zip: file not found."
 
 
 # ---------------------------------------------------------------------- digest
@@ -130,7 +125,8 @@ def test_an_absurd_declared_size_is_refused(tmp_path):
     path = make_zip(tmp_path / "T.zip")
     total = sum(map(len, FILES.values()))
     assert (
-        refusal(path, max_bytes=10) == f"T.zip: expected at most 10 bytes unpacked, found {total} declared."
+        refusal(path, max_bytes=10)
+        == f"T.zip: expected at most 10 bytes uncompressed, found {total} declared."
     )
     with TUArchive(path, max_bytes=total) as archive:
         assert archive.name == "T"
@@ -141,8 +137,8 @@ def test_an_absurd_ratio_is_refused(tmp_path, monkeypatch):
         tmp_path / "T.zip", FILES | {"T_node_labels.txt": b"0\n" * 10**6}, method=zipfile.ZIP_LZMA
     )
     assert content(bomb)["T_node_labels.txt"] == b"0\n" * 10**6  # small enough to do no harm
-    monkeypatch.setattr(tu_archive, "_RATIO_FROM", 10**6)
-    assert "expected at most 1,000 times its size unpacked, found " in refusal(bomb)
+    monkeypatch.setattr(tu_archive, "_MIN_RATIO_BYTES", 10**6)
+    assert "expected a compression factor of at most 1,000, found " in refusal(bomb)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
@@ -163,7 +159,7 @@ def test_a_member_that_is_longer_than_declared_is_refused_without_unpacking_it(t
     message = refusal(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert message == "T_node_labels.txt in T.zip: expected a file that can be read, found damaged content."
+    assert message == "T_node_labels.txt in T.zip: expected a readable file, found damaged content."
     assert peak < 90e6
 
 
@@ -207,7 +203,7 @@ def test_damaged_content_is_refused(tmp_path):
         packed = bytearray(path.read_bytes())
         packed[30 + len("T_A.txt") + byte] ^= 0xFF
         path.write_bytes(packed)
-        assert refusal(path) == "T_A.txt in T.zip: expected a file that can be read, found damaged content."
+        assert refusal(path) == "T_A.txt in T.zip: expected a readable file, found damaged content."
 
 
 @pytest.mark.parametrize(
@@ -216,9 +212,9 @@ def test_damaged_content_is_refused(tmp_path):
         (
             10,
             struct.pack("<H", 97),
-            "T_A.txt in T.zip: expected a file that can be read",
+            "T_A.txt in T.zip: expected a readable file",
         ),  # unknown compression
-        (42, struct.pack("<I", 10**9), "T_A.txt in T.zip: expected a file that can be read"),  # past the end
+        (42, struct.pack("<I", 10**9), "T_A.txt in T.zip: expected a readable file"),  # past the end
         (
             8,
             b"\x00\x08",
@@ -251,7 +247,7 @@ def test_a_zip_with_any_bytes_changed_is_read_or_refused(tmp_path, data, method)
     path.write_bytes(packed[:cut])
     with contextlib.suppress(DataError), TUArchive(path) as archive:
         for name in archive.names():
-            list(archive.pieces(name))
+            list(archive.chunks(name))
 
 
 # ---------------------------------------------------------------------- what is no regular file
@@ -271,4 +267,4 @@ def test_a_table_that_is_no_regular_file_is_refused(tmp_path, kind):
 def test_a_source_that_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "T.zip")
     for path in (tmp_path / "T.zip", Path("/dev/zero")):
-        assert refusal(path) == f"{path.name}: expected a TU folder or zip, found no regular file."
+        assert refusal(path) == f"{path.name}: expected a TU folder or zip, found a special file."

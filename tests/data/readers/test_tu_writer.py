@@ -194,7 +194,7 @@ def test_the_same_store_gives_the_same_bytes(tmp_path):
 
 def test_many_blocks_are_one_table(tmp_path, monkeypatch):
     store = replace(load_dataset("planted-parts"), name="T")
-    monkeypatch.setattr(tu_writer, "_ROWS", 7)
+    monkeypatch.setattr(tu_writer, "_BLOCK_ROWS", 7)
     write_tu(store, tmp_path / "T")
     assert_same(read_tu(tmp_path / "T"), store)
 
@@ -208,12 +208,12 @@ def test_many_blocks_are_one_table(tmp_path, monkeypatch):
         ({"truth": {"A": torch.zeros(7)}}, "letters, digits, _ and - that do not end in '_A', got 'A'."),
         ({"truth": {"x_A": torch.zeros(7)}}, "got 'x_A'."),
         ({"truth": {"../x": torch.zeros(7)}}, "got '../x'."),
-        ({"truth": {"part": torch.zeros(7)}}, "truth['part']' must hold whole numbers, got torch.float32."),
-        ({"class_names": ("a\nb", "c")}, "of one line, without blanks at their ends, got 'a\\nb'."),
-        ({"class_names": ("a", "a")}, "'class_names' must be different names, got 'a' twice."),
+        ({"truth": {"part": torch.zeros(7)}}, "truth['part']' must hold integers, got torch.float32."),
+        ({"class_names": ("a\nb", "c")}, "of one line without blanks at the ends, got 'a\\nb'."),
+        ({"class_names": ("a", "a")}, "'class_names' must be distinct, got 'a' twice."),
         ({"class_names": ("a ", "c")}, "got 'a '."),
-        ({"class_names": ("a",)}, "'y' must hold classes from 0 to 0, one per class name, got 1."),
-        ({"y": torch.tensor([0, -1, 0])}, "'y' must hold classes from 0 to 1, one per class name, got -1."),
+        ({"class_names": ("a",)}, "'y' must have classes from 0 to 0, one per class name, got 1."),
+        ({"y": torch.tensor([0, -1, 0])}, "'y' must have classes from 0 to 1, one per class name, got -1."),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("target", ["T", "T.zip"])
@@ -225,14 +225,16 @@ def test_a_store_that_does_not_fit(columns, message, target, tmp_path):
 
 def test_a_store_without_edges(tmp_path):
     with pytest.raises(
-        ArgumentError, match="'store' must hold at least one edge, as a TU data set does, got no edge"
+        ArgumentError, match="'store' must have at least one edge to be a TU data set, got no edge"
     ):
         write_tu(tiny()[2], tmp_path / "T")
 
 
 @pytest.mark.parametrize("name", ["", " ", ".x", "a/b", "a\\b", "a\nb"])
 def test_a_name_that_is_none(name, tmp_path):
-    with pytest.raises(ArgumentError, match="'name' must be a name for files, with no dot at its start"):
+    with pytest.raises(
+        ArgumentError, match="'name' must be a valid file name that does not start with a dot"
+    ):
         write_tu(tiny(), tmp_path / "T", name=name)
 
 
@@ -240,7 +242,7 @@ def test_a_name_that_is_none(name, tmp_path):
 @pytest.mark.parametrize("target", ["T", "T.zip"])
 def test_what_exists_is_overwritten_on_demand_only(target, tmp_path):
     write_tu(tiny(class_names=("old", "older")), tmp_path / target)
-    with pytest.raises(ArgumentError, match=re.escape("'target' must be new, got '")):
+    with pytest.raises(ArgumentError, match=re.escape("'target' must not exist yet, got '")):
         write_tu(tiny(), tmp_path / target)
     assert read_tu(tmp_path / target).class_names == ("old", "older")
     write_tu(tiny(), tmp_path / target, overwrite=True)
@@ -259,25 +261,21 @@ def test_a_folder_with_other_things_is_left_alone(stranger, tmp_path):
     write_tu(tiny(), tmp_path / "T")
     place = tmp_path / "T" / stranger
     place.mkdir() if stranger == "sub" else place.write_text("years of work")
-    with pytest.raises(
-        ArgumentError, match=f"must hold nothing but a TU data set .* with '{stranger}' in it"
-    ):
+    with pytest.raises(ArgumentError, match=f"must contain only a TU data set .* with '{stranger}' in it"):
         write_tu(tiny(), tmp_path / "T", overwrite=True)
     assert place.exists()
 
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "T").write_text("mine")
-    with pytest.raises(ArgumentError, match=r"must be a folder or end in .zip, got '.*T', which is a file"):
+    with pytest.raises(ArgumentError, match=r"must be a folder or end in .zip, got the existing file '.*T'"):
         write_tu(tiny(), tmp_path / "T", overwrite=True)
     assert (tmp_path / "T").read_text() == "mine"
 
 
 @pytest.mark.parametrize("target", ["no/T", "no/T.zip"])
 def test_a_missing_folder(target, tmp_path):
-    with pytest.raises(
-        DataError, match=r"expected a folder to write into, found none at .*no\. Create the folder"
-    ):
+    with pytest.raises(DataError, match=r"folder .*no does not exist\. Create it"):
         write_tu(tiny(), tmp_path / target)
 
 
@@ -308,7 +306,7 @@ def test_a_folder_that_cannot_take_its_name_gives_the_old_one_back(tmp_path, mon
         rename(source, target)
 
     monkeypatch.setattr(os, "replace", fails_once_new)
-    with pytest.raises(DataError, match="expected a folder that can be written, found 'Input/output error'"):
+    with pytest.raises(DataError, match="folder cannot be written \\(Input/output error\\)"):
         write_tu(tiny(), tmp_path / "T", overwrite=True)
     assert read_tu(tmp_path / "T").class_names == ("old", "older")
     assert os.listdir(tmp_path) == ["T"]
@@ -328,7 +326,7 @@ def test_a_folder_that_cannot_take_its_name_gives_the_old_one_back(tmp_path, mon
         ("edge_weights", "1\n" * 9, "T_edge_weights.txt, line 10: expected 10 rows, one per row of T_A.txt, found 9."),
         ("edge_weights", "1, 2\n" * 10, "T/T_edge_weights.txt, line 1: expected one number, found "),
         ("truth_part", "1\n" * 8, "T/T_truth_part.txt, line 8: expected 7 rows, one per node, found 8."),
-        ("truth_part", "0.5\n" * 7, "T/T_truth_part.txt, line 1: expected one whole number, found '0.5'"),
+        ("truth_part", "0.5\n" * 7, "T/T_truth_part.txt, line 1: expected one integer, found '0.5'"),
     ],
 )  # fmt: skip
 def test_added_files_that_are_wrong(file, text, message, tmp_path):
@@ -349,5 +347,5 @@ def test_class_names_in_other_bytes(tmp_path):
 
 
 def test_a_target_in_an_unknown_home_is_refused():
-    with pytest.raises(ArgumentError, match="write_tu: 'target' must name a home folder that is known"):
+    with pytest.raises(ArgumentError, match="write_tu: 'target' must be in a known home folder"):
         write_tu(tiny(), "~no-such-user/T")

@@ -1,1 +1,1 @@
-"""datasets."""
+"""Data sets by name: the catalogue, downloads, the cache and the embedded data sets."""

@@ -1,20 +1,23 @@
-"""One call from a name or a path to a :class:`GraphStore`.
+"""Loads a data set by name or path.
 
-A name is an embedded data set, or it is looked up as ``NAME.zip`` or ``NAME/`` in the folder given, in
-``$GRAPHCAPS_DATA`` and in the user's data folder, and then downloaded into the last. A path is a TU folder or
-zip, or a file or folder of one's own (:mod:`graphcaps.data.readers.user_files`).
+A name is looked up in this order:
+
+1. the embedded data sets (``planted-parts``);
+2. ``NAME.zip`` or ``NAME/`` in ``root``, in ``$GRAPHCAPS_DATA`` and in the user's data folder;
+3. the TU collection, from which ``NAME.zip`` is downloaded into the user's data folder.
+
+A path is a TU folder or zip, or a user file or folder in another format (:mod:`graphcaps.data.readers.user_files`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphcaps._io.atomic_write import expand_home, home_folder
+from graphcaps._io.user_folders import expand_home, user_folder
 from graphcaps.data.datasets.cache import load_cached, save_cached
 from graphcaps.data.datasets.catalogue import CATALOGUE, CatalogueEntry, find_entry, similar_names
 from graphcaps.data.datasets.download import DownloadError, download_tu, verify_checksum_file
@@ -23,11 +26,10 @@ from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_archive import TUArchive
 from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES, is_user_file, read_user_file
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, UsageError
 
 __all__ = [
     "LoadedDataset",
-    "data_folder",
     "find_dataset",
     "find_local_dataset",
     "load_dataset",
@@ -36,18 +38,18 @@ __all__ = [
 ]
 
 _TU_FILES = ("*_A.txt", "*_graph_indicator.txt", "*_graph_labels.txt")
-_LIKE_SMILES = re.compile(r"(?:Cl|Br|[BCNOPSFIbcnops0-9=#()\[\]@+/\\%.-])+")
+_SMILES_CHARACTERS = re.compile(r"(?:Cl|Br|[BCNOPSFIbcnops0-9=#()\[\]@+/\\%.-])+")
 
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A store and where it came from.
+    """A data set and its source.
 
     Args:
         store (GraphStore): The graphs.
-        source (Path, optional): The folder or zip; ``None`` for an embedded set.
-        from_cache (bool): Whether the parsed form was found in the cache.
-        metadata (GraphMetadata, optional): Metadata of graphs read from a user's file: ids, split, SMILES, notes.
+        source (Path, optional): The file or folder; ``None`` for an embedded data set.
+        from_cache (bool): Whether the parsed data set came from the cache.
+        metadata (GraphMetadata, optional): Ids, split, SMILES and notes of graphs read from a user file.
     """
 
     store: GraphStore
@@ -62,24 +64,24 @@ def load_dataset(
     *,
     cache: bool = True,
     download: bool = True,
-    **hints: Any,
+    **options: Any,
 ) -> GraphStore:
     """Loads a data set.
 
     Args:
-        name (str or Path): "planted-parts" (also -easy, -medium, -hard), a name of the TU collection such as
-            "MUTAG", a path to a TU folder or zip, or to a table of molecules (.csv, .tsv, .parquet), a file of
-            networks (.graphml, .gexf, .json), an edge list, or a folder of these.
-        root (str or Path, optional): Folder to look in first for ``NAME.zip`` or ``NAME/``.
-        cache (bool): Whether the parsed form is kept and used. (default: ``True``)
-        download (bool): Whether a set that is found nowhere is downloaded. (default: ``True``)
-        hints: For files of one's own, such as ``smiles="smiles", label="active"``; see
+        name (str or Path): "planted-parts" (also -easy, -medium, -hard); a name of the TU collection, such as
+            "MUTAG"; or a path to a TU folder or zip, a table of molecules (.csv, .tsv, .parquet), a file of networks
+            (.graphml, .gexf, .json), an edge list, or a folder of networks.
+        root (str or Path, optional): Folder to search first for ``NAME.zip`` or ``NAME/``.
+        cache (bool): Whether the parsed data set is cached. (default: ``True``)
+        download (bool): Whether a data set that is not found locally is downloaded. (default: ``True``)
+        options: Options for user files, such as ``smiles="smiles", label="active"``; see
             :func:`graphcaps.data.readers.user_files.read_user_file`.
 
     Raises:
-        GraphcapsError: If there is no such data set, or its files are not what they should be.
+        GraphcapsError: If there is no such data set, or its files are invalid.
     """
-    return open_dataset(name, root, cache=cache, download=download, **hints).store
+    return open_dataset(name, root, cache=cache, download=download, **options).store
 
 
 def open_dataset(
@@ -88,125 +90,118 @@ def open_dataset(
     *,
     cache: bool = True,
     download: bool = True,
-    **hints: Any,
+    **options: Any,
 ) -> LoadedDataset:
-    """:func:`load_dataset`, with where the store came from and what its source says about each graph."""
-    path = _own_path(name, root)
+    """Loads a data set with its source and metadata; the arguments are those of :func:`load_dataset`."""
+    path = _user_file(name, root)
     if path is not None:
-        read = read_user_file(path, **hints)
+        read = read_user_file(path, **options)
         return LoadedDataset(read.store, path, False, read.metadata)
-    for hint, value in hints.items():
+    for option, value in options.items():
         if value is not None:
-            expected = f"be left out for '{name}', which is no file of one's own"
-            raise ArgumentError("load_dataset", hint, expected, repr(value))
+            expected = f"be omitted for '{name}', since it applies to user files only"
+            raise ArgumentError("load_dataset", option, expected, repr(value))
     if not _is_path(name):
         entry = find_entry(str(name))
         if entry is not None and entry.level is not None:
-            from graphcaps.data.datasets.planted_parts import (
-                planted_parts,  # imported only where it is asked for
-            )
+            from graphcaps.data.datasets.planted_parts import planted_parts
 
             return LoadedDataset(replace(planted_parts(entry.level), name=entry.name), None, False)
-    return _read(find_dataset(name, root, download=download), cache)
-
-
-def _own_path(name: str | Path, root: str | Path | None) -> Path | None:
-    """The file or folder of one's own that a path, or a name in the working folder, stands for."""
-    if _is_path(name):
-        path = expand_home(name, "load_dataset", "name")
-        if path.suffix.lower() in USER_FILE_SUFFIXES and not path.exists():
-            raise DataError(path, "a file to read", "nothing of that name")
-        return path if path.exists() and not _is_tu_folder(path) and is_user_file(path) else None
-    here = Path(name)
-    own = root is None and find_entry(str(name)) is None and here.is_dir() and not _is_tu_folder(here)
-    return here if own and is_user_file(here) else None
+    return _read_tu_cached(find_dataset(name, root, download=download), cache)
 
 
 def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:
-    """The TU folder or zip that a name or path stands for, downloaded where it is found nowhere."""
+    """The TU folder or zip of a name or path, downloaded if it is not found locally.
+
+    Raises:
+        GraphcapsError: If it cannot be found.
+    """
     if _is_path(name):
         path = expand_home(name, "load_dataset", "name")
         if not path.exists():
-            raise DataError(path, "a TU folder or zip", "nothing of that name")
+            raise DataError(path, "file or folder not found")
         return path
-    found = find_local_dataset(str(name), root)
-    return found or _download(str(name), find_entry(str(name)), search_folders(root), download)
+    local = find_local_dataset(str(name), root)
+    return local or _download(str(name), find_entry(str(name)), search_folders(root), download)
 
 
 def find_local_dataset(name: str, root: str | Path | None = None) -> Path | None:
-    """The TU folder or zip of that name in one of :func:`search_folders`, or in the working folder."""
+    """The TU folder or zip ``name`` in the working folder or in :func:`search_folders`, or ``None``."""
     if root is None and _is_tu_folder(Path(name)):
         return Path(name)
     entry = find_entry(name)
-    for wanted in dict.fromkeys((name, entry.name if entry else name)):
+    for candidate in dict.fromkeys((name, entry.name if entry else name)):
         for folder in search_folders(root):
-            found = _look_in(folder, wanted)
-            if found is not None:
-                return found
+            path = _find_in_folder(folder, candidate)
+            if path is not None:
+                return path
     return None
 
 
 def search_folders(root: str | Path | None = None) -> tuple[Path, ...]:
-    """Where data sets are looked for, in order: ``root``, ``$GRAPHCAPS_DATA``, the user's data folder."""
-    named = os.environ.get("GRAPHCAPS_DATA")
-    folders = [expand_home(named, "load_dataset", "GRAPHCAPS_DATA")] if named else []
+    """Folders that are searched for data sets, in order: ``root``, ``$GRAPHCAPS_DATA``, the user's data folder.
+
+    Raises:
+        GraphcapsError: If ``root`` does not exist, or no folder is known.
+    """
+    variable = os.environ.get("GRAPHCAPS_DATA")
+    folders = [expand_home(variable, "load_dataset", "GRAPHCAPS_DATA")] if variable else []
     if root is not None:
         root = expand_home(root, "load_dataset", "root")
         if not root.is_dir():
-            raise ArgumentError("load_dataset", "root", "be a folder that exists", root)
+            raise ArgumentError("load_dataset", "root", "be an existing folder", root)
         folders.insert(0, root)
     try:
-        folders.append(data_folder())
-    except ArgumentError:  # no home: the folders that were named will do
+        folders.append(user_folder("data"))
+    except UsageError:  # no home folder: the other folders suffice
         if not folders:
             raise
     return tuple(dict.fromkeys(folders))
 
 
-def data_folder() -> Path:
-    """The user's data folder, where downloads go, whether or not it exists yet."""
-    if sys.platform == "darwin":
-        return home_folder("data_folder") / "Library" / "Application Support" / "graphcaps"
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA")
-        return (
-            (Path(base) if base else home_folder("data_folder") / "AppData" / "Local") / "graphcaps" / "data"
-        )
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else home_folder("data_folder") / ".local" / "share") / "graphcaps"
+def _user_file(name: str | Path, root: str | Path | None) -> Path | None:
+    """The user file or folder of a path, or of a name in the working folder; ``None`` for a TU data set."""
+    if _is_path(name):
+        path = expand_home(name, "load_dataset", "name")
+        if path.suffix.lower() in USER_FILE_SUFFIXES and not path.exists():
+            raise DataError(path, "file not found")
+        return path if path.exists() and not _is_tu_folder(path) and is_user_file(path) else None
+    folder = Path(name)
+    if root is not None or find_entry(str(name)) is not None or not folder.is_dir():
+        return None
+    return folder if not _is_tu_folder(folder) and is_user_file(folder) else None
 
 
 def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...], allowed: bool) -> Path:
-    known, folder = entry.name if entry else name, folders[-1]
-    if entry is None and _LIKE_SMILES.fullmatch(name):  # a structure may be a secret: it is not sent anywhere
+    exact_name, folder = entry.name if entry else name, folders[-1]
+    similar = similar_names(name)
+    suggestion = f"Did you mean {' or '.join(similar)}?" if similar else ""
+    if entry is None and _SMILES_CHARACTERS.fullmatch(name):  # a structure may be confidential
         fix = (
-            "It reads as a molecule, which is not looked for in the network. Put SMILES into a table (docs/inputs.md), "
+            "It looks like a SMILES, which is not sent to the network. Put SMILES into a table (docs/inputs.md), "
             f"or {name}.zip into {folder} if it is a data set."
         )
-        near = similar_names(name)
-        fix += f" Near names: {', '.join(near)}." if near else ""
+        fix = f"{fix} {suggestion}".rstrip()
         raise ArgumentError("load_dataset", "name", "be a data set or a file", f"'{name}'", fix)
     try:
         if not allowed:
-            raise DownloadError(known, "downloads are switched off", folder)
-        return download_tu(known, folder, sha256=entry.collection_sha256 if entry else None).path
+            raise DownloadError(exact_name, "downloads are disabled", folder)
+        return download_tu(exact_name, folder, sha256=entry.collection_sha256 if entry else None).path
     except DownloadError as error:
         if entry is not None:
             raise
-        near = similar_names(name)
-        hint = f"Near names: {', '.join(near)}." if near else f"Known names: {', '.join(CATALOGUE)}."
-        looked = ", ".join(str(place) for place in folders)
+        searched = ", ".join(str(path) for path in folders)
         raise ArgumentError(
             "load_dataset",
             "name",
-            f"be a data set in {looked} or in the TU collection, or a path to a TU folder or zip",
+            f"be a data set in {searched} or in the TU collection, or a path to a TU folder or zip",
             f"'{name}' ({error.reason})",
-            hint,
+            suggestion or f"Known names: {', '.join(CATALOGUE)}.",
         ) from error
 
 
-def _read(path: Path, cache: bool) -> LoadedDataset:
-    """Reads a folder or zip, or its parsed form from the cache."""
+def _read_tu_cached(path: Path, cache: bool) -> LoadedDataset:
+    """Reads a TU folder or zip, or its parsed form from the cache."""
     if path.is_file():
         verify_checksum_file(path)
     if not cache:
@@ -216,7 +211,7 @@ def _read(path: Path, cache: bool) -> LoadedDataset:
     if store is not None:
         return LoadedDataset(store, path, True)
     store = read_tu(path)
-    if _digest(path) == digest:  # a source that changed while it was read is not kept
+    if _digest(path) == digest:  # a source that changed while it was parsed is not cached
         save_cached(store, digest)
     return LoadedDataset(store, path, False)
 
@@ -238,12 +233,12 @@ def _is_tu_folder(path: Path) -> bool:
     return path.is_dir() and any(next(path.glob(pattern), None) is not None for pattern in _TU_FILES)
 
 
-def _look_in(folder: Path, name: str) -> Path | None:
-    """``NAME.zip``, ``NAME/``, torch-geometric's ``NAME/raw/``, or the folder itself."""
+def _find_in_folder(folder: Path, name: str) -> Path | None:
+    """``NAME.zip``, ``NAME/``, the ``NAME/raw/`` of torch-geometric, or the folder itself."""
     archive = folder / f"{name}.zip"
     if archive.is_file():
         return archive
-    for place in (folder / name, folder / name / "raw"):
-        if _is_tu_folder(place):
-            return place
+    for path in (folder / name, folder / name / "raw"):
+        if _is_tu_folder(path):
+            return path
     return folder if (folder / f"{name}_A.txt").is_file() else None

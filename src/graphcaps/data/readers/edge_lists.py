@@ -1,14 +1,15 @@
-"""Many graphs in one edge list: a table with a row per edge, and beside it tables of graphs and of nodes.
+"""Edge lists: tables with one row per edge of many graphs, and optional tables of graphs and of nodes.
 
-* ``edges.csv``: columns ``graph``, ``source``, ``target``; optional ``weight`` (numbers) and ``label`` (categories);
-  every other column is an edge attribute and holds numbers.
-* ``graphs.csv`` (optional): ``graph`` and ``label``, the class; a column with the part may stand beside them. The
-  graphs of the store are its rows, in its order. Without it, there are no classes.
-* ``nodes.csv`` (optional): ``graph``, ``node`` and ``label`` (a category); every other column is an attribute. It
-  lists all nodes, isolated ones too, and their order. Without it, nodes are those that edges name.
+* ``edges.csv`` has the columns ``graph``, ``source`` and ``target``, and optionally ``weight`` (numbers) and ``label``
+  (categories). Every other column is an edge attribute and holds numbers.
+* ``graphs.csv`` (optional) has the columns ``graph`` and ``label``, the class, and may have a split column. The graphs
+  of the store are its rows, in this order. Without the file there are no classes.
+* ``nodes.csv`` (optional) has the columns ``graph``, ``node`` and ``label`` (a category). Every other column is a node
+  attribute. It lists all nodes, including isolated ones, in the order of the store. Without the file, the nodes are
+  those that occur in edges.
 
-Attributes are taken in the order of their names. Graphs and nodes may be called by any text. An edge is listed
-once, or in both directions.
+Attribute columns are sorted by name. Graphs and nodes are identified by any text. An edge is listed once, or once in
+each direction.
 """
 
 from __future__ import annotations
@@ -29,24 +30,35 @@ from graphcaps.errors import DataError
 __all__ = ["EDGE_COLUMNS", "find_edge_list", "read_edge_list"]
 
 EDGE_COLUMNS = ("graph", "source", "target")
-"""Columns by which a table is known as an edge list."""
+"""Columns that identify a table as an edge list."""
 
 
 @dataclass
 class _Graph:
-    """What was read of one graph so far."""
+    """Nodes, edges and class of one graph, and the rows that they come from."""
 
-    line: int  # where it is first named
+    line: int  # of its first mention
     y: str | None = None
-    nodes: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)  # node id -> index in the graph
     node_rows: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     edge_rows: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of a table: their ``names``, and ``values [rows, columns]``, ``None`` if there are none."""
+
+    names: tuple[str, ...] = ()
+    values: Tensor | None = None
+
+    def rows(self, rows: list[int]) -> Tensor | None:
+        return None if self.values is None else self.values[rows]
+
+
 def find_edge_list(folder: Path) -> Path | None:
-    """``edges.csv`` (or .tsv, .parquet) of a folder."""
-    return _beside(folder, "edges")
+    """The table ``edges`` (.csv, .tsv or .parquet) of a folder, or ``None``."""
+    return _find_table(folder, "edges")
 
 
 def read_edge_list(
@@ -58,87 +70,86 @@ def read_edge_list(
     split: str | None = None,
     class_names: Sequence[str] | None = None,
 ) -> StoreWithMetadata:
-    """Reads the tables of this module.
+    """Reads graphs from an edge list.
 
     Args:
         path (str or Path): The table of edges, or a folder with ``edges.csv``.
-        graphs, nodes (str or Path, optional): The other tables. (default: ``graphs.csv`` and ``nodes.csv`` in the
-            same folder, where the edges stand in ``edges.csv``)
-        label (str, optional): Column of the table of graphs with the class. (default: ``label``, where it is there)
-        split (str, optional): Column of the table of graphs with the part.
-        class_names (sequence, optional): Names of the classes, where they are known beforehand.
+        graphs, nodes (str or Path, optional): Tables of graphs and nodes. (default: ``graphs.csv`` and ``nodes.csv``
+            in the same folder, if the table of edges is named ``edges``)
+        label (str, optional): Column of the table of graphs with the class. (default: ``label``, if it exists)
+        split (str, optional): Column of the table of graphs with the name of the set.
+        class_names (sequence, optional): Names of the classes, if they are fixed in advance.
 
     Raises:
-        DataError: At the first thing that is wrong, with file, line, what was expected and what was found.
+        DataError: At the first error, with file, line, what was expected and what was found.
     """
     path = Path(path)
     if path.is_dir():
-        found = find_edge_list(path)
-        if found is None:
+        edges_path = find_edge_list(path)
+        if edges_path is None:
             raise DataError(path, "a table edges.csv", "none")
-        path = found
-    companions = path.stem == "edges"
-    graphs = graphs or (_beside(path.parent, "graphs") if companions else None)
-    nodes = nodes or (_beside(path.parent, "nodes") if companions else None)
+        path = edges_path
+    has_companions = path.stem == "edges"
+    graphs = graphs or (_find_table(path.parent, "graphs") if has_companions else None)
+    nodes = nodes or (_find_table(path.parent, "nodes") if has_companions else None)
     edge_table = open_table(path)
     graph_table = None if graphs is None else open_table(graphs)
     node_table = None if nodes is None else open_table(nodes)
     if graph_table is None and (label or split):
         expected = f"a table of graphs with a column '{label or split}'"
-        raise DataError(
-            path, expected, "none", fix="Put graphs.csv beside edges.csv, or name it with graphs=…."
-        )
-    read = _graphs(graph_table, label)
-    _read_nodes(read, node_table, closed=graph_table is not None)
-    closed = None if graph_table is None and node_table is None else (graph_table or node_table)
-    _read_edges(read, edge_table, closed, open_nodes=node_table is None)
+        fix = "Put graphs.csv beside edges.csv, or name it with graphs=…."
+        raise DataError(path, expected, "none", fix=fix)
+
+    read = _read_graphs(graph_table, label)
+    _read_nodes(read, node_table, graphs_fixed=graph_table is not None)
+    _read_edges(read, edge_table, graph_table or node_table, nodes_fixed=node_table is not None)
     for name, graph in read.items():
         if not graph.nodes:
             where = (graph_table or edge_table).where
             raise DataError(where, f"nodes or edges of graph '{name}'", "none", line=graph.line)
+
     texts: dict[int, str] = {}
-    columns = {
-        "node_labels": _category(node_table, texts),
-        "edge_labels": _category(edge_table, texts),
-        "node_attributes": _numbers(node_table, ("graph", "node", "label")),
-        "edge_attributes": _numbers(edge_table, (*EDGE_COLUMNS, "weight", "label")),
-    }
+    node_labels, edge_labels = _label_column(node_table, texts), _label_column(edge_table, texts)
+    node_attributes = _number_columns(node_table, ("graph", "node", "label"))
+    edge_attributes = _number_columns(edge_table, (*EDGE_COLUMNS, "weight", "label"))
     weight = None
     if edge_table.find_column("weight") is not None:
         weight = torch.tensor(edge_table.numbers("weight"), dtype=torch.float64)
-
-    def pick(values: tuple[tuple[str, ...], Tensor] | None, rows: list[int]) -> Tensor | None:
-        return None if values is None else values[1][rows]
-
     arrays = [
         GraphArrays(
             len(graph.nodes),
             torch.tensor(graph.edges, dtype=torch.long).reshape(-1, 2).T,
             graph.y,
-            node_labels=pick(columns["node_labels"], graph.node_rows),
-            node_attributes=pick(columns["node_attributes"], graph.node_rows),
-            edge_labels=pick(columns["edge_labels"], graph.edge_rows),
-            edge_attributes=pick(columns["edge_attributes"], graph.edge_rows),
+            node_labels=node_labels.rows(graph.node_rows),
+            node_attributes=node_attributes.rows(graph.node_rows),
+            edge_labels=edge_labels.rows(graph.edge_rows),
+            edge_attributes=edge_attributes.rows(graph.edge_rows),
             edge_weight=None if weight is None else weight[graph.edge_rows].float(),
         )
         for graph in read.values()
     ]
-    parent = path.parent.resolve().name if companions else path.stem
-    store = store_from_graphs(arrays, parent, class_names=class_names, owner="read_edge_list")
-    parts = None
+    name = path.parent.resolve().name if has_companions else path.stem
+    store = store_from_graphs(arrays, name, class_names=class_names, owner="read_edge_list")
+    set_names = None
     if split is not None and graph_table is not None:
-        parts = graph_table.column(split, filled=True)
-    names = {key: values[0] if values else () for key, values in columns.items()}
-    return StoreWithMetadata(store, GraphMetadata(tuple(read), parts, label_names=texts, columns=names))
+        set_names = graph_table.column(split, filled=True)
+    columns = {
+        "node_labels": node_labels.names,
+        "edge_labels": edge_labels.names,
+        "node_attributes": node_attributes.names,
+        "edge_attributes": edge_attributes.names,
+    }
+    return StoreWithMetadata(store, GraphMetadata(tuple(read), set_names, label_names=texts, columns=columns))
 
 
-def _graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
+def _read_graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
+    """Graphs by id, from the table of graphs; empty without one."""
     read: dict[str, _Graph] = {}
     if table is None:
         return read
     names = table.column("graph", filled=True)
-    chosen = label or ("label" if table.find_column("label") is not None else None)
-    classes = None if chosen is None else table.classes(chosen)
+    column = label or ("label" if table.find_column("label") is not None else None)
+    classes = None if column is None else table.classes(column)
     for row, (name, line) in enumerate(zip(names, table.lines, strict=True)):
         if name in read:
             raise DataError(table.where, "every graph once", f"'{name}' again", line=line)
@@ -146,12 +157,13 @@ def _graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
     return read
 
 
-def _read_nodes(read: dict[str, _Graph], table: Table | None, closed: bool) -> None:
+def _read_nodes(read: dict[str, _Graph], table: Table | None, *, graphs_fixed: bool) -> None:
+    """Adds the nodes of the table of nodes to the graphs."""
     if table is None:
         return
     graphs, nodes = table.column("graph", filled=True), table.column("node", filled=True)
     for row, (name, node, line) in enumerate(zip(graphs, nodes, table.lines, strict=True)):
-        if name not in read and closed:
+        if name not in read and graphs_fixed:
             raise DataError(table.where, "a graph of the table of graphs", f"'{name}'", line=line)
         graph = read.setdefault(name, _Graph(line))
         if node in graph.nodes:
@@ -160,16 +172,19 @@ def _read_nodes(read: dict[str, _Graph], table: Table | None, closed: bool) -> N
         graph.node_rows.append(row)
 
 
-def _read_edges(read: dict[str, _Graph], table: Table, closed: Table | None, open_nodes: bool) -> None:
+def _read_edges(
+    read: dict[str, _Graph], table: Table, graph_list: Table | None, *, nodes_fixed: bool
+) -> None:
+    """Adds the edges to the graphs. ``graph_list`` is the table that lists all graphs, if there is one."""
     graphs, sources, targets = (table.column(name, filled=True) for name in EDGE_COLUMNS)
     rows = zip(graphs, sources, targets, table.lines, strict=True)
     for row, (name, source, target, line) in enumerate(rows):
-        if name not in read and closed is not None:
-            raise DataError(table.where, f"a graph that {closed.where} lists", f"'{name}'", line=line)
+        if name not in read and graph_list is not None:
+            raise DataError(table.where, f"a graph of {graph_list.where}", f"'{name}'", line=line)
         graph = read.setdefault(name, _Graph(line))
         for node in (source, target):
             if node not in graph.nodes:
-                if not open_nodes:
+                if nodes_fixed:
                     expected = f"a node of graph '{name}' in the table of nodes"
                     raise DataError(table.where, expected, f"'{node}'", line=line)
                 graph.nodes[node] = len(graph.nodes)
@@ -177,25 +192,24 @@ def _read_edges(read: dict[str, _Graph], table: Table, closed: Table | None, ope
         graph.edge_rows.append(row)
 
 
-def _category(table: Table | None, texts: dict[int, str]) -> tuple[tuple[str, ...], Tensor] | None:
-    """The column ``label`` as numbers, ``[rows, 1]``."""
+def _label_column(table: Table | None, texts: dict[int, str]) -> _Columns:
+    """The column ``label`` as integer codes; the codes of text are added to ``texts``."""
     if table is None or table.find_column("label") is None:
-        return None
+        return _Columns()
     codes = [label_code(text, texts) for text in table.column("label", filled=True)]
-    return ("label",), torch.tensor(codes, dtype=torch.long).reshape(-1, 1)
+    return _Columns(("label",), torch.tensor(codes, dtype=torch.long).reshape(-1, 1))
 
 
-def _numbers(table: Table | None, taken: tuple[str, ...]) -> tuple[tuple[str, ...], Tensor] | None:
-    """All columns that are not ``taken``, as numbers, ``[rows, columns]``."""
-    # By name: a later file may have them in another order.
-    names = sorted(name for name in table.columns if name.lower() not in taken) if table else []
+def _number_columns(table: Table | None, other: tuple[str, ...]) -> _Columns:
+    """All columns except ``other``, as float32, or float64 if a number is too large for that."""
+    # Sorted by name, because another file may have them in another order.
+    names = sorted(name for name in table.columns if name.lower() not in other) if table else []
     if table is None or not names:
-        return None
+        return _Columns()
     values = torch.tensor([table.numbers(name) for name in names], dtype=torch.float64).T
-    return tuple(names), values.float() if bool(torch.isfinite(values.float()).all()) else values
+    return _Columns(tuple(names), values.float() if bool(torch.isfinite(values.float()).all()) else values)
 
 
-def _beside(folder: Path, stem: str) -> Path | None:
-    return next(
-        (folder / f"{stem}{end}" for end in TABLE_SUFFIXES if (folder / f"{stem}{end}").is_file()), None
-    )
+def _find_table(folder: Path, stem: str) -> Path | None:
+    paths = (folder / f"{stem}{suffix}" for suffix in TABLE_SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)

@@ -1,25 +1,25 @@
-"""Reads data sets in the layout of the TU Dortmund collection, from a folder or a zip.
+"""Reads data sets in the format of the TU Dortmund collection, from a folder or a zip.
 
-A data set NAME is a few text files. Nodes and graphs count from 1, over the whole data set:
+A data set NAME is a set of text files. Nodes and graphs are numbered from 1 over the whole data set:
 
-* ``NAME_A.txt`` lists the edges, two node ids per row, and must not be empty;
-* ``NAME_graph_indicator.txt`` gives the graph of each node: 1 first, then never less and never more than one
-  above the row before, so that no graph is without nodes;
-* ``NAME_graph_labels.txt`` gives the class of each graph. Where there is no such file the graphs have no
-  classes (``y`` is ``None``): such a set can be predicted, not trained on;
-* ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and
-  ``NAME_edge_attributes.txt`` are optional, a row per node or per row of ``NAME_A.txt``, with any number of
-  columns;
-* ``NAME_class_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are graphcaps' own addition, see
-  :mod:`graphcaps.data.readers.tu_writer`. Other files, ``NAME_graph_attributes.txt`` among them, are not read.
+* ``NAME_A.txt`` lists the edges, two node ids per row, and must not be empty.
+* ``NAME_graph_indicator.txt`` has the graph of each node. It starts with 1, and every row is equal to the row before or
+  greater by one, so that no graph is without nodes.
+* ``NAME_graph_labels.txt`` has the class of each graph. Without this file the graphs have no classes (``y`` is
+  ``None``): a model can predict them but not be trained on them.
+* ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and ``NAME_edge_attributes.txt`` are
+  optional. They have a row per node or per row of ``NAME_A.txt``, with any number of columns.
+* ``NAME_class_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are additions of graphcaps, see
+  :mod:`graphcaps.data.readers.tu_writer`. Other files, such as ``NAME_graph_attributes.txt``, are not read.
 
-Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are
-whole numbers (3.0 is read as 3). Attributes are parsed as float64 and kept as float32, or as float64 where a
-number exceeds float32's range. Edges are brought to the undirected, simple form of :mod:`graphcaps.ops.edges`.
+Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are integers (3.0
+is read as 3). Attributes are parsed as float64 and stored as float32, or as float64 if a number exceeds the range of
+float32. Edges are converted to the undirected, simple form of :mod:`graphcaps.ops.edges`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,70 +30,31 @@ from torch import Tensor
 
 from graphcaps.data.readers.number_tables import read_integers, read_numbers
 from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TUArchive
-from graphcaps.data.readers.tu_writer import read_class_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
 from graphcaps.ops.edges import clean_edges
 
-__all__ = ["check_edges", "check_indicator", "check_rows", "read_tu"]
+__all__ = ["read_tu"]
 
-
-_ROWS = 1 << 20  # rows looked at together, so that a large data set needs no second copy of its edges
-
-
-def check_indicator(graph: NDArray, where: str) -> None:
-    """Graphs of the nodes, ``[N]``, start at 1 and go up in steps of one."""
-    if graph[0] != 1:
-        raise DataError(where, "graph 1 on the first line", f"graph {graph[0]}", line=1)
-    wrong = (graph[1:] < graph[:-1]) | (graph[1:] > graph[:-1] + 1)
-    if wrong.any():
-        row = int(wrong.argmax()) + 1
-        before, here = int(graph[row - 1]), int(graph[row])
-        trouble = "the numbers go backwards" if here < before else "a graph without nodes"
-        raise DataError(where, f"graph {before} or {before + 1}", f"graph {here} ({trouble})", line=row + 1)
-
-
-def check_rows(found: int, expected: int, unit: str, where: str) -> None:
-    """A table has one row per graph, node or listed edge; the line is the first missing or surplus one."""
-    if found != expected:
-        raise DataError(where, f"{expected} rows, one per {unit}", f"{found}", line=min(found, expected) + 1)
-
-
-def check_edges(edges: NDArray, graph: NDArray, where: str) -> None:
-    """Edges, ``[E, 2]`` with ids from 1, join nodes that exist and lie in the same graph (``graph [N]``)."""
-    for start in range(0, len(edges), _ROWS):
-        block = edges[start : start + _ROWS]
-        if block.min() < 1 or block.max() > len(graph):
-            outside = (block < 1) | (block > len(graph))
-            row, side = divmod(int(outside.argmax()), 2)
-            expected = f"node ids from 1 to {len(graph)}"
-            raise DataError(where, expected, int(block[row, side]), line=start + row + 1)
-        ends = graph[block - 1]  # [rows, 2]
-        across = ends[:, 0] != ends[:, 1]
-        if across.any():
-            row = int(across.argmax())
-            source, target = block[row].tolist()
-            first, second = ends[row].tolist()
-            found = f"node {source} of graph {first} and node {target} of graph {second}"
-            raise DataError(where, "two nodes of one graph", found, line=start + row + 1)
+_BLOCK_ROWS = 1 << 20  # rows that are checked at once, so that no second copy of all edges is needed
 
 
 def read_tu(path: str | Path, name: str | None = None) -> GraphStore:
     """Reads the TU data set in a folder or zip.
 
     Args:
-        path (str or Path): Folder or zip with the files, at its top or in a subfolder.
-        name (str, optional): What the store is called. (default: the NAME of the files)
+        path (str or Path): Folder or zip with the files, at the top or in a subfolder.
+        name (str, optional): Name of the store. (default: the NAME of the files)
 
     Raises:
-        DataError: At the first thing that is wrong, with file, line, what was expected and what was found.
+        DataError: At the first error, with file, line, what was expected and what was found.
     """
     with TUArchive(path) as archive:
         return _Reader(archive).store(name or archive.name)
 
 
 class _Reader:
-    """Reads the tables of one archive in the order in which each can be checked against the last."""
+    """Reads the tables of one archive, each in an order in which it can be checked against the previous ones."""
 
     def __init__(self, archive: TUArchive) -> None:
         self.archive = archive
@@ -109,7 +70,7 @@ class _Reader:
         edge_labels = self._labels("edge_labels", rows, f"row of {self.archive.name}_A.txt")
         edge_attributes = self._attributes("edge_attributes", rows, f"row of {self.archive.name}_A.txt")
         weight = self._weights(rows)
-        truth = {key: self._truth(key, num_nodes) for key in self.archive.truth()}
+        truth = {key: self._truth(key, num_nodes) for key in self.archive.truth_keys()}
 
         node_ptr = np.zeros(num_graphs + 1, np.int64)
         np.cumsum(np.bincount(graph, minlength=num_graphs + 1)[1:], out=node_ptr[1:])
@@ -136,19 +97,19 @@ class _Reader:
 
     def _indicator(self) -> NDArray:
         """Graph of each node, from 1, ``[N]``."""
-        self._member("A")  # a missing edge file is told before anything is read
+        self._member("A")  # reports a missing edge file before anything is parsed
         member = self._member("graph_indicator")
         where = self.archive.where(member)
-        graph = read_integers(self.archive.pieces(member), where, "one graph number", columns=1)[:, 0]
-        check_indicator(graph, where)
+        graph = read_integers(self.archive.chunks(member), where, "one graph number", columns=1)[:, 0]
+        _check_indicator(graph, where)
         return graph
 
     def _edges(self, graph: NDArray) -> NDArray:
         """The edges as listed, ids from 1, ``[E, 2]``."""
         member = self._member("A")
         where = self.archive.where(member)
-        edges = read_integers(self.archive.pieces(member), where, "two node ids", columns=2)
-        check_edges(edges, graph, where)
+        edges = read_integers(self.archive.chunks(member), where, "two node ids", columns=2)
+        _check_edges(edges, graph, where)
         return edges
 
     def _classes(self, num_graphs: int) -> tuple[Tensor | None, tuple[str, ...]]:
@@ -158,18 +119,18 @@ class _Reader:
             return None, tuple(names.values())
         where = self.archive.where(member)
         values = read_integers(
-            self.archive.pieces(member), where, "one class, a whole number", columns=1, integral_floats=True
+            self.archive.chunks(member), where, "one class, an integer", columns=1, integral_floats=True
         )
-        check_rows(len(values), num_graphs, "graph", where)
+        _check_rows(len(values), num_graphs, "graph", where)
         classes, y = np.unique(values[:, 0], return_inverse=True)
         if not names:
             return torch.from_numpy(y.astype(np.int64)), tuple(str(value) for value in classes.tolist())
-        place = {value: index for index, value in enumerate(names)}
+        index_of = {value: index for index, value in enumerate(names)}
         for value in classes.tolist():
-            if value not in place:
+            if value not in index_of:
                 line = int((values[:, 0] == value).argmax()) + 1
                 raise DataError(where, f"a class of {self.archive.name}_class_names.txt", value, line=line)
-        order = np.array([place[value] for value in classes.tolist()], np.int64)
+        order = np.array([index_of[value] for value in classes.tolist()], np.int64)
         return torch.from_numpy(order[y]), tuple(names.values())
 
     def _class_names(self) -> dict[int, str]:
@@ -177,7 +138,7 @@ class _Reader:
         return (
             {}
             if member is None
-            else read_class_names(self.archive.pieces(member), self.archive.where(member))
+            else _read_class_names(self.archive.chunks(member), self.archive.where(member))
         )
 
     def _labels(self, table: str, rows: int, unit: str) -> Tensor | None:
@@ -185,10 +146,8 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        labels = read_integers(
-            self.archive.pieces(member), where, "labels, whole numbers", integral_floats=True
-        )
-        check_rows(len(labels), rows, unit, where)
+        labels = read_integers(self.archive.chunks(member), where, "integer labels", integral_floats=True)
+        _check_rows(len(labels), rows, unit, where)
         return torch.from_numpy(labels.astype(np.int64))
 
     def _attributes(self, table: str, rows: int, unit: str) -> Tensor | None:
@@ -196,8 +155,8 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        values = read_numbers(self.archive.pieces(member), where, "numbers")
-        check_rows(len(values), rows, unit, where)
+        values = read_numbers(self.archive.chunks(member), where, "numbers")
+        _check_rows(len(values), rows, unit, where)
         return torch.from_numpy(values)
 
     def _weights(self, rows: int) -> Tensor | None:
@@ -205,15 +164,15 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        values = read_numbers(self.archive.pieces(member), where, "one number", columns=1)[:, 0]
-        check_rows(len(values), rows, f"row of {self.archive.name}_A.txt", where)
+        values = read_numbers(self.archive.chunks(member), where, "one number", columns=1)[:, 0]
+        _check_rows(len(values), rows, f"row of {self.archive.name}_A.txt", where)
         return torch.from_numpy(values)
 
     def _truth(self, key: str, num_nodes: int) -> Tensor:
         member = f"{self.archive.name}_{TRUTH_PREFIX}{key}.txt"
         where = self.archive.where(member)
-        values = read_integers(self.archive.pieces(member), where, "one whole number", columns=1)[:, 0]
-        check_rows(len(values), num_nodes, "node", where)
+        values = read_integers(self.archive.chunks(member), where, "one integer", columns=1)[:, 0]
+        _check_rows(len(values), num_nodes, "node", where)
         return torch.from_numpy(values.astype(np.int64))
 
     def _optional(self, table: str) -> str | None:
@@ -223,11 +182,78 @@ class _Reader:
     def _member(self, table: str) -> str:
         member = self._optional(table)
         if member is None:
-            missing = f"{self.archive.name}_{table}.txt"
-            raise DataError(self.archive.where(missing), "a file that every TU data set has", "no such file")
+            missing = self.archive.where(f"{self.archive.name}_{table}.txt")
+            raise DataError(missing, "file not found", fix="Every TU data set has this file.")
         return member
 
 
 def _compact(values: Tensor) -> Tensor:
-    """float64 as float32, unless a number is too large for it."""
+    """Converts to float32, unless a number exceeds its range."""
     return values.float() if bool((values.abs() <= torch.finfo(torch.float32).max).all()) else values
+
+
+def _read_class_names(chunks: Iterable[bytes], where: str) -> dict[int, str]:
+    """Class names by class number, in the order of the file.
+
+    Raises:
+        DataError: If the file is empty, or at an invalid line or a repeated number or name.
+    """
+    try:
+        text = b"".join(chunks).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(where, "text in UTF-8", "other bytes") from error
+    names: dict[int, str] = {}
+    seen: set[str] = set()
+    for number, line in enumerate(text.rstrip("\r\n").split("\n"), start=1):
+        value, comma, name = line.partition(",")
+        try:
+            label = int(value)
+        except ValueError:
+            label = None
+        if label is None or not comma or not name.strip():
+            raise DataError(where, "a class, a comma and its name", repr(line.rstrip("\r")), line=number)
+        if label in names:
+            raise DataError(where, "every class once", f"class {label} again", line=number)
+        name = name.strip()
+        if name in seen:
+            raise DataError(where, "every name once", f"{name!r} again", line=number)
+        seen.add(name)
+        names[label] = name
+    return names
+
+
+def _check_indicator(graph: NDArray, where: str) -> None:
+    """Checks that the graphs of the nodes, ``[N]``, start at 1 and increase in steps of at most one."""
+    if graph[0] != 1:
+        raise DataError(where, "graph 1 on the first line", f"graph {graph[0]}", line=1)
+    wrong = (graph[1:] < graph[:-1]) | (graph[1:] > graph[:-1] + 1)
+    if wrong.any():
+        row = int(wrong.argmax()) + 1
+        before, here = int(graph[row - 1]), int(graph[row])
+        problem = "numbers must not decrease" if here < before else "a graph has no nodes"
+        raise DataError(where, f"graph {before} or {before + 1}", f"graph {here} ({problem})", line=row + 1)
+
+
+def _check_rows(found: int, expected: int, unit: str, where: str) -> None:
+    """Checks that a table has one row per graph, node or listed edge; the line is the first missing or extra one."""
+    if found != expected:
+        raise DataError(where, f"{expected} rows, one per {unit}", f"{found}", line=min(found, expected) + 1)
+
+
+def _check_edges(edges: NDArray, graph: NDArray, where: str) -> None:
+    """Checks that edges, ``[E, 2]`` with ids from 1, connect existing nodes of the same graph (``graph [N]``)."""
+    for start in range(0, len(edges), _BLOCK_ROWS):
+        block = edges[start : start + _BLOCK_ROWS]
+        if block.min() < 1 or block.max() > len(graph):
+            outside = (block < 1) | (block > len(graph))
+            row, side = divmod(int(outside.argmax()), 2)
+            expected = f"node ids from 1 to {len(graph)}"
+            raise DataError(where, expected, int(block[row, side]), line=start + row + 1)
+        ends = graph[block - 1]  # [rows, 2]
+        across = ends[:, 0] != ends[:, 1]
+        if across.any():
+            row = int(across.argmax())
+            source, target = block[row].tolist()
+            first, second = ends[row].tolist()
+            found = f"node {source} of graph {first} and node {target} of graph {second}"
+            raise DataError(where, "two nodes of one graph", found, line=start + row + 1)

@@ -1,7 +1,7 @@
-"""The files of one TU data set, in a folder or a zip, through one door.
+"""Access to the files of a TU data set, in a folder or in a zip.
 
-Nothing is ever unpacked to disk. A zip is looked over before any of it is read (paths, declared sizes,
-encryption), and its members are streamed in small steps, so that a hostile one costs neither disk nor memory.
+A zip is never extracted to disk. Its paths, declared sizes and encryption are checked before anything is read, and its
+members are streamed in small steps, so that a malicious zip exhausts neither disk nor memory.
 """
 
 from __future__ import annotations
@@ -16,89 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from graphcaps._io.file_hash import sha256_of
 from graphcaps.errors import DataError
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_RATIO",
-    "READ_ERRORS",
-    "TRUTH_PREFIX",
-    "TU_TABLES",
-    "TUArchive",
-    "check_zip",
-    "open_zip",
-    "reason",
-]
-
-
-MAX_BYTES = 8 * 10**9  # twenty times the text of COLLAB, the largest of the paper's data sets
-MAX_RATIO = 1000  # text of numbers shrinks 5 to 40 times; a thousand is a zip made to burst
-_RATIO_FROM = 1 << 26  # below 64 MB no ratio does harm
-
-READ_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OSError,
-    RuntimeError,  # covers NotImplementedError: a compression that zipfile does not know
-    ValueError,
-    LookupError,
-    ArithmeticError,
-    MemoryError,  # a damaged LZMA header can ask for gigabytes
-)
-"""What the standard library raises on damaged zips."""
-
-
-def reason(error: BaseException) -> str:
-    """What an exception of reading means, in the words of a message's "found"."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"the system's refusal ({error.strerror})"
-    return "damaged content"
-
-
-def open_zip(path: Path, label: str) -> zipfile.ZipFile:
-    """Opens a zip, which messages call ``label``.
-
-    Raises:
-        DataError: If it cannot be opened, is no regular file (a pipe would be waited on for ever), or is no zip.
-    """
-    try:
-        if path.is_file() or not path.exists():
-            return zipfile.ZipFile(path)
-    except OSError as error:
-        raise DataError(label, "a zip that can be read", reason(error)) from error
-    except READ_ERRORS as error:
-        raise DataError(label, "a TU folder or zip", "a file that is not a zip, or a damaged one") from error
-    raise DataError(label, "a TU folder or zip", "no regular file")
-
-
-def check_zip(archive: zipfile.ZipFile, packed: int, label: str, max_bytes: int) -> list[str]:
-    """The file names inside a zip of ``packed`` bytes that is found harmless as a whole.
-
-    Raises:
-        DataError: At a path that leads outside, an absurd unpacked size, a name given twice, encryption.
-    """
-    for entry in archive.infolist():
-        raw = entry.orig_filename.replace("\\", "/")
-        if raw.startswith("/") or ":" in raw.partition("/")[0] or ".." in raw.split("/") or "\0" in raw:
-            raise DataError(label, "paths inside the zip's own folder", repr(entry.orig_filename))
-    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    total, packed = sum(entry.file_size for entry in entries), max(packed, 1)
-    if total > max_bytes:
-        raise DataError(label, f"at most {max_bytes:,} bytes unpacked", f"{total:,} declared")
-    if total > _RATIO_FROM and total > MAX_RATIO * packed:
-        found = f"{total // packed:,} times declared"
-        raise DataError(label, f"at most {MAX_RATIO:,} times its size unpacked", found)
-    for name, count in Counter(entry.filename for entry in entries).items():
-        if count > 1:
-            raise DataError(label, "every file once", f"{name!r} {count} times")
-    for entry in entries:
-        if entry.flag_bits & 1:
-            raise DataError(label, "a zip without a password", f"{entry.filename!r} encrypted")
-    return [entry.filename for entry in entries]
-
+__all__ = ["TRUTH_PREFIX", "TU_TABLES", "TUArchive"]
 
 TU_TABLES = (
     "A",
@@ -108,70 +29,74 @@ TU_TABLES = (
     "node_attributes",
     "edge_labels",
     "edge_attributes",
-    # Not of the collection: what graphcaps.data.readers.tu_writer adds, so that a store loses nothing.
+    # Not in the collection: additions of graphcaps.data.readers.tu_writer, so that a store is saved completely.
     "class_names",
     "edge_weights",
 )
-"""What the files of a TU data set are called after ``<NAME>_`` and before ``.txt``."""
+"""Names of the files of a TU data set, between ``<NAME>_`` and ``.txt``."""
 
 TRUTH_PREFIX = "truth_"
-"""What the files with known facts on nodes are called between ``<NAME>_`` and the fact."""
+"""Prefix of the names of files with ground truth on nodes, such as ``<NAME>_truth_part.txt``."""
 
-_PIECE = 1 << 19
-# zipfile expands LZMA and bzip2 inputs of the size asked for as a whole: a small step bounds what comes out.
-_PACKED_STEP = 1 << 12
+_MAX_BYTES = 8 * 10**9  # twenty times the text of COLLAB, the largest data set of the paper
+_MAX_RATIO = 1000  # text of numbers compresses by a factor of 5 to 40; a factor of 1000 means a zip bomb
+_MIN_RATIO_BYTES = 1 << 26  # below 64 MB no ratio does harm
+_CHUNK_BYTES = 1 << 19
+# zipfile decompresses LZMA and bzip2 input of the requested size at once: a small step bounds the output.
+_SMALL_STEP = 1 << 12
+
+# Exceptions of the standard library at damaged zips.
+_READ_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,  # includes NotImplementedError: an unknown compression method
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,  # a damaged LZMA header can request gigabytes
+)
 
 
 class TUArchive:
-    """The TU data set in a folder or zip: ``<NAME>_A.txt`` and the files beside it.
+    """The files of a TU data set in a folder or zip: ``<NAME>_A.txt`` and the files beside it.
 
-    The files may lie at the top or in a subfolder; there must be exactly one ``<NAME>_A.txt``. Use it as a
+    The files are at the top or in a subfolder, and there must be exactly one ``<NAME>_A.txt``. Use the archive as a
     context manager, or call :meth:`close`.
 
     Args:
         path (str or Path): Folder or zip.
-        max_bytes (int): Largest unpacked size of a zip that is accepted. (default: 8 GB)
+        max_bytes (int): Largest uncompressed size of a zip. (default: 8 GB)
 
     Raises:
-        DataError: If there is no such path, no data set or several in it, or a zip that is damaged,
-            encrypted, of absurd size, or with a path that leads outside its folder.
+        DataError: If the path does not exist or does not hold exactly one data set; or if a zip is damaged, encrypted,
+            too large when uncompressed, or has a path outside its own folder.
     """
 
-    def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: str | Path, *, max_bytes: int = _MAX_BYTES) -> None:
         self.path = Path(path)
         self.label = self.path.name or self.path.resolve().name
         self._zip: zipfile.ZipFile | None = None
         try:
-            files = self._look(max_bytes)
-            found = _find_edges(files, self.label)
+            files = self._list_files(max_bytes)
+            edge_file = _find_edge_file(files, self.label)
         except OSError as error:
             self.close()
-            raise DataError(self.path, "a TU folder or zip", reason(error)) from error
+            raise _unreadable(self.path, error) from error
         except DataError:
             self.close()
             raise
-        self.name, self._folder = _set_name(found.name), found.parent
-        self._places = {  # file name -> path inside the folder or zip
-            place.name: file
+        self.name, self._folder = _dataset_name(edge_file.name), edge_file.parent
+        self._paths = {  # file name -> path inside the folder or zip
+            inner.name: file
             for file in files
-            if (place := _place(file)).parent == self._folder and self._is_ours(place.name)
+            if (inner := _inner_path(file)).parent == self._folder and self._is_member(inner.name)
         }
         if self._zip is None:
-            self._refuse_odd()
-
-    def _look(self, max_bytes: int) -> list[str]:
-        """The files of a folder, of its subfolders where it holds no data set itself, or of a zip."""
-        if self.path.is_dir():
-            files = [entry.name for entry in self.path.iterdir() if entry.is_file()]
-            if not any(_set_name(file) for file in files):
-                files = [
-                    f"{file.parent.name}/{file.name}" for file in self.path.glob("*/*") if file.is_file()
-                ]
-            return files
-        if not self.path.exists():
-            raise DataError(self.path, "a TU folder or zip", "nothing there")
-        self._zip = open_zip(self.path, self.label)
-        return check_zip(self._zip, self.path.stat().st_size, self.label, max_bytes)
+            self._check_regular_files()
 
     def __enter__(self) -> TUArchive:
         return self
@@ -186,118 +111,175 @@ class TUArchive:
 
     def names(self) -> tuple[str, ...]:
         """Names of the data set's files, sorted: ``MUTAG_A.txt``, ``MUTAG_graph_indicator.txt``, …"""
-        return tuple(sorted(self._places))
+        return tuple(sorted(self._paths))
 
-    def truth(self) -> tuple[str, ...]:
-        """What is known about nodes beside the data set: ``part`` of ``MUTAG_truth_part.txt``, sorted."""
+    def truth_keys(self) -> tuple[str, ...]:
+        """Names of the ground truth on nodes, sorted: ``part`` for ``MUTAG_truth_part.txt``."""
         start = len(f"{self.name}_{TRUTH_PREFIX}")
         return tuple(member[start:-4] for member in self.names() if self._is_truth(member))
 
-    def _refuse_odd(self) -> None:
-        """Refuses a dangling link, a folder, a pipe or a device under the name of a file of the data set."""
-        try:
-            names = [entry.name for entry in (self.path / self._folder).iterdir()]
-        except OSError as error:
-            raise DataError(self.path, "a TU folder or zip", reason(error)) from error
-        for name in sorted(names):
-            if self._is_ours(name) and name not in self._places:
-                raise DataError(self.where(name), "a regular file", "something else, or a dangling link")
-
-    def _is_ours(self, member: str) -> bool:
-        return member in {f"{self.name}_{table}.txt" for table in TU_TABLES} or self._is_truth(member)
-
-    def _is_truth(self, member: str) -> bool:
-        start = f"{self.name}_{TRUTH_PREFIX}"
-        return member.startswith(start) and member.endswith(".txt") and len(member) > len(start) + 4
-
     def where(self, member: str) -> str:
-        """What messages call a file: ``MUTAG/MUTAG_A.txt``, or ``MUTAG_A.txt in MUTAG.zip``."""
+        """Name of a file for messages: ``MUTAG/MUTAG_A.txt``, or ``MUTAG_A.txt in MUTAG.zip``."""
         if self._zip is not None:
             return f"{member} in {self.label}"
         return str(PurePosixPath(self.label) / self._folder / member)
 
     def open(self, member: str) -> IO[bytes]:
-        """A binary stream of one file; :meth:`pieces` turns failures of reading it into sentences as well.
+        """Opens a file as a binary stream. Prefer :meth:`chunks`, which also reports errors while reading.
 
         Raises:
-            DataError: If the file is missing or cannot be opened.
+            DataError: If the file does not exist or cannot be opened.
         """
-        if member not in self._places:
-            raise DataError(self.where(member), "a file of the data set", "no such file")
-        place = self._places[member]
+        if member not in self._paths:
+            raise DataError(self.where(member), "file not found")
+        path = self._paths[member]
         try:
-            return (self.path / place).open("rb") if self._zip is None else self._zip.open(place)
-        except READ_ERRORS as error:
-            raise DataError(self.where(member), "a file that can be read", reason(error)) from error
+            return (self.path / path).open("rb") if self._zip is None else self._zip.open(path)
+        except _READ_ERRORS as error:
+            raise _unreadable(self.where(member), error) from error
 
-    def pieces(self, member: str) -> Iterator[bytes]:
-        """The content of one file, in pieces of about half a megabyte.
+    def chunks(self, member: str) -> Iterator[bytes]:
+        """Yields the content of a file in chunks of about half a megabyte.
 
         Raises:
-            DataError: If the file is missing, damaged, or longer or shorter than its zip declares.
+            DataError: If the file does not exist, is damaged, or has another size than the zip declares.
         """
-        left, step = 0, _PIECE
+        left, step = 0, _CHUNK_BYTES
         with self.open(member) as stream:
             if self._zip is not None:
-                entry = self._zip.getinfo(self._places[member])
+                entry = self._zip.getinfo(self._paths[member])
                 left = entry.file_size
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    step = _PACKED_STEP
-            while piece := self._gather(stream, step, member):
-                left -= len(piece)
+                    step = _SMALL_STEP
+            while chunk := self._read_chunk(stream, step, member):
+                left -= len(chunk)
                 if self._zip is not None and left < 0:
                     break
-                yield piece
+                yield chunk
         if self._zip is not None and left:
             found = "more" if left < 0 else f"{left:,} fewer"
             raise DataError(self.where(member), "as many bytes as the zip declares", found)
 
-    def _gather(self, stream: IO[bytes], step: int, member: str) -> bytes:
-        """The next piece of a stream that is asked for ``step`` bytes at a time."""
+    def digest(self) -> str:
+        """SHA-256 of the content: of the zip itself, or of the sorted names and contents of the files in a folder."""
+        if self._zip is not None:
+            return sha256_of(self.path)
+        digest = hashlib.sha256()
+        for member in self.names():
+            content = hashlib.sha256()
+            for chunk in self.chunks(member):
+                content.update(chunk)
+            digest.update(f"{member}\n{content.hexdigest()}\n".encode())
+        return digest.hexdigest()
+
+    def _list_files(self, max_bytes: int) -> list[str]:
+        """The files of a folder, or of its subfolders if the folder itself holds no data set, or of a zip."""
+        if self.path.is_dir():
+            files = [entry.name for entry in self.path.iterdir() if entry.is_file()]
+            if not any(_dataset_name(file) for file in files):
+                files = [
+                    f"{file.parent.name}/{file.name}" for file in self.path.glob("*/*") if file.is_file()
+                ]
+            return files
+        if not self.path.exists():
+            raise DataError(self.path, "file or folder not found")
+        self._zip = _open_zip(self.path, self.label)
+        return _check_zip(self._zip, self.path.stat().st_size, self.label, max_bytes)
+
+    def _check_regular_files(self) -> None:
+        """Raises if a file of the data set is a dangling link, a folder, a pipe or a device."""
+        try:
+            names = [entry.name for entry in (self.path / self._folder).iterdir()]
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+        for name in sorted(names):
+            if self._is_member(name) and name not in self._paths:
+                raise DataError(self.where(name), "a regular file", "a dangling link, a folder or a device")
+
+    def _is_member(self, name: str) -> bool:
+        return name in {f"{self.name}_{table}.txt" for table in TU_TABLES} or self._is_truth(name)
+
+    def _is_truth(self, name: str) -> bool:
+        start = f"{self.name}_{TRUTH_PREFIX}"
+        return name.startswith(start) and name.endswith(".txt") and len(name) > len(start) + 4
+
+    def _read_chunk(self, stream: IO[bytes], step: int, member: str) -> bytes:
+        """The next chunk of a stream, read ``step`` bytes at a time."""
         parts: list[bytes] = []
         size = 0
         try:
-            while size < _PIECE and (part := stream.read(step)):
+            while size < _CHUNK_BYTES and (part := stream.read(step)):
                 parts.append(part)
                 size += len(part)
-        except READ_ERRORS as error:
-            raise DataError(self.where(member), "a file that can be read", reason(error)) from error
+        except _READ_ERRORS as error:
+            raise _unreadable(self.where(member), error) from error
         return b"".join(parts)
 
-    def digest(self) -> str:
-        """SHA-256 of the content: of the zip's bytes, or of the sorted names and contents of the files."""
-        digest = hashlib.sha256()
-        if self._zip is not None:
-            try:
-                with self.path.open("rb") as stream:
-                    return hashlib.file_digest(stream, "sha256").hexdigest()
-            except OSError as error:
-                raise DataError(self.label, "a zip that can be read", reason(error)) from error
-        for member in self.names():
-            inner = hashlib.sha256()
-            for piece in self.pieces(member):
-                inner.update(piece)
-            digest.update(f"{member}\n{inner.hexdigest()}\n".encode())
-        return digest.hexdigest()
+
+def _unreadable(where: str | Path, error: BaseException) -> DataError:
+    system_error = error.strerror if isinstance(error, OSError) else None
+    return DataError(where, "a readable file", f"'{system_error}'" if system_error else "damaged content")
 
 
-def _place(file: str) -> PurePosixPath:
+def _open_zip(path: Path, label: str) -> zipfile.ZipFile:
+    """Opens a zip, named ``label`` in messages.
+
+    Raises:
+        DataError: If it cannot be opened, is not a regular file (reading a pipe would block), or is not a zip.
+    """
+    try:
+        if path.is_file() or not path.exists():
+            return zipfile.ZipFile(path)
+    except OSError as error:
+        raise _unreadable(label, error) from error
+    except _READ_ERRORS as error:
+        raise DataError(label, "a TU folder or zip", "a file that is not a zip, or a damaged one") from error
+    raise DataError(label, "a TU folder or zip", "a special file")
+
+
+def _check_zip(archive: zipfile.ZipFile, compressed: int, label: str, max_bytes: int) -> list[str]:
+    """The names of the files in a zip of ``compressed`` bytes, after checks of the whole zip.
+
+    Raises:
+        DataError: At a path outside the zip's folder, an excessive uncompressed size, a repeated name, or encryption.
+    """
+    for entry in archive.infolist():
+        raw = entry.orig_filename.replace("\\", "/")
+        if raw.startswith("/") or ":" in raw.partition("/")[0] or ".." in raw.split("/") or "\0" in raw:
+            raise DataError(label, "paths inside the zip's own folder", repr(entry.orig_filename))
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    total, compressed = sum(entry.file_size for entry in entries), max(compressed, 1)
+    if total > max_bytes:
+        raise DataError(label, f"at most {max_bytes:,} bytes uncompressed", f"{total:,} declared")
+    if total > _MIN_RATIO_BYTES and total > _MAX_RATIO * compressed:
+        found = f"a factor of {total // compressed:,}"
+        raise DataError(label, f"a compression factor of at most {_MAX_RATIO:,}", found)
+    for name, count in Counter(entry.filename for entry in entries).items():
+        if count > 1:
+            raise DataError(label, "every file once", f"{name!r} {count} times")
+    for entry in entries:
+        if entry.flag_bits & 1:
+            raise DataError(label, "a zip without a password", f"{entry.filename!r} encrypted")
+    return [entry.filename for entry in entries]
+
+
+def _inner_path(file: str) -> PurePosixPath:
     """A path inside a zip; some programs write Windows separators."""
     return PurePosixPath(file.replace("\\", "/"))
 
 
-def _set_name(file: str) -> str:
-    """``MUTAG`` of ``MUTAG_A.txt``; nothing of other names, and of the shadow files that macOS adds."""
+def _dataset_name(file: str) -> str:
+    """``MUTAG`` for ``MUTAG_A.txt``; empty for other files and for the ``._`` files of macOS."""
     return "" if file.startswith("._") or not file.endswith("_A.txt") else file.removesuffix("_A.txt")
 
 
-def _find_edges(files: list[str], label: str) -> PurePosixPath:
-    """The one ``<NAME>_A.txt`` among ``files``."""
-    found = sorted(place for file in files if _set_name((place := _place(file)).name))
-    if not found:
+def _find_edge_file(files: list[str], label: str) -> PurePosixPath:
+    """The only ``<NAME>_A.txt`` among ``files``."""
+    paths = sorted(path for file in files if _dataset_name((path := _inner_path(file)).name))
+    if not paths:
         raise DataError(label, "a data set with a file <NAME>_A.txt", "no such file")
-    if len(found) > 1:
-        shown = ", ".join(str(place) for place in found[:4]) + (", …" if len(found) > 4 else "")
+    if len(paths) > 1:
+        shown = ", ".join(str(path) for path in paths[:4]) + (", …" if len(paths) > 4 else "")
         fix = "Name the folder or zip of one data set."
-        raise DataError(label, "one data set with a file <NAME>_A.txt", f"{len(found)} ({shown})", fix=fix)
-    return found[0]
+        raise DataError(label, "one data set with a file <NAME>_A.txt", f"{len(paths)} ({shown})", fix=fix)
+    return paths[0]
