@@ -16,9 +16,9 @@ from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import UnseenPolicy, check_compatible
+from graphcaps.data.features.compatibility import check_compatible
 from graphcaps.data.features.encoding import encode_graphs
-from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.features.recipe import FeatureRecipe, UnseenPolicy
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphcaps.data.features.compatibility import UnseenPolicy, check_columns, find_incompatible
+from graphcaps.data.features.compatibility import check_columns, find_incompatible
+from graphcaps.data.features.recipe import UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError

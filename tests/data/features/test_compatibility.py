@@ -1,4 +1,4 @@
-"""Graphs that a recipe cannot read are found all at once, each with its reason."""
+"""Graphs that a recipe cannot encode are found all at once, each with its reason."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SEEN = store_with([[0, 5], [1, 5], [2, 6], [0, 6], [1, 5], [2, 5]], torch.zeros(
 RECIPE = FeatureRecipe(degree_onehot=None, propagation=0).fit(SEEN)
 
 
-def test_graphs_that_fit_have_no_reason():
+def test_compatible_graphs_have_no_reason():
     assert find_incompatible(SEEN, RECIPE) == {}
     check_compatible(SEEN, RECIPE)
 
 
-def test_every_label_column_and_every_graph_is_looked_at():
+def test_every_label_column_and_every_graph_is_checked():
     new = replace(SEEN, node_labels=torch.tensor([[0, 5], [1, 5], [8, 6], [9, 6], [8, 7], [2, -1]]))
     assert find_incompatible(new, RECIPE) == {
         1: "node labels 8, 9 in label column 0, on 3 nodes, not seen in training; "
@@ -38,7 +38,7 @@ def test_every_label_column_and_every_graph_is_looked_at():
     assert find_incompatible(new, replace(RECIPE, labels=False, label_values=())) == {}
 
 
-def test_attributes_name_their_place_within_the_graph():
+def test_attributes_are_named_by_node_within_the_graph():
     attributes = torch.zeros(6, 2, dtype=torch.float64)
     attributes[3, 1], attributes[4, 0], attributes[5, 0] = float("nan"), float("inf"), 1e300
     new = replace(SEEN, node_attributes=attributes)
@@ -51,7 +51,7 @@ def test_attributes_name_their_place_within_the_graph():
     assert list(find_incompatible(new, RECIPE, dtype=torch.float64)) == [1]
 
 
-def test_it_agrees_with_the_recipe_graph_by_graph():
+def test_agrees_with_the_recipe_graph_by_graph():
     generator = torch.Generator().manual_seed(3)
     for _ in range(20):
         labels = torch.randint(0, 8, (6, 2), generator=generator)
@@ -65,7 +65,7 @@ def test_it_agrees_with_the_recipe_graph_by_graph():
         assert set(find_incompatible(new, RECIPE)) == refused
 
 
-def test_other_columns_are_refused():
+def test_other_numbers_of_columns_are_refused():
     with pytest.raises(ArgumentError, match=r"verb: 'graphs' must have 2 node label columns, .* got 1 node"):
         check_columns(replace(SEEN, node_labels=SEEN.node_labels[:, :1]), RECIPE, "verb")
     with pytest.raises(ArgumentError, match=r"must have 2 node attribute columns, .* got no node attribute"):

@@ -1,4 +1,4 @@
-"""Counts of edge labels as input columns: against a loop, through propagation, saved, and refused where they misfit."""
+"""Edge label counts as input columns: against a loop, propagated, saved, and refused where labels are unseen."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_counts_against_a_loop(nodes):
     names = recipe.column_names()
     assert x.shape == (store.num_nodes, len(names))
     for node in range(store.num_nodes):
-        own = store.edge_labels[store.edge_ptr[node] : store.edge_ptr[node + 1]]
+        labels = store.edge_labels[store.edge_ptr[node] : store.edge_ptr[node + 1]]
         for column, values in enumerate(recipe.edge_label_values):
             for value in values:
-                place = names.index(f"edges[{column}]={value}")
-                assert x[node, place] == int((own[:, column] == value).sum())
+                index = names.index(f"edges[{column}]={value}")
+                assert x[node, index] == int((labels[:, column] == value).sum())
 
 
-def test_they_pass_through_propagation_and_leave_the_rest_alone():
+def test_counts_are_propagated_and_other_columns_unchanged():
     store = make()
     plain, with_edges = (FeatureRecipe(edge_labels=used, propagation=2).fit(store) for used in (False, True))
     a, b = plain.apply(store), with_edges.apply(store)
@@ -64,7 +64,7 @@ def test_they_pass_through_propagation_and_leave_the_rest_alone():
     assert b.size(1) == with_edges.num_columns == len(names)
 
 
-def test_the_order_of_nodes_does_not_matter():
+def test_equivariant_to_node_order():
     store = make(graphs=1, seed=3)
     recipe = FeatureRecipe(edge_labels=True).fit(store)
     n = store.num_nodes
@@ -73,22 +73,24 @@ def test_the_order_of_nodes_does_not_matter():
     edges = torch.stack([order[source], order[store.neighbours.long()]])
     labels = torch.empty_like(store.node_labels)
     labels[order] = store.node_labels
-    turned = store_from_graphs([GraphArrays(n, edges, node_labels=labels, edge_labels=store.edge_labels)])
-    torch.testing.assert_close(recipe.apply(turned)[order], recipe.apply(store))
+    permuted = store_from_graphs([GraphArrays(n, edges, node_labels=labels, edge_labels=store.edge_labels)])
+    torch.testing.assert_close(recipe.apply(permuted)[order], recipe.apply(store))
 
 
 def test_saved_and_read_back():
     recipe = FeatureRecipe(edge_labels=True).fit(make())
     values = json.loads(json.dumps(recipe.to_dict()))
     assert FeatureRecipe.from_dict(values) == recipe
-    assert "edge_labels" not in FeatureRecipe().fit(make()).to_dict()  # as before there was the choice
-    with pytest.raises(ArgumentError, match="'edge_label_values' must be given where edge labels are used"):
+    assert "edge_labels" not in FeatureRecipe().fit(make()).to_dict()  # left out where unused
+    with pytest.raises(
+        ArgumentError, match="'edge_label_values' must be given if and only if edge labels are used"
+    ):
         FeatureRecipe.from_dict(values | {"edge_labels": False})
-    with pytest.raises(ArgumentError, match="'edge_label_values' must hold ascending whole numbers"):
+    with pytest.raises(ArgumentError, match="'edge_label_values' must hold ascending integers"):
         FeatureRecipe.from_dict(values | {"edge_label_values": [[2, 1]]})
 
 
-def test_misfits_are_told_in_plain_words():
+def test_unseen_edge_labels_and_missing_columns_are_refused():
     recipe = FeatureRecipe(edge_labels=True).fit(make())
     bare = replace(make(), edge_labels=None)
     message = (
@@ -111,12 +113,12 @@ def test_misfits_are_told_in_plain_words():
     assert all("edge label 77, on " in reason for reason in find_incompatible(new, recipe).values())
     assert find_incompatible(new, recipe)
     assert find_incompatible(new, recipe, unseen="ignore") == {}
-    with pytest.warns(UserWarning, match="labels of edges that have no input column are not counted: 77 on"):
+    with pytest.warns(UserWarning, match="edge labels that have no input column are not counted: 77 on"):
         x = recipe.apply(new, unseen="ignore")
     assert torch.isfinite(x).all()
 
 
-def test_graphs_without_edges_fit():
+def test_graphs_without_edges_are_compatible():
     recipe = FeatureRecipe(edge_labels=True).fit(make())
     alone = store_from_graphs(
         [GraphArrays(2, torch.empty(2, 0, dtype=torch.long), node_labels=torch.zeros(2, 1).long())]
@@ -127,7 +129,7 @@ def test_graphs_without_edges_fit():
     assert x[:, [recipe.column_names().index("edges[0]=3")]].sum() == 0
 
 
-def test_a_run_carries_the_choice_and_old_records_stay_as_they_are():
+def test_the_option_in_a_configuration():
     assert "edge_labels" not in RunConfig().as_dict()["features"]
     config = RunConfig.from_toml("[features]\nedge_labels = true\n")
     assert config.as_dict()["features"]["edge_labels"] is True
@@ -135,7 +137,7 @@ def test_a_run_carries_the_choice_and_old_records_stay_as_they_are():
     assert recipe_arguments(FeatureConfig(edge_labels=True))["edge_labels"] is True
 
 
-def test_mutag_s_bonds(shared_data):
+def test_bonds_of_mutag(shared_data):
     store = load_dataset("MUTAG", shared_data)
     recipe = FeatureRecipe(edge_labels=True).fit(store)
     assert (recipe.edge_label_values, recipe.num_base_columns) == (((0, 1, 2, 3),), 11)

@@ -1,4 +1,4 @@
-"""What is known of features once and for all is what the rows say, and nobody gathers rows unasked."""
+"""Sparse feature tables equal the dense features, and their rows are gathered only when read."""
 
 from typing import Any
 
@@ -15,18 +15,18 @@ from graphcaps.types import FeatureRows, FeatureTable
 from tests.graphs import assert_equal, random_graphs
 
 STORE = random_graphs([4, 1, 7, 20], seed=1).as_store()
-DRAWN = torch.tensor([[0, 2, -1], [1, 1, 3], [-1, -1, -1]])
+GRAPHS = torch.tensor([[0, 2, -1], [1, 1, 3], [-1, -1, -1]])
 
 
 def _x(dtype: torch.dtype = torch.float64) -> torch.Tensor:
     x = torch.nn.functional.one_hot(torch.arange(32) % 9, 12).to(dtype)
-    x[:, 9] = 0.1  # one value throughout
+    x[:, 9] = 0.1  # constant
     x[:, 10] = 500 + torch.arange(32).sin()
     return x
 
 
 def _restored(table: FeatureTable) -> torch.Tensor:
-    """The features again, from their entries."""
+    """The dense features, restored from the entries."""
     x = table.shift.expand(table.x.shape).clone()
     rows = torch.arange(len(x)).repeat_interleave(table.ptr.diff())
     x[rows, table.columns.long()] += table.values
@@ -39,60 +39,60 @@ def test_entries_and_sums(dtype: torch.dtype) -> None:
     table = feature_table(x, STORE)
     assert table.sparse
     assert_equal(_restored(table), x, "x", 1e-7)
-    assert table.shift.nonzero().squeeze(-1).tolist() == [9, 10]  # columns that are mostly filled
+    assert table.shift.nonzero().squeeze(-1).tolist() == [9, 10]  # columns with a large mean
     assert not (table.columns == 9).any()
-    left = (x - table.shift).double()
+    shifted = (x - table.shift).double()
     for graph in range(len(STORE)):
-        rows = left[STORE.node_ptr[graph] : STORE.node_ptr[graph + 1]]
+        rows = shifted[STORE.node_ptr[graph] : STORE.node_ptr[graph + 1]]
         assert_equal(table.sums[graph], rows.sum(0), "sums", 1e-14)
         assert_equal(table.squares[graph], rows.square().sum(0), "squares", 1e-14)
 
 
-def test_filled_rows_list_nothing() -> None:
+def test_dense_features_have_no_entries() -> None:
     table = feature_table(torch.randn(32, 40), STORE)
     assert not table.sparse
     assert table.columns.numel() == table.values.numel() == 0
     assert table.ptr.tolist() == [0] * 33
-    assert feature_table(torch.randn(32, 16), STORE).sparse  # few columns are walked, filled or not
+    assert feature_table(torch.randn(32, 16), STORE).sparse  # few columns are always sparse
 
 
-def test_rows_of_another_store_are_refused() -> None:
+def test_features_of_another_store_are_refused() -> None:
     with pytest.raises(ShapeError, match="feature_table: 'x' must have one row per node, 32, got 31"):
         feature_table(torch.zeros(31, 2), STORE)
 
 
-def test_a_batch_gathers_when_it_is_asked() -> None:
+def test_a_batch_gathers_rows_when_x_is_read() -> None:
     x = _x()
     table = feature_table(x, STORE)
-    lazy, plain = collate(STORE, table, DRAWN), STORE.batch(x, DRAWN)
+    lazy, plain = collate(STORE, table, GRAPHS), STORE.batch(x, GRAPHS)
     assert isinstance(lazy.features, FeatureRows)
     assert "x" not in lazy.__dict__
     assert lazy.features.shape == plain.x.shape
     assert torch.equal(lazy.x, plain.x)  # 0 at padding
     assert lazy.x is lazy.x
-    loose = collate_padded(STORE, table, DRAWN, 25)
-    real = loose.edges.node >= 0
-    assert torch.equal(loose.x[real], collate_padded(STORE, x, DRAWN, 25).x[real])
+    padded = collate_padded(STORE, table, GRAPHS, 25)
+    real = padded.edges.node >= 0
+    assert torch.equal(padded.x[real], collate_padded(STORE, x, GRAPHS, 25).x[real])
 
 
 @pytest.mark.parametrize("kind", [HGCN, GIN, "input", "paper", "trunk"])
-def test_models_take_a_table(kind: object) -> None:
-    """Whether it walks the entries or gathers the rows."""
+def test_models_accept_a_table(kind: object) -> None:
+    """Models that read the sparse entries and models that gather the rows."""
     arguments = {
         "input": {"disentangle": False},
         "paper": {"formulation": "paper"},
         "trunk": {"trunk": "gin"},
     }
-    given = arguments.get(kind, {}) if isinstance(kind, str) else {}
+    options = arguments.get(kind, {}) if isinstance(kind, str) else {}
     model: Any
     if kind is GIN:
         model = GIN(12, 2, hidden=8, lead=(3,)).double().eval()
     else:
         lead = () if kind == "trunk" else (3,)
-        model = HGCN(12, 2, capsule_dim=8, num_capsules=3, lead=lead, **given).double().eval()  # type: ignore[arg-type]
-    drawn = DRAWN[1] if kind == "trunk" else DRAWN
+        model = HGCN(12, 2, capsule_dim=8, num_capsules=3, lead=lead, **options).double().eval()  # type: ignore[arg-type]
+    graphs = GRAPHS[1] if kind == "trunk" else GRAPHS
     x = _x()
-    one, two = (model.forward_batch(collate(STORE, f, drawn)) for f in (x, feature_table(x, STORE)))
+    one, two = (model.forward_batch(collate(STORE, f, graphs)) for f in (x, feature_table(x, STORE)))
     some = slice(None) if kind == "trunk" else slice(2)  # the last replica has no graph
     assert_equal(two.class_scores[some], one.class_scores[some], "scores", 1e-12)
 
@@ -100,7 +100,7 @@ def test_models_take_a_table(kind: object) -> None:
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_statistics_in_float64(training: bool) -> None:
     table = feature_table(_x(), STORE)
-    rows = collate(STORE, table, DRAWN).features
+    rows = collate(STORE, table, GRAPHS).features
     assert isinstance(rows, FeatureRows)
     torch.manual_seed(0)
     running = (torch.randn(3, 12, dtype=torch.float64), torch.rand(3, 12, dtype=torch.float64))

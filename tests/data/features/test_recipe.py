@@ -1,4 +1,4 @@
-"""The recipe against a dense computation of each graph by itself."""
+"""The recipe against a dense computation of each graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcaps.errors import ArgumentError
 
 
 def make(*, labels: bool = True, attributes: bool = True, seed: int = 0, graphs: int = 4) -> GraphStore:
-    """Random graphs of 1 to 7 nodes with isolated nodes; weights that the recipe must not look at."""
+    """Random graphs of 1 to 7 nodes with isolated nodes; weights that the recipe must not use."""
     draw = np.random.default_rng(seed)
     made = []
     for _ in range(graphs):
@@ -37,7 +37,7 @@ def make(*, labels: bool = True, attributes: bool = True, seed: int = 0, graphs:
 
 
 def dense_features(store: GraphStore, recipe: FeatureRecipe) -> np.ndarray:
-    """The oracle: graph by graph, node by node, with an n × n matrix."""
+    """The reference: graph by graph, node by node, with an n × n matrix."""
     ptr = store.node_ptr.tolist()
     rows = []
     for g in range(len(store)):
@@ -102,11 +102,11 @@ def test_apply_equals_dense_graph_by_graph(
         propagation=propagation,
     ).fit(store)
     expected = dense_features(store, recipe)
-    found = recipe.apply(store, dtype=torch.float64)
-    assert found.shape == expected.shape == (store.num_nodes, recipe.num_columns)
+    x = recipe.apply(store, dtype=torch.float64)
+    assert x.shape == expected.shape == (store.num_nodes, recipe.num_columns)
     assert len(recipe.column_names()) == len(set(recipe.column_names())) == recipe.num_columns
-    torch.testing.assert_close(found, torch.from_numpy(expected), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(recipe.apply(store), found.float(), rtol=0, atol=0)
+    torch.testing.assert_close(x, torch.from_numpy(expected), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(recipe.apply(store), x.float(), rtol=0, atol=0)
 
 
 def test_path_of_three_and_an_isolated_node_by_hand() -> None:
@@ -136,7 +136,7 @@ def test_path_of_three_and_an_isolated_node_by_hand() -> None:
     ]
 
 
-def test_ones_stand_first_where_nodes_carry_nothing() -> None:
+def test_nodes_without_labels_and_attributes_have_a_column_of_ones() -> None:
     store = make(labels=False, attributes=False)
     recipe = FeatureRecipe(degree_onehot=2).fit(store)
     x = recipe.apply(store)
@@ -155,7 +155,7 @@ def test_isolated_nodes_keep_their_own_x() -> None:
         torch.testing.assert_close(x[:, 2 * power : 2 * power + 2], x[:, :2])
 
 
-def test_graphs_do_not_touch_each_other() -> None:
+def test_graphs_are_independent_of_each_other() -> None:
     store = make(graphs=6)
     recipe = FeatureRecipe().fit(store)
     whole = recipe.apply(store)
@@ -196,7 +196,7 @@ def test_label_inside_a_kept_gap_has_its_column() -> None:
 def test_identifiers_are_not_categories() -> None:
     store = labelled(list(range(5000)))
     with pytest.raises(
-        ArgumentError, match=r"at most 4096 different values .*, got 5000 in label column 0 of"
+        ArgumentError, match=r"at most 4096 distinct values .*, got 5000 in label column 0 of"
     ):
         FeatureRecipe().fit(store)
     assert FeatureRecipe(labels=False).fit(store).label_values == ()
@@ -225,7 +225,11 @@ def test_store_without_the_fitted_columns_is_refused() -> None:
     one = store_from_graphs(
         [GraphArrays(1, torch.empty(2, 0, dtype=torch.long), node_attributes=torch.ones(1, 1))], "one"
     )
-    fitted = FeatureRecipe().fit(full)
+    with pytest.raises(
+        ArgumentError, match=r"must have 2 node label columns, as .*, got no node label columns"
+    ):
+        FeatureRecipe().fit(full).apply(bare)
+    fitted = FeatureRecipe(labels=False).fit(full)
     with pytest.raises(
         ArgumentError, match=r"must have 3 node attribute columns, as .*, got no node attribute"
     ):
@@ -263,7 +267,7 @@ def test_attributes_must_be_finite(wrong: float) -> None:
     assert FeatureRecipe(attributes=False).fit(broken).num_attributes == 0
 
 
-def test_number_beyond_float32_is_refused_there_alone() -> None:
+def test_number_beyond_float32_is_refused_in_float32_only() -> None:
     empty = torch.empty(2, 0, dtype=torch.long)
     huge = torch.tensor([[1e300]], dtype=torch.float64)
     store = store_from_graphs([GraphArrays(1, empty, node_attributes=huge)])
@@ -275,7 +279,7 @@ def test_number_beyond_float32_is_refused_there_alone() -> None:
 
 def test_wrong_use_is_refused() -> None:
     store = make()
-    with pytest.raises(ArgumentError, match=r"'recipe' must be fitted, got one that is not\. Call fit"):
+    with pytest.raises(ArgumentError, match=r"'recipe' must be fitted, got an unfitted one\. Call fit"):
         FeatureRecipe().apply(store)
     with pytest.raises(ArgumentError, match="must be fitted"):
         _ = FeatureRecipe().num_columns
@@ -289,7 +293,7 @@ def test_wrong_use_is_refused() -> None:
 
 # ---------------------------------------------------------------------- saving
 @pytest.mark.parametrize("recipe", [FeatureRecipe(), FeatureRecipe(degree_onehot=None).fit(make())])
-def test_recipe_survives_json(recipe: FeatureRecipe) -> None:
+def test_recipe_is_restored_from_json(recipe: FeatureRecipe) -> None:
     again = FeatureRecipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
     assert again == recipe
     assert hash(again) == hash(recipe)
@@ -300,17 +304,17 @@ def test_recipe_survives_json(recipe: FeatureRecipe) -> None:
     [
         ({"degrees": True}, "'degrees' must be one of attributes, labels, degree"),
         ({"degree": 1}, "'degree' must be true or false, got 1"),
-        ({"degree_onehot": -1}, "'degree_onehot' must be a whole number from 0 on, or none, got -1"),
-        ({"propagation": 1.5}, "'propagation' must be a whole number from 0 on, got 1.5"),
-        ({"propagation": True}, "'propagation' must be a whole number from 0 on, got True"),
+        ({"degree_onehot": -1}, "'degree_onehot' must be a non-negative integer or None, got -1"),
+        ({"propagation": 1.5}, "'propagation' must be a non-negative integer, got 1.5"),
+        ({"propagation": True}, "'propagation' must be a non-negative integer, got True"),
         ({"num_attributes": 1}, "'label_values' must be given together with 'num_attributes'"),
-        ({"num_attributes": 0, "label_values": [[2, 1]]}, "must hold ascending whole numbers"),
-        ({"num_attributes": 0, "label_values": [["a"]]}, "must hold ascending whole numbers"),
-        ({"num_attributes": 0, "label_values": [[]]}, "must hold ascending whole numbers"),
+        ({"num_attributes": 0, "label_values": [[2, 1]]}, "must hold ascending integers"),
+        ({"num_attributes": 0, "label_values": [["a"]]}, "must hold ascending integers"),
+        ({"num_attributes": 0, "label_values": [[]]}, "must hold ascending integers"),
         ({"num_attributes": 0, "label_values": 3}, "'label_values' must be a list of lists, got 3"),
     ],
 )
-def test_dictionary_that_is_no_recipe_is_refused(values: dict[str, object], text: str) -> None:
+def test_invalid_dictionary_is_refused(values: dict[str, object], text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         FeatureRecipe.from_dict(values)
 

@@ -1,4 +1,4 @@
-"""The node cap against one graph at a time."""
+"""Truncation against a computation of one graph at a time."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def edges_of(store: GraphStore, g: int) -> dict[tuple[int, int], int]:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), limit=st.integers(1, 9))
-def test_cap_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
+def test_truncation_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
     store = make(seed)
     x = torch.randn(store.num_nodes, 3)
-    capped = truncate_nodes(store, limit, x)
-    found = capped.store
+    truncated = truncate_nodes(store, limit, x)
+    result = truncated.store
     kept_rows: list[int] = []
     removed_edges = 0
     for g in range(len(store)):
@@ -62,61 +62,61 @@ def test_cap_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
         degree = store.degree[first : first + n].tolist()
         kept = sorted(sorted(range(n), key=lambda i: (-degree[i], i))[:limit])
         kept_rows += [first + i for i in kept]
-        place = {i: new for new, i in enumerate(kept)}
-        before, after = edges_of(store, g), edges_of(found, g)
-        expected = {(place[i], place[j]): e for (i, j), e in before.items() if i in place and j in place}
+        position = {i: new for new, i in enumerate(kept)}
+        before, after = edges_of(store, g), edges_of(result, g)
+        expected = {
+            (position[i], position[j]): e for (i, j), e in before.items() if i in position and j in position
+        }
         assert after.keys() == expected.keys()
         removed_edges += (len(before) - len(expected)) // 2
         for pair, entry in expected.items():
             for column in ("edge_labels", "edge_attributes", "edge_weight"):
-                assert torch.equal(getattr(found, column)[after[pair]], getattr(store, column)[entry])
-    assert capped.nodes.tolist() == kept_rows
-    assert capped.x is not None
-    assert torch.equal(capped.x, x[kept_rows])
+                assert torch.equal(getattr(result, column)[after[pair]], getattr(store, column)[entry])
+    assert truncated.nodes.tolist() == kept_rows
+    assert truncated.x is not None
+    assert torch.equal(truncated.x, x[kept_rows])
     for column in ("node_labels", "node_attributes"):
-        assert torch.equal(getattr(found, column), getattr(store, column)[kept_rows])
-    assert torch.equal(found.truth["part"], store.truth["part"][kept_rows])
-    assert found.y is not None
-    assert found.y.tolist() == store.y.tolist()  # type: ignore[union-attr]
-    assert capped.truncated_graphs == int((store.sizes > limit).sum())
-    assert capped.removed_nodes == store.num_nodes - found.num_nodes
-    assert capped.removed_edges == removed_edges
+        assert torch.equal(getattr(result, column), getattr(store, column)[kept_rows])
+    assert torch.equal(result.truth["part"], store.truth["part"][kept_rows])
+    assert result.y is not None
+    assert result.y.tolist() == store.y.tolist()  # type: ignore[union-attr]
+    assert truncated.truncated_graphs == int((store.sizes > limit).sum())
+    assert truncated.removed_nodes == store.num_nodes - result.num_nodes
+    assert truncated.removed_edges == removed_edges
 
 
 def test_ties_keep_the_lower_index_and_the_order_of_nodes() -> None:
     # A ring of four (degree 2 each) and a leaf at node 3, which then has degree 3.
     ring = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 3, 0, 4]])
-    capped = truncate_nodes(store_from_graphs([GraphArrays(5, ring)]), 3)
-    assert capped.nodes.tolist() == [0, 1, 3]
-    assert edges_of(capped.store, 0).keys() == {(0, 1), (1, 0), (0, 2), (2, 0)}
-    assert repr(capped).endswith("truncated_graphs=1, removed_nodes=2, removed_edges=3)")
+    truncated = truncate_nodes(store_from_graphs([GraphArrays(5, ring)]), 3)
+    assert truncated.nodes.tolist() == [0, 1, 3]
+    assert edges_of(truncated.store, 0).keys() == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    assert repr(truncated).endswith("truncated_graphs=1, removed_nodes=2, removed_edges=3)")
 
 
 def test_features_are_those_of_the_whole_graph() -> None:
     star = torch.tensor([[0, 0, 0], [1, 2, 3]])
     store = store_from_graphs([GraphArrays(4, star)])
     x = FeatureRecipe(degree_onehot=None, propagation=0).fit(store).apply(store)
-    capped = truncate_nodes(store, 2, x)
-    assert capped.x is not None
-    assert capped.x[:, 1].tolist() == [3, 1]  # not [1, 1], the degrees after the cut
-    assert capped.store.degree.tolist() == [1, 1]
+    truncated = truncate_nodes(store, 2, x)
+    assert truncated.x is not None
+    assert truncated.x[:, 1].tolist() == [3, 1]  # not [1, 1], the degrees after truncation
+    assert truncated.store.degree.tolist() == [1, 1]
 
 
-def test_nothing_over_the_limit_gives_the_store_itself() -> None:
+def test_no_graph_over_the_limit_returns_the_store_itself() -> None:
     store = make(1)
-    capped = truncate_nodes(store, 100)
-    assert capped.store is store
-    assert capped.x is None
-    assert capped.nodes.tolist() == list(range(store.num_nodes))
-    assert (capped.truncated_graphs, capped.removed_nodes, capped.removed_edges) == (0, 0, 0)
+    truncated = truncate_nodes(store, 100)
+    assert truncated.store is store
+    assert truncated.x is None
+    assert truncated.nodes.tolist() == list(range(store.num_nodes))
+    assert (truncated.truncated_graphs, truncated.removed_nodes, truncated.removed_edges) == (0, 0, 0)
 
 
 def test_wrong_arguments_are_refused() -> None:
     store = make(1)
     for limit in (0, -3, 1.5):
-        with pytest.raises(
-            ArgumentError, match=rf"'max_nodes' must be a whole number from 1 on, got {limit}"
-        ):
+        with pytest.raises(ArgumentError, match=rf"'max_nodes' must be a positive integer, got {limit}"):
             truncate_nodes(store, limit)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=rf"'x' must have one row per node, {store.num_nodes}, got 1"):
         truncate_nodes(store, 2, torch.zeros(1, 3))

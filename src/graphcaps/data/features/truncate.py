@@ -1,4 +1,4 @@
-"""An upper limit on the nodes of a graph, as the published figures were made with."""
+"""Truncation of large graphs to their nodes of highest degree, as in the published results."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["TruncatedStore", "truncate_nodes"]
 
 @dataclass(frozen=True, eq=False)
 class TruncatedStore:
-    """What :func:`truncate_nodes` kept.
+    """Result of :func:`truncate_nodes`.
 
     Args:
         store (GraphStore): The graphs, none over the limit.
-        x (Tensor, optional): The rows of ``x`` that belong to the kept nodes.
-        nodes (Tensor): Kept nodes, ascending, as rows of the store before the cut.
-        truncated_graphs (int): Graphs that lost nodes.
-        removed_nodes (int): Nodes that were removed.
-        removed_edges (int): Undirected edges that went with them.
+        x (Tensor, optional): The rows of ``x`` of the kept nodes.
+        nodes (Tensor): Kept nodes, ascending, as rows of the original store.
+        truncated_graphs (int): Number of graphs that were truncated.
+        removed_nodes (int): Number of removed nodes.
+        removed_edges (int): Number of undirected edges removed with them.
     """
 
     store: GraphStore
@@ -42,19 +42,23 @@ class TruncatedStore:
 
 
 def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> TruncatedStore:
-    """Keeps of every graph over ``max_nodes`` its ``max_nodes`` nodes of highest degree.
+    """Truncates every graph with more than ``max_nodes`` nodes to its ``max_nodes`` nodes of highest degree.
 
-    Among equal degrees the lower index stays; kept nodes keep their order, and the edges among them stay.
-    Degrees, and features handed over in ``x``, are those of the whole graph: apply the ``FeatureRecipe``
-    first, then cut. ``report`` goes on describing the source.
+    Among equal degrees the lower index is kept. Kept nodes keep their order and the edges between them. Features in
+    ``x`` are not recomputed: apply the ``FeatureRecipe`` before truncation, so that degrees are those of the whole
+    graph. ``report`` goes on describing the source.
 
     Args:
         store (GraphStore): Graphs of any size.
         max_nodes (int): Limit, at least 1 (the released program uses 1000).
         x (Tensor, optional): Features of all nodes of the store, ``[N, in]``.
+
+    Raises:
+        ArgumentError: If ``max_nodes`` is not a positive integer.
+        ShapeError: If ``x`` does not have one row per node.
     """
     if type(max_nodes) is not int or max_nodes < 1:
-        raise ArgumentError("truncate_nodes", "max_nodes", "be a whole number from 1 on", max_nodes)
+        raise ArgumentError("truncate_nodes", "max_nodes", "be a positive integer", max_nodes)
     if x is not None and x.size(0) != store.num_nodes:
         raise ShapeError("truncate_nodes", "x", f"have one row per node, {store.num_nodes}", x.size(0))
     over = store.sizes > max_nodes
@@ -63,7 +67,7 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
         return TruncatedStore(store, x, torch.arange(store.num_nodes, device=store.device))
 
     graph = store.node_graph
-    # Two stable sorts: by falling degree, then by graph, so that ties stay in the order of their index.
+    # Two stable sorts, by descending degree and then by graph: ties keep the order of their index.
     order = store.degree.neg().argsort(stable=True)
     order = order[graph[order].argsort(stable=True)]
     rank = torch.empty_like(order)
@@ -72,7 +76,7 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
     nodes = keep.nonzero().squeeze(-1)
 
     node_ptr = torch.nn.functional.pad(store.sizes.clamp_max(max_nodes).cumsum(0), (1, 0))
-    new_row = keep.cumsum(0) - 1  # where kept
+    new_row = keep.cumsum(0) - 1  # defined for kept nodes
     source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
     target = store.neighbours + store.node_ptr[graph[source]]
     entries = (keep[source] & keep[target]).nonzero().squeeze(-1)
@@ -83,7 +87,7 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
     def pick(tensor: Tensor | None, rows: Tensor) -> Tensor | None:
         return None if tensor is None else tensor[rows]
 
-    capped = replace(
+    truncated = replace(
         store,
         node_ptr=node_ptr,
         edge_ptr=torch.nn.functional.pad(degree.cumsum(0), (1, 0)),
@@ -96,10 +100,10 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
         truth={key: value[nodes] for key, value in store.truth.items()},
     )
     return TruncatedStore(
-        capped,
+        truncated,
         pick(x, nodes),
         nodes,
         truncated_graphs,
         store.num_nodes - nodes.numel(),
-        store.num_edges - capped.num_edges,
+        store.num_edges - truncated.num_edges,
     )
