@@ -1,4 +1,4 @@
-"""Pure functions on tensors, with any leading axes; slow twins stand beside the fast forms."""
+"""Pure functions on tensors, with any leading axes; reference implementations stand beside the fast forms."""
 
 from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table

@@ -1,4 +1,4 @@
-"""The graph among wholes: how strongly the parts of two wholes are joined."""
+"""The coarse graph of output capsules: how strongly the input capsules of two output capsules are connected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:
 
 
 def clamp_adjacency(adjacency: Tensor) -> Tensor:
-    """What the released program does to a coarse adjacency: at most 1, and 0 on the diagonal."""
+    """The coarse adjacency of the released program: entries at most 1, zeros on the diagonal."""
     J = adjacency.size(-1)
     diagonal = torch.eye(J, dtype=torch.bool, device=adjacency.device)
     return adjacency.clamp_max(1).masked_fill(diagonal, 0)

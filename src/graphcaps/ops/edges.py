@@ -1,13 +1,12 @@
-"""One rule for edges everywhere: a graph is undirected and simple.
+"""Cleaning of edge lists: all graphs of the package are undirected and simple.
 
-What files and libraries hand over is brought to that form here, and everything that was changed is
-counted:
+Edges from files and libraries are converted to that form here, and every change is counted:
 
 * **directed**: an edge listed in one direction only is read as undirected;
 * **repeated**: rows that list a pair again count once; their weights and attributes are averaged, and the
   label of the first row is kept;
 * **self-loops** are removed (the model adds its own);
-* **weights** stay with their pair, one for both directions.
+* **weights** belong to pairs, one for both directions.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table"]
 
 @dataclass(frozen=True)
 class EdgeReport:
-    """What was listed and what became of it.
+    """Counts of what an edge list had and what was changed.
 
     Args:
         rows (int): Rows as listed.
@@ -75,7 +74,7 @@ def clean_edges(
     labels: Tensor | None = None,
     attributes: Tensor | None = None,
 ) -> CleanEdges:
-    """Brings listed edges to the undirected, simple form that the rest of the package relies on.
+    """Converts an edge list to undirected simple edges.
 
     Args:
         source, target (Tensor): Node ids from 0 to ``num_nodes − 1``, ``[E]`` each.
@@ -92,7 +91,7 @@ def clean_edges(
 
     keys = source * N + target  # one key per ordered pair
     distinct = _distinct(keys)
-    in_order = distinct is keys  # rows in order, each once: most files of the collection, and no division
+    in_order = distinct is keys  # already sorted and distinct, as in most files: no division
     entry_source, entry_target = (source, target) if in_order else (distinct // N, distinct % N)
     reverse = entry_target * N + entry_source
     missing = reverse[~_contains(distinct, reverse)]
@@ -102,13 +101,13 @@ def clean_edges(
         entries = torch.cat([distinct, missing]).sort().values
         entry_source, entry_target = entries // N, entries % N
     elif in_order:
-        entry_target = target.clone(memory_format=torch.contiguous_format)  # never the caller's own tensor
+        entry_target = target.clone(memory_format=torch.contiguous_format)  # never the caller's tensor
     ptr = torch.nn.functional.pad(torch.bincount(entry_source, minlength=num_nodes).cumsum(0), (1, 0))
 
     conflicting = 0
     merged_weight = merged_labels = merged_attributes = None
     if weight is not None or labels is not None or attributes is not None:
-        # Rows of both directions speak for the pair, which keeps the table symmetric.
+        # Rows of both directions are merged per pair, which keeps the table symmetric.
         pairs, of_row = torch.unique(_pair(source, target, N), return_inverse=True)
         of_entry = torch.searchsorted(pairs, _pair(entry_source, entry_target, N))
         if weight is not None:
@@ -138,9 +137,9 @@ def clean_edges(
 
 
 def edge_table(edge_index: Tensor, num_nodes: int, weight: Tensor | None = None) -> EdgeTable:
-    """The table of one batch given in torch-geometric's form, ``edge_index [2, E]``.
+    """Edge table of one batch in torch-geometric's form, ``edge_index [2, E]``.
 
-    Edges are cleaned as everywhere (:func:`clean_edges`); weights may carry a gradient.
+    Edges are cleaned by :func:`clean_edges`; weights may require a gradient.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ShapeError("edge_table", "edge_index", "have the shape [2, E]", list(edge_index.shape))
@@ -173,7 +172,7 @@ def _pair(source: Tensor, target: Tensor, num_nodes: int) -> Tensor:
 
 
 def _distinct(keys: Tensor) -> Tensor:
-    """Sorted distinct keys; files are often sorted already, and numpy's sort is the faster one on a CPU."""
+    """Sorted distinct keys. Keys are often sorted already, and numpy sorts faster than torch on a CPU."""
     if keys.numel() < 2 or bool((keys[1:] > keys[:-1]).all()):
         return keys
     if keys.device.type != "cpu":
@@ -182,12 +181,12 @@ def _distinct(keys: Tensor) -> Tensor:
     return torch.from_numpy(ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))])
 
 
-def _contains(ordered: Tensor, wanted: Tensor) -> Tensor:
-    """Which of ``wanted`` stand in the ascending ``ordered``."""
+def _contains(ordered: Tensor, keys: Tensor) -> Tensor:
+    """Which of ``keys`` are in the ascending ``ordered``."""
     if not ordered.numel():
-        return torch.zeros_like(wanted, dtype=torch.bool)
-    place = torch.searchsorted(ordered, wanted).clamp_max_(ordered.numel() - 1)
-    return ordered[place] == wanted
+        return torch.zeros_like(keys, dtype=torch.bool)
+    index = torch.searchsorted(ordered, keys).clamp_max_(ordered.numel() - 1)
+    return ordered[index] == keys
 
 
 def _mean(values: Tensor, group: Tensor, num_groups: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""A linear map of very many rows, whose weight gradient keeps a whole GPU busy."""
+"""A matrix product of very many rows with a small weight, with a weight gradient that is fast on a GPU."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["matmul_rows"]
 
-# Tiles of a product that fill a large GPU a few times, and the fewest rows that are worth a product of their own.
-_TILE, _TILES, _ROWS = 64, 512, 256
+# Side of a tile, number of tiles that occupy a large GPU, and least number of rows of a chunk.
+_TILE, _MANY_TILES, _LEAST_ROWS = 64, 512, 256
 
 
 def matmul_rows(x: Tensor, weight: Tensor) -> Tensor:
     """``x [*lead, V, in]`` times ``weight [*lead, in, out]``.
 
-    The gradient of the weight is a small matrix, summed over all V rows: as one product it would run on a few
-    cores of a GPU. There the rows are cut into chunks whose products run side by side and are then added, in
-    order.
+    The gradient of the weight is a small matrix, summed over all V rows: as one product it would use few cores of a
+    GPU. There the rows are split into chunks; their products are computed in parallel and added in a fixed order.
     """
     if x.device.type == "cpu" or x.requires_grad or not weight.requires_grad:
         return x @ weight
-    found: Tensor = _MatmulRows.apply(x, weight)
-    return found
+    y: Tensor = _MatmulRows.apply(x, weight)
+    return y
 
 
 def weight_gradient(x: Tensor, grad: Tensor, chunks: int) -> Tensor:
-    """xᵀ grad over the rows, cut into ``chunks`` equal parts, ``[*lead, in, out]``."""
+    """xᵀ grad as the sum over ``chunks`` chunks of equal length, ``[*lead, in, out]``."""
     if chunks == 1:
         return x.mT @ grad
-    parts = x.unflatten(-2, (chunks, -1)).mT @ grad.unflatten(-2, (chunks, -1))
-    return parts.sum(-3)
+    products = x.unflatten(-2, (chunks, -1)).mT @ grad.unflatten(-2, (chunks, -1))
+    return products.sum(-3)
 
 
 def chunks_of_rows(x: Tensor, out: int) -> int:
-    """A power of two that divides the rows, as large as a GPU needs and as the rows allow."""
+    """Number of chunks: a power of two that divides the rows, enough for a GPU, with chunks of many rows."""
     *lead, V, width = x.shape
     tiles = torch.Size(lead).numel() * -(-width // _TILE) * -(-out // _TILE)
     chunks = 1
-    while V % (2 * chunks) == 0 and V // (2 * chunks) >= _ROWS and tiles * chunks < _TILES:
+    while V % (2 * chunks) == 0 and V // (2 * chunks) >= _LEAST_ROWS and tiles * chunks < _MANY_TILES:
         chunks *= 2
     return chunks
 

@@ -1,4 +1,4 @@
-"""The sampled reconstruction: exact where all pairs meet, unbiased else, and reproducible."""
+"""The sampled reconstruction loss: exact if all pairs are sampled, else unbiased, and reproducible."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ def test_the_mean_over_draws_is_the_exact_loss(rule: PairRule, pairs: int) -> No
     graphs = random_graphs([5, 12, 23], density=2.0)
     F = 8000
     batch = graphs.as_store().batch(graphs.x, torch.tensor([[0, 1, 2]]).expand(F, 3))
-    # Inside the bounds: at a bound the paper's rule has slopes of 1e7, and no mean settles.
+    # Inside the bounds: at a bound the paper's rule has gradients of 1e7, and no mean converges.
     one = torch.rand(40, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) * 0.35
     z = one.expand(F, 40, 7).clone().requires_grad_()
     drawn = sampled_reconstruction_loss(
         z, batch.edges, batch.segments, rule, keys=_keys(F), up_to=5, pairs=pairs
     )
-    (slopes,) = torch.autograd.grad(drawn.sum(), z)
-    exact, slope = _both(reconstruction_loss, one, graphs.as_batch(), rule)
-    for name, draws, expected in (("loss", drawn.detach(), exact), ("gradient", slopes, slope)):
+    (grads,) = torch.autograd.grad(drawn.sum(), z)
+    exact, grad = _both(reconstruction_loss, one, graphs.as_batch(), rule)
+    for name, draws, expected in (("loss", drawn.detach(), exact), ("gradient", grads, grad)):
         spread = draws.std(0)
         error = (draws.mean(0) - expected).abs()
         assert bool((error <= 5 * spread / F**0.5 + 1e-12).all()), f"{name}: {float(error.max()):.3g}"
@@ -105,33 +105,33 @@ def test_the_gradient_is_that_of_the_loss_drawn() -> None:
     assert torch.autograd.gradcheck(drawn, (z,))
 
 
-def test_nodes_meet_with_the_probability_stated() -> None:
-    """Each meeting is a matching; every pair of nodes meets K / n of the time, within five standard errors."""
+def test_nodes_are_paired_with_the_stated_probability() -> None:
+    """Every sample is a matching; every pair of nodes is sampled K / n of the time, within five standard errors."""
     F, sizes, K = 3000, torch.tensor([7, 2, 12]), 3
     segments = Segments.from_sizes(sizes.expand(F, 3))
     samples = sample_pairs(_keys(F, seed=5), segments, K)
     every = slice(0, F * 21)
-    slot = torch.arange(F * 21)
-    met = torch.zeros(21, 21)
+    row = torch.arange(F * 21)
+    paired = torch.zeros(21, 21)
     for k in range(K):
         other = samples.partner(every, k)
         has = k < samples.count(every)
-        assert torch.equal(samples.partner(every, k)[other], slot)
-        assert torch.equal(samples.sample_of(slot[has], other[has]), torch.full_like(slot[has], k))
-        met += torch.bincount((slot % 21 * 21 + other % 21)[has], minlength=441).reshape(21, 21)
-        assert torch.equal(slot // 21, other // 21)  # inside a replica
+        assert torch.equal(samples.partner(every, k)[other], row)
+        assert torch.equal(samples.matching_of(row[has], other[has]), torch.full_like(row[has], k))
+        paired += torch.bincount((row % 21 * 21 + other % 21)[has], minlength=441).reshape(21, 21)
+        assert torch.equal(row // 21, other // 21)  # inside a replica
     graph = segments.index[0]
     n = sizes[graph].float()
     p = torch.where(graph[:, None] == graph[None, :], n.clamp_max(K) / n, 0)
     error = 5 * (p * (1 - p) / F).sqrt()
-    assert bool(((met / F - p).abs() <= error + 1e-9).all())
+    assert bool(((paired / F - p).abs() <= error + 1e-9).all())
     for row in (0, 7, 9):  # u is any of the n numbers, each as often
         share = torch.bincount(samples.start[row::21], minlength=12) / F
         p = torch.where(torch.arange(12) < n[row], 1 / n[row], 0)
         assert bool(((share - p).abs() <= 5 * (p / F).sqrt()).all())
-    for a, b in ((0, 3), (9, 20)):  # who does not meet has no number
+    for a, b in ((0, 3), (9, 20)):  # pairs that are not sampled have no number
         pair = torch.arange(F) * 21
-        number = samples.sample_of(pair + a, pair + b)
+        number = samples.matching_of(pair + a, pair + b)
         together = sum((samples.partner(every, k)[pair + a] == pair + b).sum() for k in range(K))
         assert int((number < K).sum()) == int(together)
 

@@ -95,13 +95,13 @@ def test_detached_weights_are_constants() -> None:
     squared = s.square().sum(-1, keepdim=True)
     expected = s * squared / ((1 + squared) * (squared + 1e-7).sqrt())
     assert_equal(found.capsules[0], expected)
-    (slope,) = torch.autograd.grad(found.capsules.sum(), h, retain_graph=True)
-    (expected_slope,) = torch.autograd.grad(expected.sum(), h)
-    assert_equal(slope, expected_slope)
+    (grad,) = torch.autograd.grad(found.capsules.sum(), h, retain_graph=True)
+    (expected_grad,) = torch.autograd.grad(expected.sum(), h)
+    assert_equal(grad, expected_grad)
 
 
 def test_first_round_by_hand() -> None:
-    """Two parts, two wholes, identity map: c = 1/2, so each whole is the squashed half sum."""
+    """Two input and two output capsules, identity map: c = 1/2, so each output capsule is the squashed half sum."""
     h = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     weight = torch.eye(2, dtype=torch.float64).expand(2, 2, 2)
     found = route(
@@ -183,7 +183,9 @@ def test_messages() -> None:
     arguments = _arguments([4], 3)
     h, weight, bias = (arguments[name].detach() for name in ("h", "weight", "bias"))
     batch = torch.zeros(4, dtype=torch.long)
-    with pytest.raises(ShapeError, match=r"route: 'batch' must have one entry per part, \[4\], got \[3\]\."):
+    with pytest.raises(
+        ShapeError, match=r"route: 'batch' must have one entry per input capsule, \[4\], got \[3\]\."
+    ):
         route(h, weight, bias, batch[:3], 3)
     with pytest.raises(ShapeError, match=r"route: 'bias' must have the shape \[3, 5\], got \[2, 5\]\."):
         route(h, weight, bias[:2], batch, 3)

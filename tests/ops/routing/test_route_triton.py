@@ -78,7 +78,7 @@ def _compare(
         ([[5, 0]], 32, 20, 12, 2, False),
         ([[17, 3]], 32, 33, 65, 2, True),
         ([[2] * 18], 3, 128, 100, 3, True),  # a full block of graphs as wide as it gets
-        ([[17, 3]], 33, 12, 8, 2, True),  # more wholes than the kernels serve: the factored form does
+        ([[17, 3]], 33, 12, 8, 2, True),  # more capsules than the kernels support: factored form
     ],
 )
 def test_kernel_is_factored(
@@ -146,18 +146,18 @@ def test_same_bits_twice_and_nothing_kept_without_gradient(kernel_device: str) -
     assert calls[0].capsules.grad_fn is None
 
 
-def test_who_serves(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_form_is_used(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernels leave to the factored form: gradients through c, wide or many capsules, unknown sizes."""
     import graphcaps.ops.routing.route_triton as module
 
-    asked: list[str] = []
+    calls: list[str] = []
     original = module._Route.apply
-    monkeypatch.setattr(module._Route, "apply", lambda *a: asked.append("kernel") or original(*a))
+    monkeypatch.setattr(module._Route, "apply", lambda *a: calls.append("kernel") or original(*a))
 
-    def served(
+    def uses_kernel(
         d: int = 8, J: int = 2, bound: int | None = -1, detach: bool = True, grad: bool = True
     ) -> bool:
-        asked.clear()
+        calls.clear()
         segments = rows([[3, 2]], spare=0, bound=bound, lead=False)
         given = _arguments(poisoned(segments, d), 2, J, 8, ())
         h, weight, bias = (given[name].to(kernel_device) for name in ("h", "weight", "bias"))
@@ -165,24 +165,24 @@ def test_who_serves(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None
             there = moved(segments, kernel_device)
             found = route(h.requires_grad_(grad), weight, bias, there, 2, detach=detach)
         assert bool(found.capsules.isfinite().all())
-        return asked == ["kernel"]
+        return calls == ["kernel"]
 
-    assert served()
-    assert served(detach=False, grad=False)
-    assert not served(detach=False)
-    assert not served(d=130)
-    assert served(J=MOST_ROUTED_CAPSULES)
-    assert not served(J=MOST_ROUTED_CAPSULES + 1)
-    assert not served(bound=None)
-    assert not served(bound=LARGEST_ROUTED_GRAPH + 1)
+    assert uses_kernel()
+    assert uses_kernel(detach=False, grad=False)
+    assert not uses_kernel(detach=False)
+    assert not uses_kernel(d=130)
+    assert uses_kernel(J=MOST_ROUTED_CAPSULES)
+    assert not uses_kernel(J=MOST_ROUTED_CAPSULES + 1)
+    assert not uses_kernel(bound=None)
+    assert not uses_kernel(bound=LARGEST_ROUTED_GRAPH + 1)
     with use_kernels("always"):
-        asked.clear()
+        calls.clear()
         route_dense(torch.ones(2, 3, 4, device=kernel_device), torch.ones(2, 4, 4, device=kernel_device),
                     torch.ones(2, 4, device=kernel_device), 2)  # fmt: skip
-        assert asked == ["kernel"]
+        assert calls == ["kernel"]
 
 
-def test_kernels_where_they_cannot_serve_are_refused(kernel_device: str) -> None:
+def test_kernels_that_are_not_available_are_refused(kernel_device: str) -> None:
     h, weight, bias = torch.ones(3, 4), torch.ones(2, 4, 4), torch.ones(2, 4)
     batch = torch.zeros(3, dtype=torch.long)
     with (

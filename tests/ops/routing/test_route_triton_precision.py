@@ -10,7 +10,7 @@ from graphcaps.ops._triton.precision import Precision, use_precision
 from graphcaps.ops.routing import route_dense_factored, route_factored
 from tests.ops.ragged_rows import moved, poisoned, rows
 
-# Share of the largest magnitude, results and gradients after two rounds.
+# Share of the largest magnitude, results and gradients after two iterations.
 TOLERANCE = {"float32": 2e-5, "tf32": 5e-3, "bf16": 4e-2}
 NAMES = ("h", "weight", "bias", "residual")
 

@@ -1,4 +1,4 @@
-"""How finely the kernels multiply; sums and everything beside products stay float32."""
+"""Precision of matrix products in kernels; sums and all other operations stay float32."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from graphcaps.types import Precision
 
 __all__ = ["DEFAULT_PRECISION", "Precision", "current_precision", "dot_precision", "use_precision"]
 
-_SETTING = "GRAPHCAPS_PRECISION"
+_VARIABLE = "GRAPHCAPS_PRECISION"
 DEFAULT_PRECISION: Precision = "float32"
-"""What is taken where nothing was asked for."""
-# float32 as three products of its rounded halves on the tensor cores: close to float32, and faster.
+"""Used if nothing else is set."""
+# float32 is computed as three TF32 products on the tensor cores: close to float32, and faster.
 _DOT = {"float32": "tf32x3", "tf32": "tf32", "bf16": "bf16"}
 
-_chosen: ContextVar[Precision | None] = ContextVar("precision", default=None)
+_precision: ContextVar[Precision | None] = ContextVar("precision", default=None)
 
 
 def _checked(value: str, name: str) -> Precision:
-    for known in get_args(Precision):
-        if value == known:
-            found: Precision = known
-            return found
+    for allowed in get_args(Precision):
+        if value == allowed:
+            checked: Precision = allowed
+            return checked
     raise ArgumentError("kernels", name, f"be one of {', '.join(get_args(Precision))}", repr(value))
 
 
 @contextmanager
-def use_precision(wanted: Precision) -> Iterator[None]:
-    """Inside the block kernels multiply in this precision; a backward pass does as its forward pass did.
+def use_precision(precision: Precision) -> Iterator[None]:
+    """Sets the precision of products inside the block; a backward pass uses that of its forward pass.
 
-    The environment variable ``GRAPHCAPS_PRECISION`` sets the same for a whole process, but for trainings, which
-    follow their own setting (:class:`graphcaps.training.TrainConfig`).
+    The environment variable ``GRAPHCAPS_PRECISION`` sets it for a whole process, except for training, which has its
+    own option (:class:`graphcaps.training.TrainConfig`).
     """
-    token = _chosen.set(_checked(wanted, "precision"))
+    token = _precision.set(_checked(precision, "precision"))
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _precision.reset(token)
 
 
 def current_precision() -> Precision:
-    """The precision of products in force here."""
-    return _chosen.get() or _checked(os.environ.get(_SETTING, DEFAULT_PRECISION), _SETTING)
+    """The precision of products that is set now."""
+    return _precision.get() or _checked(os.environ.get(_VARIABLE, DEFAULT_PRECISION), _VARIABLE)
 
 
 def dot_precision() -> str:
-    """The same, as :func:`graphcaps.ops._triton.arithmetic.product` names it: tf32x3, tf32 or bf16."""
+    """The same under its Triton name, for :func:`graphcaps.ops._triton.arithmetic.product`: tf32x3, tf32 or bf16."""
     return _DOT[current_precision()]

@@ -1,6 +1,6 @@
-"""Which rows of which graph a program owns, where graphs are cut into tiles of one height.
+"""A table of the tiles that the graphs of a batch are split into: which rows of which graph a program computes.
 
-It is looked up once per batch, so that a program has one load to wait for before it knows its rows.
+The table is made once per batch, so that a program needs a single dependent load to find its rows.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _BLOCK = 128  # tiles of a program that looks them up
 
 
 def count_tiles(V: int, B: int, height: int) -> int:
-    """Tiles of V rows in B graphs: never fewer than they need, the padding behind them included."""
+    """Upper bound on the number of tiles of V rows in B graphs, padding rows included."""
     return V // height + B + 1
 
 
 def tile_table(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any]) -> Tensor:
-    """For each tile of ``height`` rows what :func:`tile_at` reads, ``[replicas, tiles, 6]``, kept in ``memo``.
+    """What :func:`tile_at` reads for each tile of ``height`` rows, ``[replicas, tiles, 6]``, kept in ``memo``.
 
     Args:
         ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
-        edges (EdgeTable): Has the bits, where there are any.
-        height (int): Rows of a tile, one of the powers of two.
-        memo (dict): Of the edges, where ``ptr`` is theirs; a new one where it is not.
+        edges (EdgeTable): Edges of the batch, with or without adjacency bits.
+        height (int): Rows of a tile, a power of two.
+        memo (dict): That of the edges if ``ptr`` belongs to them, else a new one.
     """
     key = ("tiles of rows", height)
     if key not in memo:
@@ -45,16 +45,16 @@ def tile_table(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any])
                 T=height, BITS=bits is not None, BLOCK=_BLOCK, num_warps=4,
             )  # fmt: skip
         memo[key] = table
-    kept: Tensor = memo[key]
-    return kept
+    cached: Tensor = memo[key]
+    return cached
 
 
 @triton.jit
 def tile_at(table, tile):  # type: ignore[no-untyped-def]
-    """Graph of a tile, the graph's first row, its end, the tile's first row, and the graph's first word.
+    """Graph of a tile, the graph's first row and end, the tile's first row, and the graph's first word of bits.
 
-    Graph B is the padding behind all graphs. The rows of bits of a graph lie one after another from that word
-    on. A tile that its graph does not need begins at or behind its end.
+    Graph B is the padding behind all graphs. The rows of bits of a graph are contiguous from that word on. A tile
+    that its graph does not need begins at or after the graph's end.
     """
     table += tile * 6
     word = tl.load(table + 4).to(tl.int64) << 32
@@ -66,28 +66,28 @@ def tile_at(table, tile):  # type: ignore[no-untyped-def]
 def _tiles_kernel(  # type: ignore[no-untyped-def]
     ptr, node, start, table, V, B, tiles, steps, T: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Tiles of graph g begin at ptr[g] // T + g: no running count of tiles, and a search by halves finds g."""
+    """Tiles of graph g begin at ptr[g] // T + g, which needs no prefix sum; g is found by bisection."""
     replica = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = tile < tiles
+    valid = tile < tiles
     ptr += replica * (B + 1)
-    graph = tl.zeros([BLOCK], tl.int32)  # the last that has begun
+    graph = tl.zeros([BLOCK], tl.int32)  # the last that has started
     behind = graph + B + 1  # the first that has not
     for _ in range(0, steps):
         middle = (graph + behind) // 2
-        begun = tl.load(ptr + middle).to(tl.int32) // T + middle <= tile
-        graph = tl.where(begun, middle, graph)
-        behind = tl.where(begun, behind, middle)
+        started = tl.load(ptr + middle).to(tl.int32) // T + middle <= tile
+        graph = tl.where(started, middle, graph)
+        behind = tl.where(started, behind, middle)
     first = tl.load(ptr + graph).to(tl.int32)
     end = tl.load(ptr + graph + 1, mask=graph < B, other=V).to(tl.int32)
     table += (replica * tiles + tile) * 6
-    tl.store(table, graph, mask=inside)
-    tl.store(table + 1, first, mask=inside)
-    tl.store(table + 2, end, mask=inside)
-    tl.store(table + 3, first + (tile - first // T - graph) * T, mask=inside)
+    tl.store(table, graph, mask=valid)
+    tl.store(table + 1, first, mask=valid)
+    tl.store(table + 2, end, mask=valid)
+    tl.store(table + 3, first + (tile - first // T - graph) * T, mask=valid)
     if BITS:
-        held = (graph < B) & (first < end)
-        own = tl.load(node + replica * V + first, mask=held, other=0)
-        word = tl.load(start + own, mask=held, other=0)
-        tl.store(table + 4, (word >> 32).to(tl.int32), mask=inside)
-        tl.store(table + 5, word.to(tl.int32), mask=inside)
+        has_rows = (graph < B) & (first < end)
+        first_node = tl.load(node + replica * V + first, mask=has_rows, other=0)
+        word = tl.load(start + first_node, mask=has_rows, other=0)
+        tl.store(table + 4, (word >> 32).to(tl.int32), mask=valid)
+        tl.store(table + 5, word.to(tl.int32), mask=valid)

@@ -1,4 +1,4 @@
-"""A projection of standardised features, from where the store has them."""
+"""Projection of standardised features, read from the feature table of the store where features are sparse."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ __all__ = [
 
 
 CPU_ZEROS_PER_ENTRY = 14
-"""A CPU walks entries where at most one number in so many is one; measured on NCI1 (28), MUTAG (15), PROTEINS (9)."""
+"""A CPU uses the sparse form if at most one number in so many is not zero.
+
+Measured: NCI1 has 28, MUTAG 15 and PROTEINS 9 numbers per entry."""
 
 
 def projects_without_gather(rows: FeatureRows, weight: Tensor) -> bool:
-    """Whether these rows are projected without being gathered: by kernels, or on a CPU where entries are rare."""
+    """Whether :func:`project` reads the entries of the store: with kernels, or on a CPU where features are sparse."""
     table = rows.table
     if not table.sparse or not rows.node.numel():
         return False
@@ -36,17 +38,17 @@ def projects_without_gather(rows: FeatureRows, weight: Tensor) -> bool:
 def feature_statistics(
     rows: FeatureRows, running: tuple[Tensor, Tensor], *, training: bool, momentum: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Mean and 1 / σ of the columns, as batch normalisation takes them: sums over graphs, not over rows.
+    """Mean and 1 / σ of the columns, as in batch normalisation, from the sums that the table has for every graph.
 
     Args:
         rows (FeatureRows): V rows of B graphs.
-        running (tuple): Running mean and variance, ``[*lead, C]``; moved in place while training, but of a
-            replica without a real row.
-        training (bool): Statistics of these rows, or the running ones.
+        running (tuple): Running mean and variance, ``[*lead, C]``; updated in place while training, except
+            those of a replica without a real row.
+        training (bool): Whether statistics are those of these rows or the running ones.
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
 
     Returns:
-        tuple: The mean less the table's ``shift``, and 1 / √(variance + epsilon), ``[*lead, C]`` each.
+        tuple: The mean minus the table's ``shift``, and 1 / √(variance + epsilon), ``[*lead, C]`` each.
     """
     form = select("feature_statistics", _feature_statistics, rows.table.x, *running)
     return form(rows, running, training=training, momentum=momentum, epsilon=epsilon)
@@ -61,13 +63,13 @@ def _feature_statistics(
     if not training:
         mean, var = running_mean.double() - shift, running_var.double()
     else:
-        known = rows.graphs.clamp_min(0)
+        graph = rows.graphs.clamp_min(0)
         none = (rows.graphs < 0).unsqueeze(-1)  # [*lead, B, 1]
-        sizes = (table.node_ptr[known + 1] - table.node_ptr[known]).unsqueeze(-1)
+        sizes = (table.node_ptr[graph + 1] - table.node_ptr[graph]).unsqueeze(-1)
         count = sizes.masked_fill(none, 0).sum(-2).double()  # [*lead, 1]
-        some = count.clamp_min(1)
+        divisor = count.clamp_min(1)
         mean, square = (
-            each[known].masked_fill_(none, 0).sum(-2) / some for each in (table.sums, table.squares)
+            each[graph].masked_fill_(none, 0).sum(-2) / divisor for each in (table.sums, table.squares)
         )
         var = (square - mean.square()).clamp_min_(0)
         unbiased = var * (count / (count - 1).clamp_min(1))
@@ -80,13 +82,13 @@ def _feature_statistics(
 def project(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
     r"""Standardised rows times a weight, :math:`z = \big((x - \mu)\, \mathrm{diag}(s)\big) W`.
 
-    The weight and the scale have a gradient. It is taken of centred rows, in the precision of the kernels.
+    Weight and scale get a gradient. It is computed from centred rows, on a GPU in the precision of the kernels.
 
     Args:
         rows (FeatureRows): x, ``[*lead, V, C]``.
         weight (Tensor): W, ``[*lead, C, d]``.
         scale (Tensor): s, ``[*lead, C]``.
-        mean (Tensor): μ less the table's ``shift``, ``[*lead, C]``, as :func:`feature_statistics` gives it.
+        mean (Tensor): μ minus the table's ``shift``, ``[*lead, C]``, from :func:`feature_statistics`.
 
     Returns:
         Tensor: ``[*lead, V, d]``, zero at padding rows.
@@ -102,7 +104,7 @@ def _project_entries(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Ten
 
 
 def project_gathered(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
-    """The same from rows that are gathered: what the others must equal."""
+    """The same from gathered rows: the reference implementation."""
     centred = rows.gather() - rows.table.shift - mean.unsqueeze(-2)
     standard = centred.masked_fill((rows.node < 0).unsqueeze(-1), 0)
     return standard @ (scale.unsqueeze(-1) * weight)

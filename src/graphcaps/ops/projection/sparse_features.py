@@ -1,4 +1,4 @@
-"""Products with rows of a feature table on a CPU: their entries one after another, by torch's bags of rows."""
+"""Products of sparse feature rows with a weight on a CPU, as sums of weight rows (torch's ``embedding_bag``)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["sparse_product"]
 
 
 def sparse_product(rows: FeatureRows, weight: Tensor, mean: Tensor) -> Tensor:
-    """(x − shift − mean) W of the real rows, 0 at padding, ``[*lead, V, d]``; only W has a gradient.
+    """(x − shift − mean) W of the real rows, 0 at padding, ``[*lead, V, d]``; only W gets a gradient.
 
     Args:
         rows (FeatureRows): x, ``[*lead, V, C]``.
         weight (Tensor): W, ``[*lead, C, d]``.
         mean (Tensor): ``[*lead, C]``.
     """
-    found: Tensor = _SparseProduct.apply(rows, weight, mean)
-    return found
+    z: Tensor = _SparseProduct.apply(rows, weight, mean)
+    return z
 
 
 class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: FeatureRows, weight: Tensor, mean: Tensor) -> Tensor:
         C, d = weight.shape[-2:]
-        place, values, bags = _entries(rows, C)
-        ctx.rows, ctx.entries = rows, (place, values, bags)
+        column, values, bags = _entries(rows, C)
+        ctx.rows, ctx.entries = rows, (column, values, bags)
         ctx.save_for_backward(mean)
-        z = _bags(weight.reshape(-1, d), place, bags, values).reshape(*rows.node.shape, d)
+        z = _bags(weight.reshape(-1, d), column, bags, values).reshape(*rows.node.shape, d)
         offset = (mean.unsqueeze(-2) @ weight).reshape(-1, d)
         for replica, n in enumerate(_real_rows(rows)):
             z.view(-1, *z.shape[-2:])[replica, :n].sub_(offset[replica])
@@ -42,35 +42,35 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (mean,), (place, values, bags) = ctx.saved_tensors, ctx.entries
+        (mean,), (column, values, bags) = ctx.saved_tensors, ctx.entries
         flat = grad.reshape(-1, grad.size(-1))
-        # The entries of one column together; sorting short numbers is many times faster.
-        key = place.short() if mean.numel() < 2**15 else place
+        # Entries are grouped by column. Sorting 16-bit integers is many times faster.
+        key = column.short() if mean.numel() < 2**15 else column
         order = key.sort(stable=True).indices
-        row = torch.arange(len(bags) - 1).repeat_interleave(bags.diff(), output_size=len(place))
-        ends = pad(torch.bincount(place, minlength=mean.numel()).cumsum(0), (1, 0))
-        found = _bags(flat, row[order], ends, values[order]).reshape(*mean.shape, -1)
-        each = flat.reshape(-1, grad.size(-2), grad.size(-1))
-        total = torch.stack([each[f, :n].sum(0) for f, n in enumerate(_real_rows(ctx.rows))])
-        found.sub_(mean.unsqueeze(-1) * total.reshape(*mean.shape[:-1], 1, -1))
-        return None, found, None
+        row = torch.arange(len(bags) - 1).repeat_interleave(bags.diff(), output_size=len(column))
+        ends = pad(torch.bincount(column, minlength=mean.numel()).cumsum(0), (1, 0))
+        grad_weight = _bags(flat, row[order], ends, values[order]).reshape(*mean.shape, -1)
+        by_replica = flat.reshape(-1, grad.size(-2), grad.size(-1))
+        total = torch.stack([by_replica[f, :n].sum(0) for f, n in enumerate(_real_rows(ctx.rows))])
+        grad_weight.sub_(mean.unsqueeze(-1) * total.reshape(*mean.shape[:-1], 1, -1))
+        return None, grad_weight, None
 
 
 def _bags(table: Tensor, index: Tensor, bags: Tensor, values: Tensor) -> Tensor:
-    """Weighed rows of a table, added up from ``bags[i]`` to ``bags[i + 1]``."""
+    """For each i the weighted sum of the table's rows ``index[bags[i]]`` to ``index[bags[i + 1] − 1]``."""
     return embedding_bag(
         index, table.detach(), bags, mode="sum", per_sample_weights=values, include_last_offset=True
     )
 
 
 def _real_rows(rows: FeatureRows) -> list[int]:
-    """Rows of each replica before its padding."""
-    found: list[int] = (rows.node >= 0).sum(-1).reshape(-1).tolist()
-    return found
+    """Number of real rows of each replica; padding comes after them."""
+    counts: list[int] = (rows.node >= 0).sum(-1).reshape(-1).tolist()
+    return counts
 
 
 def _entries(rows: FeatureRows, C: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of all slots in order: column (replica f begins at f C) and value of each entry; first entry of each slot."""
+    """Entries of all rows in order: column (replica f: from f·C on), value; and the first entry of each row."""
     table, node = rows.table, rows.node.reshape(-1)
     graphs = rows.graphs.reshape(-1, rows.graphs.size(-1)).clamp_min(0)
     # The entries of a graph lie together.
@@ -85,7 +85,7 @@ def _entries(rows: FeatureRows, C: int) -> tuple[Tensor, Tensor, Tensor]:
     )
     entry = begin.add_(torch.arange(total))
     replica = torch.arange(len(graphs)).mul_(C).repeat_interleave(length.sum(-1), output_size=total)
-    known = node.clamp_min(0)
-    counts = (table.ptr[known + 1] - table.ptr[known]).masked_fill_(node < 0, 0)
-    place = table.columns.index_select(0, entry) + replica
-    return place, table.values.index_select(0, entry), pad(counts.cumsum(0), (1, 0))
+    real_node = node.clamp_min(0)
+    counts = (table.ptr[real_node + 1] - table.ptr[real_node]).masked_fill_(node < 0, 0)
+    column = table.columns.index_select(0, entry) + replica
+    return column, table.values.index_select(0, entry), pad(counts.cumsum(0), (1, 0))

@@ -1,4 +1,4 @@
-"""Sums over neighbours: sparse at the level of nodes, dense above it."""
+"""Sums over neighbours: sparse for nodes, dense for the capsules of higher levels."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
         \tilde D_{ii} = \max\Big(1, 1 + \sum_j A_{ij}\Big)
 
     Args:
-        x (Tensor): One row per slot of the batch, ``[*lead, V, d]``.
-        edges (EdgeTable): Its edges; weights, where given, stand in A.
+        x (Tensor): One row per node of the batch, ``[*lead, V, d]``.
+        edges (EdgeTable): Its edges; A has their weights if there are any.
 
     Returns:
-        Tensor: ``[*lead, V, d]``; padding rows hold no neighbour's value.
+        Tensor: ``[*lead, V, d]``; padding rows have no neighbours.
     """
     return select("propagate", _propagate, x, edges.node, edges.weight)(x, edges)
 
 
 def _propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     if edges.weight is None:
-        hop: Tensor = _Hop.apply(x.reshape(-1, x.size(-1)), edges)
+        hop: Tensor = _Propagate.apply(x.reshape(-1, x.size(-1)), edges)
         return hop.reshape(x.shape)
     scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
     scaled = x * scale
@@ -47,7 +47,7 @@ def dense_propagate(x: Tensor, adjacency: Tensor) -> Tensor:
 
 
 def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
-    """That hop and the mean of the rows of each graph, ``[*lead, B, J, d]`` and ``[*lead, B, 1, d]``."""
+    """The same hop and the mean of the rows of each graph, ``[*lead, B, J, d]`` and ``[*lead, B, 1, d]``."""
     return select("dense_hop", _dense_hop, x, adjacency)(x, adjacency)
 
 
@@ -56,9 +56,9 @@ def _dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
-    """A x: for each slot the (weighted) sum over its neighbours' rows, ``[*lead, V, d]`` to the same.
+    """A x: for each row the (weighted) sum over the rows of its neighbours, ``[*lead, V, d]`` to the same shape.
 
-    A is symmetric, so the gradient is one more product with A. Weights that ask for a gradient get one.
+    A is symmetric, so the gradient is one more product with A. Weights get a gradient if they require one.
     """
     return select("neighbour_sum", _neighbour_sum, x, edges.node, edges.weight)(x, edges)
 
@@ -75,14 +75,14 @@ def _neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
 
 def degrees(edges: EdgeTable) -> Tensor:
-    """Sum of the weights at each slot, 0 at padding, ``[*lead, V]``."""
+    """Sum of the edge weights at each row, or number of neighbours, 0 at padding, ``[*lead, V]``."""
     if edges.weight is None:
         if "degrees" not in edges.memo:
             count = edges.ptr[1:] - edges.ptr[:-1]
             edges.memo["degrees"] = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
-        known: Tensor = edges.memo["degrees"]
-        return known
-    # Weights may change or ask for a gradient: nothing that depends on them is kept.
+        cached: Tensor = edges.memo["degrees"]
+        return cached
+    # Weights may change or require a gradient: nothing that depends on them is cached.
     return select("weighted_degrees", _weighted_degrees, edges.weight)(edges, edges.weight)
 
 
@@ -93,18 +93,18 @@ def _weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:
 
 
 def to_edge_index(edges: EdgeTable) -> Tensor:
-    """Both directions of every edge as ``[2, E]`` over the flattened slots, for torch-geometric's layers."""
+    """Both directions of every edge as ``[2, E]`` over the flattened rows, for torch-geometric's layers."""
     ptr, column, _ = _flat_csr(edges)
     return torch.stack([column, _rows(ptr, column.numel())])
 
 
 class _NeighbourSum(torch.autograd.Function):
-    """Product with the symmetric sparse A; its own transpose in the backward pass."""
+    """Product with the symmetric sparse A, which is its diagonal transpose in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
         ctx.edges = edges
-        # Into a result that is there: the operator @ would copy one of zeros first.
+        # In place: the operator @ would first copy a tensor of zeros.
         return torch.zeros_like(x).addmm_(_matrix(edges, x.dtype), x)
 
     @staticmethod
@@ -112,38 +112,38 @@ class _NeighbourSum(torch.autograd.Function):
         return _NeighbourSum.apply(grad, ctx.edges), None
 
 
-class _Hop(torch.autograd.Function):
-    """Product with the symmetric normalised A of edges without weights: one pass, and the result its only tensor."""
+class _Propagate(torch.autograd.Function):
+    """Product with the symmetric normalised A of edges without weights, in one pass and without a temporary tensor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
         ctx.edges = edges
-        matrix, own = _normalised(edges, x.dtype)
-        return (x * own).addmm_(matrix, x)
+        matrix, diagonal = _normalised(edges, x.dtype)
+        return (x * diagonal).addmm_(matrix, x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return _Hop.apply(grad, ctx.edges), None
+        return _Propagate.apply(grad, ctx.edges), None
 
 
 def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Â of edges without weights over the flattened slots: what is off the diagonal, and the diagonal ``[F·V, 1]``."""
+    """Â of edges without weights over the flattened rows: off-diagonal entries, and the diagonal ``[F·V, 1]``."""
     key = ("normalised", dtype)
     if key not in edges.memo:
         ptr, column, _ = _flat_csr(edges)
         scale = (degrees(edges).reshape(-1).to(dtype) + 1).rsqrt_()
         values = scale.repeat_interleave(ptr[1:] - ptr[:-1], output_size=column.numel()) * scale[column]
         edges.memo[key] = (_csr(ptr, column, values), scale.square().unsqueeze(-1))
-    found: tuple[Tensor, Tensor] = edges.memo[key]
-    return found
+    cached: tuple[Tensor, Tensor] = edges.memo[key]
+    return cached
 
 
 def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
-    """A over the flattened slots as a CSR matrix; one without weights is kept for the batch."""
+    """A over the flattened rows as a CSR matrix, cached for the batch if there are no weights."""
     key = ("matrix", dtype)
     if key in edges.memo:
-        kept: Tensor = edges.memo[key]
-        return kept
+        cached: Tensor = edges.memo[key]
+        return cached
     ptr, column, entry = _flat_csr(edges)
     values = (
         column.new_ones(column.numel(), dtype=dtype)
@@ -159,30 +159,30 @@ def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
 def _csr(ptr: Tensor, column: Tensor, values: Tensor) -> Tensor:
     size = ptr.numel() - 1
     with warnings.catch_warnings():
-        # Said once per process by some versions of torch; the arrays are right by construction.
+        # Some versions of torch warn once per process; the arrays are valid by construction.
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
         return torch.sparse_csr_tensor(ptr, column, values, (size, size), check_invariants=False)
 
 
 def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
-    """Row offsets, column and store entry of all slots' entries, by index arithmetic, kept for the batch."""
+    """Row offsets, and column and store entry of all entries, by index arithmetic, cached for the batch."""
     if "csr" not in edges.memo:
         *lead, V = edges.node.shape
         node = edges.node.reshape(-1)
-        known = node.clamp_min(0)
-        start = edges.ptr[known]
-        count = (edges.ptr[known + 1] - start).masked_fill(node < 0, 0)
+        real_node = node.clamp_min(0)
+        start = edges.ptr[real_node]
+        count = (edges.ptr[real_node + 1] - start).masked_fill(node < 0, 0)
         ptr = torch.nn.functional.pad(count.cumsum(0), (1, 0))
         total = edges.num_entries if edges.num_entries is not None else int(ptr[-1])
         row = _rows(ptr, total)
         entry = torch.arange(total, device=node.device) - ptr[row] + start[row]
         first = edges.first.reshape(-1)
-        if lead:  # neighbours stay inside their own replica
+        if lead:  # neighbours stay inside their diagonal replica
             first = first + torch.arange(node.numel(), device=node.device) // V * V
         column = edges.neighbours[entry] + first[row]
         edges.memo["csr"] = (ptr, column, entry)
-    found: tuple[Tensor, Tensor, Tensor] = edges.memo["csr"]
-    return found
+    cached: tuple[Tensor, Tensor, Tensor] = edges.memo["csr"]
+    return cached
 
 
 def _rows(ptr: Tensor, total: int) -> Tensor:

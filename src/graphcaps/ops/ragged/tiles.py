@@ -1,8 +1,8 @@
-"""Ragged rows cut into tiles of one height, so that sums inside graphs become batched matrix products.
+"""Sums over the rows of each graph, and ragged rows split into tiles of equal height for batched products.
 
-A graph of n rows takes ⌈n / t⌉ tiles of t rows; the last one has holes. Cost follows the number of rows
-(at most t − 1 holes a graph), never the largest graph, and a product of a tile with something of its own
-graph is one entry of a batched product.
+A graph of n rows has ⌈n / t⌉ tiles of t rows, and the last one has unused rows, called holes. Cost grows with the
+number of rows (at most t − 1 holes per graph), not with the largest graph. The product of a tile with a matrix of its
+graph is one entry of a batched matrix product.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ TILE_HEIGHT = 32
 
 @dataclass(frozen=True)
 class Tiles:
-    """Where each row of ``segments`` stands among N tiles of ``height`` rows.
+    """The position of each row of ``segments`` in N tiles of ``height`` rows.
 
     Args:
-        rows (Tensor): Row at each place of each tile (a hole repeats a row), ``[*lead, N, t]``.
-        holes (Tensor): True at places without a row, ``[*lead, N, t]``.
+        rows (Tensor): Row at each position of each tile (a hole repeats a row), ``[*lead, N, t]``.
+        holes (Tensor): True at positions without a row, ``[*lead, N, t]``.
         graph (Tensor): Graph of each tile, ``[*lead, N]``.
-        place (Tensor): Place of each row, counted through all tiles, ``[*lead, V]``.
-        outside (Tensor, optional): True at padding rows, ``[*lead, V]``; ``None`` where there is none.
+        position (Tensor): Position of each row, counted through all tiles, ``[*lead, V]``.
+        padding (Tensor, optional): True at padding rows, ``[*lead, V]``; ``None`` where to_tile is none.
         num_graphs (int): B.
-        single (bool): Whether tile g is graph g, for all of them.
-        there (tuple): Flat source of each place, and which places are holes, for :func:`to_tiles`.
-        back (tuple): Flat source of each row, and which rows are padding, for :func:`from_tiles`.
+        single (bool): Whether every graph is one tile, in order.
+        to_tile (tuple): Flat row index of each position, and the holes, for :func:`to_tiles`.
+        to_row (tuple): Flat position of each row, and the padding rows, for :func:`from_tiles`.
     """
 
     rows: Tensor
     holes: Tensor
     graph: Tensor
-    place: Tensor
-    outside: Tensor | None
+    position: Tensor
+    padding: Tensor | None
     num_graphs: int
     single: bool
-    there: tuple[Tensor, Tensor]
-    back: tuple[Tensor, Tensor | None]
+    to_tile: tuple[Tensor, Tensor]
+    to_row: tuple[Tensor, Tensor | None]
 
     @property
     def height(self) -> int:
@@ -67,21 +67,21 @@ class Tiles:
 def tile_rows(segments: Segments, height: int = TILE_HEIGHT) -> Tiles:
     """Tiles for these segments, computed once per batch.
 
-    On a CPU their number is exact; on a GPU it is the bound V / t + B, which needs no synchronisation.
+    On a CPU their number is exact; on a GPU it is the bound V / t + B, which needs no host–device synchronisation.
     """
     largest, B = segments.max_size, segments.num_graphs
     if largest is not None and largest <= 4 * height:
-        # One tile per graph, where that fills no more places than tiles of this height would on average.
+        # One tile per graph, if that needs no more positions than tiles of this height do on average.
         fits = largest <= height or 2 * B * largest <= 2 * segments.num_rows + B * height
         height = max(largest, 1) if fits else height
     key = ("tiles", height)
     if key not in segments.memo:
-        segments.memo[key] = _cut(segments, height)
+        segments.memo[key] = _split(segments, height)
     tiles: Tiles = segments.memo[key]
     return tiles
 
 
-def _cut(segments: Segments, t: int) -> Tiles:
+def _split(segments: Segments, t: int) -> Tiles:
     ptr, index, B = segments.ptr, segments.index, segments.num_graphs
     *lead, V = index.shape
     device = ptr.device
@@ -102,37 +102,37 @@ def _cut(segments: Segments, t: int) -> Tiles:
     holes = rows >= end
     rows = torch.minimum(rows, end - 1).clamp_min(0)
 
-    outside = index >= B if segments.padded else None
-    own = index.clamp_max(B - 1)
-    offset = torch.arange(V, device=device) - ptr[..., :-1].gather(-1, own)
-    place = (tile_ptr[..., :-1].gather(-1, own) + offset // t) * t + offset % t
-    if outside is not None:
-        place = place.masked_fill(outside, 0)
-    there = (_across_lead(rows, V, own=2), _marked(holes))
-    back = (_across_lead(place, N * t), None if outside is None else _marked(outside))
-    return Tiles(rows, holes, graph, place, outside, B, single, there, back)
+    padding = index >= B if segments.padded else None
+    graph_of_row = index.clamp_max(B - 1)
+    offset = torch.arange(V, device=device) - ptr[..., :-1].gather(-1, graph_of_row)
+    position = (tile_ptr[..., :-1].gather(-1, graph_of_row) + offset // t) * t + offset % t
+    if padding is not None:
+        position = position.masked_fill(padding, 0)
+    to_tile = (_across_lead(rows, V, axes=2), _mask_or_indices(holes))
+    to_row = (_across_lead(position, N * t), None if padding is None else _mask_or_indices(padding))
+    return Tiles(rows, holes, graph, position, padding, B, single, to_tile, to_row)
 
 
-def _marked(mask: Tensor) -> Tensor:
-    """A mask as it zeroes rows fastest: by their numbers on a CPU, as it is where asking would synchronise."""
+def _mask_or_indices(mask: Tensor) -> Tensor:
+    """A mask in the form that zeroes rows fastest: indices on a CPU; the mask on a GPU, where indices synchronise."""
     flat = mask.reshape(-1)
     return flat.nonzero().squeeze(-1) if flat.device.type == "cpu" else flat
 
 
 def to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     """Rows into tiles, ``[*lead, V, d]`` to ``[*lead, N, t, d]``; holes are zero."""
-    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.there, *tiles.back)
+    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.to_tile, *tiles.to_row)
     return taken.reshape(*tiles.rows.shape, x.size(-1))
 
 
 def from_tiles(x: Tensor, tiles: Tiles) -> Tensor:
-    """Tiles back into rows, ``[*lead, N, t, d]`` to ``[*lead, V, d]``; padding rows are zero."""
-    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.back, *tiles.there)
-    return taken.reshape(*tiles.place.shape, x.size(-1))
+    """Tiles to_row into rows, ``[*lead, N, t, d]`` to ``[*lead, V, d]``; padding rows are zero."""
+    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.to_row, *tiles.to_tile)
+    return taken.reshape(*tiles.position.shape, x.size(-1))
 
 
 def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
-    """What belongs to a graph, handed to each of its tiles: ``[*lead, B, …]`` to ``[*lead, N, …]``."""
+    """Values per graph copied to each of its tiles: ``[*lead, B, …]`` to ``[*lead, N, …]``."""
     if tiles.single:
         return x
     lead = tiles.graph.shape[:-1]
@@ -143,7 +143,7 @@ def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
 
 
 def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
-    """What the tiles of a graph found, added up: ``[*lead, N, …]`` to ``[*lead, B, …]``."""
+    """Sums over the tiles of each graph: ``[*lead, N, …]`` to ``[*lead, B, …]``."""
     if tiles.single:
         return x
     lead, B = tiles.graph.shape[:-1], tiles.num_graphs
@@ -153,12 +153,12 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
 
 
 def is_single_graph(segments: Segments) -> bool:
-    """Whether all rows are those of one graph: then nothing has to be gathered, and rows may be very many."""
+    """Whether all rows belong to one graph: then no row is gathered, and to_tile may be very many of them."""
     return segments.num_graphs == 1 and not segments.padded and segments.index.dim() == 1
 
 
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
-    """Sum over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``; padding rows count nothing."""
+    """Sum over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``; padding rows are left out."""
     return select("segment_sum", _segment_sum, x)(x, segments)
 
 
@@ -166,7 +166,7 @@ def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
     if is_single_graph(segments):
         return x.sum(-2, keepdim=True)
     lead, B = segments.index.shape[:-1], segments.num_graphs
-    # Padding rows go to a graph of their own, which is dropped.
+    # Padding rows are added to one more graph, which is dropped.
     graphs = B + 1 if segments.padded else B
     total = x.new_zeros(lead.numel() * graphs, x.size(-1))
     total = total.index_add_(0, _across_lead(segments.index, graphs), x.reshape(-1, x.size(-1)))
@@ -175,9 +175,9 @@ def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
-    """What belongs to a graph, handed to each of its rows: ``[*lead, B, d]`` to ``[*lead, V, d]``.
+    """Values per graph copied to each of its rows: ``[*lead, B, d]`` to ``[*lead, V, d]``.
 
-    Padding rows get 0. To be read only: rows of one and the same graph may share their memory.
+    Padding rows are 0. The result must not be written to: rows of a graph may share their memory.
     """
     return select("segment_broadcast", _segment_broadcast, x)(x, segments)
 
@@ -186,7 +186,7 @@ def _segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
     if is_single_graph(segments):
         return x.expand(segments.num_rows, -1)
     graphs = segments.num_graphs
-    if segments.padded:  # a graph more, of zeros, for the padding rows
+    if segments.padded:  # one more graph of zeros, for the padding rows
         x, graphs = torch.nn.functional.pad(x, (0, 0, 0, 1)), graphs + 1
     flat = x.reshape(-1, x.size(-1)).index_select(0, _across_lead(segments.index, graphs))
     return flat.reshape(*segments.index.shape, x.size(-1))
@@ -205,9 +205,9 @@ def _segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
     return sum_tiles(to_tiles(a, tiles).mT @ to_tiles(x, tiles), tiles)
 
 
-def _across_lead(index: Tensor, size: int, own: int = 1) -> Tensor:
-    """A flat index into ``[*lead, size]`` from an index ``[*lead, …]``, whose last ``own`` axes are not lead."""
-    lead = index.shape[: index.dim() - own]
+def _across_lead(index: Tensor, size: int, axes: int = 1) -> Tensor:
+    """A flat index into ``[*lead, size]`` from an index ``[*lead, …]``, whose last ``axes`` axes are not leading."""
+    lead = index.shape[: index.dim() - axes]
     if not lead:
         return index.reshape(-1)
     start = torch.arange(0, lead.numel() * size, size, device=index.device)
@@ -215,10 +215,10 @@ def _across_lead(index: Tensor, size: int, own: int = 1) -> Tensor:
 
 
 class _Take(torch.autograd.Function):
-    """Rows by index, some left zero, where every row is taken at most once.
+    """Rows by index, some set to zero, where every row is taken at most once.
 
-    The gradient of a gather is a scatter; because this one is a bijection on the rows that count, it is a
-    gather again, with the inverse index.
+    The gradient of a gather is a scatter. This gather is a bijection on the real rows, so its gradient is a gather
+    with the inverse index.
     """
 
     @staticmethod

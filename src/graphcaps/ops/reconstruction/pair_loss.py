@@ -1,13 +1,13 @@
-r"""How well products of node vectors reconstruct the adjacency, in linear memory.
+r"""Reconstruction loss: cross-entropy between the adjacency and products of node vectors, in linear memory.
 
 The cross-entropy over all pairs of a graph splits into a sum over all pairs, of which only tiles of
-:math:`ZZ^\top` ever exist, and a correction for the edges (where a graph is a single small tile, the edges are
-put into that tile instead):
+:math:`ZZ^\top` exist at a time, and a correction for the edges (if every graph is a single small tile, the edges are
+written into that tile instead):
 
 .. math::
     \sum_{ij} \log(1 - P_{ij}) + \sum_{(i,j) \in E} \big(\log P_{ij} - \log(1 - P_{ij})\big)
 
-The loss is one number, so its gradient is computed in the same pass and only scaled in the backward pass.
+The loss is one number per replica, so its gradient is computed in the same pass and scaled in the backward pass.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from graphcaps.types import EdgeTable, Segments
 __all__ = ["CHUNK", "reconstruction_loss"]
 
 CHUNK = 1 << 21
-"""Numbers that a temporary tensor may hold on a CPU; a GPU takes eight times as many, to be busy."""
+"""Size of a temporary tensor on a CPU; a GPU uses eight times as much."""
 
 
 def reconstruction_loss(
@@ -51,9 +51,9 @@ def reconstruction_loss(
 
     Args:
         z (Tensor): Node vectors, ``[*lead, V, d]``.
-        edges (EdgeTable): The edges; weights are not looked at, an edge is there or not.
+        edges (EdgeTable): The edges; their weights are ignored.
         segments (Segments): Which node belongs to which graph.
-        rule (PairRule): Bounds, epsilon, diagonal and average. (default: the released program's)
+        rule (PairRule): Bounds, epsilon, diagonal and average. (default: those of the released program)
         shift (Tensor, optional): Added to all node vectors of a graph, ``[*lead, B, d]``. (default: None)
 
     Returns:
@@ -67,10 +67,10 @@ def reconstruction_loss(
             list(z.shape[:-1]),
         )
     if shift is not None:
-        wanted = [*z.shape[:-2], segments.num_graphs, z.size(-1)]
-        if list(shift.shape) != wanted:
+        expected = [*z.shape[:-2], segments.num_graphs, z.size(-1)]
+        if list(shift.shape) != expected:
             raise ShapeError(
-                "reconstruction_loss", "shift", f"be one row per graph, {wanted}", list(shift.shape)
+                "reconstruction_loss", "shift", f"be one row per graph, {expected}", list(shift.shape)
             )
     form = select("reconstruction_loss", _reconstruction_loss, z, shift)
     return form(z, edges, segments, rule, shift)
@@ -93,65 +93,65 @@ class _ReconstructionLoss(torch.autograd.Function):
         need = ctx.needs_input_grad[0]
         tiles = tile_rows(segments)
         if tiles.single and tiles.rows.numel() * tiles.height <= _chunk(z):
-            loss, slope = _own_pairs(z, edges, tiles, weight, rule, need)
+            loss, grad_z = _single_tile_pairs(z, edges, tiles, weight, rule, need)
         else:
-            loss, slope = _all_pairs(z, segments, weight, rule, need)
-            loss += _edge_pairs(z, edges, segments, weight, rule, slope)
-        if slope is not None:
-            ctx.save_for_backward(slope)
+            loss, grad_z = _all_pairs(z, segments, weight, rule, need)
+            loss += _edge_pairs(z, edges, segments, weight, rule, grad_z)
+        if grad_z is not None:
+            ctx.save_for_backward(grad_z)
         return loss.reshape(lead)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (slope,) = ctx.saved_tensors
-        return slope * grad[..., None, None], None, None, None
+        (grad_z,) = ctx.saved_tensors
+        return grad_z * grad[..., None, None], None, None, None
 
 
-def _own_pairs(
-    z: Tensor, edges: EdgeTable, tiles: Tiles, weight: Tensor, rule: PairRule, need_slope: bool
+def _single_tile_pairs(
+    z: Tensor, edges: EdgeTable, tiles: Tiles, weight: Tensor, rule: PairRule, need_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The loss per replica and its slope in z, where each graph is one tile: no pair is looked up.
+    """The loss per replica and its gradient in z, for graphs of one tile each: no pair is looked up.
 
-    Few passes over the products, most of them in place; the edges are put in where they stand.
+    Few passes over the products, most of them in position; the values of edges are written at their positions.
     """
     *lead, N, t = tiles.rows.shape
     F, d = torch.Size(lead).numel(), z.size(-1)
     Z = to_tiles(z, tiles).reshape(F * N, t, d)
     filled = (~tiles.holes).reshape(F * N, t, 1).to(z.dtype)
-    # Place of each entry of the edge table among all products.
-    place = tiles.place
+    # Position of each entry of the edge table among all products.
+    position = tiles.position
     if lead:
-        place = place.reshape(F, -1) + torch.arange(0, F * N * t, N * t, device=z.device).unsqueeze(-1)
-    place = place.reshape(-1)
+        position = position.reshape(F, -1) + torch.arange(0, F * N * t, N * t, device=z.device).unsqueeze(-1)
+    position = position.reshape(-1)
     source, target = to_edge_index(edges)
-    edge = place[target] * t + place[source] % t
+    edge = position[target] * t + position[source] % t
 
     S = Z @ Z.mT  # [F·N, t, t]
     value = S.clamp(rule.low, rule.high)
     if rule.zero_diagonal:
         value.diagonal(dim1=-2, dim2=-1).zero_()
-    there = value.view(-1)[edge] + rule.epsilon
+    present = value.view(-1)[edge] + rule.epsilon
     value.neg_().add_(1).add_(rule.epsilon)
-    value.view(-1)[edge] = there
-    slope = None
-    if need_slope:
+    value.view(-1)[edge] = present
+    grad_z = None
+    if need_grad:
         g = value.reciprocal()
-        g.view(-1)[edge] = there.reciprocal_().neg_()
+        g.view(-1)[edge] = present.reciprocal_().neg_()
         g = torch.ops.aten.hardtanh_backward(g, S, *_open_interval(rule, z.dtype))
         if rule.zero_diagonal:
             g.diagonal(dim1=-2, dim2=-1).zero_()
-        # In a hole Z is zero, so that what g holds there adds nothing.
-        found = (g @ Z).mul_(2 * weight.reshape(F * N, 1, 1))
-        slope = from_tiles(found.reshape(*lead, N, t, d), tiles)
-    each = filled.mT @ (value.log_() @ filled)  # [F·N, 1, 1]: holes count nothing
-    return -(each.reshape(F, N) * weight.reshape(F, N)).sum(-1), slope
+        # Z is zero in holes, so the values of g present add nothing.
+        grad_tiles = (g @ Z).mul_(2 * weight.reshape(F * N, 1, 1))
+        grad_z = from_tiles(grad_tiles.reshape(*lead, N, t, d), tiles)
+    each = filled.mT @ (value.log_() @ filled)  # [F·N, 1, 1], without holes
+    return -(each.reshape(F, N) * weight.reshape(F, N)).sum(-1), grad_z
 
 
 def _all_pairs(
-    z: Tensor, segments: Segments, weight: Tensor, rule: PairRule, need_slope: bool
+    z: Tensor, segments: Segments, weight: Tensor, rule: PairRule, need_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """−Σ log(1 − P) over all ordered pairs inside graphs, per replica, and its slope in z."""
+    """−Σ log(1 − P) over all ordered pairs inside graphs, per replica, and its gradient in z."""
     tiles = tile_rows(segments)
     *lead, N, t = tiles.rows.shape
     F = torch.Size(lead).numel()
@@ -159,35 +159,35 @@ def _all_pairs(
     filled = (~tiles.holes).reshape(F * N, t, 1).to(z.dtype)
     tile_weight = graphs_to_tiles(weight.unsqueeze(-1), tiles).reshape(F * N)
     loss = z.new_zeros(F)
-    slope = torch.empty_like(Z) if need_slope else None
+    grad_z = torch.empty_like(Z) if need_grad else None
     replica = torch.arange(F * N, device=z.device) // N
     step = max(1, _chunk(z) // (t * max(t, z.size(-1))))
-    for start in range(0, F * N, step):  # each tile with itself: most pairs, and none is looked up
-        own = slice(start, start + step)
-        each, g = _tile_pairs(Z[own], Z[own], filled[own], filled[own], rule, need_slope, same=True)
-        loss.index_add_(0, replica[own], -each * tile_weight[own])
-        if slope is not None:
-            slope[own] = (g @ Z[own]).mul_(2 * tile_weight[own, None, None])
-    until = _pairs_until(tiles, segments)
-    num_pairs = int(until[-1]) if until.numel() else 0
+    for start in range(0, F * N, step):  # each tile with itself: most pairs, without any lookup
+        tile = slice(start, start + step)
+        each, g = _tile_pairs(Z[tile], Z[tile], filled[tile], filled[tile], rule, need_grad, same=True)
+        loss.index_add_(0, replica[tile], -each * tile_weight[tile])
+        if grad_z is not None:
+            grad_z[tile] = (g @ Z[tile]).mul_(2 * tile_weight[tile, None, None])
+    cumulative = _cumulative_pairs(tiles, segments)
+    num_pairs = int(cumulative[-1]) if cumulative.numel() else 0
     for start in range(0, num_pairs, step):
-        # Pairs are counted, not listed: a list would grow with the square of the largest graph.
+        # Pairs are enumerated, not stored: a list would grow with the square of the largest graph.
         number = torch.arange(start, min(start + step, num_pairs), device=z.device)
-        i = torch.searchsorted(until, number, right=True)
-        j = i + until[i] - number
+        i = torch.searchsorted(cumulative, number, right=True)
+        j = i + cumulative[i] - number
         Zi, Zj, twice = Z[i], Z[j], 2 * tile_weight[i]
-        each, g = _tile_pairs(Zi, Zj, filled[i], filled[j], rule, need_slope, same=False)
+        each, g = _tile_pairs(Zi, Zj, filled[i], filled[j], rule, need_grad, same=False)
         loss.index_add_(0, replica[i], -each * twice)  # for both orders
-        if slope is not None:
-            slope.index_add_(0, i, (g @ Zj).mul_(twice[:, None, None]))
-            slope.index_add_(0, j, (g.mT @ Zi).mul_(twice[:, None, None]))
-    if slope is None:
+        if grad_z is not None:
+            grad_z.index_add_(0, i, (g @ Zj).mul_(twice[:, None, None]))
+            grad_z.index_add_(0, j, (g.mT @ Zi).mul_(twice[:, None, None]))
+    if grad_z is None:
         return loss, None
-    return loss, from_tiles(slope.reshape(*lead, N, t, -1), tiles)
+    return loss, from_tiles(grad_z.reshape(*lead, N, t, -1), tiles)
 
 
 def _tile_pairs(
-    Zi: Tensor, Zj: Tensor, filled_i: Tensor, filled_j: Tensor, rule: PairRule, need_slope: bool, same: bool
+    Zi: Tensor, Zj: Tensor, filled_i: Tensor, filled_j: Tensor, rule: PairRule, need_grad: bool, same: bool
 ) -> tuple[Tensor, Tensor]:
     """Σ log(1 − P) over the pairs of two tiles, ``[pairs]``, and 1 / (1 − P) where P follows the product."""
     S = Zi @ Zj.mT  # [pairs, t, t]
@@ -197,19 +197,19 @@ def _tile_pairs(
         value.diagonal(dim1=-2, dim2=-1).zero_()
     value.neg_().add_(1).add_(rule.epsilon)
     g = S
-    if need_slope:
+    if need_grad:
         g = torch.ops.aten.hardtanh_backward(value.reciprocal(), S, *_open_interval(rule, S.dtype))
         if zero:
             g.diagonal(dim1=-2, dim2=-1).zero_()
-    # In a hole Z is zero, so that what g holds there adds nothing; of the logarithms holes are left out here.
+    # Z is zero in holes, so the values of g present add nothing; the logarithms of holes are left out here.
     each = filled_i.mT @ (value.log_() @ filled_j)
     return each.reshape(-1), g
 
 
 def _edge_pairs(
-    z: Tensor, edges: EdgeTable, segments: Segments, weight: Tensor, rule: PairRule, slope: Tensor | None
+    z: Tensor, edges: EdgeTable, segments: Segments, weight: Tensor, rule: PairRule, grad_z: Tensor | None
 ) -> Tensor:
-    """−Σ (log P − log(1 − P)) over edge entries, per replica; its slope is added to ``slope``."""
+    """−Σ (log P − log(1 − P)) over edge entries, per replica; its gradient is added to ``grad_z``."""
     *lead, V, d = z.shape
     F = torch.Size(lead).numel()
     flat = z.reshape(-1, d)
@@ -218,24 +218,24 @@ def _edge_pairs(
     replica = torch.arange(F * V, device=z.device) // V
     row_weight = weight.reshape(-1)[graph + replica * segments.num_graphs]
     loss = z.new_zeros(F)
-    total = None if slope is None else slope.reshape(-1, d)
+    total = None if grad_z is None else grad_z.reshape(-1, d)
     step = max(1, _chunk(z) // d)
     for start in range(0, target.numel(), step):
         i, j = target[start : start + step], source[start : start + step]
         zj = flat[j]
         S = (flat[i] * zj).sum(-1)
         P = S.clamp(rule.low, rule.high)
-        there, missing = P + rule.epsilon, 1 - P + rule.epsilon
-        loss.index_add_(0, replica[i], -(there.log() - missing.log()) * row_weight[i])
+        present, absent = P + rule.epsilon, 1 - P + rule.epsilon
+        loss.index_add_(0, replica[i], -(present.log() - absent.log()) * row_weight[i])
         if total is not None:
-            g = (1 / there + 1 / missing).masked_fill((rule.low > S) | (rule.high < S), 0)
-            # Each edge is listed in both directions, and its two entries have the same slope.
+            g = (1 / present + 1 / absent).masked_fill((rule.low > S) | (rule.high < S), 0)
+            # Each edge is listed in both directions, and its two entries have the same gradient.
             total.index_add_(0, i, (-2 * g * row_weight[i]).unsqueeze(-1) * zj)
     return loss
 
 
-def _pairs_until(tiles: Tiles, segments: Segments) -> Tensor:
-    """Pairs of a tile with a later one of its graph, counted up to and with each tile, ``[F·N]``."""
+def _cumulative_pairs(tiles: Tiles, segments: Segments) -> Tensor:
+    """Cumulative number of pairs of a tile with a later tile of its graph, ``[F·N]``."""
     t = tiles.height
     used = ((segments.sizes + t - 1) // t).gather(-1, tiles.graph)  # tiles of this tile's graph
     first_row = segments.ptr[..., :-1].gather(-1, tiles.graph)
@@ -248,14 +248,14 @@ def _chunk(z: Tensor) -> int:
 
 
 def _open_interval(rule: PairRule, dtype: torch.dtype) -> tuple[float, float]:
-    """Bounds outside of which hardtanh has no slope, each a step beyond the rule's own, which still have one.
+    """The rule's bounds, each moved outwards by one floating-point number, for the gradient of hardtanh.
 
-    Its gradient is one pass for two comparisons and a mask.
+    That gradient is zero at its bounds, ours is not. It takes one pass for two comparisons and a mask.
     """
     return _step(rule.low, -1, dtype), _step(rule.high, 1, dtype)
 
 
 def _step(bound: float, direction: int, dtype: torch.dtype) -> float:
     """The next number of ``dtype`` after ``bound``, up (1) or down (−1)."""
-    there = torch.tensor(direction * float("inf"), dtype=dtype)
-    return float(torch.nextafter(torch.tensor(bound, dtype=dtype), there))
+    present = torch.tensor(direction * float("inf"), dtype=dtype)
+    return float(torch.nextafter(torch.tensor(bound, dtype=dtype), present))

@@ -1,4 +1,4 @@
-"""Reconstruction of the adjacency with the whole n×n matrix of every graph: the oracle of the tiled form."""
+"""Reconstruction loss from the full n×n matrix of every graph: the reference implementation of the tiled form."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ class PairRule:
 
 
 RELEASED = PairRule(0.0, 1.0, 1e-7, True, "pairs")
+"""The rule of the released program."""
 PAPER = PairRule(1e-7, 1 - 1e-7, 0.0, False, "graphs")
+"""The paper's rule, with bounds that keep the logarithms finite."""
 
 
 def pair_weights(segments: Segments, rule: PairRule, dtype: torch.dtype) -> Tensor:
-    """What one ordered pair of nodes of each graph counts, ``[*lead, B]``; 0 for padding graphs."""
+    """Weight of one ordered pair of nodes of each graph, ``[*lead, B]``; 0 for padding graphs."""
     pairs = segments.sizes.to(dtype).square()
     if rule.average == "pairs":
         return (1 / pairs.sum(-1, keepdim=True).clamp_min(1)).expand_as(pairs)

@@ -1,9 +1,9 @@
-r"""Which nodes of a graph meet in a sample of its pairs: a matching of all nodes, K times over.
+r"""Random pairs of nodes of each graph: K matchings of all its nodes.
 
-The nodes of a graph are shuffled by a hash. Then the node at place p meets the one at place
-:math:`c_k - p \bmod n`, where :math:`c_k = u + \lfloor k n / K \rfloor \bmod n` and u is drawn from all n numbers.
-Two nodes at the places p and q meet where p + q is one of the :math:`c_k`: with probability K / n, whatever the
-shuffle, and surely with K = n. Who is met meets back. Whether two given nodes meet is arithmetic on their places.
+The nodes of a graph are shuffled by a hash. In matching k, the node at position p is paired with the one at position
+:math:`c_k - p \bmod n`, where :math:`c_k = u + \lfloor k n / K \rfloor \bmod n` and u is uniform over the n positions.
+Nodes at positions p and q are paired if p + q modulo n is one of the :math:`c_k`: with probability K / n for every
+shuffle, and always with K = n. Pairs are symmetric. Whether two nodes are paired follows from their positions.
 """
 
 from __future__ import annotations
@@ -21,64 +21,74 @@ __all__ = ["SampledPairs", "sample_pairs"]
 
 @dataclass(frozen=True, eq=False)
 class SampledPairs:
-    """K samples of every node; a graph of fewer than K nodes has as many as it has nodes.
+    """K sampled partners of every node; in a graph of n < K nodes there are n.
 
-    Everything is flat over replicas: slot s of replica r is F-wide row ``r V + s``.
+    All tensors are flat over F replicas: row s of replica r is row ``r V + s``.
 
     Args:
-        order (Tensor): Slot at each place, ``[F · V]``; places of a graph are its rows.
-        place (Tensor): Place of each slot, counted from its graph's first, ``[F · V]``.
-        first (Tensor): First slot of each slot's graph, ``[F · V]``.
-        size (Tensor): Nodes of each slot's graph, at least 1, ``[F · V]``.
-        start (Tensor): u of each slot's graph, ``[F · V]``.
+        order (Tensor): Row at each position, ``[F · V]``; the positions of a graph are its rows.
+        position (Tensor): Position of each row after the shuffle, from 0 in each graph, ``[F · V]``.
+        first (Tensor): First row of each row's graph, ``[F · V]``.
+        size (Tensor): Nodes of each row's graph, at least 1, ``[F · V]``.
+        start (Tensor): u of each row's graph, ``[F · V]``.
         pairs (int): K.
     """
 
     order: Tensor
-    place: Tensor
+    position: Tensor
     first: Tensor
     size: Tensor
     start: Tensor
     pairs: int
 
     def count(self, rows: slice) -> Tensor:
-        """SampledPairs of each slot: K, or n where that is less."""
+        """Number of partners of each row: the smaller of K and n."""
         return self.size[rows].clamp_max(self.pairs)
 
-    def partner(self, rows: slice, meeting: int) -> Tensor:
-        """Whom these slots meet; in a meeting that a small graph does not have, one of the others again."""
+    def partner(self, rows: slice, k: int) -> Tensor:
+        """Partner of each row in matching ``k``; a graph without that matching repeats another partner."""
         n = self.size[rows]
-        place = (self.start[rows] + meeting * n // self.count(rows) - self.place[rows]) % n
-        return self.order.index_select(0, place.add_(self.first[rows]))
+        position = (self.start[rows] + k * n // self.count(rows) - self.position[rows]) % n
+        return self.order.index_select(0, position.add_(self.first[rows]))
 
-    def sample_of(self, a: Tensor, b: Tensor) -> Tensor:
-        """Number of the meeting of two slots of a graph, K where they do not meet."""
+    def matching_of(self, a: Tensor, b: Tensor) -> Tensor:
+        """The matching in which two rows of a graph are paired, K if there is none."""
         n = self.size.index_select(0, a)
         count = n.clamp_max(self.pairs)
-        t = self.place.index_select(0, a) + self.place.index_select(0, b) - self.start.index_select(0, a)
+        t = (
+            self.position.index_select(0, a)
+            + self.position.index_select(0, b)
+            - self.start.index_select(0, a)
+        )
         t %= n
         # The one k with ⌊k n / K⌋ = t, if any, is the first with k n / K ≥ t.
         k = (t * count + n - 1) // n
-        met = (k < count) & (k * n // count == t)
-        return k.masked_fill(~met, self.pairs)
+        paired = (k < count) & (k * n // count == t)
+        return k.masked_fill(~paired, self.pairs)
 
 
 def sample_pairs(keys: Tensor, segments: Segments, pairs: int) -> SampledPairs:
-    """SampledPairs under ``keys [*lead, 2]`` (:func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`), without
-    asking the host.
+    """Samples K partners of every node, without host–device synchronisation.
 
-    A replica has the same ones alone as among others.
+    The sample of a replica does not depend on the other replicas.
+
+    Args:
+        keys (Tensor): ``[*lead, 2]``, from :func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`.
+        segments (Segments): Which row belongs to which graph.
+        pairs (int): K.
     """
     index, B = segments.index, segments.num_graphs
     *lead, V = index.shape
     shift = torch.arange(torch.Size(lead).numel(), device=index.device).unsqueeze(-1) * V
     shuffled = (index << 31) + hash_positions(keys, V)  # graph by graph
     order = shuffled.argsort(dim=-1, stable=True)
-    place = torch.empty_like(order).scatter_(-1, order, torch.arange(V, device=index.device).expand_as(order))
-    own = index.clamp_max(B - 1)
-    first = segments.ptr[..., :-1].gather(-1, own)
+    position = torch.empty_like(order).scatter_(
+        -1, order, torch.arange(V, device=index.device).expand_as(order)
+    )
+    graph_of_row = index.clamp_max(B - 1)
+    first = segments.ptr[..., :-1].gather(-1, graph_of_row)
     sizes = segments.sizes.clamp_min(1)
-    # Two hashes make 62 bits, so that a remainder is as good as uniform.
+    # Two hashes give 62 bits, so that the remainder is uniform for all practical purposes.
     high, low = hash_positions(keys.flip(-1), 2 * B).long().unflatten(-1, (B, 2)).unbind(-1)
     start = ((high << 31) + low) % sizes
 
@@ -87,9 +97,9 @@ def sample_pairs(keys: Tensor, segments: Segments, pairs: int) -> SampledPairs:
 
     return SampledPairs(
         flat(order.reshape(-1, V) + shift),
-        flat(place - first),
+        flat(position - first),
         flat(first.reshape(-1, V) + shift),
-        flat(sizes.gather(-1, own)),
-        flat(start.gather(-1, own)),
+        flat(sizes.gather(-1, graph_of_row)),
+        flat(start.gather(-1, graph_of_row)),
         pairs,
     )

@@ -1,7 +1,7 @@
-r"""Routing by agreement in which the votes drop out, exactly.
+r"""Routing by agreement without votes: for linear votes an exact reformulation.
 
-With linear votes :math:`v_{j|i} = W_j^\top h_i + e_j` the logits of every round are
-:math:`b_{ij} = h_i \cdot T_j + \tau_j` with one vector per graph and whole:
+With linear votes :math:`v_{j|i} = W_j^\top h_i + e_j` the logits of every iteration are
+:math:`b_{ij} = h_i \cdot T_j + \tau_j` with one vector per graph and output capsule:
 
 .. math::
     c_{ij} &= \mathrm{softmax}_j(h_i \cdot T_j + \tau_j) \\
@@ -9,10 +9,10 @@ With linear votes :math:`v_{j|i} = W_j^\top h_i + e_j` the logits of every round
     u_j &= \mathrm{squash}(W_j^\top G_j + m_j e_j) \\
     T_j &\leftarrow T_j + W_j u_j, \quad \tau_j \leftarrow \tau_j + e_j \cdot u_j
 
-Memory is V·d + B·J·d instead of V·J·d', and no logits outlive their round.
+Memory is V·d + B·J·d instead of V·J·d', and no logits are stored between iterations.
 
-A column of ones behind h, and e as one more row of W, carry m and τ along: every step is one product. What
-belongs to a whole lies as ``[*lead, J, B, …]`` between the products, weights as ``[*lead, N, J, t]``.
+A column of ones appended to h, and e as one more row of W, carry m and τ along, so that every step is one product.
+Between the products, values per output capsule are ``[*lead, J, B, …]`` and assignments ``[*lead, N, J, t]``.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ def route_factored(
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
 ) -> Routing:
-    """Routes V parts of B graphs to J wholes each without storing a vote.
+    """Routes V input capsules of B graphs to J output capsules per graph, without storing a vote.
 
     Args:
-        h (Tensor): Propagated parts, ``[*lead, V, d]``.
+        h (Tensor): Propagated input capsules, ``[*lead, V, d]``.
         weight (Tensor): W, ``[*lead, J, d, d']``.
         bias (Tensor): e, ``[*lead, J, d']``.
-        segments (Segments): Which part belongs to which graph.
-        iterations (int): Rounds R.
+        segments (Segments): Which row belongs to which graph.
+        iterations (int): Routing iterations R.
         residual (Tensor, optional): Added to every sum before the last squash, ``[*lead, B, 1, d']``.
-        detach (bool): Whether the weights c are constants for the gradient, as in the released program.
+        detach (bool): Whether c is a constant for the gradient, as in the released program.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
     if is_single_graph(segments):
         return _route_one(h, weight, bias, iterations, residual, detach, epsilon)
     tiles = tile_rows(segments)
-    H = to_tiles(_with_ones(h), tiles)  # [*lead, N, t, d + 1]; a hole has no one, and counts nothing
+    H = to_tiles(append_ones(h), tiles)  # [*lead, N, t, d + 1]; zero in the unused rows of a tile
 
-    def weigh(T: Tensor) -> Tensor:
+    def assign(T: Tensor) -> Tensor:
         return (graphs_to_tiles(T, tiles) @ H.mT).softmax(-2)
 
-    def gather(c: Tensor | None) -> Tensor:
+    def weighted_sum(c: Tensor | None) -> Tensor:
         return sum_tiles(H.sum(-2) if c is None else c @ H, tiles)
 
-    u, c = _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon)
+    u, c = iterate(assign, weighted_sum, weight, bias, iterations, residual, detach, epsilon)
     J = weight.size(-3)
     c = H.new_full((), 1 / J).expand(*H.shape[:-1], J) if c is None else c.mT
     return Routing(u, from_tiles(c, tiles))
@@ -85,20 +85,20 @@ def _route_one(
     detach: bool,
     epsilon: float,
 ) -> Routing:
-    """The same of one graph, ``h [V, d]``: as it may be very large, its rows are read where they are.
+    """The same for a single graph, ``h [V, d]``, which may be very large: its rows are not copied into tiles.
 
-    Nothing as large as h is made, but its gradient: m and τ go beside the products.
+    m and τ are computed beside the products, so no tensor of the size of h is made except its gradient.
     """
 
-    def weigh(T: Tensor) -> Tensor:
+    def assign(T: Tensor) -> Tensor:
         return torch.addmm(T[0, :, -1:], T[0, :, :-1], h.mT).softmax(-2)  # [J, V]
 
-    def gather(c: Tensor | None) -> Tensor:
+    def weighted_sum(c: Tensor | None) -> Tensor:
         if c is None:
             return torch.cat([h.sum(-2), h.new_full((1,), h.size(-2))]).unsqueeze(0)
         return torch.cat([c @ h, c.sum(-1, keepdim=True)], -1).unsqueeze(0)
 
-    u, c = _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon)
+    u, c = iterate(assign, weighted_sum, weight, bias, iterations, residual, detach, epsilon)
     J = weight.size(-3)
     return Routing(u, h.new_full((h.size(-2), J), 1 / J) if c is None else c.mT)
 
@@ -112,31 +112,31 @@ def route_dense_factored(
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
 ) -> Routing:
-    """The same where every graph has the same number of parts, ``h [*lead, B, n, d]``.
+    """The same for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
 
     The assignment is ``[*lead, B, n, J]``.
     """
 
-    H = _with_ones(h)
+    H = append_ones(h)
 
-    def weigh(T: Tensor) -> Tensor:
+    def assign(T: Tensor) -> Tensor:
         return (T @ H.mT).softmax(-2)
 
-    def gather(c: Tensor | None) -> Tensor:
+    def weighted_sum(c: Tensor | None) -> Tensor:
         return H.sum(-2) if c is None else c @ H
 
-    u, c = _rounds(weigh, gather, weight, bias, iterations, residual, detach, epsilon)
+    u, c = iterate(assign, weighted_sum, weight, bias, iterations, residual, detach, epsilon)
     J = weight.size(-3)
     return Routing(u, h.new_full((*h.shape[:-1], J), 1 / J) if c is None else c.mT)
 
 
-def _with_ones(h: Tensor) -> Tensor:
+def append_ones(h: Tensor) -> Tensor:
     return torch.nn.functional.pad(h, (0, 1), value=1)
 
 
-def _rounds(
-    weigh: Callable[[Tensor], Tensor],
-    gather: Callable[[Tensor | None], Tensor],
+def iterate(
+    assign: Callable[[Tensor], Tensor],
+    weighted_sum: Callable[[Tensor | None], Tensor],
     weight: Tensor,
     bias: Tensor,
     iterations: int,
@@ -144,22 +144,22 @@ def _rounds(
     detach: bool,
     epsilon: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """The rounds, given how parts are weighed and summed; c is ``None`` where only round one was run.
+    """All iterations. Returns u and c; c is ``None`` after a single iteration, in which all assignments are 1 / J.
 
-    ``weigh`` takes T and τ, ``[*lead, B, J, d + 1]``, to c; ``gather`` takes c to G and m of the same shape,
-    and ``None`` to the sum of all parts, ``[*lead, B, d + 1]``.
+    ``assign`` maps T and τ, ``[*lead, B, J, d + 1]``, to c. ``weighted_sum`` maps c to G and m of the same shape, and
+    ``None`` to the sum of all input capsules, ``[*lead, B, d + 1]``.
     """
     J = weight.size(-3)
     W = torch.cat([weight, bias.unsqueeze(-2)], -2)  # [*lead, J, d + 1, d']
     T = c = None
-    u = W  # there is at least one round
-    for round_ in range(iterations):
-        last = round_ == iterations - 1
+    u = W  # replaced in the first iteration
+    for iteration in range(iterations):
+        last = iteration == iterations - 1
         with torch.no_grad() if detach and not last else nullcontext():
             if T is not None:
                 with torch.no_grad() if detach else nullcontext():
-                    c = weigh(T.transpose(-3, -2))
-            G = gather(c)
+                    c = assign(T.transpose(-3, -2))
+            G = weighted_sum(c)
             s = ((G / J).unsqueeze(-3) if c is None else G.transpose(-3, -2)) @ W  # [*lead, J, B, d']
             if last and residual is not None:
                 s = s + residual.transpose(-3, -2)

@@ -1,7 +1,7 @@
-"""The weights of every routing round: what routing itself forgets, for those who look at it.
+"""The assignments of every routing iteration, for explanations; routing itself keeps only the last one.
 
-The rounds are those of :mod:`graphcaps.ops.routing.factored`, watched: the last weights are the assignment that
-:func:`graphcaps.ops.route` returns. The residual enters only after the last weights, and so plays no part.
+The iterations are those of :mod:`graphcaps.ops.routing.factored`, so the last assignment is the one that
+:func:`graphcaps.ops.route` returns. The residual is added after the last assignment and does not change it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.ragged.tiles import from_tiles, graphs_to_tiles, sum_tiles, tile_rows, to_tiles
-from graphcaps.ops.routing.factored import _rounds, _with_ones
+from graphcaps.ops.routing.factored import append_ones, iterate
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Segments
 
@@ -29,56 +29,56 @@ def routing_assignments(
     iterations: int,
     epsilon: float = RELEASED_EPSILON,
 ) -> Tensor:
-    """Weights c that each of R rounds sums with, ``[R, *lead, V, J]``; those of round one are all 1 / J.
+    """Assignments c of each of R iterations, ``[R, *lead, V, J]``; in the first one all are 1 / J.
 
     Args:
-        h (Tensor): Propagated parts, ``[*lead, V, d]``.
+        h (Tensor): Propagated input capsules, ``[*lead, V, d]``.
         weight (Tensor): W, ``[*lead, J, d, d']``.
         bias (Tensor): e, ``[*lead, J, d']``.
-        segments (Segments): Which part belongs to which graph.
-        iterations (int): Rounds R, at least 1.
+        segments (Segments): Which row belongs to which graph.
+        iterations (int): Routing iterations R, at least 1.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
     tiles = tile_rows(segments)
-    H = to_tiles(_with_ones(h), tiles)  # [*lead, N, t, d + 1]
-    found: list[Tensor] = []
+    H = to_tiles(append_ones(h), tiles)  # [*lead, N, t, d + 1]
+    assignments: list[Tensor] = []
 
-    def weigh(T: Tensor) -> Tensor:
-        found.append((graphs_to_tiles(T, tiles) @ H.mT).softmax(-2))
-        return found[-1]
+    def assign(T: Tensor) -> Tensor:
+        assignments.append((graphs_to_tiles(T, tiles) @ H.mT).softmax(-2))
+        return assignments[-1]
 
-    def gather(c: Tensor | None) -> Tensor:
+    def weighted_sum(c: Tensor | None) -> Tensor:
         return sum_tiles(H.sum(-2) if c is None else c @ H, tiles)
 
-    _watch(weigh, gather, weight, bias, iterations, epsilon)
+    _record(assign, weighted_sum, weight, bias, iterations, epsilon)
     J = weight.size(-3)
-    even = H.new_full((), 1 / J).expand(*H.shape[:-1], J)
-    return torch.stack([from_tiles(c, tiles) for c in (even, *(c.mT for c in found))])
+    uniform = H.new_full((), 1 / J).expand(*H.shape[:-1], J)
+    return torch.stack([from_tiles(c, tiles) for c in (uniform, *(c.mT for c in assignments))])
 
 
 @torch.no_grad()
 def routing_assignments_dense(
     h: Tensor, weight: Tensor, bias: Tensor, iterations: int, epsilon: float = RELEASED_EPSILON
 ) -> Tensor:
-    """The same where every graph has the same number of parts: ``h [*lead, B, n, d]``, ``[R, *lead, B, n, J]``."""
-    H = _with_ones(h)
-    found: list[Tensor] = []
+    """The same for graphs with n input capsules each, ``h [*lead, B, n, d]``: ``[R, *lead, B, n, J]``."""
+    H = append_ones(h)
+    assignments: list[Tensor] = []
 
-    def weigh(T: Tensor) -> Tensor:
-        found.append((T @ H.mT).softmax(-2))
-        return found[-1]
+    def assign(T: Tensor) -> Tensor:
+        assignments.append((T @ H.mT).softmax(-2))
+        return assignments[-1]
 
-    def gather(c: Tensor | None) -> Tensor:
+    def weighted_sum(c: Tensor | None) -> Tensor:
         return H.sum(-2) if c is None else c @ H
 
-    _watch(weigh, gather, weight, bias, iterations, epsilon)
+    _record(assign, weighted_sum, weight, bias, iterations, epsilon)
     J = weight.size(-3)
-    return torch.stack([h.new_full((*h.shape[:-1], J), 1 / J), *(c.mT for c in found)])
+    return torch.stack([h.new_full((*h.shape[:-1], J), 1 / J), *(c.mT for c in assignments)])
 
 
-def _watch(
-    weigh: Callable[[Tensor], Tensor],
-    gather: Callable[[Tensor | None], Tensor],
+def _record(
+    assign: Callable[[Tensor], Tensor],
+    weighted_sum: Callable[[Tensor | None], Tensor],
     weight: Tensor,
     bias: Tensor,
     iterations: int,
@@ -86,4 +86,4 @@ def _watch(
 ) -> None:
     if iterations < 1:
         raise ArgumentError("routing_assignments", "iterations", "be at least 1", iterations)
-    _rounds(weigh, gather, weight, bias, iterations, None, True, epsilon)
+    iterate(assign, weighted_sum, weight, bias, iterations, None, True, epsilon)

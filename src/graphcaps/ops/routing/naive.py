@@ -1,6 +1,6 @@
-"""Routing by agreement with every vote stored: the paper's loop, kept as the oracle of the fast one.
+"""Routing by agreement with every vote stored: the paper's loop, the reference implementation of the fast forms.
 
-It also serves votes that no linear map made, which the factored form cannot.
+It also routes votes that are not linear in the input capsules, which the factored form cannot.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ def route_votes(
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
 ) -> Routing:
-    """Routes given votes, ``[*lead, V, J, d]``, to J wholes per graph.
+    """Routes votes, ``[*lead, V, J, d]``, to J output capsules per graph.
 
     Args:
-        votes (Tensor): Vote of each part for each whole.
-        segments (Segments): Which part belongs to which graph.
-        iterations (int): Rounds R.
+        votes (Tensor): Vote of each input capsule for each output capsule.
+        segments (Segments): Which row belongs to which graph.
+        iterations (int): Routing iterations R.
         residual (Tensor, optional): Added to every sum before the last squash, ``[*lead, B, 1, d]``.
-        detach (bool): Whether the weights c are constants for the gradient, as in the released program.
+        detach (bool): Whether c is a constant for the gradient, as in the released program.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
     *lead, V, J, d = votes.shape
     B = segments.num_graphs
-    outside = (segments.index >= B).reshape(*lead, V, 1)
-    votes = votes.masked_fill(outside.unsqueeze(-1), 0)
-    own = segments.index.clamp_max(B - 1)[..., None, None].expand(*lead, V, J, d)
+    padding = (segments.index >= B).reshape(*lead, V, 1)
+    votes = votes.masked_fill(padding.unsqueeze(-1), 0)
+    graph = segments.index.clamp_max(B - 1)[..., None, None].expand(*lead, V, J, d)
     b = votes.new_zeros(*lead, V, J)
-    for round_ in range(iterations):
-        last = round_ == iterations - 1
+    for iteration in range(iterations):
+        last = iteration == iterations - 1
         v = votes.detach() if detach and not last else votes
-        c = b.softmax(-1).masked_fill(outside, 0)
-        s = v.new_zeros(*lead, B, J, d).scatter_add(len(lead), own, c.unsqueeze(-1) * v)
+        c = b.softmax(-1).masked_fill(padding, 0)
+        s = v.new_zeros(*lead, B, J, d).scatter_add(len(lead), graph, c.unsqueeze(-1) * v)
         if last and residual is not None:
             s = s + residual
         u = squash(s, epsilon)
         if not last:
-            b = b + (v * u.gather(len(lead), own)).sum(-1)  # agreement of a vote with its whole
+            b = b + (v * u.gather(len(lead), graph)).sum(-1)  # agreement of a vote with its output capsule
     return Routing(u, c)

@@ -1,4 +1,4 @@
-"""The one entry to routing: checks shapes and picks the implementation."""
+"""Entry points of routing by agreement: check the shapes and choose the implementation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def route(
     method: RoutingMethod = "auto",
     epsilon: float = RELEASED_EPSILON,
 ) -> Routing:
-    r"""Routes parts to wholes by agreement (HGCN, Eq. 4-5).
+    r"""Routes input capsules to output capsules by agreement (HGCN, Eq. 4-5).
 
     .. math::
         v_{j|i} &= W_j^\top h_i + e_j, \quad c_{ij} = \mathrm{softmax}_j(b_{ij}) \\
@@ -39,20 +39,20 @@ def route(
         b_{ij} \leftarrow b_{ij} + v_{j|i}^\top u_j
 
     Args:
-        h (Tensor): Parts, propagated along the edges, ``[*lead, V, d]``.
+        h (Tensor): Input capsules, propagated along the edges, ``[*lead, V, d]``.
         weight (Tensor): W, ``[*lead, J, d, d']``.
         bias (Tensor): e, ``[*lead, J, d']``.
-        batch (Tensor or Segments): Graph of each part, sorted, ``[*lead, V]``; a part with the number
-            ``num_graphs`` is padding.
-        iterations (int): Rounds R, at least 1.
+        batch (Tensor or Segments): Graph of each input capsule, sorted, ``[*lead, V]``; rows of graph
+            ``num_graphs`` are padding.
+        iterations (int): Routing iterations R, at least 1.
         num_graphs (int, optional): B. (default: the largest number in ``batch``, plus one)
         residual (Tensor, optional): Added to every sum before the last squash, ``[*lead, B, 1, d']``.
-        detach (bool): Whether c is a constant for the gradient and only the last sum carries one, as in
-            the released program; with ``False`` the gradient flows through all rounds. (default: True)
-        method (str): ``"factored"`` stores no votes; ``"naive"`` stores them all and is its oracle;
-            ``"kernel"`` is ``"factored"`` in fused kernels (float32 on a GPU), and hands what they do not
-            serve to it (:func:`graphcaps.ops.routing.route_kernel` states the rule); ``"auto"`` takes the
-            fastest that gives the same result. (default: "auto")
+        detach (bool): Whether c is a constant for the gradient, so that only the last sum carries one, as in
+            the released program; with ``False`` the gradient flows through all iterations. (default: True)
+        method (str): ``"factored"`` stores no votes; ``"naive"`` stores all of them and is the reference
+            implementation; ``"kernel"`` is ``"factored"`` in fused kernels (float32 on a GPU), which falls back to
+            it for sizes that the kernels do not support (:mod:`graphcaps.ops._triton.dispatch` states the rule);
+            ``"auto"`` is the fastest that gives the same result. (default: "auto")
         epsilon (float): As in :func:`graphcaps.ops.squash`.
 
     Returns:
@@ -60,13 +60,15 @@ def route(
 
     Raises:
         ShapeError: If the sizes disagree.
-        ArgumentError: If ``method`` is ``"kernel"`` where kernels do not serve.
+        ArgumentError: If ``method`` is ``"kernel"`` and kernels are not available.
     """
     if isinstance(batch, Segments):
         segments = batch
     else:
         if bool((batch[..., 1:] < batch[..., :-1]).any()):
-            raise ShapeError("route", "batch", "be sorted", "graphs out of order", "Sort the parts by graph.")
+            raise ShapeError(
+                "route", "batch", "be sorted", "graphs out of order", "Sort the input capsules by graph."
+            )
         segments = Segments.from_index(batch, num_graphs)
     _check(h, weight, bias, segments, iterations, residual, method)
     if method == "naive":
@@ -88,9 +90,9 @@ def route_dense(
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
 ) -> Routing:
-    """Routing where every graph has the same number of parts, ``h [*lead, B, n, d]``; else as :func:`route`.
+    """As :func:`route`, for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
 
-    The assignment is ``[*lead, B, n, J]``. Kernels serve where they can.
+    The assignment is ``[*lead, B, n, J]``. Kernels are used where they support the sizes.
     """
     B, n = h.shape[-3:-1]
     tensors = (h, weight, bias, residual)
@@ -117,7 +119,7 @@ def _check(
             "method",
             "be available here",
             f"'kernel' for {h.dtype} on {h.device.type}",
-            "Kernels serve float32 on a GPU with Triton, unless they are switched off: use 'auto'.",
+            "Kernels need float32 tensors on a GPU and Triton, and must not be switched off; use 'auto'.",
         )
     if iterations < 1:
         raise ArgumentError("route", "iterations", "be at least 1", iterations)
@@ -128,7 +130,7 @@ def _check(
     V, d = h.shape[-2:]
     if tuple(segments.index.shape) != (*lead, V):
         raise ShapeError(
-            "route", "batch", f"have one entry per part, {[*lead, V]}", list(segments.index.shape)
+            "route", "batch", f"have one entry per input capsule, {[*lead, V]}", list(segments.index.shape)
         )
     if tuple(weight.shape[:-3]) != lead or weight.size(-2) != d:
         raise ShapeError("route", "weight", f"have the shape {[*lead, 'J', d]} + [d']", list(weight.shape))
