@@ -98,7 +98,7 @@ def draw(results: Results) -> str:
         "svg.hashsalt": "graphcaps",
         "svg.fonttype": "none",
         "font.size": 8.5,
-        "path.clamp_adjacency": False,
+        "path.simplify": False,
     }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(11, 7.4))
