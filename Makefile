@@ -11,7 +11,7 @@ CHECKED := src tests benchmarks examples docs/conf.py docs/_ext
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: test demo docs pages lint format unit clean
+.PHONY: test demo docs pages pages-check lint format unit clean
 test: lint unit
 
 demo: $(INSTALLED)
@@ -33,9 +33,12 @@ docs: $(READY)
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 	@echo "Open build/docs/index.html"
 
-# The pages that show stored results; `make pages CHECK=--check` writes nothing and fails if one is not current.
+# Pages that show stored results; pages-check writes nothing and names those that are not current.
 pages: $(READY)
-	$(BIN)/python -m benchmarks.pages $(CHECK)
+	$(BIN)/python -m benchmarks.pages
+
+pages-check: $(READY)
+	$(BIN)/python -m benchmarks.pages --check
 
 lint: $(READY)
 	$(BIN)/ruff check $(CHECKED)

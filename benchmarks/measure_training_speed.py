@@ -1,13 +1,13 @@
-"""What the engine takes: the paper's HGCN row on one GPU, and folds together against folds alone on a CPU.
+"""Times whole trainings: the paper's HGCN row on a GPU, and ten folds together against ten single trainings.
 
     python -m benchmarks.measure_training_speed --out row.json row --records records --seeds 5 --precision tf32
     python -m benchmarks.measure_training_speed --out row.json row --records records --seeds 5 --precision tf32 --resume
     python -m benchmarks.measure_training_speed together --dataset MUTAG --epochs 100
     python -m benchmarks.measure_training_speed merge row.json
 
-Figures are merged into results/performance.json, or the file named by --out: one entry per what, data set and
-device. "row" writes those of a data set, its records and its summary as soon as it is finished; cut off, it goes on
-with --resume, which leaves out the data sets that the file has and adds their seconds.
+Measurements are merged into results/performance.json or the file of --out: one per what, data set and device. "row"
+writes the measurements, records and summary of a data set as soon as it is finished. An interrupted row continues with
+--resume, which skips the data sets in the file and adds their seconds.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphcaps.evaluation import Ledger
 
-BEGAN = time.perf_counter()  # before anything large is imported: start-up counts
+START = time.perf_counter()  # before large imports: start-up counts
 PAPER = (
     *("MUTAG", "PTC_MR", "ENZYMES", "PROTEINS", "NCI1", "NCI109", "DD"),
     *("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY"),
 )
-LONGEST = (
+BY_DURATION = (
     *("REDDIT-BINARY", "COLLAB", "NCI1", "NCI109", "DD", "ENZYMES", "PROTEINS"),
     *("MUTAG", "PTC_MR", "IMDB-MULTI", "IMDB-BINARY"),
 )
@@ -39,17 +39,17 @@ WALL = "start-up and compilation counted"
 def measurement_names(
     protocol: str, seeds: int = 1, precision: str = "float32", epochs: int | None = None
 ) -> tuple[str, str]:
-    """How the entries of a data set begin, and what the whole row is called."""
+    """The beginning of the names of a data set's measurements, and the name of the whole row."""
     folds = "ten folds" if seeds == 1 else f"ten folds × {seeds} seeds"
-    passes = "published epochs" if epochs is None else f"{epochs} epochs"
-    finely = "" if precision == "float32" else f", {precision}"
-    one = f"HGCN, {folds}, {passes}, {protocol}{finely}"
+    num_epochs = "published epochs" if epochs is None else f"{epochs} epochs"
+    suffix = "" if precision == "float32" else f", {precision}"
+    one = f"HGCN, {folds}, {num_epochs}, {protocol}{suffix}"
     many = "" if seeds == 1 else f", {seeds} seeds"
-    return one, f"HGCN row of tables 1 and 2, {protocol}{many}{finely}, {WALL}"
+    return one, f"HGCN row of tables 1 and 2, {protocol}{many}{suffix}, {WALL}"
 
 
 def row(arguments: argparse.Namespace) -> None:
-    """Evaluates the data sets, as ``graphcaps evaluate`` does, and reads the clock."""
+    """Evaluates the data sets as ``graphcaps evaluate`` does, and times them."""
     import torch
 
     from graphcaps.bench import make_measurement, merge_measurements, read_measurements
@@ -59,28 +59,28 @@ def row(arguments: argparse.Namespace) -> None:
     device, lock = arguments.device, Lock()
     precision = arguments.precision or configure(arguments.datasets[0]).training.precision
     one, whole = measurement_names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
-    found = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_measurements(arguments.out)}
-    done = {name: found.get((f"{one}, {WALL}", name, device)) for name in arguments.datasets}
-    shown = _command(arguments, precision)
+    stored = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_measurements(arguments.out)}
+    done = {name: stored.get((f"{one}, {WALL}", name, device)) for name in arguments.datasets}
+    command = _command(arguments, precision)
     if arguments.resume and arguments.records.is_dir():
-        # One that was cut off starts over: half a training has no time of its own.
+        # An interrupted data set starts again: half a training has no time of its own.
         shutil.rmtree(arguments.records / "unfinished", ignore_errors=True)
     left = [name for name in arguments.datasets if not arguments.resume or done[name] is None]
-    if arguments.jobs > 1:  # the longest first, so that none is left alone at the end
-        left.sort(key=lambda name: LONGEST.index(name) if name in LONGEST else -1)
-    starts = {left[0]: BEGAN} if left else {}  # start-up counts for the first
+    if arguments.jobs > 1:  # the longest first, so that none runs alone at the end
+        left.sort(key=lambda name: BY_DURATION.index(name) if name in BY_DURATION else -1)
+    starts = {left[0]: START} if left else {}  # start-up counts for the first
 
     def evaluate(name: str) -> None:
-        began = starts.get(name, time.perf_counter())
-        figures = _one_set(arguments, name)
-        done[name] = time.perf_counter() - began
-        figures[f", {WALL}"] = (done[name], "s")
-        entries = [
-            make_measurement(one + what, name, device, float(f"{value:.4g}"), unit, shown)
-            for what, (value, unit) in figures.items()
+        start = starts.get(name, time.perf_counter())
+        values = _one_set(arguments, name)
+        done[name] = time.perf_counter() - start
+        values[f", {WALL}"] = (done[name], "s")
+        measurements = [
+            make_measurement(one + what, name, device, float(f"{value:.4g}"), unit, command)
+            for what, (value, unit) in values.items()
         ]
         with lock:
-            merge_measurements(arguments.out, entries)
+            merge_measurements(arguments.out, measurements)
         print(f"{name}: {done[name]:.1f} s", file=sys.stderr, flush=True)
 
     list(side_by_side([partial(evaluate, name) for name in left], arguments.jobs, torch.device(device)))
@@ -89,28 +89,28 @@ def row(arguments: argparse.Namespace) -> None:
     seconds = sum(float(value) for value in done.values() if value is not None)
     if arguments.jobs > 1:
         if len(left) < len(PAPER):
-            print("Side by side and resumed: the row as a whole has no time.", file=sys.stderr)
+            print("Resumed with several jobs: the time of the whole row is unknown.", file=sys.stderr)
             return
-        seconds = time.perf_counter() - BEGAN
+        seconds = time.perf_counter() - START
     merge_measurements(
-        arguments.out, [make_measurement(whole, "all eleven", device, round(seconds, 1), "s", shown)]
+        arguments.out, [make_measurement(whole, "all eleven", device, round(seconds, 1), "s", command)]
     )
 
 
 def _command(arguments: argparse.Namespace, precision: str) -> str:
-    given = ["row", "--protocol", arguments.protocol, "--seeds", arguments.seeds, "--precision", precision]
-    given += ["--device", arguments.device, "--records", arguments.records.name]
+    words = ["row", "--protocol", arguments.protocol, "--seeds", arguments.seeds, "--precision", precision]
+    words += ["--device", arguments.device, "--records", arguments.records.name]
     if arguments.jobs > 1:
-        given += ["--jobs", arguments.jobs]
+        words += ["--jobs", arguments.jobs]
     if tuple(arguments.datasets) != PAPER:
-        given += ["--datasets", *arguments.datasets]
+        words += ["--datasets", *arguments.datasets]
     if arguments.epochs is not None:
-        given += ["--epochs", arguments.epochs]
-    return f"python -m benchmarks.measure_training_speed {' '.join(map(str, given))}"
+        words += ["--epochs", arguments.epochs]
+    return f"python -m benchmarks.measure_training_speed {' '.join(map(str, words))}"
 
 
 def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float, str]]:
-    """Seconds, peaks of memory and accuracies of one data set; its records and summary are written."""
+    """Seconds, peak memory and accuracies of one data set; writes its records and summary."""
     import torch
 
     from graphcaps.cli.output_files import write_json
@@ -130,9 +130,9 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
         results=ResultsStore(arguments.records),
     ).run()  # fmt: skip
     path = arguments.records / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
-    write_json(path, ledger.summary())  # without the path of this machine's graphs: it goes into results/
+    write_json(path, ledger.summary())  # without the path of the graphs: it goes into results/
     figures: dict[str, tuple[float, str]] = {": training and evaluation": (ledger.seconds, "s")}
-    if gpu and arguments.jobs == 1:  # side by side nobody knows whose memory it is
+    if gpu and arguments.jobs == 1:  # concurrent jobs share the memory
         figures[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")
         figures[": peak memory reserved"] = (torch.cuda.max_memory_reserved() / 1e6, "MB")
     for rule, figure in ledger.figures.items():
@@ -143,7 +143,7 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
 
 
 def together(arguments: argparse.Namespace) -> None:
-    """Ten folds as one training against ten trainings one after another, in one process, turn by turn."""
+    """Times ten folds as one training, and as ten trainings in sequence."""
     import torch
 
     from graphcaps import load_dataset
@@ -162,18 +162,18 @@ def together(arguments: argparse.Namespace) -> None:
         ("ten single trainings on one thread", 1, 1),
     ):
         torch.set_num_threads(threads)
-        began = time.perf_counter()
+        start = time.perf_counter()
         cross_validate(store, config, protocol="paper", device=arguments.device, group=group)
-        seconds[name] = time.perf_counter() - began
+        seconds[name] = time.perf_counter() - start
         print(f"{name}: {seconds[name]:.1f} s", file=sys.stderr)
-    torch.set_num_threads(arguments.threads)  # what the entries say of the hardware
+    torch.set_num_threads(arguments.threads)  # recorded with the hardware
     first, *others = seconds
     what = f"{arguments.epochs} epochs of"
     entries = [
         make_measurement(f"{what} {name}", arguments.dataset, arguments.device, round(value, 1), "s", command)
         for name, value in seconds.items()
     ]
-    # Against the faster way of running them alone: more threads do not help a single small training.
+    # Compared with the faster of the two: more threads do not help a single small training.
     ratio = min(seconds[name] for name in others) / seconds[first]
     what = f"{what} ten folds together, times faster than the best of ten single trainings"
     entries.append(
@@ -183,7 +183,7 @@ def together(arguments: argparse.Namespace) -> None:
 
 
 def merge(arguments: argparse.Namespace) -> None:
-    """Takes the entries of other files over."""
+    """Merges the measurements of other files."""
     from graphcaps.bench import merge_measurements, read_measurements
 
     for path in arguments.files:
@@ -193,26 +193,28 @@ def merge(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/performance.json"))
-    parts = parser.add_subparsers(required=True)
-    one = parts.add_parser("row")
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("row")
     one.add_argument("--device", default="cuda")
     one.add_argument("--protocol", default="paper")
     one.add_argument("--seeds", type=int, default=1)
-    one.add_argument("--precision", choices=("float32", "tf32", "bf16"), help="else that of the presets")
-    one.add_argument("--records", type=Path, required=True, help="a folder without records of these sets")
+    one.add_argument("--precision", choices=("float32", "tf32", "bf16"), help="default: that of the presets")
+    one.add_argument(
+        "--records", type=Path, required=True, help="folder for records, without any of these data sets"
+    )
     one.add_argument("--resume", action="store_true")
-    one.add_argument("--jobs", type=int, default=1, help="data sets at a time, side by side on a GPU")
+    one.add_argument("--jobs", type=int, default=1, help="data sets trained at the same time")
     one.add_argument("--datasets", nargs="+", default=list(PAPER))
-    one.add_argument("--epochs", type=int, help="else the published ones")
+    one.add_argument("--epochs", type=int, help="default: the published number")
     one.add_argument("--root", type=Path, help="folder to look in first for the data sets")
     one.set_defaults(run=row)
-    two = parts.add_parser("together")
+    two = commands.add_parser("together")
     two.add_argument("--dataset", default="MUTAG")
     two.add_argument("--epochs", type=int, default=100)
     two.add_argument("--device", default="cpu")
     two.add_argument("--threads", type=int, default=2)
     two.set_defaults(run=together)
-    three = parts.add_parser("merge")
+    three = commands.add_parser("merge")
     three.add_argument("files", nargs="+", type=Path)
     three.set_defaults(run=merge)
     arguments = parser.parse_args()
