@@ -32,7 +32,7 @@ def test_everything_is_there_afterwards_and_can_be_made_again(tmp_path: Path) ->
 def test_what_people_read(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--epochs", "1"])
     assert result.exit_code == 0, result.output
-    for words in ("held-out accuracy", "guessing gives 33.3 %", "parts.png", "Try next", "graphcaps predict"):
+    for words in ("held-out accuracy", "chance: 33.3 %", "parts.png", "Next steps", "graphcaps predict"):
         assert words in result.stdout
 
 

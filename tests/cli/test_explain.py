@@ -48,7 +48,7 @@ def test_alone_it_sums_up(model: Path, data: Path) -> None:
     shown = run(model, data)
     assert shown.exit_code == 0, shown.output
     assert "6 graphs in" in shown.stdout
-    assert " of 4 in use" in shown.stdout
+    assert " of 4 used" in shown.stdout
     found = json.loads(run(model, data, "--json").stdout)
     assert (found["command"], found["graphs"]) == ("explain", 6)
 
@@ -56,8 +56,8 @@ def test_alone_it_sums_up(model: Path, data: Path) -> None:
 def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
     shown = run(model, data, "--graph", 2)
     assert shown.exit_code == 0, shown.output
-    assert "graph   2 of SMALL" in shown.stdout
-    for word in ("capsule", " of level 1: length", "nothing is routed there most", "weight 0.", "nodes "):
+    assert "graph      2 of SMALL" in shown.stdout
+    for word in ("capsule", " of level 1: length", "nothing is mainly routed there", "weight 0.", "nodes "):
         assert word in shown.stdout
     found = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
     expected = small_model().explain(planted()[1])
@@ -79,10 +79,10 @@ def test_measures_for_people_and_machines(
     train_small(planted(), epochs=1).save(second)
     shown = run(model, data, "--measure", "--methods", "capsules, random")
     assert shown.exit_code == 0, shown.output
-    assert "parts found" in shown.stdout
+    assert "parts  " in shown.stdout
     assert "fidelity+" in shown.stdout
     assert "…" not in shown.stdout  # nothing is cut in 80 columns
-    assert "Measuring capsules" in shown.stderr
+    assert "Evaluating capsules" in shown.stderr
     found = json.loads(run(model, data, "--measure", "--sample", 2, "--beside", second, "--json").stdout)
     assert list(found["methods"]) == list(METHODS)
     assert all(tuple(row) == METRICS for row in found["methods"].values())
@@ -131,9 +131,9 @@ def test_the_page_is_written(model: Path, data: Path, tmp_path: Path) -> None:
         (("--graph", 0), "'--graph' must be a number from 1 to 6, got 0"),
         (("--graph", 7), "'--graph' must be a number from 1 to 6, got 7"),
         (("--measure", "--methods", "lime"), "'--methods' must name some of capsules"),
-        (("--methods", "capsules"), "must stand with --measure"),
+        (("--methods", "capsules"), "must be used with --measure"),
         (("--target", "nothing"), "'target' must be one of ring-star"),
-        (("--measure", "--graph", 1), "'--graph' must stand without --measure and --out"),
+        (("--measure", "--graph", 1), "'--graph' must be used without --measure and --out"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(model: Path, data: Path, arguments: Any, told: str) -> None:
@@ -209,7 +209,7 @@ def test_the_loudest_nodes_are_shown_both_for_and_against(
     assert "out of distribution" not in told
     assert re.search(rf"nodes 4 \(\+0\.250\)  .*  8 \(-0\.500\)  … {n - 12} more", told)
     show_graph(one, "1", store, "far too many nodes")
-    assert "domain  out of distribution: far too many nodes" in capsys.readouterr().out
+    assert "domain     out of distribution: far too many nodes" in capsys.readouterr().out
 
 
 def test_an_out_of_distribution_graph_gets_a_warning(model: Path, tmp_path: Path) -> None:
@@ -226,10 +226,10 @@ def test_an_out_of_distribution_graph_gets_a_warning(model: Path, tmp_path: Path
     [
         (
             ("--graph", "1", "--draw", "p.svg", "--kind", "molecule"),
-            "be another for graphs that are no molecules",
+            "be another kind for graphs that are not molecules",
         ),
-        (("--draw", "p.svg"), "--draw' must stand with --graph"),
-        (("--graph", "1", "--kind", "flow"), "stand with --draw"),
+        (("--draw", "p.svg"), "--draw' must be used with --graph"),
+        (("--graph", "1", "--kind", "flow"), "be used with --draw"),
         (("--graph", "1", "--draw", "p.svg", "--kind", "pie"), "be one of parts, scores, flow"),
         (("--graph", "1", "--draw", "p.gif"), "end in"),
     ],

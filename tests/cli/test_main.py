@@ -45,9 +45,10 @@ def test_help_has_an_example(arguments):
 
 
 def test_every_verb_has_an_example():
-    for name, app in program.SUBCOMMANDS.items():
-        for command in app.registered_commands:
-            assert (command.epilog or "").startswith(f"Example: graphcaps {name}"), command.name
+    for command in program.data.app.registered_commands:
+        assert (command.epilog or "").startswith("Example: graphcaps data"), command.name
+    for name, (_, example) in program.VERBS.items():
+        assert example.startswith(f"graphcaps {name}")
 
 
 def test_help_does_not_wait_for_torch():

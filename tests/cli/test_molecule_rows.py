@@ -133,7 +133,7 @@ def test_a_graph_is_explained_by_its_id_or_its_row(model: Path, table: Path) -> 
     for asked in ("N003", "3", " N003 "):
         shown = run("explain", model, table, "--graph", asked)
         assert shown.exit_code == 0, shown.output
-        assert "graph   3 (N003) of new: 4 nodes" in shown.stdout
+        assert "graph      3 (N003) of new: 4 nodes" in shown.stdout
     found = json.loads(run("explain", model, table, "--graph", "N003", "--json").stdout)["explanation"]
     assert (found["graph"], found["id"], found["num_nodes"]) == (3, "N003", 4)
     left = run("explain", model, table, "--graph", "2", "--bad", "skip")
@@ -143,7 +143,7 @@ def test_a_graph_is_explained_by_its_id_or_its_row(model: Path, table: Path) -> 
 def test_the_column_of_ids_can_be_named(model: Path, tmp_path: Path) -> None:
     table = written(tmp_path / "t.csv", ["7,CCO", "9,CCCO", "9,CC"], "code,smiles")
     shown = run("explain", model, table, "--id", "code", "--graph", "7")
-    assert "graph   1 (7) of t: 3 nodes" in shown.stdout  # no seventh graph: it is an id
+    assert "graph      1 (7) of t: 3 nodes" in shown.stdout  # no seventh graph: it is an id
     assert (
         "graph   3 (9) of t: 2 nodes" in run("explain", model, table, "--id", "code", "--graph", "3").stdout
     )

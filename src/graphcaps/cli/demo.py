@@ -1,4 +1,4 @@
-"""``graphcaps demo``: the main job on the embedded data set, from graphs to a page that shows why."""
+"""``graphcaps demo``: cross-validate, train, draw and explain on the embedded data set."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from graphcaps.cli.output import note, print_json, print_pairs, terminal
-from graphcaps.errors import DataError
+from graphcaps.cli.data_options import Json
+from graphcaps.cli.output import note, option, print_json, print_pairs, terminal
+from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
 
 if TYPE_CHECKING:
     from graphcaps.config import RunConfig
@@ -27,51 +26,49 @@ DATASET = "planted-parts"
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the results; made where missing.")
+        Path, option("--out", metavar="DIR", help="Folder for the results; created if missing.")
     ] = Path("demo"),
-    epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="Passes over the graphs.")] = 40,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    epochs: Annotated[int, option("--epochs", metavar="N", min=1, help="Number of training epochs.")] = 40,
+    as_json: Json = False,
 ) -> None:
-    """Cross-validate, train, save, draw and report on the embedded data set; no download, under two minutes.
+    """Cross-validate, train, draw and explain on the embedded data set, in under two minutes and offline.
 
-    Its graphs hold a ring, a star, a clique and a ladder, and the class is which of them meet. Files of an
-    earlier demo in DIR are replaced.
+    Its graphs contain a ring, a star, a clique and a ladder; the class is which of them are connected. Files of
+    an earlier demo in DIR are replaced.
     """
     from graphcaps.cli.run_options import configure
     from graphcaps.cli.training_files import TrainingFiles, write_training
     from graphcaps.data.datasets.loading import open_dataset
 
-    began = time.monotonic()
+    start = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
     files = TrainingFiles(out / f"{DATASET}.safetensors")
     files.check(overwrite=True, resume=False)
-    picture = out / "parts.png"
-    if picture.exists() and not picture.is_file():
-        raise DataError(picture, "a name for a file to write", "a folder or a device")
-    report_folder = out / "report"
-    if report_folder.exists() and not report_folder.is_dir():
-        raise DataError(report_folder, "a folder to write into", "a file")
+    picture, report_folder, evaluation_folder = out / "parts.png", out / "report", out / "evaluation"
+    check_output_file(picture)
+    check_output_folder(report_folder)
+    check_output_folder(evaluation_folder)
     loaded = open_dataset(DATASET)
     config = configure(loaded.store.name, epochs=epochs)
 
-    note("1/4  Ten-fold cross-validation: eight folds train, one chooses the epoch, one tests.")
-    ledger = _cross_validate(loaded, config, out, as_json)
-    note("2/4  A model to keep: nine tenths of the graphs train, the rest choose the epoch.")
+    note("1/4  Ten-fold cross-validation: eight folds for training, one for validation, one for testing.")
+    ledger = _cross_validate(loaded, config, evaluation_folder, as_json)
+    note("2/4  Final model: 90 % of the graphs for training, 10 % for validation.")
     files.clear()
     training, result = _train(loaded, config, as_json)
     write_training(files, training, result, loaded)
-    note("3/4  A picture: graphs it was not trained on, coloured by the capsules that it found.")
+    note("3/4  Picture: validation graphs, coloured by the capsule of each node.")
     explanations = _explain(loaded, result)
     _draw(picture, loaded, training, explanations)
-    note("4/4  A page for your browser: every graph, its parts, and how well they fit what was planted.")
+    note("4/4  Report for the browser: the parts of every graph, compared with the planted ones.")
     page = _report(report_folder, loaded, training, result, explanations)
 
-    report = _summary(ledger, result, time.monotonic() - began)
+    report = _summary(ledger, result, time.monotonic() - start)
     paths = {
         "model": files.model,
         "report": page,
         "picture": picture,
-        "evaluation": out / "evaluation",
+        "evaluation": evaluation_folder,
         "history": files.history,
         "configuration": files.config,
     }
@@ -81,22 +78,16 @@ def demo(
         _show(report, paths)
 
 
-def _cross_validate(loaded: LoadedDataset, config: RunConfig, out: Path, quiet: bool) -> Ledger:
-    from graphcaps.cli.output_files import write_json
+def _cross_validate(loaded: LoadedDataset, config: RunConfig, folder: Path, quiet: bool) -> Ledger:
     from graphcaps.cli.progress import training_progress
     from graphcaps.evaluation import CrossValidation, ResultsStore
 
-    folder = out / "evaluation"
-    if folder.exists() and not folder.is_dir():
-        raise DataError(folder, "a folder to write into", "a file")
-    # An earlier demo's files alone: whatever else lies there is not ours.
-    for old in (
-        *folder.glob(f"{DATASET}--*.record.json"),
-        *folder.glob(f"unfinished/{DATASET}--*.checkpoint"),
-    ):
-        old.unlink()
+    # Only the files of an earlier demo; anything else in the folder belongs to the user.
+    for pattern in (f"{DATASET}--*.record.json", f"unfinished/{DATASET}--*.checkpoint"):
+        for path in folder.glob(pattern):
+            path.unlink()
     validation = CrossValidation(loaded.store, config, results=ResultsStore(folder))
-    with training_progress(config.training.epochs, "     ten folds together", quiet=quiet) as update:
+    with training_progress(config.training.epochs, "     ten folds", quiet=quiet) as update:
         ledger = validation.run(lambda event: update(event.epoch))
     write_json(folder / "summary.json", ledger.summary())
     return ledger
@@ -121,27 +112,28 @@ def _explain(loaded: LoadedDataset, result: FinalResult) -> StoreExplanation:
 
 
 def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, explanations: StoreExplanation) -> None:
-    """The first graph of each class among those that did not train the model."""
+    """Draws the first validation graph of each class."""
     from graphcaps.data.datasets.planted_parts import MOTIF_KINDS
     from graphcaps.explanation import draw_parts
 
     store = loaded.store
     assert store.y is not None
     assert training.split.validation is not None
-    unseen = training.split.validation.tolist()
-    chosen = [
-        next(graph for graph in unseen if int(store.y[graph]) == label) for label in range(store.num_classes)
+    validation = training.split.validation.tolist()
+    graphs = [
+        next(graph for graph in validation if int(store.y[graph]) == label)
+        for label in range(store.num_classes)
     ]
     titles = []
-    for graph in chosen:
+    for graph in graphs:
         true, predicted = int(store.y[graph]), int(explanations.class_scores[graph].argmax())
         verdict = (
             "predicted correctly" if true == predicted else f"predicted as {store.class_names[predicted]}"
         )
         titles.append(f"{store.class_names[true]}, {verdict}")
-    # Scaffold and bridges are no part: number −1.
-    rows = {"capsule found": explanations.capsule, "part planted": store.truth["kind"] - 1}
-    draw_parts(path, store, chosen, rows, titles=titles, names={"part planted": MOTIF_KINDS[1:]})
+    # Scaffold and bridges belong to no part: −1.
+    rows = {"capsule": explanations.capsule, "planted part": store.truth["kind"] - 1}
+    draw_parts(path, store, graphs, rows, titles=titles, names={"planted part": MOTIF_KINDS[1:]})
 
 
 def _report(
@@ -151,7 +143,7 @@ def _report(
     result: FinalResult,
     explanations: StoreExplanation,
 ) -> Path:
-    """The page about the model just trained, with the measures that take no more than seconds."""
+    """Writes the report page, with the metrics that take only seconds."""
     import torch
 
     from graphcaps.cli.training_files import history_rows
@@ -192,23 +184,23 @@ def _show(report: dict[str, Any], paths: dict[str, Path]) -> None:
     console = terminal()
     console.print()
     spread = "" if report["std_folds"] is None else f" ± {report['std_folds']:.1f} over ten folds"
-    accuracy = f"{report['held_out']:.1f} %{spread} (guessing gives 33.3 %)"
+    accuracy = f"{report['held_out']:.1f} %{spread} (chance: 33.3 %)"
     rows = [("held-out accuracy", accuracy), ("time", f"{report['seconds']:.0f} s")]
     print_pairs(console, rows + [(name, str(path)) for name, path in paths.items()])
     model = shlex.quote(str(paths["model"]))
-    console.print("\nTry next", style="bold")
+    console.print("\nNext steps", style="bold")
     if shutil.which("graphcaps") is None:
         console.print("  source .venv/bin/activate", markup=False)
         console.print(
-            "      so that the shell finds graphcaps (Windows: .venv\\Scripts\\activate)", style="dim"
+            "      makes the command graphcaps available (Windows: .venv\\Scripts\\activate)", style="dim"
         )
-    for command, what in (
-        (f"graphcaps explain {model} {DATASET} --graph 1", "the parts of one decision"),
-        (f"graphcaps info {model}", "what the model is and expects"),
-        (f"graphcaps predict {model} {DATASET}", "a class and its probability for every graph"),
-        (f"graphcaps evaluate {DATASET} --model gin", "another network on the same folds"),
-        (f"graphcaps evaluate {DATASET}-hard", "where it becomes difficult"),
-        ("graphcaps data list", "more data sets, the paper's eleven among them"),
+    for command, purpose in (
+        (f"graphcaps explain {model} {DATASET} --graph 1", "explain the prediction of one graph"),
+        (f"graphcaps info {model}", "describe the model and its expected input"),
+        (f"graphcaps predict {model} {DATASET}", "predict class and probability of every graph"),
+        (f"graphcaps evaluate {DATASET} --model gin", "evaluate GIN on the same folds"),
+        (f"graphcaps evaluate {DATASET}-hard", "evaluate a harder variant of the data set"),
+        ("graphcaps data list", "list more data sets, including the eleven of the paper"),
     ):
         console.print(f"  {command}", markup=False, soft_wrap=True)
-        console.print(f"      {what}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"      {purpose}", style="dim", markup=False, soft_wrap=True)

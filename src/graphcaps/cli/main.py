@@ -1,4 +1,4 @@
-"""The program ``graphcaps``: joins the verbs and turns mistakes into one sentence and exit code 2.
+"""The program ``graphcaps``: registers the verbs, and reports user errors in one sentence with exit code 2.
 
 Verbs import the library when they run, so that ``graphcaps --help`` does not wait for torch.
 """
@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -21,23 +22,36 @@ from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
 
-# Read by torch's thread pool when it starts. A thread that waits for others spins; where another program has
-# the core, spinning long makes training up to thirty times slower (docs/training.md), and this hardly matters
-# where the cores are free.
+# Read by torch's thread pool when it starts. Waiting threads spin; if another program uses the core, long spinning
+# makes training up to thirty times slower (docs/training.md). On free cores the setting hardly matters.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 enable_huge_pages()
 
-SUBCOMMANDS = {"data": data.app}
+VERBS: dict[str, tuple[Callable[..., None], str]] = {
+    "bench": (bench.bench, "graphcaps bench MUTAG --device cpu"),
+    "demo": (demo.demo, "graphcaps demo --out demo"),
+    "evaluate": (
+        evaluate.evaluate,
+        "graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results",
+    ),
+    "explain": (explain.explain, "graphcaps explain mutag.safetensors MUTAG --graph 3"),
+    "info": (info.info, "graphcaps info mutag.safetensors"),
+    "predict": (predict.predict, "graphcaps predict mutag.safetensors new.zip --out new.csv"),
+    "reproduce": (reproduce.reproduce, "graphcaps reproduce table1 --datasets MUTAG,PTC_MR --seeds 1"),
+    "serve": (serve.serve, "graphcaps serve mutag.safetensors"),
+    "train": (train.train, "graphcaps train MUTAG --out mutag.safetensors --epochs 100"),
+}
+"""Verbs with their function and the example of their help; ``data`` has verbs of its own."""
 
 
 class _Group(TyperGroup):
-    """Ends a command that a user's mistake, Ctrl-C or a closed pipe stopped, without a traceback."""
+    """Ends a command without a traceback after a user error, Ctrl-C or a closed pipe."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except GraphcapsError as error:
-            _say(str(error))
+            _print_error(str(error))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(130) from error
@@ -45,54 +59,38 @@ class _Group(TyperGroup):
             _drop_output()
             raise typer.Exit(0) from error
         except OSError as error:
-            _say_refused(error)
+            _print_os_error(error)
             raise typer.Exit(2) from error
         except _usage_errors() as error:
-            if type(error).__name__ == "NoArgsIsHelpError":  # no mistake: the help is shown
+            if type(error).__name__ == "NoArgsIsHelpError":  # not an error: the help is shown
                 raise
-            place = getattr(error.ctx, "command_path", "graphcaps")
-            _say(f"{error.format_message().rstrip('.')}. See: {place} --help")
+            command = getattr(error.ctx, "command_path", "graphcaps")
+            _print_error(f"{error.format_message().rstrip('.')}. See: {command} --help")
             raise typer.Exit(2) from error
 
 
 def _usage_errors() -> Any:
-    """What typer raises for a wrong option or argument; its base has no name of typer's own."""
+    """The exception of a wrong option or argument; typer has no public name for its base class."""
     return typer.BadParameter.__mro__[1]
 
 
 app = typer.Typer(
     name="graphcaps",
     cls=_Group,
-    help="Classify whole graphs with Hierarchical Graph Capsule Networks, and see why.",
+    help="Classify whole graphs with Hierarchical Graph Capsule Networks, and explain the predictions.",
     epilog="Example: graphcaps data info MUTAG",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _verb in SUBCOMMANDS.items():
-    app.add_typer(_verb, name=_name)
-app.command("bench", epilog="Example: graphcaps bench MUTAG --device cpu")(bench.bench)
-app.command("demo", epilog="Example: graphcaps demo --out demo")(demo.demo)
-app.command(
-    "evaluate", epilog="Example: graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results"
-)(evaluate.evaluate)
-app.command("explain", epilog="Example: graphcaps explain mutag.safetensors MUTAG --graph 3")(explain.explain)
-app.command("info", epilog="Example: graphcaps info mutag.safetensors")(info.info)
-app.command("predict", epilog="Example: graphcaps predict mutag.safetensors new.zip --out new.csv")(
-    predict.predict
-)
-app.command("reproduce", epilog="Example: graphcaps reproduce table1 --datasets MUTAG,PTC_MR --seeds 1")(
-    reproduce.reproduce
-)
-app.command("serve", epilog="Example: graphcaps serve mutag.safetensors")(serve.serve)
-app.command("train", epilog="Example: graphcaps train MUTAG --out mutag.safetensors --epochs 100")(
-    train.train
-)
+app.add_typer(data.app, name="data")
+for _name, (_verb, _example) in VERBS.items():
+    app.command(_name, epilog=f"Example: {_example}")(_verb)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(value: bool) -> None:
+    if value:
         typer.echo(f"graphcaps {__version__}")
         raise typer.Exit
 
@@ -101,7 +99,7 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     pass
@@ -109,7 +107,7 @@ def _options(
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
-    for stream in (sys.stdout, sys.stderr):  # a stream without '±' gets \xb1, not a traceback
+    for stream in (sys.stdout, sys.stderr):  # print \xb1 instead of failing if a stream cannot encode '±'
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -117,20 +115,20 @@ def main() -> None:
     except KeyboardInterrupt:  # before or after the command itself
         sys.exit(130)
     except OSError as error:
-        _say_refused(error)
+        _print_os_error(error)
         sys.exit(2)
 
 
-def _say(sentence: str) -> None:
-    """One line on the error stream; names in messages may hold line breaks."""
-    with contextlib.suppress(OSError):  # the error stream may be what fails
+def _print_error(sentence: str) -> None:
+    """Prints one line on the error stream; line breaks in names become spaces."""
+    with contextlib.suppress(OSError):  # the error stream itself may fail
         typer.echo(f"graphcaps: {' '.join(sentence.split())}", err=True)
 
 
-def _say_refused(error: OSError) -> None:
-    """What the system refused, in one sentence; an output that is full is not tried again."""
-    place = "" if error.filename is None else f"{error.filename}: "
-    _say(f"{place}{error.strerror or error or type(error).__name__}.")
+def _print_os_error(error: OSError) -> None:
+    """Prints an error of the operating system in one sentence; an output that fails is not written again."""
+    path = "" if error.filename is None else f"{error.filename}: "
+    _print_error(f"{path}{error.strerror or error or type(error).__name__}.")
     try:
         sys.stdout.flush()
     except OSError:
@@ -138,5 +136,5 @@ def _say_refused(error: OSError) -> None:
 
 
 def _drop_output() -> None:
-    """Sends what is left to nowhere: the reader of a pipe (``| head``) has gone."""
+    """Discards the remaining output: the reader of a pipe (``| head``) has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
