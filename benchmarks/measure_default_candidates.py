@@ -6,18 +6,20 @@ Every candidate is trained in the ten held-out folds of some of the eleven data 
 validation loss of the epoch that it keeps, which are graphs of the training parts: test accuracies stand in the
 records too, for the reader who wants to see what the choice was worth, but nothing here reads them. A record that
 is there already is kept, so that seeds are added by ``--seeds 3 --datasets …``. What it told stands in
-``results/choosing/summary.json``; the choice and its reason in ``docs/estimator.md``, figures in
+``results/choosing/candidates.csv``; the choice and its reason in ``docs/estimator.md``, figures in
 ``docs/defaults.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import csv
+import io
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +40,7 @@ from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, 
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import PatienceTracker
 
-COMMAND = "python -m benchmarks.measure_default_candidates --device cuda --precision tf32 --jobs 3"
+CANDIDATES_FILE = "candidates.csv"
 SETS = ("NCI1", "PROTEINS", "IMDB-MULTI", "IMDB-BINARY", "ENZYMES", "PTC_MR", "MUTAG")
 LONGER = ("ENZYMES", "PTC_MR", "MUTAG")  # few steps per epoch: is 300 enough?
 PATIENCES = (30, 50, 100, None)
@@ -226,6 +228,18 @@ def summary(results: ResultsStore) -> list[dict[str, object]]:
     return rows
 
 
+def read_summary(path: Path) -> list[dict[str, Any]]:
+    """The rows that this program wrote: numbers as numbers, no patience as ``None``."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            row
+            | {name: int(row[name]) for name in ("seeds", "cap")}
+            | {name: float(row[name]) for name in ("validation loss", "validation accuracy", "epochs")}
+            | {"patience": int(row["patience"]) if row["patience"] else None}
+            for row in csv.DictReader(file)
+        ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -265,8 +279,11 @@ def main() -> None:
         ]
         list(side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "choose_defaults")))
     rows = summary(results)
-    told = {"command": COMMAND, "rows": rows}
-    write_atomically(arguments.out / "summary.json", json.dumps(told, indent=1) + "\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(arguments.out / CANDIDATES_FILE, text.getvalue())
     for row in rows:
         if row["patience"] == 50:
             print(" ".join(str(value) for value in row.values()))

@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,6 +152,12 @@ def report(rows: list[dict[str, Any]], paper: Path) -> str:
     return "\n".join([*lines, f"within one point: {near} of {len(lines)}", *beyond])
 
 
+def rows_as_json(command: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The file of results, a line per row."""
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return f'{{"command": {json.dumps(command)}, "rows": [\n{lines}\n]}}\n'
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -178,8 +185,7 @@ def main() -> None:
         with lock:
             rows.append(row)
             rows.sort(key=lambda each: (*place(each["dataset"]), each["seed"]))
-            told = {"command": command(arguments), "rows": rows}
-            write_atomically(arguments.out, json.dumps(told, indent=1) + "\n")
+            write_atomically(arguments.out, rows_as_json(command(arguments), rows))
         print(name, seed, row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
     done = [(row["dataset"], row["seed"], row["config"], row["patience"]) for row in rows]

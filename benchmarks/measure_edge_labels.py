@@ -99,7 +99,7 @@ def main() -> None:
         )
         print(json.dumps(rows[-1]))
     told = {"command": COMMAND, "rows": rows}
-    write_atomically(arguments.out / "summary.json", json.dumps(told, indent=1) + "\n")
+    write_atomically(arguments.out / "comparison.json", json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.held_out_curves import held_out_curves
-from benchmarks.measure_default_candidates import CHOSEN, MEASURED_BEFORE, PATIENCES, judge
+from benchmarks.measure_default_candidates import (
+    CANDIDATES_FILE,
+    CHOSEN,
+    MEASURED_BEFORE,
+    PATIENCES,
+    judge,
+    read_summary,
+)
 from benchmarks.measure_defaults import paper_preset
 from benchmarks.pages.markdown import fill_template, mean_std, table
 from graphcaps.evaluation.epoch_records import LOSS_STEP, EpochRecords
@@ -201,14 +208,14 @@ def rises(rows: Sequence[Row]) -> str:
 def page(root: Path) -> str:
     """The page; ``root`` is the root of the repository."""
     results = root / "results"
-    summary = json.loads((results / "choosing" / "summary.json").read_text("utf-8"))
+    summary = read_summary(results / "choosing" / CANDIDATES_FILE)
     measured, first_measured, others_measured, others_first = (
         json.loads((results / f"defaults{which}.json").read_text("utf-8"))
         for which in ("", "-first", "-beyond", "-beyond-first")
     )
     rows, before = measured["rows"], first_measured["rows"]
-    edges = json.loads((results / "edge-labels" / "summary.json").read_text("utf-8"))
-    losses, others = candidates(results, losses_of(summary["rows"]))
+    edges = json.loads((results / "edge-labels" / "comparison.json").read_text("utf-8"))
+    losses, others = candidates(results, losses_of(summary))
     accuracy, differences, first = accuracy_table(results, rows, before)
     far = [f"{name} {value:+.2f}" for name, value in differences.items() if value < -1]
     significant = [row for row in edges["rows"] if row["p"] < 0.05]
@@ -231,7 +238,7 @@ def page(root: Path) -> str:
         "first_seeds": f"{seeds_of(before)}",
         "others": others,
         "chance": seed_spread(results),
-        "patiences": patiences(summary["rows"]),
+        "patiences": patiences(summary),
         "command": measured["command"],
         "hardware": rows[0]["hardware"],
         "accuracy": accuracy,

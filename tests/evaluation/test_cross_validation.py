@@ -250,7 +250,7 @@ def test_refusals_come_before_training() -> None:
 
     refuse("'store' must have a class for every graph, got 'test' without", replace(STORE, y=None))
     alone = torch.zeros(31, dtype=torch.long)
-    refuse("hold at least two classes, got class '0' alone in 'test'", replace(STORE, y=alone))
+    refuse("hold at least two classes, got only class '0' in 'test'", replace(STORE, y=alone))
     refuse("hold at least 32 graphs for as many folds, got 31 in 'test'", folds=32)
     refuse("'folds' must be a whole number from 2 on, got 1", folds=1, protocol="paper")
     refuse("'folds' must be at least 3, since one fold tests and one chooses the epoch, got 2", folds=2)

@@ -55,13 +55,13 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("format", "graphcaps record 1", "a file that names its format 'graphcaps record 2'"),
+        ("format", "graphcaps record 1", "a record in the format 'graphcaps record 2'"),
         ("seed", "0", "a whole number under 'seed'"),
         ("seed", True, "a whole number under 'seed'"),
-        ("protocol", "mine", "a protocol of held-out, paper"),
+        ("protocol", "mine", "a protocol out of held-out, paper"),
         ("seconds", None, "a number under 'seconds'"),
         ("data", {"graphs": 3}, "a whole number under 'nodes'"),
-        ("config", {"modle": {}}, "a configuration that can be read"),
+        ("config", {"modle": {}}, "a valid configuration"),
         ("curves", {}, "whole numbers under 'folds' and 'epochs'"),
     ],
 )

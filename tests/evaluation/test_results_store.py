@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 from pathlib import Path
 
@@ -140,3 +141,79 @@ def test_what_a_killed_writer_left_is_not_read(tmp_path: Path) -> None:
     (tmp_path / ".MUTAG--hgcn--paper--seed0.record.json.17.part").write_text("{")
     (tmp_path / ".half.record.json").write_text("{")
     assert store.records() == (record(),)
+
+
+def test_a_packed_store_reads_as_before(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    for seed, protocol in ((0, "held-out"), (1, "held-out"), (0, "paper")):
+        store.add(record(seed, protocol))
+    before, ledgers = store.records(), store.ledgers()
+    assert store.pack() == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["records.zip", "summary.csv"]
+    for each in (store, ResultsStore(tmp_path)):
+        assert (each.records(), each.ledgers(), len(each)) == (before, ledgers, 3)
+        assert each.get(record(1).key) == record(1)
+        assert record(1).key in each
+        assert record(2).key not in each
+        assert repr(each).endswith("records=3)")
+
+
+def test_packing_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    a, b = ResultsStore(tmp_path / "a"), ResultsStore(tmp_path / "b")
+    for seed in (0, 1, 2):
+        a.add(record(seed))
+        b.add(record(2 - seed))
+        b.pack()
+    a.pack()
+    for name in ("records.zip", "summary.csv"):
+        assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes()
+    assert ResultsStore(tmp_path / "none").pack() == 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_new_records_lie_beside_the_archive(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    store.add(record(0))
+    store.pack()
+    assert not store.add(record(0, finished="2027-01-01T00:00:00Z"))  # the archived one was finished first
+    assert store.add(record(1))
+    assert store.path(record(1).key).is_file()
+    assert store.records() == (record(0), record(1))
+    assert len(store) == 2
+    early = record(0, finished="2025-01-01T00:00:00Z")
+    assert store.add(early)
+    assert (store.get(early.key), store.records()) == (early, (early, record(1)))
+    store.pack()
+    assert ResultsStore(tmp_path).records() == (early, record(1))
+    with pytest.raises(DataError, match="expected one run of MUTAG"):
+        store.add(record(config=CONFIG.with_training(epochs=9)))
+
+
+def test_archives_and_folders_merge(tmp_path: Path) -> None:
+    a, b, c = (ResultsStore(tmp_path / name) for name in "abc")
+    a.add(record(0, finished=LATE))
+    b.add(record(0, finished=EARLY))
+    b.add(record(1))
+    c.add(record(2))
+    b.pack()
+    c.pack()
+    report = a.merge(b.folder, c.folder)
+    assert [key.seed for key in report.added] == [1, 2]
+    assert [key.seed for key in report.replaced] == [0]
+    a.pack()
+    assert [one.finished for one in a.records()] == [EARLY, record(1).finished, record(2).finished]
+    assert a.merge(b.folder, c.folder).added == ()
+
+
+def test_the_summary_has_a_line_per_record(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path)
+    store.add(record(0))
+    store.add(record(0, "paper", versions={"commit": "c0ffee"}))
+    store.pack()
+    (ledger,) = store.ledgers()
+    held_out, paper = csv.DictReader((tmp_path / "summary.csv").read_text("utf-8").splitlines())
+    assert (held_out["protocol"], held_out["folds"], held_out["epochs"]) == ("held-out", "3", "4")
+    assert held_out["held-out"] == f"{ledger.figures['held-out'].mean:.2f}"
+    assert (held_out["C"], held_out["C*"], paper["held-out"]) == ("", "", "")
+    assert paper["C"] == f"{ledger.figures['C'].mean:.2f}"
+    assert (paper["commit"], paper["hardware"], paper["seconds"]) == ("c0ffee", "2 cores", "1.5")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graphcaps.errors import DataError
-from graphcaps.evaluation import ResultsStore
+from graphcaps.evaluation import RecordKey, ResultsStore
+from graphcaps.evaluation.partition import Partition
 from graphcaps.reproduction.cells import choose_cells, trainings
 from graphcaps.reproduction.measured import Library, compare
 from graphcaps.reproduction.plan import Progress, plan_runs, reproduce
@@ -94,10 +96,17 @@ def test_other_epochs_are_other_figures(tmp_path: Path, root: Path) -> None:
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "reproduction"
 
 
+def _copy(folder: Path, chosen: Callable[[RecordKey], bool]) -> ResultsStore:
+    """A store with some of the stored records."""
+    store = ResultsStore(folder)
+    for record in ResultsStore(RESULTS).records():
+        if chosen(record.key):
+            store.add(record)
+    return store
+
+
 def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
-    for path in RESULTS.glob("MUTAG--hgcn--*.record.json"):
-        shutil.copy(path, tmp_path)
-    store = ResultsStore(tmp_path)
+    store = _copy(tmp_path, lambda key: (key.dataset, key.variant) == ("MUTAG", "hgcn"))
     (ledger,) = store.ledgers()
     found = compare(choose_cells(["all"], datasets=["MUTAG"]), Library(store))
     by_key = {(each.cell.row, each.cell.criterion): each for each in found}
@@ -122,10 +131,10 @@ def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
 
 
 def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
-    path = RESULTS / "MUTAG--hgcn--paper--seed0.record.json"
-    record = json.loads(path.read_text("utf-8"))
-    record["partition"] = {"kind": "groups", "count": 180, "sha256": "0" * 64, "by": "copies"}
-    (tmp_path / path.name).write_text(json.dumps(record), "utf-8")
+    record = ResultsStore(RESULTS).get(RecordKey("MUTAG", "hgcn", "paper", 0))
+    assert record is not None
+    groups = Partition("groups", 180, "0" * 64, "copies")
+    ResultsStore(tmp_path).add(replace(record, partition=groups))
     (each,) = compare(
         choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
         Library(ResultsStore(tmp_path)),
@@ -134,8 +143,7 @@ def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
 
 
 def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
-    for seed in (0, 2):
-        shutil.copy(RESULTS / f"MUTAG--hgcn--paper--seed{seed}.record.json", tmp_path)
+    _copy(tmp_path, lambda key: key in {RecordKey("MUTAG", "hgcn", "paper", seed) for seed in (0, 2)})
     (each,) = compare(
         choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
         Library(ResultsStore(tmp_path)),

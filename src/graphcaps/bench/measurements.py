@@ -68,4 +68,7 @@ def merge_measurements(path: Path, measurements: list[dict[str, Any]]) -> None:
 
     merged = {key(row): row for row in read_measurements(path)} | {key(row): row for row in measurements}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (json.dumps([*merged.values()], indent=1, ensure_ascii=False) + "\n").encode())
+    lines = [
+        json.dumps(one, ensure_ascii=False) for one in merged.values()
+    ]  # a line each: small, and diffs by entry
+    write_atomically(path, "[\n" + ",\n".join(lines) + "\n]\n")

@@ -15,11 +15,12 @@ from graphcaps.errors import DataError
 from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["LOSS_STEP", "EpochRecords"]
+__all__ = ["CURVES", "LOSS_STEP", "EpochRecords"]
 
 LOSS_STEP = 1e-5
 _LARGEST = np.iinfo(np.int32).max
-_CURVES = ("train_loss", "train_right", "validation_loss", "validation_right", "test_right")
+_MOST_VALUES = 5 * 10**7  # per curve; ten folds of 1000 epochs have 10⁴
+CURVES = ("train_loss", "train_right", "validation_loss", "validation_right", "test_right")
 _SIZES = ("train_graphs", "validation_graphs", "test_graphs")
 
 
@@ -99,40 +100,51 @@ class EpochRecords:
 
     def folds(self, rows: Sequence[int]) -> EpochRecords:
         """The named rows alone."""
-        return EpochRecords(*(getattr(self, name)[list(rows)] for name in (*_CURVES, *_SIZES)))
+        return EpochRecords(*(getattr(self, name)[list(rows)] for name in (*CURVES, *_SIZES)))
 
     @staticmethod
     def join(parts: Sequence[EpochRecords]) -> EpochRecords:
         """The rows of several records of equally many epochs, one after another."""
-        names = (*_CURVES, *_SIZES)
+        names = (*CURVES, *_SIZES)
         return EpochRecords(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EpochRecords):
             return NotImplemented
-        return all(np.array_equal(getattr(self, n), getattr(other, n)) for n in (*_CURVES, *_SIZES))
+        return all(np.array_equal(getattr(self, n), getattr(other, n)) for n in (*CURVES, *_SIZES))
 
     def __repr__(self) -> str:
         return f"EpochRecords(folds={self.num_folds}, epochs={self.num_epochs})"
 
     # ------------------------------------------------------------------ saving
+    def header(self) -> dict[str, Any]:
+        """Shape and part sizes, without the curves; JSON-safe."""
+        sizes = {name: getattr(self, name).tolist() for name in _SIZES}
+        return {"folds": self.num_folds, "epochs": self.num_epochs, "loss_step": LOSS_STEP} | sizes
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""
-        sizes = {name: getattr(self, name).tolist() for name in _SIZES}
-        shape = {"folds": self.num_folds, "epochs": self.num_epochs, "loss_step": LOSS_STEP}
-        return shape | sizes | {name: _pack(getattr(self, name)) for name in _CURVES}
+        return self.header() | {name: _pack(getattr(self, name)) for name in CURVES}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str) -> EpochRecords:
         """Reads what :meth:`as_dict` wrote.
 
+        Args:
+            values (mapping): Shape, sizes and curves. A curve is text, or an array ``[F, E]`` of int64.
+            where (str): The file, for messages.
+
         Raises:
-            DataError: If an entry is missing, cut short, no whole number or out of range.
+            DataError: If an entry is missing, truncated, no integer or out of range.
         """
         shape = values.get("folds"), values.get("epochs")
         if not all(type(size) is int and 0 < size < 10**7 for size in shape):
             raise DataError(where, "whole numbers under 'folds' and 'epochs'", repr(shape))
         F, E = int(shape[0] or 0), int(shape[1] or 0)
+        if F * E > _MOST_VALUES:  # bounds the memory that a small malicious file can claim
+            raise DataError(
+                where, f"at most {_MOST_VALUES:,} values per curve", f"{F:,} folds of {E:,} epochs"
+            )
         if values.get("loss_step") != LOSS_STEP:
             raise DataError(where, f"{LOSS_STEP} under 'loss_step'", repr(values.get("loss_step"))[:60])
         sizes = {}
@@ -144,7 +156,12 @@ class EpochRecords:
             if not all(least <= n <= _LARGEST for n in entry):
                 raise DataError(where, f"numbers from {least} on under '{name}'", "others")
             sizes[name] = np.array(entry, dtype=np.int64)
-        curves = {name: _unpack(values.get(name), F, E, f"{where}, {name}") for name in _CURVES}
+        curves = {}
+        for name in CURVES:
+            value = values.get(name)
+            curves[name] = (
+                value if isinstance(value, np.ndarray) else _unpack(value, F, E, f"{where}, {name}")
+            )
         for name, curve in curves.items():
             part, what = name.split("_")
             most = sizes[f"{part}_graphs"][:, None] if what == "right" else _LARGEST

@@ -28,7 +28,7 @@ from graphcaps.evaluation.partition import Partition
 from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
 from graphcaps.training.early_stopping import WINDOW
 
-__all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "held_out_accuracies"]
+__all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "choose_epochs", "held_out_accuracies"]
 
 _FORMAT = "graphcaps ledger 1"
 
@@ -248,6 +248,13 @@ class Ledger:
         if not isinstance(records, list):
             raise DataError(where, "a list under 'records'", repr(records))
         return cls(tuple(SeedRecord.from_dict(record, where) for record in records))
+
+
+def choose_epochs(record: SeedRecord) -> dict[str, Choice]:
+    """The chosen epochs and test accuracies of one record, by the rules of :data:`RULES` that its protocol allows."""
+    return {
+        name: rule(record) for name, (protocol, rule) in _CHOOSERS.items() if protocol == record.key.protocol
+    }
 
 
 def held_out_accuracies(ledger: Ledger) -> np.ndarray:

@@ -57,10 +57,10 @@ class Partition:
         """Reads ``vars()`` of a partition."""
         found = values if isinstance(values, Mapping) else {}
         texts = [found.get(name) for name in ("kind", "sha256", "by")]
-        counts = [found.get("count"), found.get("drawn", 0)]  # records of before do not have the second
+        counts = [found.get("count"), found.get("drawn")]
         numbers = all(type(count) is int for count in counts)
         if not (numbers and all(isinstance(text, str) for text in texts) and texts[0] in KINDS):
-            raise DataError(where, "kind, count, sha256 and by under 'partition'", repr(values)[:60])
+            raise DataError(where, "kind, count, sha256, by and drawn under 'partition'", repr(values)[:60])
         return cls(found["kind"], found["count"], found["sha256"], found["by"], counts[1])
 
 

@@ -13,7 +13,7 @@ from graphcaps.errors import DataError, GraphcapsError
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.partition import Partition
 
-__all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "settings"]
+__all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "read_key", "settings"]
 
 Protocol = Literal["held-out", "paper"]
 PROTOCOLS: tuple[Protocol, ...] = ("held-out", "paper")
@@ -95,8 +95,12 @@ class SeedRecord:
         return settings(self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition)
 
     # ------------------------------------------------------------------ saving
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-safe; :meth:`from_dict` reads it back."""
+    def as_dict(self, *, curves: dict[str, Any] | None = None) -> dict[str, Any]:
+        """JSON-safe; :meth:`from_dict` reads it back.
+
+        Args:
+            curves (dict, optional): What to write in place of the encoded curves.
+        """
         return {
             "format": _FORMAT,
             **vars(self.key),
@@ -109,7 +113,7 @@ class SeedRecord:
             "folds_seed": self.folds_seed,
             **({} if self.partition is None else {"partition": vars(self.partition)}),
             "config": self.config.as_dict(),
-            "curves": self.curves.as_dict(),
+            "curves": self.curves.as_dict() if curves is None else curves,
         }
 
     def to_json(self) -> str:
@@ -131,21 +135,15 @@ class SeedRecord:
     @classmethod
     def from_dict(cls, values: Any, where: str = "record") -> SeedRecord:
         """Reads what :meth:`as_dict` gave."""
-        named = values.get("format") if isinstance(values, Mapping) else None
-        if named != _FORMAT:
-            raise DataError(where, f"a file that names its format '{_FORMAT}'", repr(named))
+        key = read_key(values, where)
         _expect_types(values, _TYPES, where)
         _expect_types(values["data"], _DATA_TYPES, f"{where}, data")
-        if values["protocol"] not in PROTOCOLS:
-            raise DataError(where, f"a protocol of {', '.join(PROTOCOLS)}", repr(values["protocol"]))
         try:
             config = RunConfig.from_dict(values["config"], f"{where}, config")
         except (GraphcapsError, ValueError, OverflowError, RecursionError) as error:
-            raise DataError(
-                where, "a configuration that can be read", f"one of which is said: {error}"
-            ) from error
+            raise DataError(where, "a valid configuration", f"an invalid one ({error})") from error
         return cls(
-            RecordKey(*(values[name] for name in ("dataset", "variant", "protocol", "seed"))),
+            key,
             config,
             DataMark(**{name: values["data"][name] for name in _DATA_TYPES}),
             values["folds_seed"],
@@ -157,6 +155,21 @@ class SeedRecord:
             tuple(str(note) for note in values["notes"]),
             Partition.from_dict(values["partition"], where) if "partition" in values else None,
         )
+
+
+def read_key(values: Any, where: str) -> RecordKey:
+    """The key of a record given as :meth:`SeedRecord.as_dict`.
+
+    Raises:
+        DataError: If the values are no record of this format, or the key is incomplete.
+    """
+    name = values.get("format") if isinstance(values, Mapping) else None
+    if name != _FORMAT:
+        raise DataError(where, f"a record in the format '{_FORMAT}'", repr(name)[:60])
+    _expect_types(values, _KEY_TYPES, where)
+    if values["protocol"] not in PROTOCOLS:
+        raise DataError(where, f"a protocol out of {', '.join(PROTOCOLS)}", repr(values["protocol"])[:60])
+    return RecordKey(*(values[name] for name in _KEY_TYPES))
 
 
 def settings(
@@ -175,9 +188,15 @@ def settings(
     return flat | {f"data.{name}": value for name, value in vars(data).items()}
 
 
+_KEY_TYPES: dict[str, type | tuple[type, ...]] = {
+    "dataset": str,
+    "variant": str,
+    "protocol": str,
+    "seed": int,
+}
 _TYPES: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("dataset", "variant", "protocol", "finished", "hardware"), str),
-    **dict.fromkeys(("seed", "folds_seed"), int),
+    **dict.fromkeys(("finished", "hardware"), str),
+    "folds_seed": int,
     "seconds": (int, float),
     "notes": list,
     **dict.fromkeys(("versions", "data", "config", "curves"), dict),

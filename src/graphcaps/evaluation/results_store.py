@@ -1,4 +1,4 @@
-"""A folder of small files, one record each, that several runs and machines can fill."""
+"""A folder of records that several runs and machines can fill: small files, and an archive of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from graphcaps._io.atomic_write import write_atomically
 from graphcaps.errors import DataError
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
+from graphcaps.evaluation.record_archive import RecordArchive, write_archive
+from graphcaps.evaluation.results_summary import summary_csv
 
 __all__ = ["MergeReport", "ResultsStore", "check_settings", "file_name"]
 
@@ -35,66 +37,91 @@ class MergeReport:
 
 
 class ResultsStore:
-    """Records by data set, variant, protocol and seed, one small JSON file each.
+    """Records by data set, variant, protocol and seed, in one folder.
 
-    A file appears whole or not at all, so a store can be read while it is filled. For each key there is one
-    record. Where a second one comes, under the same settings, the one that was **finished first** stays (by
-    its time stamp, then by its checksum): a repetition never replaces a figure, and the order of merging
-    does not matter. Under other settings it is refused.
+    A new record is a small JSON file, ``*.record.json``. :meth:`pack` moves all of them into one compressed archive,
+    ``records.zip``, and writes ``summary.csv`` with a line per record. A store reads both.
+
+    Files are written atomically, so a store can be read while it is filled. For each key there is one record. Of two
+    records with the same key and the same settings, the one **finished first** counts (by its time stamp, then by its
+    checksum): a repetition never replaces a result, and the order of merging does not matter. Two records with the
+    same key and different settings are an error.
 
     Args:
-        folder (str or Path): Where the files lie; created with the first record.
+        folder (str or Path): The folder; created with the first record.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._archive_read: tuple[tuple[int, int], RecordArchive] | None = None
 
     def __repr__(self) -> str:
-        return f"ResultsStore({str(self.folder)!r}, records={len(self._files())})"
+        return f"ResultsStore({str(self.folder)!r}, records={len(self)})"
+
+    def __len__(self) -> int:
+        """Number of records, without reading the loose ones: by their file names."""
+        archive = self._archive()
+        archived = set() if archive is None else {self.path(key) for key in archive.keys}
+        return len(archived.union(self._files()))
+
+    def __contains__(self, key: RecordKey) -> bool:
+        archive = self._archive()
+        return self.path(key).is_file() or (archive is not None and key in archive)
+
+    @property
+    def archive_path(self) -> Path:
+        """The archive, whether or not it exists."""
+        return self.folder / "records.zip"
 
     def path(self, key: RecordKey) -> Path:
-        """The file of a record, whether or not it exists."""
+        """The file of a record outside the archive, whether or not it exists."""
         return (
             self.folder / f"{file_name(key.dataset, key.variant, key.protocol, f'seed{key.seed}')}{_ENDING}"
         )
 
     def get(self, key: RecordKey) -> SeedRecord | None:
-        """The record of that key, where there is one.
+        """The record of that key; ``None`` if there is none.
 
         Raises:
-            DataError: If the file is no record, or one of another key.
+            DataError: If the file is no record, or the record of another key.
         """
-        path = self.path(key)
+        archive, path = self._archive(), self.path(key)
+        archived = None if archive is None else archive.get(key)
         if not path.is_file():
-            return None
+            return archived
         record = _read(path)
         if record.key != key:
-            fix = "Move it to a folder of its own and merge it."
+            fix = "Move it to another folder and merge it."
             raise DataError(path, f"the record of {key}", f"that of {record.key}", fix=fix)
-        return record
+        return record if archived is None else _first(archived, record, path)
 
     def records(self) -> tuple[SeedRecord, ...]:
-        """All records, by key.
+        """All records, sorted by key.
 
         Raises:
             DataError: If a file is no record, or two files hold records of one key.
         """
-        found: dict[RecordKey, tuple[Path, SeedRecord]] = {}
+        loose: dict[RecordKey, tuple[Path, SeedRecord]] = {}
         for path in self._files():
             record = _read(path)
-            if record.key in found:
-                other = found[record.key][0].name
+            if record.key in loose:
+                other = loose[record.key][0].name
                 raise DataError(
                     path,
                     f"one record of {record.key}",
                     f"a second beside {other}",
-                    fix="Move one of them to a folder of its own and merge it.",
+                    fix="Move one of them to another folder and merge it.",
                 )
-            found[record.key] = (path, record)
-        return tuple(found[key][1] for key in sorted(found))
+            loose[record.key] = (path, record)
+        records = {key: record for key, (_, record) in loose.items()}
+        archive = self._archive()
+        for archived in () if archive is None else archive.records():
+            key = archived.key
+            records[key] = _first(archived, records[key], loose[key][0]) if key in loose else archived
+        return tuple(records[key] for key in sorted(records))
 
     def add(self, record: SeedRecord) -> bool:
-        """Writes a record, and says whether it is the one that the store holds now.
+        """Writes a record as a file of its own; returns whether it is now the record of its key.
 
         Raises:
             DataError: If the store holds a record of this key with other settings.
@@ -105,6 +132,28 @@ class ResultsStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(record.key), record.to_json())
         return True
+
+    def pack(self) -> int:
+        """Moves all records into the archive, writes ``summary.csv``, and removes the files that are now archived.
+
+        An interruption loses nothing: the files are removed last, and a record in both places counts once.
+
+        Returns:
+            int: Number of records in the archive.
+
+        Raises:
+            DataError: As :meth:`records`, or if a file cannot be written.
+        """
+        files = {path: _signature(path) for path in self._files()}
+        records = self.records()
+        if not records:
+            return 0
+        write_archive(self.archive_path, records)
+        write_atomically(self.folder / "summary.csv", summary_csv(records))
+        for path, signature in files.items():
+            if path.is_file() and _signature(path) == signature:  # else another process has just replaced it
+                path.unlink()
+        return len(records)
 
     def merge(self, *folders: str | Path) -> MergeReport:
         """Takes in the records of other folders, all of them or, where one is refused, none.
@@ -136,6 +185,22 @@ class ResultsStore:
 
     def _files(self) -> list[Path]:
         return sorted(path for path in self.folder.glob(f"*{_ENDING}") if not path.name.startswith("."))
+
+    def _archive(self) -> RecordArchive | None:
+        """The archive, read again when the file has changed; ``None`` if there is none."""
+        try:
+            signature = _signature(self.archive_path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if self._archive_read is None or self._archive_read[0] != signature:
+            self._archive_read = (signature, RecordArchive(self.archive_path))
+        return self._archive_read[1]
+
+
+def _signature(path: Path) -> tuple[int, int]:
+    """Time of change and size: by what a file is recognised as unchanged."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def file_name(*parts: str) -> str:

@@ -72,7 +72,7 @@ def plan_runs(needed: Iterable[Training], results: ResultsStore, seeds: int) -> 
         keys = (
             RecordKey(training.dataset, training.variant.name, training.protocol, s) for s in range(seeds)
         )
-        if all(results.path(key).is_file() for key in keys):
+        if all(key in results for key in keys):
             continue
         for run in runs:
             if _one_computation(run[0], training):
