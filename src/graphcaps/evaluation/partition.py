@@ -61,7 +61,7 @@ class Partition:
         numbers = all(type(count) is int for count in counts)
         if not (numbers and all(isinstance(text, str) for text in texts) and texts[0] in KINDS):
             raise DataError(where, "kind, count, sha256, by and drawn under 'partition'", repr(values)[:60])
-        return cls(found["kind"], found["count"], found["sha256"], found["by"], counts[1])
+        return cls(found["kind"], found["count"], found["sha256"], found["by"], found["drawn"])
 
 
 def mark_groups(groups: np.ndarray, by: str) -> Partition | None:

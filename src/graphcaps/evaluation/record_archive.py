@@ -63,7 +63,9 @@ class RecordArchive:
         if key in self._entries:
             raise DataError(where, f"one record of {key}", "a second one")
         curves = values.get("curves")
-        shape = [curves.get(name) for name in ("folds", "epochs")] if isinstance(curves, dict) else []
+        shape: list[Any] = (
+            [curves.get(name) for name in ("folds", "epochs")] if isinstance(curves, dict) else []
+        )
         if not shape or not all(type(size) is int and 0 < size <= _MOST_VALUES for size in shape):
             raise DataError(where, "numbers of folds and epochs under 'curves'", repr(curves)[:60])
         self._entries[key] = values, self._num_values
@@ -158,7 +160,7 @@ def _method(content: bytes) -> int:
 
 def _encode(values: np.ndarray) -> np.ndarray:
     """Differences along epochs in the zigzag code, ``[F·E]``; values lie in [0, 2³¹)."""
-    steps = np.diff(values.astype(np.int64), axis=1, prepend=0)
+    steps: np.ndarray = np.diff(values.astype(np.int64), axis=1, prepend=0)
     return ((steps << 1) ^ (steps >> 63)).astype("<u4").reshape(-1)
 
 
