@@ -49,13 +49,13 @@ def test_kinds_differ_at_every_size():
 
 
 @pytest.mark.parametrize("kind", MOTIF_KINDS[1:])
-def test_blur_changes_one_edge_and_keeps_the_part_connected(kind):
+def test_perturbation_changes_one_edge_and_keeps_the_part_connected(kind):
     part = build_motif(kind, 4)
     before = {frozenset(edge) for edge in part.edges}
-    blurs = part.blurs()
-    assert len(blurs) == len({frozenset(map(frozenset, blur.edges)) for blur in blurs}) > 0
-    for blur in blurs:
-        after = {frozenset(edge) for edge in blur.edges}
+    perturbed = part.perturbations()
+    assert len(perturbed) == len({frozenset(map(frozenset, changed.edges)) for changed in perturbed}) > 0
+    for changed in perturbed:
+        after = {frozenset(edge) for edge in changed.edges}
         assert len(before ^ after) == 1
         assert (len(after) < len(before)) == (kind == "clique")
-        assert nx.is_connected(to_graph(blur))
+        assert nx.is_connected(to_graph(changed))

@@ -182,7 +182,7 @@ def test_class_is_who_meets_whom(level, store):
         meet = {pair for pair, gap in gaps.items() if gap <= reach}
         partner = label + 1  # of the ring, which is part 0
         rest = tuple(sorted({1, 2, 3} - {partner}))
-        couple = {(4, 5)} if numbers.distractors == "couple" else set()
+        couple = {(4, 5)} if numbers.distractors == "pair" else set()
         assert meet == {(0, partner), rest} | couple
         assert all(gap >= apart for pair, gap in gaps.items() if pair not in meet)
 
@@ -203,7 +203,7 @@ def test_truth_names_the_planted_shapes(level, store):
             parts.setdefault(part[1], []).append(node)
         kinds = {p: {graph.nodes[v]["kind"] for v in nodes} for p, nodes in parts.items() if p >= 0}
         assert [kinds[p] for p in range(4)] == [{"ring"}, {"star"}, {"clique"}, {"ladder"}]
-        assert len(kinds) == 4 + {"none": 0, "lone": 1, "couple": 2}[numbers.distractors]
+        assert len(kinds) == 4 + {"none": 0, "single": 1, "pair": 2}[numbers.distractors]
         for p, names in kinds.items():
             (kind,) = names
             shape = graph.subgraph(parts[p])

@@ -1,4 +1,4 @@
-"""The shapes that ``planted-parts`` is built from: small graphs with one idea each."""
+"""Motifs of the embedded data set ``planted-parts``: rings, stars, cliques and other small graphs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["CORE_KINDS", "MOTIF_KINDS", "Motif", "build_motif"]
 Edges = list[tuple[int, int]]
 
 CORE_KINDS: tuple[str, ...] = ("ring", "star", "clique", "ladder")
-"""The four kinds that every planted graph holds and whose meetings make the class."""
+"""The four motifs of every graph; which of them are connected determines the class."""
 
 MOTIF_KINDS: tuple[str, ...] = ("scaffold", *CORE_KINDS, "wheel", "grid", "comb")
-"""Names of the planted kinds; ``truth["kind"]`` counts in this order. Nodes that only join are scaffold."""
+"""Names of the kinds, in the order of ``truth["kind"]``. Nodes that belong to no motif are scaffold."""
 
 
 @dataclass(frozen=True)
 class Motif:
-    """One planted part, before it is joined with others.
+    """A small graph that is planted as one part of a larger graph.
 
     Args:
-        kind (str): One of :data:`MOTIF_KINDS`, not ``"scaffold"``.
-        num_nodes (int): Nodes of the part, numbered from 0.
-        edges (tuple): Undirected edges, each once.
+        kind (str): One of :data:`MOTIF_KINDS`, except ``"scaffold"``.
+        num_nodes (int): Number of nodes, numbered from 0.
+        edges (tuple): Undirected edges, each listed once.
     """
 
     kind: str
@@ -32,38 +32,38 @@ class Motif:
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """Neighbours of each node inside the part."""
+        """Degree of each node inside the motif."""
         counts = [0] * self.num_nodes
         for edge in self.edges:
             for node in edge:
                 counts[node] += 1
         return tuple(counts)
 
-    def blurs(self) -> tuple[Motif, ...]:
-        """Every part that has one edge more than this one, or, for a clique, one edge less."""
+    def perturbations(self) -> tuple[Motif, ...]:
+        """All motifs with one more edge than this one, or, for a clique, with one edge less."""
         pairs = [(a, b) for b in range(self.num_nodes) for a in range(b)]
-        there = {(min(edge), max(edge)) for edge in self.edges}
-        missing = [pair for pair in pairs if pair not in there]
+        present = {(min(edge), max(edge)) for edge in self.edges}
+        missing = [pair for pair in pairs if pair not in present]
         if missing:
             changed = [(*self.edges, pair) for pair in missing]
         else:
-            changed = [tuple(pair for pair in pairs if pair != gone) for gone in pairs]
+            changed = [tuple(pair for pair in pairs if pair != removed) for removed in pairs]
         return tuple(Motif(self.kind, self.num_nodes, edges) for edges in changed)
 
 
 def build_motif(kind: str, size: int) -> Motif:
-    """Builds a part; what ``size`` counts depends on the kind.
+    """Builds a motif. The meaning of ``size`` depends on the kind:
 
     ============  ===========================================  ==========
     kind          ``size`` counts                              nodes
     ============  ===========================================  ==========
     ``ring``      nodes of one cycle                           size
     ``star``      leaves around one hub                        size + 1
-    ``clique``    nodes, each joined with each                 size
+    ``clique``    nodes, all connected to each other           size
     ``ladder``    rungs                                        2 · size
     ``wheel``     nodes of the rim around one hub              size + 1
     ``grid``      columns of three nodes                       3 · size
-    ``comb``      nodes of the back, each with one tooth       2 · size
+    ``comb``      nodes of the spine, each with one tooth      2 · size
     ============  ===========================================  ==========
     """
     edges = _EDGES[kind](size)
@@ -99,9 +99,9 @@ def _grid(size: int) -> Edges:
 
 
 def _comb(size: int) -> Edges:
-    back = [(2 * i, 2 * i + 2) for i in range(size - 1)]
+    spine = [(2 * i, 2 * i + 2) for i in range(size - 1)]
     teeth = [(2 * i, 2 * i + 1) for i in range(size)]
-    return back + teeth
+    return spine + teeth
 
 
 _EDGES: dict[str, Callable[[int], Edges]] = {

@@ -1,11 +1,12 @@
-"""The embedded data set ``planted-parts``: the class is who meets whom, and nothing else.
+"""The embedded data set ``planted-parts``: graphs whose class depends only on which motifs are connected.
 
-Every graph holds a ring, a star, a clique and a ladder, each hung on a common scaffold. Two pairs of them
-also *meet*: by an edge, or by a short bridge. There are three ways to pair four parts, and these are the
-three classes. A level has twelve profiles (sizes of parts, lengths, degrees of the ports); graphs of one
-profile have the same number of nodes of every degree, and every profile serves all classes equally often.
+Every graph holds a ring, a star, a clique and a ladder, each attached to a common scaffold. Two pairs of them are also
+connected directly, by an edge or a short bridge. Four motifs can be paired in three ways: these are the three classes.
 
-The set is frozen: the default draws of the three levels are pinned by checksums in the tests.
+A difficulty level has twelve degree profiles (sizes of motifs, lengths of bridges, degrees of ports). Graphs of one
+profile have the same number of nodes of every degree, and every profile occurs equally often in all classes.
+
+The data set is frozen: tests pin the checksums of the default graphs of the three levels.
 """
 
 from __future__ import annotations
@@ -42,26 +43,26 @@ T = TypeVar("T")
 Range = tuple[int, int]  # both ends included
 
 MATCHINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
-"""Which of the four core parts meet, for each class."""
+"""Pairs of the four core motifs that are connected, for each class."""
 
 _OTHER_KINDS = MOTIF_KINDS[1 + len(CORE_KINDS) :]
 
 
 @dataclass(frozen=True)
 class PlantedLevel:
-    """The numbers of one level of difficulty; ranges include both ends.
+    """Parameters of one difficulty level. Ranges include both ends.
 
     Args:
-        sizes (dict): Range of the size of each kind of part, as :func:`build_motif` counts it.
-        ports (str): Where bridges end: ``"marked"``, a node of the part's highest degree, which then tells
-            the kinds apart; ``"any"``, any node of the part.
-        bridge (tuple): Nodes of a bridge; 0 is a direct edge.
-        spacing (tuple): Steps along the scaffold from one part's place to the next. Parts that do not meet
-            are at least two more edges apart than the smallest spacing.
-        side_nodes (tuple): Nodes of degree one hung on the scaffold.
-        distractors (str): ``"none"``; ``"lone"``, one wheel, grid or comb that meets nothing; ``"couple"``,
-            two parts of one kind, any of the seven, that meet each other.
-        noise (int): Parts that are blurred: a clique loses an edge, any other part gains one inside.
+        sizes (dict): Range of the size of each kind of motif, in the unit of :func:`build_motif`.
+        ports (str): Nodes where bridges end. ``"marked"`` is a node of highest degree in the motif, which then
+            identifies the kind; ``"any"`` is any node of the motif.
+        bridge (tuple): Number of nodes of a bridge; 0 is a direct edge.
+        spacing (tuple): Number of steps along the scaffold between neighbouring motifs. Motifs that are not connected
+            are at least two edges further apart than the smallest spacing.
+        side_nodes (tuple): Number of nodes of degree one attached to the scaffold.
+        distractors (str): ``"none"``; ``"single"``, one wheel, grid or comb that is connected to no motif; ``"pair"``,
+            two motifs of one kind, any of the seven, that are connected to each other.
+        noise (int): Number of motifs that are perturbed: a clique loses an edge, any other motif gains one.
     """
 
     sizes: dict[str, Range]
@@ -69,34 +70,43 @@ class PlantedLevel:
     bridge: Range
     spacing: Range
     side_nodes: Range = (0, 0)
-    distractors: Literal["none", "lone", "couple"] = "none"
+    distractors: Literal["none", "single", "pair"] = "none"
     noise: int = 0
 
 
 class PortableRandom:
-    """Random choices from the raw bits of PCG64.
+    """Random choices that are the same in every version of numpy.
 
-    numpy keeps the bits of a bit generator stable between versions but not what its ``Generator`` makes
-    of them, so that the few choices needed are made here. The remainder of 64 bits by a number below 100
-    is uniform to one part in 10^17.
+    numpy guarantees the raw bits of PCG64 between versions, but not the numbers that its ``Generator`` derives from
+    them. The few choices that are needed are therefore derived here. The remainder of 64 random bits modulo a number
+    below 100 is uniform to one part in 10^17.
+
+    Args:
+        seeds (int): Entropy of the seed sequence.
     """
 
     def __init__(self, *seeds: int) -> None:
         self._bits = np.random.PCG64(np.random.SeedSequence(seeds))
-        self._ready: list[int] = []  # words drawn ahead, last one first, since single calls are slow
+        self._buffer: list[
+            int
+        ] = []  # words drawn in advance, in reverse order, because single calls are slow
 
     def below(self, end: int) -> int:
-        if not self._ready:
-            self._ready = self._bits.random_raw(1024)[::-1].tolist()
-        return self._ready.pop() % end
+        """An integer from 0 to ``end`` − 1."""
+        if not self._buffer:
+            self._buffer = self._bits.random_raw(1024)[::-1].tolist()
+        return self._buffer.pop() % end
 
     def between(self, ends: Range) -> int:
+        """An integer of a range that includes both ends."""
         return ends[0] + self.below(ends[1] - ends[0] + 1)
 
     def choose(self, items: Sequence[T]) -> T:
+        """One of ``items``."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Iterable[T]) -> list[T]:
+        """The items in random order (Fisher-Yates)."""
         order = list(items)
         for i in range(len(order) - 1, 0, -1):
             j = self.below(i + 1)
@@ -106,67 +116,67 @@ class PortableRandom:
 
 @dataclass(frozen=True)
 class DegreeProfile:
-    """What graphs of equal degree histogram share.
+    """Properties that determine the degree histogram of a graph; all graphs of a profile share them.
 
     Args:
-        variants (tuple): For each part the shapes it may take, all with the same degrees (several only
-            where the part is blurred).
-        port_degrees (tuple): Degree, inside its part, of the node where the part's bridge ends.
-        hanger_degrees (tuple): The same for the node that is joined to the scaffold.
-        gaps (tuple): Steps along the scaffold between the places of parts, in any order.
-        bridges (tuple): Nodes of each bridge, in any order: the first two make the class.
-        side_nodes (int): Nodes of degree one hung on the scaffold.
+        variants (tuple): Possible motifs of each part, all with the same degrees; more than one only if the motif is
+            perturbed.
+        port_degrees (tuple): Degree, inside its motif, of the node where the bridge of each part ends.
+        anchor_degrees (tuple): Degree, inside its motif, of the node of each part that is attached to the scaffold.
+        gaps (tuple): Steps along the scaffold between neighbouring parts, in any order.
+        bridges (tuple): Number of nodes of each bridge, in any order.
+        side_nodes (int): Number of nodes of degree one attached to the scaffold.
     """
 
     variants: tuple[tuple[Motif, ...], ...]
     port_degrees: tuple[int, ...]
-    hanger_degrees: tuple[int, ...]
+    anchor_degrees: tuple[int, ...]
     gaps: tuple[int, ...]
     bridges: tuple[int, ...]
     side_nodes: int
 
 
-def sample_profile(level: PlantedLevel, turn: int, draw: PortableRandom) -> DegreeProfile:
-    """Draws sizes, lengths and the degrees of ports; kinds of distractors take turns."""
+def sample_profile(level: PlantedLevel, index: int, random: PortableRandom) -> DegreeProfile:
+    """Samples profile ``index`` of a level: sizes, lengths and degrees. Distractors cycle through the kinds."""
     kinds = list(CORE_KINDS)
-    if level.distractors == "lone":
-        kinds += [_OTHER_KINDS[turn % len(_OTHER_KINDS)]]
-    elif level.distractors == "couple":
-        kinds += [MOTIF_KINDS[1:][turn % len(MOTIF_KINDS[1:])]] * 2
+    if level.distractors == "single":
+        kinds += [_OTHER_KINDS[index % len(_OTHER_KINDS)]]
+    elif level.distractors == "pair":
+        kinds += [MOTIF_KINDS[1:][index % len(MOTIF_KINDS[1:])]] * 2
     variants: list[tuple[Motif, ...]] = []
     for kind in kinds:
-        variants.append((build_motif(kind, draw.between(level.sizes[kind])),))
-    for number in draw.shuffled(range(len(kinds)))[: level.noise]:
-        blurs = variants[number][0].blurs()
-        degrees = sorted(draw.choose(blurs).degrees)
-        variants[number] = tuple(part for part in blurs if sorted(part.degrees) == degrees)
+        variants.append((build_motif(kind, random.between(level.sizes[kind])),))
+    for part in random.shuffled(range(len(kinds)))[: level.noise]:
+        perturbed = variants[part][0].perturbations()
+        degrees = sorted(random.choose(perturbed).degrees)
+        variants[part] = tuple(motif for motif in perturbed if sorted(motif.degrees) == degrees)
 
-    port_degrees, hanger_degrees = [], []
-    for shapes in variants:
-        degrees = draw.shuffled(shapes[0].degrees)
+    port_degrees, anchor_degrees = [], []
+    for motifs in variants:
+        degrees = random.shuffled(motifs[0].degrees)
         if level.ports == "marked":
             degrees.insert(0, degrees.pop(degrees.index(max(degrees))))
         port_degrees.append(degrees[0])
-        hanger_degrees.append(degrees[1])
+        anchor_degrees.append(degrees[1])
     return DegreeProfile(
         variants=tuple(variants),
         port_degrees=tuple(port_degrees),
-        hanger_degrees=tuple(hanger_degrees),
-        gaps=tuple(draw.between(level.spacing) for _ in kinds[1:]),
-        bridges=tuple(draw.between(level.bridge) for _ in range(3 if level.distractors == "couple" else 2)),
-        side_nodes=draw.between(level.side_nodes),
+        anchor_degrees=tuple(anchor_degrees),
+        gaps=tuple(random.between(level.spacing) for _ in kinds[1:]),
+        bridges=tuple(random.between(level.bridge) for _ in range(3 if level.distractors == "pair" else 2)),
+        side_nodes=random.between(level.side_nodes),
     )
 
 
 @dataclass
 class GraphTemplate:
-    """One graph but for the two meetings that make its class.
+    """A graph without the two connections that determine its class.
 
     Args:
-        part, kind (list): The truth, one number per node.
-        edges (list): Edges of parts, scaffold and distractors.
+        part, kind (list): Ground truth, one number per node.
+        edges (list): Edges of motifs, scaffold and distractors.
         ports (list): Node of each part where its bridge ends.
-        bridges (list): Nodes of the two bridges that make the class.
+        bridges (list): Nodes of the two bridges that determine the class.
     """
 
     part: list[int] = field(default_factory=list)
@@ -180,53 +190,54 @@ class GraphTemplate:
         return len(self.part)
 
     def add_nodes(self, count: int, part: int = -1, kind: int = 0) -> list[int]:
+        """Adds nodes and returns their indices."""
         self.part += [part] * count
         self.kind += [kind] * count
         return list(range(self.num_nodes - count, self.num_nodes))
 
     def edges_of_class(self, label: int) -> list[tuple[int, int]]:
-        """All edges, with the parts of the given class meeting; only the ends of bridges depend on it."""
-        meetings: list[tuple[int, int]] = []
+        """All edges of the graph of class ``label``. Only the ends of the two bridges depend on the class."""
+        connections: list[tuple[int, int]] = []
         for (a, b), bridge in zip(MATCHINGS[label], self.bridges, strict=True):
-            meetings += pairwise([self.ports[a], *bridge, self.ports[b]])
-        return self.edges + meetings
+            connections += pairwise([self.ports[a], *bridge, self.ports[b]])
+        return self.edges + connections
 
 
-def sample_template(profile: DegreeProfile, draw: PortableRandom) -> GraphTemplate:
-    """Draws ports, the order along the scaffold, the places of side nodes and which bridge is how long."""
-    plan = GraphTemplate()
-    hangers = []
-    for number, shapes in enumerate(profile.variants):
-        part = draw.choose(shapes)
-        nodes = plan.add_nodes(part.num_nodes, number, MOTIF_KINDS.index(part.kind))
-        plan.edges += [(nodes[a], nodes[b]) for a, b in part.edges]
-        order, degrees = draw.shuffled(range(part.num_nodes)), part.degrees
-        port = next(v for v in order if degrees[v] == profile.port_degrees[number])
-        hanger = next(v for v in order if v != port and degrees[v] == profile.hanger_degrees[number])
-        plan.ports.append(nodes[port])
-        hangers.append(nodes[hanger])
+def sample_template(profile: DegreeProfile, random: PortableRandom) -> GraphTemplate:
+    """Samples ports, the order along the scaffold, the positions of side nodes and the lengths of the bridges."""
+    template = GraphTemplate()
+    anchors = []
+    for part, motifs in enumerate(profile.variants):
+        motif = random.choose(motifs)
+        nodes = template.add_nodes(motif.num_nodes, part, MOTIF_KINDS.index(motif.kind))
+        template.edges += [(nodes[a], nodes[b]) for a, b in motif.edges]
+        order, degrees = random.shuffled(range(motif.num_nodes)), motif.degrees
+        port = next(v for v in order if degrees[v] == profile.port_degrees[part])
+        anchor = next(v for v in order if v != port and degrees[v] == profile.anchor_degrees[part])
+        template.ports.append(nodes[port])
+        anchors.append(nodes[anchor])
 
-    # Parts hang along a path in random order, so that neighbours on the scaffold tell nothing.
-    backbone = plan.add_nodes(1)
-    between: list[int] = []
-    for gap, hanger in zip([0, *draw.shuffled(profile.gaps)], draw.shuffled(hangers), strict=True):
-        step = plan.add_nodes(gap)
-        between += step[:-1]
+    # Parts are attached along a path in random order, so that neighbours on the scaffold carry no information.
+    backbone = template.add_nodes(1)
+    inner: list[int] = []
+    for gap, anchor in zip([0, *random.shuffled(profile.gaps)], random.shuffled(anchors), strict=True):
+        step = template.add_nodes(gap)
+        inner += step[:-1]
         backbone += step
-        plan.edges.append((backbone[-1], hanger))
-    plan.edges += pairwise(backbone)
-    for place in draw.shuffled(between)[: profile.side_nodes]:
-        plan.edges.append((place, plan.add_nodes(1)[0]))
+        template.edges.append((backbone[-1], anchor))
+    template.edges += pairwise(backbone)
+    for node in random.shuffled(inner)[: profile.side_nodes]:
+        template.edges.append((node, template.add_nodes(1)[0]))
 
-    bridges = [plan.add_nodes(length) for length in draw.shuffled(profile.bridges)]
-    plan.bridges = bridges[:2]
-    for couple in bridges[2:]:
-        plan.edges += pairwise([plan.ports[4], *couple, plan.ports[5]])
-    return plan
+    bridges = [template.add_nodes(length) for length in random.shuffled(profile.bridges)]
+    template.bridges = bridges[:2]
+    for bridge in bridges[2:]:  # connects a pair of distractors
+        template.edges += pairwise([template.ports[4], *bridge, template.ports[5]])
+    return template
 
 
 NUM_PROFILES = 12
-"""Profiles of a draw; graphs 3k, 3k + 1 and 3k + 2 have profile k modulo this number."""
+"""Number of degree profiles of a level; graphs 3k, 3k + 1 and 3k + 2 have profile k modulo this number."""
 
 LEVELS: dict[str, PlantedLevel] = {
     "easy": PlantedLevel(
@@ -249,7 +260,7 @@ LEVELS: dict[str, PlantedLevel] = {
         bridge=(1, 1),
         spacing=(2, 3),
         side_nodes=(0, 2),
-        distractors="lone",
+        distractors="single",
     ),
     "hard": PlantedLevel(
         sizes={
@@ -265,34 +276,34 @@ LEVELS: dict[str, PlantedLevel] = {
         bridge=(2, 3),
         spacing=(3, 4),
         side_nodes=(1, 4),
-        distractors="couple",
+        distractors="pair",
         noise=2,
     ),
 }
-"""The three levels; frozen, since figures are quoted for them."""
+"""Parameters of the three levels, which are frozen because published results depend on them."""
 
 
 def planted_parts(
     level: Literal["easy", "medium", "hard"] = "easy", seed: int = 0, num_graphs: int | None = None
 ) -> GraphStore:
-    """Draws graphs of planted parts, in which the class is which kinds of parts meet.
+    """Generates graphs of planted motifs, in which the class is determined by the motifs that are connected.
 
-    Graphs ``3k``, ``3k + 1`` and ``3k + 2`` are one graph of each class, in random order, with the same
-    number of nodes of every degree. A smaller draw is the beginning of a larger one with the same seed. The
-    same level and seed give the same arrays everywhere.
+    Graphs ``3k``, ``3k + 1`` and ``3k + 2`` are one graph of each class, in random order, with the same number of nodes
+    of every degree. With the same seed, fewer graphs are the beginning of more graphs. The same level and seed give the
+    same arrays on every machine.
 
     Args:
         level (str): ``"easy"``, ``"medium"`` or ``"hard"``, see :data:`LEVELS`. (default: ``"easy"``)
-        seed (int): Seed of the draw, 0 or more; the frozen set is seed 0. (default: 0)
+        seed (int): Seed, 0 or more; the frozen data set has seed 0. (default: 0)
         num_graphs (int, optional): Number of graphs, a multiple of three. (default: 360)
 
     Returns:
-        GraphStore: No labels, no attributes. ``truth["part"] [N]`` numbers the parts of a graph (0 to 3 are
-        ring, star, clique and ladder, 4 and 5 are distractors, −1 is scaffold or bridge) and
-        ``truth["kind"] [N]`` counts in :data:`MOTIF_KINDS`.
+        GraphStore: Graphs without labels and attributes. ``truth["part"] [N]`` is the part of each node: 0 to 3 are
+        ring, star, clique and ladder, 4 and 5 are distractors, −1 is scaffold or bridge. ``truth["kind"] [N]`` is an
+        index into :data:`MOTIF_KINDS`.
 
     Raises:
-        ArgumentError: If the level is unknown, the seed is negative or the number is no multiple of three.
+        ArgumentError: If the level is unknown, the seed is negative or the number is not a multiple of three.
     """
     if level not in LEVELS:
         raise ArgumentError("planted_parts", "level", f"be one of {', '.join(LEVELS)}", repr(level))
@@ -302,22 +313,22 @@ def planted_parts(
     if count < 3 or count % 3:
         raise ArgumentError("planted_parts", "num_graphs", "be 3, 6, 9 … (a third for each class)", count)
 
-    draw = PortableRandom(seed, tuple(LEVELS).index(level))
-    profiles = [sample_profile(LEVELS[level], turn, draw) for turn in range(NUM_PROFILES)]
+    random = PortableRandom(seed, tuple(LEVELS).index(level))
+    profiles = [sample_profile(LEVELS[level], index, random) for index in range(NUM_PROFILES)]
     ends: list[tuple[int, int]] = []
     sizes: list[int] = []
     y: list[int] = []
     part: list[int] = []
     kind: list[int] = []
-    for turn in range(count // 3):
-        for label in draw.shuffled(range(3)):
-            plan = sample_template(profiles[turn % NUM_PROFILES], draw)
-            order = draw.shuffled(range(plan.num_nodes))  # the planned node at each place
-            place = {node: len(part) + i for i, node in enumerate(order)}
-            ends += [(place[a], place[b]) for a, b in plan.edges_of_class(label)]
-            part += [plan.part[node] for node in order]
-            kind += [plan.kind[node] for node in order]
-            sizes.append(plan.num_nodes)
+    for triple in range(count // 3):
+        for label in random.shuffled(range(3)):
+            template = sample_template(profiles[triple % NUM_PROFILES], random)
+            order = random.shuffled(range(template.num_nodes))  # node of the template at each row
+            row_of = {node: len(part) + row for row, node in enumerate(order)}
+            ends += [(row_of[a], row_of[b]) for a, b in template.edges_of_class(label)]
+            part += [template.part[node] for node in order]
+            kind += [template.kind[node] for node in order]
+            sizes.append(template.num_nodes)
             y.append(label)
 
     source, target = torch.tensor(ends, dtype=torch.long).T
@@ -327,7 +338,7 @@ def planted_parts(
         torch.tensor([0, *sizes]).cumsum(0),
         edges,
         y=torch.tensor(y),
-        # Named after what the ring meets; the other two kinds meet as well.
+        # Named after the motif that is connected to the ring; the other two are connected as well.
         class_names=tuple(f"{CORE_KINDS[0]}-{CORE_KINDS[pairs[0][1]]}" for pairs in MATCHINGS),
         truth={"part": torch.tensor(part), "kind": torch.tensor(kind)},
     )
