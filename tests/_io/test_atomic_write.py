@@ -41,7 +41,7 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
+def test_a_full_disk_is_reported_and_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     path = tmp_path / "out"
@@ -58,9 +58,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_the_content_is_on_the_disk_before_it_takes_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_content_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda number: (steps.append("fsync"), fsync(number))[1])
@@ -83,7 +81,7 @@ def test_a_long_name_is_written(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
 
 
-def test_a_folder_a_device_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
+def test_a_folder_a_device_and_a_missing_folder_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected a file name, found a folder"):
         write_atomically(tmp_path, b"")
     with pytest.raises(DataError, match="found a device or another special file"):

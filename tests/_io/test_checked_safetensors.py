@@ -1,4 +1,4 @@
-"""A sealed file: the same bytes for the same values, and no byte of it can change unnoticed."""
+"""Checked files: the same values give the same bytes, and a change of any byte is detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcaps.errors import DataError
 TENSORS = {"b": torch.arange(3), "a": torch.randn(2, 2, generator=torch.Generator().manual_seed(0))}
 
 
-def test_there_and_back(tmp_path):
+def test_content_and_tensors_are_read_back(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(encode_checked("kind", 2, {"note": "ü\n", "list": [1, 2.5, None]}, TENSORS))
     read = read_checked(path, "kind", 3)
@@ -19,7 +19,7 @@ def test_there_and_back(tmp_path):
     assert all(torch.equal(read.tensors[name], value) for name, value in TENSORS.items())
 
 
-def test_tensors_need_not_lie_together(tmp_path):
+def test_tensors_need_not_be_contiguous(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(encode_checked("kind", 1, {}, {"t": TENSORS["a"].T, "none": torch.empty(0, 3)}))
     read = read_checked(path, "kind", 1)
@@ -33,20 +33,20 @@ def test_the_same_values_give_the_same_bytes():
     )
 
 
-def test_every_change_of_every_byte_is_noticed(tmp_path):
+def test_a_change_of_any_byte_is_detected(tmp_path):
     path, data = tmp_path / "file", encode_checked("kind", 1, {"x": "y"}, TENSORS)
-    for place in range(len(data)):
+    for position in range(len(data)):
         changed = bytearray(data)
-        changed[place] ^= (1, 0x20, 0x80)[place % 3]
+        changed[position] ^= (1, 0x20, 0x80)[position % 3]
         path.write_bytes(changed)
         with pytest.raises(DataError):
             read_checked(path, "kind", 1)
-        path.write_bytes(data[:place])
+        path.write_bytes(data[:position])
         with pytest.raises(DataError):
             read_checked(path, "kind", 1)
 
 
-def test_white_space_in_the_header_counts(tmp_path):
+def test_whitespace_in_the_header_is_checked(tmp_path):
     path = tmp_path / "file"
     for padding in range(8):  # one of them makes safetensors fill the header up with spaces
         data = encode_checked("kind", 1, {"x": "y" * padding}, TENSORS)
@@ -59,7 +59,7 @@ def test_white_space_in_the_header_counts(tmp_path):
     raise AssertionError("no header ended in a space")
 
 
-def test_a_wrong_seal_that_is_no_checksum_is_refused(tmp_path):
+def test_a_zero_checksum_is_rejected(tmp_path):
     path, data = tmp_path / "file", encode_checked("kind", 1, {}, {})
     start = data.index(b"sha256") + len(b'sha256\\":\\"')
     path.write_bytes(data[:start] + b"0" * 64 + data[start + 64 :])
@@ -67,6 +67,6 @@ def test_a_wrong_seal_that_is_no_checksum_is_refused(tmp_path):
         read_checked(path, "kind", 1)
 
 
-def test_values_that_json_does_not_know_are_refused():
+def test_values_that_json_cannot_represent_are_rejected():
     with pytest.raises(ValueError, match="JSON"):
         encode_checked("kind", 1, {"x": float("nan")}, {})

@@ -1,4 +1,4 @@
-"""The catalogue: its facts, and how names are resolved."""
+"""The catalogue: its entries, and how names are resolved."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def test_case_and_punctuation_do_not_matter(written, meant):
 
 
 @pytest.mark.parametrize("unknown", ["PTC", "MUTAGG", "NCI", "", "AIDS"])
-def test_a_name_that_is_only_near_is_not_resolved(unknown):
+def test_a_similar_name_is_not_resolved(unknown):
     assert find_entry(unknown) is None
 
 
 @pytest.mark.parametrize(
-    ("written", "near"),
+    ("written", "similar"),
     [("PTC", "PTC_MR"), ("MUTAGG", "MUTAG"), ("IMDB", "IMDB-MULTI"), ("redit-binary", "REDDIT-BINARY")],
 )
-def test_near_names(written, near):
-    assert near in similar_names(written)
+def test_similar_names(written, similar):
+    assert similar in similar_names(written)
 
 
-def test_nothing_is_near_to_nonsense():
+def test_nothing_is_similar_to_nonsense():
     assert similar_names("zzzzzzzz") == ()
 
 
@@ -56,7 +56,7 @@ def test_checksums_are_sha256_and_all_different():
     stated = [entry.collection_sha256 for entry in CATALOGUE.values() if entry.collection_sha256]
     measured = [CATALOGUE[name].measured_sha256 for name in PAPER]
     assert all(len(text) == 64 and int(text, 16) for text in stated + measured)
-    # The zips that this project measures with were packed anew: none is the collection's own file.
+    # The zips of this project were packed again, so that none is identical to that of the collection.
     assert len(set(stated + measured)) == len(stated) + len(measured) == 21
 
 

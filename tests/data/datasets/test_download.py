@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine: whole and checked, or nothing."""
+"""Downloads from a local server: complete and verified, or nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("stated", [SHA256, None])
-def test_a_whole_zip_gets_its_name_and_a_record(server, tmp_path, stated):
+def test_a_complete_zip_is_stored_with_its_checksum(server, tmp_path, stated):
     folder = tmp_path / "new" / "folder"
     got = download_tu("TINY", folder, sha256=stated, url=server)
     assert (got.path, got.sha256, got.checksum_known) == (folder / "TINY.zip", SHA256, stated is not None)
@@ -97,7 +97,7 @@ def test_a_whole_zip_gets_its_name_and_a_record(server, tmp_path, stated):
         ("D&D", "not a valid name in the TU collection"),
     ],
 )
-def test_anything_else_leaves_nothing_and_names_the_folder(server, tmp_path, name, reason):
+def test_a_failed_download_leaves_nothing_and_names_the_folder(server, tmp_path, name, reason):
     with pytest.raises(DownloadError) as caught:
         download_tu(name, tmp_path, url=server)
     text = str(caught.value)
@@ -107,13 +107,13 @@ def test_anything_else_leaves_nothing_and_names_the_folder(server, tmp_path, nam
     assert names(tmp_path) == []
 
 
-def test_a_wrong_checksum_is_refused(server, tmp_path):
+def test_a_wrong_checksum_is_rejected(server, tmp_path):
     with pytest.raises(DownloadError, match=f"checksum is {SHA256}, expected {'0' * 64}"):
         download_tu("TINY", tmp_path, sha256="0" * 64, url=server)
     assert names(tmp_path) == []
 
 
-def test_a_failed_download_leaves_the_file_of_an_earlier_one(server, tmp_path):
+def test_a_failed_download_keeps_the_earlier_file(server, tmp_path):
     download_tu("TINY", tmp_path, url=server)
     with pytest.raises(DownloadError):
         download_tu("TINY", tmp_path, sha256="0" * 64, url=server)
@@ -127,32 +127,32 @@ def test_no_server(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_made(server, tmp_path):
+def test_a_folder_that_cannot_be_created(server, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.raises(DownloadError, match="TINY could not be downloaded"):
         download_tu("TINY", blocked, url=server)
 
 
-def test_only_web_addresses(tmp_path):
+def test_only_http_urls_are_accepted(tmp_path):
     with pytest.raises(ArgumentError, match="'url' must start with https://"):
         download_tu("TINY", tmp_path, url="file:///etc")
 
 
-def test_a_changed_file_is_noticed_later(server, tmp_path):
+def test_a_changed_file_is_detected(server, tmp_path):
     path = download_tu("TINY", tmp_path, url=server).path
     path.write_bytes(WHOLE + b"\0")
     with pytest.raises(DataError, match="of the download"):
         verify_checksum_file(path)
 
 
-def test_a_file_of_ones_own_has_no_record(tmp_path):
+def test_a_file_without_a_checksum_file_is_accepted(tmp_path):
     path = tmp_path / "OWN.zip"
     path.write_bytes(WHOLE)
     verify_checksum_file(path)
 
 
-def test_the_address(monkeypatch):
+def test_the_url_of_the_collection(monkeypatch):
     monkeypatch.delenv("GRAPHCAPS_TU_URL", raising=False)
     assert collection_url() == COLLECTION_URL
     monkeypatch.setenv("GRAPHCAPS_TU_URL", "http://mirror/sets")
@@ -163,7 +163,7 @@ def test_the_address(monkeypatch):
     "url",
     ["http://[", "http://a..b", "http://127.0.0.1/\u00e4", "http://" + "a" * 70, "http://x:y", "http://"],
 )
-def test_a_malformed_address_is_told_in_a_sentence(tmp_path, monkeypatch, url):
+def test_an_invalid_url_is_reported(tmp_path, monkeypatch, url):
     monkeypatch.setenv("GRAPHCAPS_TU_URL", url)
     with pytest.raises(DownloadError, match="TINY could not be downloaded"):
         download_tu("TINY", tmp_path)

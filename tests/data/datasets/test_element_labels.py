@@ -1,4 +1,4 @@
-"""Labels in words."""
+"""Names of labels in messages."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_labels_of_molecules_have_names() -> None:
     assert (
         describe_labels(store, 0, [8, 16, len(ELEMENT_SYMBOLS)]) == f"elements O, S, {len(ELEMENT_SYMBOLS)}"
     )
-    told = [describe_labels(store, column, [1]).split()[0] for column in range(4)]
-    assert told == list(ATOM_COLUMNS["full"])
+    nouns = [describe_labels(store, column, [1]).split()[0] for column in range(4)]
+    assert nouns == list(ATOM_COLUMNS["full"])
     assert [describe_labels(store, 0, [label], kind="edge") for label in BOND_LABELS] == [
         f"bond {name}" for name in BOND_LABELS.values()
     ]
 
 
-def test_unseen_labels_of_molecules_are_told_by_name() -> None:
+def test_unseen_labels_of_molecules_are_named() -> None:
     pytest.importorskip("rdkit")
     seen = from_smiles(["CCO", "CCN"])
     recipe = FeatureRecipe(edge_labels=True).fit(seen)

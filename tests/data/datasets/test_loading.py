@@ -1,4 +1,4 @@
-"""From a name or a path to a store: where it is looked for, and what is said when it is nowhere."""
+"""Loading by name or path: the search order, the cache, and messages for what is not found."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_layout_in_a_folder(tmp_path):
     assert find_dataset("THREE", root) == root / "THREE.zip"
 
 
-def test_case_and_punctuation_are_forgiven_but_an_exact_name_wins(tmp_path):
+def test_case_and_punctuation_are_ignored_unless_a_name_matches_exactly(tmp_path):
     root = tmp_path / "root"
     write_tu(root / "IMDB-BINARY", "IMDB-BINARY")
     assert load_dataset("imdb_binary", root).name == "IMDB-BINARY"
@@ -106,12 +106,12 @@ def test_paths(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["no/such/folder", "nothing.zip", ".."])
-def test_a_path_that_is_not_there(missing):
+def test_a_missing_path(missing):
     with pytest.raises(DataError, match=r"file or folder not found|expected a data set with a file"):
         load_dataset(missing)
 
 
-def test_a_root_that_is_not_there(tmp_path):
+def test_a_missing_root(tmp_path):
     with pytest.raises(ArgumentError, match="'root' must be an existing folder"):
         load_dataset("MUTAG", tmp_path / "gone")
 
@@ -127,7 +127,7 @@ def test_a_known_name_without_network_names_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("name", "near"), [("MUTAGG", "Did you mean MUTAG?"), ("PTC", "Did you mean PTC_MR")]
 )
-def test_an_unknown_name_lists_near_ones(name, near):
+def test_an_unknown_name_suggests_similar_ones(name, near):
     for allowed in (True, False):
         with pytest.raises(ArgumentError) as caught:
             load_dataset(name, download=allowed)
@@ -136,7 +136,7 @@ def test_an_unknown_name_lists_near_ones(name, near):
 
 
 @pytest.mark.parametrize("smiles", ["CCO", "c1ccccc1", "CC(=O)O", "ClCBr", "[13C]C#N"])
-def test_a_molecule_is_not_looked_for_in_the_network(smiles, monkeypatch):
+def test_a_smiles_is_not_sent_to_the_network(smiles, monkeypatch):
     def fetch(*_: object, **__: object) -> None:
         raise AssertionError("asked the network")
 
@@ -145,7 +145,7 @@ def test_a_molecule_is_not_looked_for_in_the_network(smiles, monkeypatch):
         load_dataset(smiles)
 
 
-def test_a_name_like_no_other_lists_all():
+def test_a_name_without_similar_ones_lists_all():
     with pytest.raises(ArgumentError, match=r"Known names: MUTAG, PTC_MR, .*planted-parts-hard"):
         load_dataset("zzzzzzzz", download=False)
 
@@ -170,7 +170,7 @@ def test_downloads_are_used_and_checked_later(tmp_path, monkeypatch):
     assert asked == [("AIDS", None)]
 
 
-def test_the_stated_checksum_is_asked_for(monkeypatch, tmp_path):
+def test_the_checksum_of_the_catalogue_is_required(monkeypatch, tmp_path):
     def fetch(name: str, folder: Path, *, sha256: str | None = None) -> download.Download:
         raise download.DownloadError(name, f"asked for {sha256}", folder)
 
@@ -181,7 +181,7 @@ def test_the_stated_checksum_is_asked_for(monkeypatch, tmp_path):
 
 # ---------------------------------------------------------------------- the cache
 @pytest.mark.parametrize("packed", [True, False])
-def test_the_second_reading_comes_from_the_cache(tmp_path, packed):
+def test_the_second_load_comes_from_the_cache(tmp_path, packed):
     source = write_zip(tmp_path / "OWN.zip", "OWN") if packed else write_tu(tmp_path / "OWN", "OWN")
     first, second = open_dataset(source), open_dataset(source)
     assert (first.from_cache, second.from_cache) == (False, True)
@@ -198,7 +198,7 @@ def test_a_changed_source_is_read_again(tmp_path, packed):
         assert (len(loaded.store), loaded.from_cache) == (graphs, False)
 
 
-def test_a_source_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
+def test_a_source_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatch):
     source, read = write_tu(tmp_path / "OWN", "OWN"), loading.read_tu
 
     def slow(path: Path) -> object:
@@ -211,7 +211,7 @@ def test_a_source_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatc
     assert cache_contents().files == 0
 
 
-def test_without_cache_nothing_is_kept(tmp_path):
+def test_without_cache_nothing_is_cached(tmp_path):
     source = write_tu(tmp_path / "OWN", "OWN")
     assert not open_dataset(source, cache=False).from_cache
     assert cache_contents().files == 0
@@ -235,7 +235,7 @@ def test_a_damaged_cache_file_is_replaced(tmp_path):
     assert open_dataset(source).from_cache
 
 
-def test_bad_files_are_not_kept(tmp_path):
+def test_invalid_files_are_not_cached(tmp_path):
     source = write_tu(tmp_path / "OWN", "OWN")
     (source / "OWN_A.txt").write_text("1, 2\n2, 3\n")
     with pytest.raises(DataError, match="line 2"):
@@ -243,7 +243,7 @@ def test_bad_files_are_not_kept(tmp_path):
     assert cache_contents().files == 0
 
 
-def test_a_home_that_nobody_knows_is_told_in_a_sentence(tmp_path, monkeypatch):
+def test_an_unknown_home_folder_is_reported(tmp_path, monkeypatch):
     with pytest.raises(ArgumentError, match="'name' must be in a known home folder"):
         find_dataset("~no-such-user/T")
     with pytest.raises(ArgumentError, match="'root' must be in a known home folder"):

@@ -1,4 +1,4 @@
-"""The shapes of planted parts, against networkx's graphs of the same names."""
+"""Motifs against the graphs of the same names in networkx."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def to_graph(part: Motif) -> nx.Graph:
 
 @pytest.mark.parametrize("kind", MOTIF_KINDS[1:])
 @pytest.mark.parametrize("size", [4, 5, 7])
-def test_part_is_the_graph_of_its_name(kind, size):
+def test_motif_is_the_graph_of_its_name(kind, size):
     part = build_motif(kind, size)
     assert part.kind == kind
     assert nx.is_isomorphic(to_graph(part), REFERENCE[kind](size))
@@ -49,7 +49,7 @@ def test_kinds_differ_at_every_size():
 
 
 @pytest.mark.parametrize("kind", MOTIF_KINDS[1:])
-def test_perturbation_changes_one_edge_and_keeps_the_part_connected(kind):
+def test_perturbation_changes_one_edge_and_keeps_the_motif_connected(kind):
     part = build_motif(kind, 4)
     before = {frozenset(edge) for edge in part.edges}
     perturbed = part.perturbations()

@@ -1,4 +1,4 @@
-"""The embedded data set: frozen, matched across classes, and true to its ground truth."""
+"""The embedded data set: frozen, with matched degrees across classes and correct ground truth."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_level_is_frozen(level, store):
     assert digest == CHECKSUMS[level], "planted-parts is frozen: figures are quoted for these arrays"
 
 
-def test_same_seed_same_arrays_and_a_small_draw_begins_a_large_one(level, store):
+def test_same_seed_same_arrays_and_fewer_graphs_are_the_first_of_more(level, store):
     small = planted_parts(level, num_graphs=45)
     for ours, theirs in zip(arrays(small), arrays(store[list(range(45))]), strict=True):
         assert np.array_equal(ours, theirs)
@@ -98,7 +98,7 @@ def test_same_seed_same_arrays_and_a_small_draw_begins_a_large_one(level, store)
     assert not np.array_equal(arrays(small)[2], arrays(other)[2])
 
 
-def test_store_has_three_classes_and_nothing_but_structure(level, store):
+def test_store_has_three_classes_and_only_structure(level, store):
     assert (len(store), store.name) == (360, f"planted-parts-{level}")
     assert store.class_names == ("ring-star", "ring-clique", "ring-ladder")
     assert store.y.dtype == torch.int64
@@ -129,7 +129,7 @@ def test_sizes_and_degrees_are_matched_exactly(store):
         assert torch.bincount(store.y[members]).tolist() == [10, 10, 10]
 
 
-def test_graphs_of_a_profile_are_no_twins(level, store):
+def test_graphs_of_a_profile_differ_in_structure(level, store):
     # Twins of another class in the training folds would teach a model the wrong answer for the test graph;
     # they would keep the ways between the parts that meet in neither.
     apart = LEVELS[level].spacing[0] + 2
@@ -144,10 +144,10 @@ def test_graphs_of_a_profile_are_no_twins(level, store):
     assert np.mean(equal) < 0.6
 
 
-def test_order_of_nodes_and_graphs_tells_nothing(store):
+def test_order_of_nodes_and_graphs_carries_no_information(store):
     labels = store.y.reshape(-1, 3)
-    for place in range(3):
-        assert all(25 <= count <= 55 for count in torch.bincount(labels[:, place], minlength=3).tolist())
+    for position in range(3):
+        assert all(25 <= count <= 55 for count in torch.bincount(labels[:, position], minlength=3).tolist())
     kinds = store.truth["kind"]
     at_first = torch.bincount(kinds[store.node_ptr[:-1]], minlength=len(MOTIF_KINDS)) / len(store)
     at_last = torch.bincount(kinds[store.node_ptr[1:] - 1], minlength=len(MOTIF_KINDS)) / len(store)
@@ -172,7 +172,7 @@ def test_sizes_and_degrees_do_not_classify(store):
 
 
 # ---------------------------------------------------------------------- true
-def test_class_is_who_meets_whom(level, store):
+def test_class_is_determined_by_the_connected_motifs(level, store):
     numbers = LEVELS[level]
     reach, apart = numbers.bridge[1] + 1, numbers.spacing[0] + 2
     assert reach < apart
@@ -187,7 +187,7 @@ def test_class_is_who_meets_whom(level, store):
         assert all(gap >= apart for pair, gap in gaps.items() if pair not in meet)
 
 
-def test_truth_names_the_planted_shapes(level, store):
+def test_ground_truth_matches_the_planted_motifs(level, store):
     numbers = LEVELS[level]
     shapes = {
         kind: [nx.Graph(build_motif(kind, size).edges) for size in range(low, high + 1)]
@@ -218,7 +218,7 @@ def test_every_kind_of_distractor_occurs(level, store):
 
 
 # ---------------------------------------------------------------------- refused
-def test_wrong_arguments_are_refused_in_one_sentence():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ArgumentError, match="'level' must be one of easy, medium, hard, got 'simple'"):
         planted_parts("simple")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="'seed' must be 0 or more, got -1"):

@@ -1,24 +1,23 @@
-"""Edge lists of many graphs, and the front door that tells one kind of file from another."""
+"""Edge lists of many graphs."""
 
 from __future__ import annotations
 
 import pytest
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
-from graphcaps.data.datasets.loading import load_dataset, open_dataset
+from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.label_encoding import text_code
-from graphcaps.errors import ArgumentError, DataError
-from tests.data.readers.test_networks import triangle, write
+from graphcaps.errors import DataError
 
 EDGES = "graph,source,target,weight,label\ng1,a,b,2,s\ng1,b,c,1,t\ng2,x,y,3,s\n"
 
 
 @pytest.fixture
 def folder(tmp_path):
-    place = tmp_path / "own"
-    place.mkdir()
-    (place / "edges.csv").write_text(EDGES)
-    return place
+    path = tmp_path / "own"
+    path.mkdir()
+    (path / "edges.csv").write_text(EDGES)
+    return path
 
 
 def test_edges_alone(folder):
@@ -100,32 +99,8 @@ def test_edges_graphs_and_nodes(folder):
         ("nodes.csv", "graph,node,q\ng1,a,nan\n", "edges.csv, line 2: expected a node"),
     ],
 )
-def test_wrong_tables_are_told_with_file_and_line(folder, file, text, message):
+def test_errors_name_file_and_line(folder, file, text, message):
     (folder / file).write_text(text)
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as caught:
         open_dataset(folder)
-    assert str(told.value).startswith(message)
-
-
-# ---------------------------------------------------------------------- the front door
-def test_hints_that_mean_nothing_here_are_refused(folder, tmp_path):
-    net = write(tmp_path / "n.json", triangle())
-    with pytest.raises(
-        ArgumentError, match=r"'smiles' must be omitted for a file of networks \('n.json'\), got 'x'"
-    ):
-        load_dataset(net, smiles="x")
-    with pytest.raises(ArgumentError, match="'smiles' must be omitted for an edge list \\('own'\\), got 's'"):
-        load_dataset(folder, smiles="s")
-    with pytest.raises(ArgumentError, match="'lable' must be one of the options label, split"):
-        load_dataset(folder, lable="s")
-    with pytest.raises(ArgumentError, match="'label' must be omitted for 'planted-parts'"):
-        load_dataset("planted-parts", label="x")
-    with pytest.raises(DataError, match=r"none.csv: file not found"):
-        load_dataset("none.csv")
-    with pytest.raises(DataError, match="a table of graphs with a column 'kind', found none"):
-        load_dataset(folder, label="kind")
-
-
-def test_a_bare_name_of_a_folder_here(folder, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    assert len(load_dataset("own")) == 2
+    assert str(caught.value).startswith(message)

@@ -1,4 +1,4 @@
-"""SMILES become graphs the same way each time; a text that is no molecule is told with its line."""
+"""SMILES are converted to the same graphs each time; an invalid SMILES is reported with its line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 chem = pytest.importorskip("rdkit.Chem")
 
 
-def test_atoms_and_bonds_by_hand():
+def test_atoms_and_bonds_of_small_molecules():
     store = from_smiles(["CC(=O)N", "C#N"], ["no", "yes"])
     assert store.class_names == ("no", "yes")
     assert store.y.tolist() == [0, 1]
@@ -50,19 +50,19 @@ def test_a_molecule_gives_the_same_arrays_however_it_is_written(one, other):
         assert torch.equal(getattr(a, name), getattr(b, name)), name
 
 
-def test_all_columns_of_atoms():
+def test_all_atom_columns():
     store = from_smiles(["C[NH3+]", "c1ccncc1"], atoms="full")
     assert store.node_labels[:2].tolist() == [[6, 0, 0, 3], [7, 1, 0, 3]]
     assert set(store.node_labels[2:, 2].tolist()) == {1}
 
 
-def test_the_largest_part():
+def test_the_largest_fragment():
     read = read_smiles(["CC(=O)[O-].[Na+]", "CC.CCO.CC"], fragments="largest")
     assert read.smiles == ("CC(=O)[O-]", "CCO")
     assert from_smiles(["CC(=O)[O-].[Na+]"]).num_nodes == 5
 
 
-def test_canonical_text_has_the_atoms_in_the_order_of_nodes():
+def test_canonical_smiles_has_the_atoms_in_the_order_of_nodes():
     read = read_smiles(["OC1CC(Cl)C(=O)N1", "c1cc(F)ccc1Br"])
     for graph, text in enumerate(read.smiles):
         atoms = [atom.GetAtomicNum() for atom in chem.MolFromSmiles(text).GetAtoms()]
@@ -83,16 +83,16 @@ def test_canonical_text_has_the_atoms_in_the_order_of_nodes():
         ("C(" * 30_000 + "C" + ")" * 30_000, "it has 90,001 characters, more than 5,000"),
     ],
 )
-def test_what_is_no_molecule_is_told_with_its_line(text, reason, capfd):
-    with pytest.raises(DataError) as told:
+def test_an_invalid_smiles_is_reported_with_its_line(text, reason, capfd):
+    with pytest.raises(DataError) as caught:
         from_smiles(["CO", text], where="own.csv", lines=[2, 7])
-    assert str(told.value).startswith("own.csv, line 7: expected a molecule in SMILES, found ")
-    assert reason in str(told.value)
-    assert "--bad skip" in str(told.value)
-    assert capfd.readouterr().err == ""  # RDKit does not speak beside
+    assert str(caught.value).startswith("own.csv, line 7: expected a molecule in SMILES, found ")
+    assert reason in str(caught.value)
+    assert "--bad skip" in str(caught.value)
+    assert capfd.readouterr().err == ""  # RDKit prints nothing
 
 
-def test_a_long_smiles_is_read_up_to_the_bound_and_skipped_beyond():
+def test_a_smiles_beyond_the_length_limit_is_skipped():
     read = read_smiles(["CO", "C" * (MAX_SMILES_LENGTH + 1), "C(O)" * (MAX_SMILES_LENGTH // 4)], bad="skip")
     assert read.row_indices == (0, 2)
     assert read.store.num_nodes == 2 + MAX_SMILES_LENGTH // 2
@@ -101,13 +101,13 @@ def test_a_long_smiles_is_read_up_to_the_bound_and_skipped_beyond():
     ]
 
 
-def test_atoms_know_their_element_beside_the_labels():
+def test_the_element_is_stored_beside_the_labels():
     store = from_smiles(["CCO", "C[NH3+]"], atoms="full")
     assert store.truth["element"].tolist() == [6, 6, 8, 6, 7]
     assert store[1].truth["element"].tolist() == [6, 7]
 
 
-def test_what_is_no_molecule_may_be_left_out():
+def test_invalid_smiles_can_be_skipped():
     read = read_smiles(["CO", "C(C", "CN", None], ["a", "b", "c", "d"], bad="skip")
     assert read.row_indices == (0, 2)
     assert read.store.class_names == ("a", "c")
@@ -119,7 +119,7 @@ def test_what_is_no_molecule_may_be_left_out():
         from_smiles(["C("], bad="skip")
 
 
-def test_wrong_use_is_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ArgumentError, match="'smiles' must be a list of texts"):
         from_smiles("CCO")
     with pytest.raises(ArgumentError, match="'y' must have one class per molecule, 2, got 1"):
@@ -129,7 +129,7 @@ def test_wrong_use_is_refused():
             from_smiles(["C"], **{name: "x"})
 
 
-def test_without_rdkit_the_install_line_is_told(monkeypatch):
+def test_without_rdkit_the_message_has_the_install_command(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
@@ -137,7 +137,7 @@ def test_without_rdkit_the_install_line_is_told(monkeypatch):
         from_smiles(["C"])
 
 
-def test_whoever_takes_graphs_takes_smiles():
+def test_smiles_are_accepted_as_graphs():
     from graphcaps.data.coerce import as_store
 
     assert as_store("CCO").num_nodes == 3

@@ -1,4 +1,4 @@
-"""XML is looked at before it is read: in every encoding, no document type, no depth, and what it is."""
+"""XML is checked before it is parsed: format, document type, nesting depth, in every encoding."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_plain_files_are_read_in_every_encoding(ending: str, encoding: str) -> N
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("head", [BOMB, OUTSIDE])
 @pytest.mark.parametrize("ending", [".graphml", ".gexf"])
-def test_a_document_type_is_refused_in_every_encoding(ending: str, head: str, encoding: str) -> None:
+def test_a_document_type_is_rejected_in_every_encoding(ending: str, head: str, encoding: str) -> None:
     content = encoded(head + body(ending).replace(">a<", ">&b;<"), encoding)
     with pytest.raises(
         DataError, match=r"^n, line 1: expected plain GraphML or GEXF, found a document type declaration\.$"
@@ -71,7 +71,7 @@ def test_versions_of_gexf(version: str, encoding: str) -> None:
         "http://www.gexf.net/1.2draft/",
     ],
 )
-def test_ways_to_write_the_namespace_of_gexf(space: str) -> None:
+def test_variants_of_the_gexf_namespace(space: str) -> None:
     text = body(".gexf", "1.3" if "1.3" in space else "1.2draft")
     text = re.sub(r'xmlns="[^"]*"', f'xmlns="{space}"', text, count=1)
     assert parse_networks(encoded(text, "utf-8"), ".gexf", "n")[0].number_of_edges() == 2
@@ -92,12 +92,12 @@ def test_ways_to_write_the_namespace_of_gexf(space: str) -> None:
         (b"<a:graphml/>", "n, line 1: expected XML, found 'unbound prefix'."),
     ],
 )
-def test_what_is_none(content: bytes, message: str) -> None:
-    with pytest.raises(DataError) as told:
+def test_invalid_xml_is_rejected(content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as caught:
         xml_format(content, "n")
-    assert str(told.value) == message
+    assert str(caught.value) == message
 
 
-def test_a_prefix_is_no_matter() -> None:
+def test_a_namespace_prefix_is_accepted() -> None:
     space: Any = b"http://graphml.graphdrawing.org/xmlns"
     assert xml_format(b'<g:graphml xmlns:g="%s"/>' % space, "n") == (".graphml", space.decode())

@@ -1,4 +1,4 @@
-"""Networks in files: formats, classes, labels as text, attributes, and what is wrong in a sentence."""
+"""Networks in files: formats, classes, text labels, attributes and error messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(path, graph):
 
 
 @pytest.mark.parametrize("ending", [".graphml", ".json"])
-def test_labels_attributes_and_weights_are_kept(tmp_path, ending):
+def test_labels_attributes_and_weights_are_read(tmp_path, ending):
     loaded = open_dataset(write(tmp_path / f"net{ending}", triangle(y="yes")))
     store, rows = loaded.store, loaded.metadata
     assert (store.name, len(store), store.class_names) == ("net", 1, ("yes",))
@@ -63,7 +63,7 @@ def test_labels_attributes_and_weights_are_kept(tmp_path, ending):
     assert rows.ids == (f"net{ending}",)
 
 
-def test_names_of_gexf_nodes_are_no_labels_unless_asked_for(tmp_path):
+def test_display_names_of_gexf_nodes_are_labels_only_on_request(tmp_path):
     path = write(tmp_path / "net.gexf", triangle())
     assert load_dataset(path).node_labels is None
     assert load_dataset(path).node_attributes.flatten().tolist() == [3, 4.5, 5]
@@ -72,7 +72,7 @@ def test_names_of_gexf_nodes_are_no_labels_unless_asked_for(tmp_path):
     assert set(named.edge_weight.tolist()) == {7.0}
 
 
-def test_text_has_the_same_number_in_every_file(tmp_path):
+def test_text_has_the_same_code_in_every_file(tmp_path):
     """Counting texts of a file from 0 would give blue another number beside red than beside black."""
     one = load_dataset(write(tmp_path / "a.json", triangle(colour="red")))
     other = load_dataset(write(tmp_path / "b.json", triangle(colour="black")))
@@ -125,7 +125,7 @@ def test_several_graphs_in_one_file(tmp_path):
     assert len(load_dataset(two)) == 2
 
 
-def test_what_stands_on_some_nodes_only_is_noted_and_not_read(tmp_path):
+def test_attributes_of_some_nodes_only_are_noted_and_not_read(tmp_path):
     graph = triangle()
     del graph.nodes["a"]["label"], graph.nodes["b"]["age"]
     loaded = open_dataset(write(tmp_path / "net.json", graph))
@@ -136,7 +136,7 @@ def test_what_stands_on_some_nodes_only_is_noted_and_not_read(tmp_path):
     )
 
 
-def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
+def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
     path = tmp_path / "n.json"
     links = [{"source": 1, "target": 2}, {"source": 2, "target": 1}, {"source": 2, "target": 3}]
     path.write_text(json.dumps({"directed": True, "nodes": [{"id": k} for k in (1, 2, 3)], "links": links}))
@@ -200,16 +200,16 @@ def test_links_with_a_direction_are_read_as_undirected_and_counted(tmp_path):
         ("n.graphml", "<html/>", "n.graphml: expected GraphML or GEXF, found the root element 'html'."),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(tmp_path, name, text, message):
+def test_errors_in_files(tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as caught:
         read_networks(path)
-    assert str(told.value).startswith(message)
+    assert str(caught.value).startswith(message)
 
 
-def test_odd_entries_and_numbers(tmp_path):
-    """Names of entries that networkx has for its own arguments, and a number that no float holds."""
+def test_unusual_attribute_names_and_numbers(tmp_path):
+    """Attributes with the names of networkx arguments, and an integer beyond the range of floats."""
     path = tmp_path / "n.json"
     path.write_text('{"nodes": [{"id": 1, "self": 3, "node_for_adding": 2}], "links": []}')
     assert load_dataset(path).node_attributes.tolist() == [[2.0, 3.0]]
@@ -235,7 +235,7 @@ def test_parallel_edges_loops_and_single_nodes(tmp_path):
         assert (store.num_nodes, store.num_edges) == (1, 0)
 
 
-def test_classes_for_some_graphs_only_are_refused(tmp_path):
+def test_classes_of_some_graphs_only_are_rejected(tmp_path):
     path = tmp_path / "n.json"
     path.write_text(json.dumps([nx.node_link_data(triangle(y=y), edges="links") for y in ("a", None)]))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Tables of numbers: the fast parser against a slow twin, and a message for every way to be wrong."""
+"""Tables of numbers: the fast parser against a line-by-line reference, and a message for every error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_layout_gives_the_same_table(content):
     assert numbers(content) == [[1.0, 2.0], [-3.0, 40.0]]
 
 
-def test_usual_layouts_take_the_fast_path():
+def test_common_layouts_take_the_fast_path():
     for content in (b"1, 2\n-3, 40\n", b"1,2\r\n-3,40\r\n", b"1 2\n3\t4\n"):
         assert number_tables._fast_integers(content, 2) is not None
     assert number_tables._fast_integers(b"1\n2\n", 1).dtype == np.int32
@@ -55,7 +55,7 @@ def test_usual_layouts_take_the_fast_path():
     assert number_tables._fast_numbers(b" 1.5, -2e3\n 0.25, 4\n", 2).tolist() == [[1.5, -2000.0], [0.25, 4.0]]
 
 
-def test_integers_reach_to_both_ends_of_int64():
+def test_the_full_range_of_int64_is_read():
     assert integers(b"9223372036854775807\n-9223372036854775808\n") == [[2**63 - 1], [-(2**63)]]
     assert integers(b"0" * 6000 + b"7\n") == [[7]]
 
@@ -68,7 +68,7 @@ def test_labels_may_be_written_as_integral_floats():
         integers(b"1.0\n")
 
 
-# ---------------------------------------------------------------------- slow twins
+# ---------------------------------------------------------------------- references
 @st.composite
 def written_tables(draw: st.DrawFn) -> tuple[list[list[int]], bytes]:
     columns = draw(st.integers(1, 4))
@@ -85,7 +85,7 @@ def written_tables(draw: st.DrawFn) -> tuple[list[list[int]], bytes]:
 
 @settings(deadline=None)
 @given(written_tables(), st.integers(1, 50))
-def test_integers_equal_a_line_by_line_oracle_however_the_text_is_cut(written, size):
+def test_integers_equal_a_line_by_line_reference_for_any_chunks(written, size):
     table, content = written
     pieces = [content[start : start + size] for start in range(0, len(content), size)]
     assert read_integers(pieces, "T.txt", "numbers").tolist() == table
@@ -125,7 +125,7 @@ def slow(block: bytes, columns: int, kind: str) -> list | None:
 @example("1 2,", 2)
 @example("1\n\n2", 1)
 @example("-1\n--2", 1)
-def test_the_fast_integer_path_never_reads_what_the_exact_one_refuses(line, columns):
+def test_the_fast_integer_path_accepts_only_what_the_reference_accepts(line, columns):
     block = line.encode() + b"\n"
     fast = number_tables._fast_integers(block, columns)
     if fast is not None:
@@ -142,7 +142,7 @@ def test_the_fast_integer_path_never_reads_what_the_exact_one_refuses(line, colu
 @example("1,\n,2", 2)
 @example("1e999", 1)
 @example("\n\n", 1)
-def test_the_fast_number_path_never_reads_what_the_exact_one_refuses(line, columns):
+def test_the_fast_number_path_accepts_only_what_the_reference_accepts(line, columns):
     block = line.encode() + b"\n"
     fast = number_tables._fast_numbers(block, columns)
     if fast is not None:
@@ -158,7 +158,7 @@ def table_or_error(read: Callable[..., np.ndarray], content: bytes) -> np.ndarra
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused_in_a_sentence(content):
+def test_any_bytes_are_parsed_or_give_a_data_error(content):
     for read in (read_integers, read_numbers):
         outcome = table_or_error(read, content)
         if isinstance(outcome, DataError):
@@ -192,7 +192,7 @@ def test_any_bytes_are_read_or_refused_in_a_sentence(content):
         (b"1, 2\n-Infinity, 3\n", 2, "'-Infinity', which is not a finite number"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(content, line, found):
+def test_errors_name_the_line(content, line, found):
     for read in (integers, numbers):
         with pytest.raises(DataError) as caught:
             read(content)
@@ -218,7 +218,7 @@ def test_numbers_beyond_float64_are_too_large():
     assert math.isclose(numbers(b"1.7e308\n")[0][0], 1.7e308)
 
 
-def test_stated_columns_are_demanded_of_the_first_row():
+def test_a_given_number_of_columns_is_required_of_the_first_row():
     with pytest.raises(DataError, match=r"line 1: expected numbers, found an incomplete row, '1'\."):
         integers(b"1\n2\n", columns=2)
 
@@ -235,7 +235,7 @@ def test_lines_are_counted_across_blocks(monkeypatch):
         read_integers([b"1\n\n", b"2\n"], "T.txt", "numbers")
 
 
-def test_a_file_without_lines_is_not_gathered_in_memory(monkeypatch):
+def test_a_file_without_line_ends_is_not_collected_in_memory(monkeypatch):
     monkeypatch.setattr(number_tables, "MAX_LINE_BYTES", 1 << 20)
     with pytest.raises(DataError, match="line 2: expected lines of numbers, found a line of more than 1 MB"):
         read_integers(iter([b"1\n"] + [b"1" * 4096] * 4096), "T.txt", "numbers")

@@ -1,4 +1,4 @@
-"""Tables with a column of SMILES: delimiters, marks, lines in messages, split and id columns."""
+"""CSV and Parquet tables of molecules: delimiters, byte-order marks, lines in messages, split and id columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(tmp_path):
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
 @pytest.mark.parametrize("first", ["", "\ufeff"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_delimiters_and_ends(write, mark, first, end):
+def test_delimiters_and_line_ends(write, mark, first, end):
     read = read_molecule_table(
         write(first + TEXT.replace(",", mark).replace("\n", end)), label="active", split="part", id="name"
     )
@@ -39,13 +39,13 @@ def test_delimiters_and_ends(write, mark, first, end):
     assert read.metadata.smiles == ("CCO", "Oc1ccccc1")
 
 
-def test_columns_are_found_without_regard_to_case(write):
+def test_case_of_column_names_is_ignored(write):
     read = read_molecule_table(write("SMILES,Active\nCC,1\nCO,0\n"), label="active")
     assert (read.store.y.tolist(), read.metadata.ids, read.metadata.split) == ([1, 0], ("2", "3"), None)
     assert read_molecule_table(write("smiles\nCC\n")).store.y is None
 
 
-def test_a_column_of_names_is_taken_where_it_names_every_row(write):
+def test_a_complete_id_column_is_used(write):
     assert read_molecule_table(write("ID,smiles\nM1,CC\nM2,CO\n")).metadata.ids == ("M1", "M2")
     assert read_molecule_table(write("id,smiles\nM1,CC\n,CO\n")).metadata.ids == ("2", "3")
     assert read_molecule_table(write("id,smiles\nM1,CC\nM1,CO\n")).metadata.ids == ("2", "3")
@@ -89,13 +89,13 @@ def test_quoted_entries_and_empty_lines_keep_their_lines(write):
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_line(write, text, message):
-    with pytest.raises(DataError) as told:
+def test_errors_name_file_and_line(write, text, message):
+    with pytest.raises(DataError) as caught:
         read_molecule_table(write(text), label="active")
-    assert str(told.value).startswith(message)
+    assert str(caught.value).startswith(message)
 
 
-def test_left_out_rows_are_noted_and_the_others_keep_their_columns(write):
+def test_skipped_rows_are_noted_and_the_others_keep_their_columns(write):
     path = write("smiles,y,part\nC(,a,train\nCO,b,test\nCC,a,train\n")
     rows = read_molecule_table(path, label="y", split="part", bad="skip").metadata
     assert (rows.ids, rows.split) == (("3", "4"), ("test", "train"))
@@ -115,7 +115,7 @@ def test_parquet(tmp_path):
         read_molecule_table(path)
 
 
-def test_without_pyarrow_the_install_line_is_told(tmp_path, monkeypatch):
+def test_without_pyarrow_the_message_has_the_install_command(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -124,7 +124,7 @@ def test_without_pyarrow_the_install_line_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["nan", "NaN", "<NA>"])
-def test_a_missing_class_is_no_class(tmp_path, missing):
+def test_a_missing_class_is_rejected(tmp_path, missing):
     path = tmp_path / "m.csv"
     path.write_text(f"smiles,y\nCCO,1\nCCN,{missing}\n")
     with pytest.raises(DataError, match=rf"m.csv, line 3: expected a class in column 'y', found '{missing}'"):

@@ -1,4 +1,4 @@
-"""The TU reader against a naive twin in plain Python, and against the statistics of the paper's data sets."""
+"""The TU reader against a reference in plain Python, and against the statistics of the paper's data sets."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def _compare_edge_columns(store: GraphStore, plain: Plain, pairs: list[tuple[int
     assert (store.edge_labels is None) == (plain.edge_labels is None)
     assert (store.edge_attributes is None) == (plain.edge_attributes is None)
     for node in range(store.num_nodes):
-        for place, other in enumerate(neighbours_of(store, node), int(store.edge_ptr[node])):
+        for entry, other in enumerate(neighbours_of(store, node), int(store.edge_ptr[node])):
             rows = [row for row, pair in enumerate(pairs) if set(pair) == {node, other}]
             if plain.edge_labels is not None:
-                assert store.edge_labels[place].tolist() == plain.edge_labels[rows[0]]
+                assert store.edge_labels[entry].tolist() == plain.edge_labels[rows[0]]
             if plain.edge_attributes is not None:
                 values = [plain.edge_attributes[row] for row in rows]
                 mean = [sum(column) / len(rows) for column in zip(*values, strict=True)]
-                assert store.edge_attributes[place].tolist() == pytest.approx(mean, rel=1e-6, abs=1e-6)
+                assert store.edge_attributes[entry].tolist() == pytest.approx(mean, rel=1e-6, abs=1e-6)
 
 
 def test_a_zip_and_a_folder_give_the_same_store(tmp_path):

@@ -1,4 +1,4 @@
-"""TU folders and zips through one door; hostile and damaged zips are refused in a sentence."""
+"""Files of TU folders and zips; malicious and damaged zips are rejected with a message."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusal(path: Path, **limits: int) -> str:
     return str(caught.value)
 
 
-# ---------------------------------------------------------------------- where the files may lie
+# ---------------------------------------------------------------------- location of the files
 @pytest.mark.parametrize(
     "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 )
@@ -68,13 +68,13 @@ def test_a_folder_gives_its_files_or_those_of_its_subfolder(tmp_path):
             assert stream.read() == FILES["T_A.txt"]
 
 
-def test_other_files_are_passed_over(tmp_path):
+def test_other_files_are_ignored(tmp_path):
     extra = FILES | {"README.txt": b"hello", "T_graph_attributes.txt": b"1\n", "._T_A.txt": b"\0"}
     assert content(make_folder(tmp_path / "T", extra)) == FILES
     assert content(make_zip(tmp_path / "T.zip", extra)) == FILES
 
 
-def test_none_or_several_data_sets_are_refused(tmp_path):
+def test_no_or_several_data_sets_are_rejected(tmp_path):
     none = make_zip(tmp_path / "none.zip", {"README.txt": b""})
     assert refusal(none) == "none.zip: expected a data set with a file <NAME>_A.txt, found no such file."
     several = FILES | {"U_A.txt": b"1, 1\n"}
@@ -97,7 +97,7 @@ def test_a_missing_member_is_named(tmp_path):
 
 
 # ---------------------------------------------------------------------- digest
-def test_the_digest_follows_the_content(tmp_path):
+def test_the_digest_depends_on_the_content(tmp_path):
     packed = make_zip(tmp_path / "T.zip")
     with TUArchive(packed) as archive:
         assert archive.digest() == hashlib.sha256(packed.read_bytes()).hexdigest()
@@ -116,12 +116,12 @@ def test_the_digest_follows_the_content(tmp_path):
 @pytest.mark.parametrize(
     "member", ["../T_A.txt", "T/../../x", "/etc/x", "\\x", "C:/x", "T\\..\\..\\x", "../"]
 )
-def test_paths_that_lead_outside_are_refused(tmp_path, member):
+def test_paths_outside_the_zip_are_rejected(tmp_path, member):
     path = make_zip(tmp_path / "T.zip", FILES | {member: b""}, top="")
     assert refusal(path).startswith("T.zip: expected paths inside the zip's own folder, found ")
 
 
-def test_an_absurd_declared_size_is_refused(tmp_path):
+def test_an_excessive_declared_size_is_rejected(tmp_path):
     path = make_zip(tmp_path / "T.zip")
     total = sum(map(len, FILES.values()))
     assert (
@@ -132,7 +132,7 @@ def test_an_absurd_declared_size_is_refused(tmp_path):
         assert archive.name == "T"
 
 
-def test_an_absurd_ratio_is_refused(tmp_path, monkeypatch):
+def test_an_excessive_compression_ratio_is_rejected(tmp_path, monkeypatch):
     bomb = make_zip(
         tmp_path / "T.zip", FILES | {"T_node_labels.txt": b"0\n" * 10**6}, method=zipfile.ZIP_LZMA
     )
@@ -142,7 +142,7 @@ def test_an_absurd_ratio_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
-def test_a_member_that_is_longer_than_declared_is_refused_without_unpacking_it(tmp_path, method):
+def test_a_member_that_is_longer_than_declared_is_rejected_without_unpacking_it(tmp_path, method):
     """64 MB behind a declaration of 1,000 bytes; expanding them at once takes 150 MB."""
     path = tmp_path / "T.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
@@ -152,8 +152,8 @@ def test_a_member_that_is_longer_than_declared_is_refused_without_unpacking_it(t
             for _ in range(64):
                 stream.write(b"0\n" * (1 << 19))
     packed = bytearray(path.read_bytes())
-    place = packed.rindex(b"T_node_labels.txt") - 46  # the entry of the central directory
-    packed[place + 24 : place + 28] = struct.pack("<I", 1000)
+    position = packed.rindex(b"T_node_labels.txt") - 46  # the entry of the central directory
+    packed[position + 24 : position + 28] = struct.pack("<I", 1000)
     path.write_bytes(packed)
     tracemalloc.start()
     message = refusal(path)
@@ -163,33 +163,33 @@ def test_a_member_that_is_longer_than_declared_is_refused_without_unpacking_it(t
     assert peak < 90e6
 
 
-def test_a_member_that_is_shorter_than_declared_is_refused(tmp_path):
+def test_a_member_that_is_shorter_than_declared_is_rejected(tmp_path):
     path = make_zip(tmp_path / "T.zip", top="", method=zipfile.ZIP_DEFLATED)
     packed = bytearray(path.read_bytes())
-    place = packed.rindex(b"T_A.txt") - 46
-    packed[place + 24 : place + 28] = struct.pack("<I", 5000)
+    position = packed.rindex(b"T_A.txt") - 46
+    packed[position + 24 : position + 28] = struct.pack("<I", 5000)
     path.write_bytes(packed)
     assert refusal(path).startswith("T_A.txt in T.zip: expected ")
 
 
-def test_an_encrypted_zip_is_refused(tmp_path):
+def test_an_encrypted_zip_is_rejected(tmp_path):
     path = make_zip(tmp_path / "T.zip")
     packed = bytearray(path.read_bytes())
-    place = packed.index(b"PK\x01\x02")
-    packed[place + 8] |= 1
+    position = packed.index(b"PK\x01\x02")
+    packed[position + 8] |= 1
     path.write_bytes(packed)
     assert refusal(path) == "T.zip: expected a zip without a password, found 'T/T_A.txt' encrypted."
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_file_given_twice_is_refused(tmp_path):
+def test_a_repeated_file_is_rejected(tmp_path):
     path = make_zip(tmp_path / "T.zip")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("T/T_A.txt", b"1, 1\n")
     assert refusal(path) == "T.zip: expected every file once, found 'T/T_A.txt' 2 times."
 
 
-def test_what_is_no_zip_is_refused(tmp_path):
+def test_other_files_are_rejected(tmp_path):
     for name, junk in (("empty.zip", b""), ("junk.zip", b"\0\xff" * 50), ("text.txt", b"1, 2\n")):
         (tmp_path / name).write_bytes(junk)
         assert refusal(tmp_path / name) == (
@@ -197,7 +197,7 @@ def test_what_is_no_zip_is_refused(tmp_path):
         )
 
 
-def test_damaged_content_is_refused(tmp_path):
+def test_damaged_content_is_rejected(tmp_path):
     for method, byte in ((zipfile.ZIP_STORED, 5), (zipfile.ZIP_DEFLATED, 5), (zipfile.ZIP_LZMA, 12)):
         path = make_zip(tmp_path / "T.zip", top="", method=method)
         packed = bytearray(path.read_bytes())
@@ -222,13 +222,13 @@ def test_damaged_content_is_refused(tmp_path):
         ),  # a name that is not the UTF-8 it claims to be
     ],
 )
-def test_a_damaged_directory_is_refused(tmp_path, offset, value, message):
+def test_a_damaged_directory_is_rejected(tmp_path, offset, value, message):
     path = make_zip(tmp_path / "T.zip", top="")
     packed = bytearray(path.read_bytes())
-    place = packed.index(b"PK\x01\x02")
-    packed[place + offset : place + offset + len(value)] = value
+    position = packed.index(b"PK\x01\x02")
+    packed[position + offset : position + offset + len(value)] = value
     if offset == 8:
-        packed[place + 46] = 0xFF
+        packed[position + 46] = 0xFF
     path.write_bytes(packed)
     assert refusal(path).startswith(message)
 
@@ -238,7 +238,7 @@ def test_a_damaged_directory_is_refused(tmp_path, offset, value, message):
     st.data(),
     st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2]),
 )
-def test_a_zip_with_any_bytes_changed_is_read_or_refused(tmp_path, data, method):
+def test_a_zip_with_any_bytes_changed_is_read_or_rejected(tmp_path, data, method):
     path = make_zip(tmp_path / "T.zip", method=method)
     packed = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
@@ -252,7 +252,7 @@ def test_a_zip_with_any_bytes_changed_is_read_or_refused(tmp_path, data, method)
 
 # ---------------------------------------------------------------------- what is no regular file
 @pytest.mark.parametrize("kind", ["dangling", "folder", "pipe"])
-def test_a_table_that_is_no_regular_file_is_refused(tmp_path, kind):
+def test_a_table_that_is_not_a_regular_file_is_rejected(tmp_path, kind):
     folder = make_folder(tmp_path / "T")
     odd = folder / "T_node_labels.txt"
     make = {
@@ -264,7 +264,7 @@ def test_a_table_that_is_no_regular_file_is_refused(tmp_path, kind):
     assert refusal(folder).startswith("T/T_node_labels.txt: expected a regular file, found ")
 
 
-def test_a_source_that_is_no_regular_file_is_refused(tmp_path):
+def test_a_source_that_is_not_a_regular_file_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "T.zip")
     for path in (tmp_path / "T.zip", Path("/dev/zero")):
         assert refusal(path) == f"{path.name}: expected a TU folder or zip, found a special file."

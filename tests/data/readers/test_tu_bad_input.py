@@ -1,4 +1,4 @@
-"""Wrong TU data sets: each mistake has its sentence, and no damage brings anything but a sentence."""
+"""Invalid TU data sets: the message of each error, and any damage gives a message."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def write(folder: Path, files: dict[str, bytes | None]) -> Path:
         ("edge_attributes", b"0.1\n", ", line 2: expected 6 rows, one per row of T_A.txt, found 1."),
     ],
 )
-def test_each_mistake_has_its_sentence(tmp_path, table, content, message):
+def test_message_of_each_error(tmp_path, table, content, message):
     folder = write(tmp_path / "T", GOOD | {table: content})
     with pytest.raises(DataError) as caught:
         read_tu(folder)
     assert str(caught.value) == f"T/T_{table}.txt{message}"
 
 
-def test_a_missing_edge_file_is_told(tmp_path):
+def test_a_missing_edge_file(tmp_path):
     folder = write(tmp_path / "T", GOOD | {"A": None})
     with pytest.raises(
         DataError, match=r"^T: expected a data set with a file <NAME>_A\.txt, found no such file\.$"
@@ -149,15 +149,15 @@ def damaged(draw: st.DrawFn) -> dict[str, bytes | None]:
         content = files[table]
         if content is None:
             continue
-        place = draw(st.integers(0, len(content)))
+        position = draw(st.integers(0, len(content)))
         lines = content.splitlines(keepends=True)
         line = draw(st.integers(0, len(lines)))
         files[table] = draw(
             st.sampled_from(
                 [
-                    content[:place] + draw(JUNK) + content[place:],
-                    content[:place] + draw(JUNK) + content[place + 1 :],
-                    content[:place],
+                    content[:position] + draw(JUNK) + content[position:],
+                    content[:position] + draw(JUNK) + content[position + 1 :],
+                    content[:position],
                     b"".join(lines[:line] + lines[line + 1 :]),
                     b"".join(lines[:line] + lines[line - 1 :]),
                     GOOD[draw(st.sampled_from(sorted(GOOD)))],
@@ -178,7 +178,7 @@ def store_or_error(path: Path) -> GraphStore | GraphcapsError:
 
 @settings(deadline=None, max_examples=400)
 @given(damaged())
-def test_damaged_files_give_a_store_or_a_sentence(files):
+def test_damaged_files_give_a_store_or_a_message(files):
     with tempfile.TemporaryDirectory() as folder:
         outcome = store_or_error(write(Path(folder) / "T", files))
     if isinstance(outcome, GraphcapsError):

@@ -1,4 +1,4 @@
-"""What is written as a TU folder or zip is read back; a failure leaves what was there."""
+"""A written TU folder or zip is read back unchanged; a failure leaves the existing target."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def stores(draw: st.DrawFn) -> GraphStore:
 
 @settings(deadline=None, max_examples=80)
 @given(stores(), st.booleans())
-def test_what_is_written_is_read(store, as_zip):
+def test_a_written_store_is_read_back(store, as_zip):
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / (f"{store.name}.zip" if as_zip else store.name)
         write_tu(store, target)
@@ -256,17 +256,17 @@ def test_an_empty_folder_is_filled(tmp_path):
     assert_same(read_tu(tmp_path / "T"), tiny())
 
 
-@pytest.mark.parametrize("stranger", ["thesis.tex", "T_A.csv", "sub"])
-def test_a_folder_with_other_things_is_left_alone(stranger, tmp_path):
+@pytest.mark.parametrize("other", ["thesis.tex", "T_A.csv", "sub"])
+def test_a_folder_with_other_files_is_not_replaced(other, tmp_path):
     write_tu(tiny(), tmp_path / "T")
-    place = tmp_path / "T" / stranger
-    place.mkdir() if stranger == "sub" else place.write_text("years of work")
-    with pytest.raises(ArgumentError, match=f"must contain only a TU data set .* with '{stranger}' in it"):
+    path = tmp_path / "T" / other
+    path.mkdir() if other == "sub" else path.write_text("years of work")
+    with pytest.raises(ArgumentError, match=f"must contain only a TU data set .* with '{other}' in it"):
         write_tu(tiny(), tmp_path / "T", overwrite=True)
-    assert place.exists()
+    assert path.exists()
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_a_file_is_not_replaced_by_a_folder(tmp_path):
     (tmp_path / "T").write_text("mine")
     with pytest.raises(ArgumentError, match=r"must be a folder or end in .zip, got the existing file '.*T'"):
         write_tu(tiny(), tmp_path / "T", overwrite=True)
@@ -281,7 +281,7 @@ def test_a_missing_folder(target, tmp_path):
 
 @pytest.mark.parametrize("target", ["T", "T.zip"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_failure_on_the_way_leaves_what_was_there(target, error, tmp_path, monkeypatch):
+def test_a_failure_leaves_the_existing_target(target, error, tmp_path, monkeypatch):
     write_tu(tiny(class_names=("old", "older")), tmp_path / target)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
@@ -296,7 +296,7 @@ def test_a_failure_on_the_way_leaves_what_was_there(target, error, tmp_path, mon
     assert os.listdir(tmp_path) == [target]
 
 
-def test_a_folder_that_cannot_take_its_name_gives_the_old_one_back(tmp_path, monkeypatch):
+def test_a_failed_rename_restores_the_old_folder(tmp_path, monkeypatch):
     write_tu(tiny(class_names=("old", "older")), tmp_path / "T")
     rename = os.replace
 
@@ -329,14 +329,14 @@ def test_a_folder_that_cannot_take_its_name_gives_the_old_one_back(tmp_path, mon
         ("truth_part", "0.5\n" * 7, "T/T_truth_part.txt, line 1: expected one integer, found '0.5'"),
     ],
 )  # fmt: skip
-def test_added_files_that_are_wrong(file, text, message, tmp_path):
+def test_errors_in_added_files(file, text, message, tmp_path):
     write_tu(tiny(), tmp_path / "T")
     (tmp_path / "T" / f"T_{file}.txt").write_text(text)
     with pytest.raises(DataError, match=re.escape(message)):
         read_tu(tmp_path / "T")
 
 
-def test_class_names_in_other_bytes(tmp_path):
+def test_encoding_of_class_names(tmp_path):
     write_tu(tiny(), tmp_path / "T")
     (tmp_path / "T" / "T_class_names.txt").write_bytes(b"0, \xff\n1, b\n")
     with pytest.raises(DataError, match=r"T_class_names.txt: expected text in UTF-8, found other bytes"):
@@ -346,6 +346,6 @@ def test_class_names_in_other_bytes(tmp_path):
     assert (store.class_names, store.y.tolist()) == (("b", "a, and more"), [1, 0, 1])
 
 
-def test_a_target_in_an_unknown_home_is_refused():
+def test_a_target_in_an_unknown_home_is_rejected():
     with pytest.raises(ArgumentError, match="write_tu: 'target' must be in a known home folder"):
         write_tu(tiny(), "~no-such-user/T")

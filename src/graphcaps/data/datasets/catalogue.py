@@ -1,8 +1,8 @@
-"""What is known about data sets before one is opened: the paper's eleven and the embedded ones.
+"""Catalogue of the eleven data sets of the paper and the embedded data sets.
 
-Two checksums are kept apart. ``collection_sha256`` is that of the zip which the TU collection hands out, as
-public programs that pin their downloads record it; a download must match it. ``measured_sha256`` is that of
-the zip with the same graphs in the same order that the figures of this project were measured with.
+Two checksums are listed. ``collection_sha256`` is that of the zip in the TU collection, as public programs that pin
+their downloads record it; a download must match it. ``measured_sha256`` is that of the zip which the results of this
+project were measured with; it holds the same graphs in the same order.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Kind = Literal["molecules", "proteins", "social", "generated"]
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One data set.
+    """A data set of the catalogue.
 
     Args:
-        name (str): Its name, as in the TU collection.
-        title (str): What a graph and its class are.
+        name (str): Name, as in the TU collection.
+        title (str): Meaning of a graph and of its class.
         kind (str): ``"molecules"``, ``"proteins"``, ``"social"`` or ``"generated"``.
         graphs (int): Number of graphs.
         classes (int): Number of classes.
-        nodes (str): What is known of a node.
-        collection_sha256 (str, optional): Checksum of the collection's own zip, where it is known.
-        measured_sha256 (str, optional): Checksum of the zip that this project measures with.
-        level (str, optional): Difficulty of an embedded set; ``None`` for all others.
+        nodes (str): Labels and attributes of the nodes.
+        collection_sha256 (str, optional): Checksum of the zip in the TU collection, if it is known.
+        measured_sha256 (str, optional): Checksum of the zip that the results were measured with.
+        level (str, optional): Difficulty level of an embedded data set; ``None`` for others.
     """
 
     name: str
@@ -45,11 +45,11 @@ class CatalogueEntry:
 
     @property
     def embedded(self) -> bool:
-        """Whether the package generates it, so that no file is needed."""
+        """Whether the package generates the data set, so that no file is needed."""
         return self.level is not None
 
 
-_PLANTED = "planted parts joined by a scaffold; which kinds meet"
+_PLANTED = "planted motifs on a scaffold; which motifs are connected"
 
 _ENTRIES = (
     CatalogueEntry(
@@ -124,7 +124,7 @@ _ENTRIES = (
     ),
     CatalogueEntry(
         "COLLAB",
-        "who a researcher works with; one of three fields of physics",
+        "collaborations of a researcher; one of three fields of physics",
         "social",
         5000,
         3,
@@ -134,7 +134,7 @@ _ENTRIES = (
     ),
     CatalogueEntry(
         "IMDB-BINARY",
-        "who an actor plays with; one of two genres",
+        "co-actors of an actor; one of two genres",
         "social",
         1000,
         2,
@@ -144,7 +144,7 @@ _ENTRIES = (
     ),
     CatalogueEntry(
         "IMDB-MULTI",
-        "who an actor plays with; one of three genres",
+        "co-actors of an actor; one of three genres",
         "social",
         1500,
         3,
@@ -154,7 +154,7 @@ _ENTRIES = (
     ),
     CatalogueEntry(
         "REDDIT-BINARY",
-        "who answers whom in a thread; discussion or questions",
+        "replies between users of a thread; discussion or questions",
         "social",
         2000,
         2,
@@ -169,10 +169,11 @@ _ENTRIES = (
 )
 
 CATALOGUE: dict[str, CatalogueEntry] = {entry.name: entry for entry in _ENTRIES}
+"""Entries by name."""
 
 
 def find_entry(name: str) -> CatalogueEntry | None:
-    """The data set of that name; case and punctuation may differ ("mutag", "imdb_binary", "D&D")."""
+    """The entry of a name, ignoring case and punctuation ("mutag", "imdb_binary", "D&D"), or ``None``."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     folded = _fold(name)
@@ -180,12 +181,12 @@ def find_entry(name: str) -> CatalogueEntry | None:
 
 
 def similar_names(name: str, count: int = 3) -> tuple[str, ...]:
-    """Names of the catalogue that look like ``name``, best first; none where nothing is near."""
+    """Up to ``count`` names of the catalogue that are similar to ``name``, most similar first."""
     names = {_fold(entry.name): entry.name for entry in _ENTRIES}
     close = difflib.get_close_matches(_fold(name), names, n=count, cutoff=0.5)
     return tuple(names[folded] for folded in close)
 
 
 def _fold(name: str) -> str:
-    """A name without case and punctuation."""
+    """The lower-case letters and digits of a name."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
