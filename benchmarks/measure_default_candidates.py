@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import graphcaps
-from benchmarks.held_out_curves import MOST_SEEDS, held_out_curves
+from benchmarks.held_out_curves import MAX_SEEDS, held_out_curves
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--datasets", nargs="+", default=list(paper_datasets()))
     parser.add_argument(
-        "--seeds", type=int, default=1, help=f"at most {MOST_SEEDS}, all folds of all together"
+        "--seeds", type=int, default=1, help=f"at most {MAX_SEEDS}, all folds of all together"
     )
     parser.add_argument("--only", default="", help="a part of the names of the candidates to train")
     parser.add_argument("--report", action="store_true", help="train nothing")

@@ -1,10 +1,10 @@
-"""What the labels of edges are worth: the paper's preset with and without them, held out.
+"""Held-out accuracy of the paper's preset with and without edge labels.
 
     python -m benchmarks.measure_edge_labels --device cuda --precision tf32
 
-The published model drops them. Here each node counts the labels of its edges too (``FeatureRecipe(edge_labels=True)``),
-and everything else is the preset's: nothing was tuned. Both rows are trained on the same folds under the same seeds;
-the row without is that of ``results/reproduction``.
+The published model ignores edge labels. Here each node counts the labels of its edges
+(``FeatureRecipe(edge_labels=True)``); everything else is the preset's, and nothing is tuned. Both use the same
+folds and seeds; the records without edge labels are those of ``results/reproduction``.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
 
 VARIANT = "edge-labels"
-SETS = ("MUTAG", "PTC_MR")  # those of the eleven whose edges have labels
+SETS = ("MUTAG", "PTC_MR")  # the paper's data sets with edge labels
 
 COMMAND = "python -m benchmarks.measure_edge_labels --device cuda --precision tf32"
 
 
 def accuracies(store: ResultsStore, name: str, variant: str, seeds: int) -> np.ndarray:
-    """Held-out accuracy of every fold under every seed, from 0 to 1, ``[S, F]``."""
-    found = []
+    """Held-out accuracy of every seed and fold, from 0 to 1, ``[S, F]``."""
+    rows = []
     for seed in range(seeds):
         record = store.get(RecordKey(name, variant, "held-out", seed))
         if record is None:
             raise SystemExit(f"no record of {name}, {variant}, seed {seed}")
         curves = record.curves
         chosen = held_out(np.asarray(curves.validation_loss), np.asarray(curves.test_accuracy))
-        found.append(chosen.accuracies)
-    return np.array(found)
+        rows.append(chosen.accuracies)
+    return np.array(rows)
 
 
 def main() -> None:
@@ -52,11 +52,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, help="for a trial")
+    parser.add_argument("--epochs", type=int, help="fewer epochs, for a quick run")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--report", action="store_true", help="train nothing")
+    parser.add_argument("--report", action="store_true", help="only evaluate stored records")
     parser.add_argument("--without", type=Path, default=Path("results/reproduction"))
     parser.add_argument("--out", type=Path, default=Path("results/edge-labels"))
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Measures of explanations on planted-parts and MUTAG, for HGCN's own scores and for other methods.
+"""Metrics of explanations on planted-parts and MUTAG, for the scores of HGCN and for other methods.
 
     python -m benchmarks.measure_explanations --out results/explaining.json
 
-Per data set, models of seeds 0, 1, … are trained on nine tenths of the graphs; the measures are taken on all
-graphs, which is fair to ask of explanations of a model, and their means over the seeds are reported. GNNExplainer
-runs on a sample of the graphs. For the time of a large set, NCI1 is explained by a model trained for five epochs.
+Models of seeds 0, 1, … are trained on nine tenths of the graphs of a data set. Metrics are computed on all graphs,
+because an explanation belongs to a model, and averaged over seeds. GNNExplainer runs on a sample of the graphs. To time
+a large data set, NCI1 is explained by a model trained for five epochs.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ SETS = {
     "MUTAG": ("paper/MUTAG", {"epochs": 200}),
 }
 SHARES = (0.1, 0.2, 0.3)
-"""Parts of a graph that are the explanation; the middle one is the table's."""
+"""Shares of the nodes that form the explanation; the tables use the middle one."""
 
 
 def train(store: GraphStore, config: RunConfig, seed: int) -> FittedModel:
-    """A model of that seed, as ``graphcaps train`` makes it."""
+    """Trains a model as ``graphcaps train`` does."""
     training = FinalTraining(store, config, seed=seed, device="cpu")
     for _ in training.run():
         pass
     return training.result().model
 
 
-def meeting_auc(store: GraphStore, found: StoreExplanation) -> float:
-    """How well edge scores find the edges at which two planted parts meet, area under the curve inside a graph."""
+def meeting_auc(store: GraphStore, explanation: StoreExplanation) -> float:
+    """ROC AUC of edge scores for edges between two planted parts, mean over graphs."""
     part = store.truth["part"]
-    ends = found.edges + store.node_ptr[:-1].repeat_interleave(found.edge_ptr.diff())
+    ends = explanation.edges + store.node_ptr[:-1].repeat_interleave(explanation.edge_ptr.diff())
     meets = ((part[ends] >= 0).all(0) & (part[ends[0]] != part[ends[1]])).numpy()
-    bounds = found.edge_ptr.tolist()
-    areas = [roc_auc_score(meets[a:b], found.edge_scores[a:b].numpy()) for a, b in pairwise(bounds)]
+    bounds = explanation.edge_ptr.tolist()
+    areas = [roc_auc_score(meets[a:b], explanation.edge_scores[a:b].numpy()) for a, b in pairwise(bounds)]
     return float(np.mean(areas))
 
 
 def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, float]:
-    """Fidelity+ of GNNExplainer used in other ways, on the same sample, so that it is not judged by one way alone.
+    """Fidelity+ of GNNExplainer with other settings, on the same sample.
 
-    A mask on edges, a node scored by the strongest of its own; and a mask on nodes where the model is given as
-    softmax of ten times the lengths, which reacts more sharply than lengths over their sum.
+    Edge masks, where a node has the score of its strongest edge; and node masks with the softmax of ten times the
+    capsule lengths as probabilities, which reacts more sharply than lengths divided by their sum.
     """
     encoded, module = encode_for_model(model, store), GraphProbabilities(model, centred=True)
     predicted = explain_store(model, store).predicted
@@ -100,9 +100,9 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
 
 
 def zeroed(model: FittedModel, store: GraphStore) -> float:
-    """Share of graphs whose class changes when a random fifth of the nodes has all features set to zero.
+    """Share of graphs whose class changes when all features of a random fifth of the nodes are set to zero.
 
-    What masking would be without a blank row: a column that is always 1 leaves all that the norm has seen.
+    This is masking without a neutral row: zero in a column that is always 1 is far outside the training data.
     """
     encoded, module = encode_for_model(model, store), GraphProbabilities(model)
     scores = torch.rand(store.num_nodes, generator=torch.Generator().manual_seed(0))
@@ -110,7 +110,7 @@ def zeroed(model: FittedModel, store: GraphStore) -> float:
 
 
 class Sharper(torch.nn.Module):
-    """A model whose probabilities are the softmax of ten times the lengths of the class capsules."""
+    """A model with the softmax of ten times the class-capsule lengths as probabilities."""
 
     def __init__(self, module: GraphProbabilities) -> None:
         super().__init__()
@@ -121,12 +121,12 @@ class Sharper(torch.nn.Module):
         self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor | None = None
     ) -> torch.Tensor:
         output = self.module.network(x + self.module.blank, edge_index, batch)
-        shares: torch.Tensor = (10 * output.class_scores).softmax(-1)
-        return shares
+        probabilities: torch.Tensor = (10 * output.class_scores).softmax(-1)
+        return probabilities
 
 
 def mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean of each measure over seeds, and of fidelity+ also the lowest and highest."""
+    """Mean of each metric over seeds, and the range of fidelity+."""
     found: dict[str, Any] = {}
     for name in METRICS:
         values = [row[name] for row in rows if row[name] is not None]
@@ -135,7 +135,7 @@ def mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found | {"fidelity_plus_range": [round(min(values), 4), round(max(values), 4)] if values else None}
 
 
-def measure_set(name: str, seeds: int, sample: int, root: Path | None) -> dict[str, Any]:
+def measure_dataset(name: str, seeds: int, sample: int, root: Path | None) -> dict[str, Any]:
     preset, changes = SETS[name]
     store, config = load_dataset(name, root), load_preset(preset).with_training(**changes)
     models = [train(store, config, seed) for seed in range(seeds)]
@@ -181,9 +181,9 @@ def measure_set(name: str, seeds: int, sample: int, root: Path | None) -> dict[s
 def time_nci1(root: Path | None) -> dict[str, Any]:
     store = load_dataset("NCI1", root)
     model = train(store, load_preset("paper/NCI1").with_training(epochs=5), 0)
-    began = time.perf_counter()
+    start = time.perf_counter()
     found = explain_store(model, store)
-    return {"graphs": len(found), "seconds": round(time.perf_counter() - began, 2)}
+    return {"graphs": len(found), "seconds": round(time.perf_counter() - start, 2)}
 
 
 def main() -> None:
@@ -195,21 +195,21 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=30)
     parser.add_argument("--root", type=Path, help="folder with the TU data sets")
     parser.add_argument("--out", type=Path)
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     report: dict[str, Any] = {
-        "command": f"python -m benchmarks.measure_explanations --seeds {wanted.seeds} --sample {wanted.sample}",
+        "command": f"python -m benchmarks.measure_explanations --seeds {arguments.seeds} --sample {arguments.sample}",
         "hardware": describe_hardware(torch.device("cpu")),
         "threads": torch.get_num_threads(),
         "versions": versions_and_commit(),
         "sets": [],
     }
-    for name in wanted.sets:
-        report["sets"].append(measure_set(name, wanted.seeds, wanted.sample, wanted.root))
+    for name in arguments.sets:
+        report["sets"].append(measure_dataset(name, arguments.seeds, arguments.sample, arguments.root))
         print(json.dumps(report["sets"][-1], indent=1), flush=True)
-        write(report, wanted.out)
-    report["nci1"] = time_nci1(wanted.root)
+        write(report, arguments.out)
+    report["nci1"] = time_nci1(arguments.root)
     print(json.dumps(report["nci1"]), flush=True)
-    write(report, wanted.out)
+    write(report, arguments.out)
 
 
 def write(report: dict[str, Any], out: Path | None) -> None:

@@ -1,12 +1,11 @@
-"""Do capsules agree with the planted kinds of parts? Plain HGCN, the option ``parts``, and k-means.
+"""Agreement of capsules with planted parts: plain HGCN, the option ``parts``, and k-means.
 
     python -m benchmarks.measure_part_agreement --out results/parts.json
 
-Seed s takes fold s of the ten stratified folds as test graphs. The other nine train: a ninth of them chooses the
-epoch by the margin loss of the classes, as ``graphcaps train`` does, and the truth about parts plays no role. All
-figures are of the test graphs. ``nmi`` is inside a graph, mean over graphs, with the scaffold as a kind of its own;
-``nmi_planted`` leaves the nodes of the scaffold out. Rows that are in the file already are kept, unless they are
-measured again.
+Seed s tests on fold s of ten stratified folds. One ninth of the other graphs is the validation set, which selects the
+epoch by the margin loss, as ``graphcaps train`` does; the planted parts are not used for training. All numbers are of
+the test graphs. ``nmi`` is computed within each graph and averaged, with the scaffold as a kind of its own;
+``nmi_planted`` excludes the nodes of the scaffold. Other rows of the file are kept.
 """
 
 from __future__ import annotations
@@ -44,29 +43,29 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def agreement(store: GraphStore, found: np.ndarray) -> dict[str, float]:
-    """Agreement of a number per node with the planted kinds."""
+def agreement(store: GraphStore, partition: np.ndarray) -> dict[str, float]:
+    """Agreement of a partition of the nodes with the planted kinds."""
     kind = store.truth["kind"].numpy()
     spans = [np.arange(a, b) for a, b in pairwise(store.node_ptr.tolist())]
     inside = [rows[kind[rows] > 0] for rows in spans]
     planted = np.concatenate(inside)
 
     def nmi(rows: np.ndarray) -> float:
-        return float(normalized_mutual_info_score(kind[rows], found[rows]))
+        return float(normalized_mutual_info_score(kind[rows], partition[rows]))
 
     return {
         "nmi": float(np.mean([nmi(rows) for rows in spans])),
-        "nmi_all": float(normalized_mutual_info_score(kind, found)),
-        "ari": float(np.mean([adjusted_rand_score(kind[rows], found[rows]) for rows in spans])),
+        "nmi_all": float(normalized_mutual_info_score(kind, partition)),
+        "ari": float(np.mean([adjusted_rand_score(kind[rows], partition[rows]) for rows in spans])),
         "nmi_planted": float(np.mean([nmi(rows) for rows in inside])),
         "nmi_all_planted": nmi(planted),
     }
 
 
-def k_means(known: Tensor, unseen: Tensor, clusters: int) -> np.ndarray:
-    """Clusters of rows, fitted on the training graphs."""
-    fitted = KMeans(clusters, n_init=10, random_state=0).fit(known.double().numpy())
-    return np.asarray(fitted.predict(unseen.double().numpy()))
+def k_means(train: Tensor, test: Tensor, clusters: int) -> np.ndarray:
+    """Clusters of the test rows, fitted on the training rows."""
+    fitted = KMeans(clusters, n_init=10, random_state=0).fit(train.double().numpy())
+    return np.asarray(fitted.predict(test.double().numpy()))
 
 
 @torch.no_grad()
@@ -77,6 +76,7 @@ def primary(network: HGCN, store: GraphStore, x: Tensor) -> Tensor:
 
 
 def configuration(model: str, kinds: int) -> RunConfig:
+    """The configuration of a model, with as many capsules as kinds where it says so."""
     preset, changed = MODELS[model]
     config = load_preset(preset)
     arguments = {
@@ -87,32 +87,32 @@ def configuration(model: str, kinds: int) -> RunConfig:
 
 
 def measure(store: GraphStore, config: RunConfig, seed: int, device: str) -> dict[str, Any]:
-    """Trains one model and scores it, and k-means beside it, on the graphs of fold ``seed``."""
+    """Trains one model, and evaluates it and k-means on the graphs of fold ``seed``."""
     assert store.y is not None
-    test = stratified_folds(store.y).assignment == seed
-    known, unseen = store[(~test).nonzero().squeeze(-1)], store[test.nonzero().squeeze(-1)]
-    result = train_final(known, config, seed=seed, validation=1 / 9, device=device)
+    in_test = stratified_folds(store.y).assignment == seed
+    train, test = store[(~in_test).nonzero().squeeze(-1)], store[in_test.nonzero().squeeze(-1)]
+    result = train_final(train, config, seed=seed, validation=1 / 9, device=device)
     network = result.model.model
     assert isinstance(network, HGCN)
-    assert unseen.y is not None
-    rows_known = encode_graphs(known, result.model.recipe).x
-    rows = encode_graphs(unseen, result.model.recipe).x
-    found = explain_store(result.model, unseen)
+    assert test.y is not None
+    train_rows = encode_graphs(train, result.model.recipe).x
+    test_rows = encode_graphs(test, result.model.recipe).x
+    explanation = explain_store(result.model, test)
     kinds = int(store.truth["kind"].unique().numel())
-    capsules = k_means(primary(network, known, rows_known), primary(network, unseen, rows), kinds)
+    capsules = k_means(primary(network, train, train_rows), primary(network, test, test_rows), kinds)
     return {
         "seed": seed,
-        "accuracy": 100 * float((found.class_scores.argmax(-1) == unseen.y).double().mean()),
-        **agreement(unseen, found.capsule.numpy()),
-        "capsules_used": int(found.capsule.unique().numel()),
+        "accuracy": 100 * float((explanation.class_scores.argmax(-1) == test.y).double().mean()),
+        **agreement(test, explanation.capsule.numpy()),
+        "capsules_used": int(explanation.capsule.unique().numel()),
         "epoch": result.epoch,
-        "k-means on primary capsules": agreement(unseen, capsules),
-        "k-means on input features": agreement(unseen, k_means(rows_known, rows, kinds)),
+        "k-means on primary capsules": agreement(test, capsules),
+        "k-means on input features": agreement(test, k_means(train_rows, test_rows, kinds)),
     }
 
 
 def mean(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over seeds, of nested figures too."""
+    """Means over seeds, also of nested values."""
     return {
         name: mean([one[name] for one in found])
         if isinstance(value, dict)
@@ -123,6 +123,7 @@ def mean(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rounded(value: Any) -> Any:
+    """All floats to four digits."""
     if isinstance(value, dict):
         return {name: rounded(entry) for name, entry in value.items()}
     if isinstance(value, list):
@@ -135,36 +136,36 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--level", choices=("easy", "medium", "hard"), default="easy")
-    parser.add_argument("--draw", type=int, default=0, help="seed of the draw; the frozen set is 0")
+    parser.add_argument("--draw", type=int, default=0, help="seed of the data set; the published one is 0")
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
-    wanted = parser.parse_args()
-    store = planted_parts(wanted.level, seed=wanted.draw)
+    arguments = parser.parse_args()
+    store = planted_parts(arguments.level, seed=arguments.draw)
     kinds = int(store.truth["kind"].unique().numel())
-    for model in wanted.models:
+    for model in arguments.models:
         config = configuration(model, kinds)
-        found = [measure(store, config, seed, wanted.device) for seed in range(wanted.seeds)]
+        found = [measure(store, config, seed, arguments.device) for seed in range(arguments.seeds)]
         row = rounded(
             {
-                "level": wanted.level,
-                "draw": wanted.draw,
+                "level": arguments.level,
+                "draw": arguments.draw,
                 "model": model,
                 "mean": mean(found),
                 "seeds": found,
                 "config": config.as_dict(),
-                "hardware": describe_hardware(wanted.device),
+                "hardware": describe_hardware(arguments.device),
                 "versions": versions_and_commit(),
             }
         )
         print(json.dumps({name: row[name] for name in ("level", "draw", "model", "mean")}), flush=True)
-        if wanted.out is not None:
-            add(wanted.out, row)
+        if arguments.out is not None:
+            add(arguments.out, row)
 
 
 def add(path: Path, row: dict[str, Any]) -> None:
-    """Puts a row into the file, in the place of an earlier one of the same name."""
+    """Writes a row into the file; one of the same level, draw and model is replaced."""
     key = ("level", "draw", "model")
     rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
     rows = [one for one in rows if any(one[name] != row[name] for name in key)] + [row]

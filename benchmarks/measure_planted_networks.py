@@ -1,10 +1,10 @@
-"""HGCN and GIN on planted-parts: held-out accuracy, and how well capsules agree with planted parts.
+"""Held-out accuracy of HGCN and GIN on planted-parts, and agreement of capsules with the planted parts.
 
     python -m benchmarks.measure_planted_networks --seeds 5 --out results/planted_networks.json
 
-Ten stratified folds × seeds are trained together per level and model. For HGCN one more model per seed is
-trained on nine tenths of the graphs; its strongest capsule per node is compared with the kind and the part
-that was planted there, on the graphs that did not train it.
+Ten stratified folds × seeds are trained together per level and model. For HGCN one more model per seed is trained on
+nine tenths of the graphs. On the other tenth, the strongest capsule of every node is compared with its planted kind and
+part.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ LEVELS = ("easy", "medium", "hard")
 
 
 def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> dict[str, float]:
-    """Agreement of the strongest capsule with the truth on validation graphs, and the accuracy there."""
+    """Agreement of the strongest capsule with the planted parts, and the accuracy, on the validation set."""
     training = FinalTraining(store, config, seed=seed, device=device)
     for _ in training.run():
         pass
     fitted = training.result().model
     assert training.split.validation is not None
-    unseen = store[training.split.validation]
-    found = explain_store(fitted, unseen)
+    validation = store[training.split.validation]
+    found = explain_store(fitted, validation)
     capsule = found.capsule.numpy()
-    bounds = unseen.node_ptr.tolist()
+    bounds = validation.node_ptr.tolist()
     spans = [slice(a, b) for a, b in pairwise(bounds)]
-    truth = {key: value.numpy() for key, value in unseen.truth.items()}
-    assert unseen.y is not None
+    truth = {key: value.numpy() for key, value in validation.truth.items()}
+    assert validation.y is not None
     return {
         "nmi_kinds": float(
             np.mean([normalized_mutual_info_score(truth["kind"][s], capsule[s]) for s in spans])
@@ -52,7 +52,7 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
             np.mean([normalized_mutual_info_score(truth["part"][s], capsule[s]) for s in spans])
         ),
         "nmi_kinds_all_nodes": float(normalized_mutual_info_score(truth["kind"], capsule)),
-        "accuracy": float((found.class_scores.argmax(-1) == unseen.y).double().mean()),
+        "accuracy": float((found.class_scores.argmax(-1) == validation.y).double().mean()),
     }
 
 
@@ -94,24 +94,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path)
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     rows = []
-    for level in wanted.levels:
-        for model in wanted.models:
-            row = measure(level, model, wanted.seeds, wanted.device)
+    for level in arguments.levels:
+        for model in arguments.models:
+            row = measure(level, model, arguments.seeds, arguments.device)
             rows.append(row)
             shown = {name: value for name, value in row.items() if name != "config"}
             print(json.dumps(shown), flush=True)
-            if wanted.out is not None:
-                command = f"python -m benchmarks.measure_planted_networks --seeds {wanted.seeds}"
-                hardware = describe_hardware(choose_device(wanted.device))
+            if arguments.out is not None:
+                command = f"python -m benchmarks.measure_planted_networks --seeds {arguments.seeds}"
+                hardware = describe_hardware(choose_device(arguments.device))
                 report = {
                     "command": command,
                     "hardware": hardware,
                     "versions": versions_and_commit(),
                     "rows": rows,
                 }
-                wanted.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+                arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

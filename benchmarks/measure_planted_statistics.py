@@ -1,8 +1,8 @@
-"""What simple statistics and k-means give on ``planted-parts``: the tables of docs/planted-parts.md.
+"""Accuracy of simple graph statistics and agreement of k-means on planted-parts (docs/planted-parts.md).
 
     python -m benchmarks.measure_planted_statistics --level all
 
-Nothing here is a graph network. Classifiers are scikit-learn's, with its defaults but for what is written.
+No graph network is used. Classifiers are those of scikit-learn, with its defaults unless stated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Numbers:
 
 
 def to_numbers(store: GraphStore) -> Numbers:
-    """The arrays of a store, with neighbours counted over all nodes."""
+    """The arrays of a store, with neighbours as indices among all nodes."""
     graph, degree = store.node_graph.numpy(), store.degree.numpy()
     first = np.repeat(store.node_ptr.numpy()[graph], degree)
     columns = store.neighbours.numpy() + first
@@ -80,7 +80,7 @@ def triangles_and_clustering(data: Numbers) -> list[Counts]:
 
 
 def joint_degrees(data: Numbers) -> list[Counts]:
-    """How many edges join nodes of degrees d and e, for every pair d, e."""
+    """Number of edges between nodes of degrees d and e, for every pair."""
     rows: list[Counts] = [Counter() for _ in data.y]
     upper = sp.triu(data.adjacency).tocoo()
     for a, b in zip(upper.row, upper.col, strict=True):
@@ -90,7 +90,7 @@ def joint_degrees(data: Numbers) -> list[Counts]:
 
 
 def refined_colours(rounds: int) -> Callable[[Numbers], list[Counts]]:
-    """Histograms of Weisfeiler-Leman colours after 1 … ``rounds`` rounds; round 1 is the degree."""
+    """Histograms of Weisfeiler-Lehman colours after 1 … ``rounds`` iterations; the first is the degree."""
 
     def count(data: Numbers) -> list[Counts]:
         rows: list[Counts] = [Counter() for _ in data.y]
@@ -98,11 +98,11 @@ def refined_colours(rounds: int) -> Callable[[Numbers], list[Counts]]:
         ptr, neighbours = data.adjacency.indptr, data.adjacency.indices
         for turn in range(1, rounds + 1):
             names: dict[tuple[int, ...], int] = {}
-            fresh = np.empty_like(colour)
+            updated = np.empty_like(colour)
             for v in range(len(colour)):
                 around = sorted(colour[neighbours[ptr[v] : ptr[v + 1]]].tolist())
-                fresh[v] = names.setdefault((int(colour[v]), *around), len(names))
-            colour = fresh
+                updated[v] = names.setdefault((int(colour[v]), *around), len(names))
+            colour = updated
             for g, c in zip(data.graph, colour, strict=True):
                 rows[g][f"{turn}:{c}"] += 1
         return rows
@@ -121,7 +121,7 @@ STATISTICS: dict[str, Callable[[Numbers], list[Counts]]] = {
 
 
 def accuracies(rows: list[Counts], y: np.ndarray) -> list[float]:
-    """Accuracy of two classifiers in ten stratified folds, and in six folds that keep profiles whole."""
+    """Accuracy of two classifiers in ten stratified folds, and in six folds that keep profiles together."""
     x = DictVectorizer().fit_transform(rows)
     profile = np.arange(len(y)) // 3 % NUM_PROFILES
     models = (
@@ -157,13 +157,13 @@ def kmeans_scores(store: GraphStore, data: Numbers, standardise: bool) -> list[f
     x = input_features(data)
     if standardise:
         x = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1.0)
-    found = KMeans(len(np.unique(kind)), n_init=10, random_state=0).fit_predict(x)
+    clusters = KMeans(len(np.unique(kind)), n_init=10, random_state=0).fit_predict(x)
 
-    def inside(truth: np.ndarray) -> float:
+    def within_graphs(truth: np.ndarray) -> float:
         graphs = [data.graph == g for g in range(len(data.y))]
-        return float(np.mean([normalized_mutual_info_score(truth[at], found[at]) for at in graphs]))
+        return float(np.mean([normalized_mutual_info_score(truth[at], clusters[at]) for at in graphs]))
 
-    return [float(normalized_mutual_info_score(kind, found)), inside(kind), inside(part)]
+    return [float(normalized_mutual_info_score(kind, clusters)), within_graphs(kind), within_graphs(part)]
 
 
 # ---------------------------------------------------------------------- printing
