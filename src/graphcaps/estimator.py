@@ -1,4 +1,4 @@
-"""``HGCNClassifier``: fit, predict and explain in the words of scikit-learn."""
+"""``HGCNClassifier``: HGCN as a scikit-learn classifier for graphs."""
 
 from __future__ import annotations
 
@@ -35,258 +35,22 @@ __all__ = [
     "check_parameters",
     "class_weights",
     "default_config",
+    "encode_classes",
     "load_estimator",
     "run_config",
     "save_estimator",
-    "with_classes",
 ]
 
 
 _OWNER = "HGCNClassifier"
-
-
-def with_classes(read: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
-    """The classes, ascending, and the store with the index of each graph's class.
-
-    Raises:
-        ArgumentError: If there is not one class for each graph, or fewer than two in all.
-    """
-    if y is None:
-        y = read.y
-    if y is None:
-        fix = "Fitting requires y to be passed, but the target y is None, and the graphs carry no classes."
-        raise ArgumentError(_OWNER, "y", "hold the class of each graph", "none", fix)
-    y = column_or_1d(y, warn=True)
-    if len(y) != len(read.store):
-        raise ArgumentError(_OWNER, "y", f"have one class per graph, {len(read.store)}", len(y))
-    assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    classes, index = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        found = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
-        raise ArgumentError(_OWNER, "y", "hold at least two classes", found)
-    names = tuple(str(name) for name in classes.tolist())
-    codes = torch.from_numpy(index.astype(np.int64))
-    return classes, replace(read.store, y=codes, class_names=names)
-
-
-# Least value and most of whole numbers; of numbers the same, and whether the ends belong to it.
-_WHOLE: dict[str, tuple[int, bool]] = {  # least, and whether None is allowed
-    "capsule_dim": (1, False),
-    "num_factors": (1, False),
-    "routing_iterations": (1, False),
-    "epochs": (1, False),
-    "batch_size": (1, True),
-    "halve_every": (1, False),
-    "average_epochs": (1, False),
-    "patience": (1, True),
-    "max_nodes": (1, True),
-    "verbose": (0, False),
-}
-_REAL: dict[str, tuple[float, float, str]] = {  # least, most, in words
-    "dropout": (0, 1, "be at least 0 and below 1, or None"),
-    "learning_rate": (0, math.inf, "be above 0 and finite"),
-    "weight_decay": (0, math.inf, "be at least 0 and finite"),
-    "reconstruction_weight": (0, math.inf, "be at least 0 and finite"),
-    "validation": (0, 1, "be at least 0 and below 1"),
-}
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "parts": (None, "blocks"),
-    "calibrate": (True, False, "temperature", "isotonic"),
-    "unseen": ("ignore", "refuse"),
-    "warm_start": (True, False),
-}
-_MODEL_PARAMETERS = ("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts")
-_TRAINING_PARAMETERS = (
-    *("epochs", "batch_size", "learning_rate", "halve_every", "weight_decay"),
-    *("reconstruction_weight", "average_epochs"),
-)
+_FILE_ENTRY = "estimator"  # entry of the model file's training record that save writes
 
 
 @cache
 def default_config() -> RunConfig:
-    """The preset ``default``: the one place where default values stand."""
+    """The preset ``default``, the single source of default values."""
     file = resources.files("graphcaps").joinpath("presets", "default.toml")
     return RunConfig.from_toml(file.read_text("utf-8"), "default")
-
-
-def check_parameters(given: Mapping[str, Any]) -> None:
-    """Refuses arguments that cannot be meant; called by ``fit``, as scikit-learn wants it.
-
-    Raises:
-        ArgumentError: Which argument, what it may be, and what it is.
-    """
-    for name, (least, optional) in _WHOLE.items():
-        value = given[name]
-        if not (optional and value is None) and not (_is_whole(value) and value >= least):
-            words = f"be a whole number from {least} on" + (", or None" if optional else "")
-            raise ArgumentError(_OWNER, name, words, repr(value))
-    for name, (low, high, words) in _REAL.items():
-        value = given[name]
-        if name == "dropout" and value is None:
-            continue  # the graphs decide
-        sound = isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) < high
-        if not sound or (name == "learning_rate" and not value > 0):
-            raise ArgumentError(_OWNER, name, words, repr(value))
-    for name, known in _CHOICES.items():
-        if not any(given[name] is choice or given[name] == choice for choice in known):
-            raise ArgumentError(_OWNER, name, f"be one of {', '.join(map(repr, known))}", repr(given[name]))
-    capsules = given["num_capsules"]
-    listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
-    if not listed or not all(_is_whole(count) and count >= 1 for count in listed):
-        words = "be a whole number from 1 on, or several, one per level"
-        raise ArgumentError(_OWNER, "num_capsules", words, repr(capsules))
-    if given["capsule_dim"] % given["num_factors"]:
-        words = f"divide 'capsule_dim', {given['capsule_dim']}, without remainder"
-        raise ArgumentError(_OWNER, "num_factors", words, given["num_factors"])
-    weights = given["class_weight"]
-    if not (
-        weights is None
-        or isinstance(weights, Mapping)
-        or (isinstance(weights, str) and weights == "balanced")
-    ):
-        words = "be None, 'balanced' or a dictionary from class to weight"
-        raise ArgumentError(_OWNER, "class_weight", words, repr(weights))
-    if given["on_epoch"] is not None and not callable(given["on_epoch"]):
-        raise ArgumentError(_OWNER, "on_epoch", "be a function or None", repr(given["on_epoch"]))
-    if not isinstance(given["device"], str):
-        raise ArgumentError(
-            _OWNER, "device", "be a text such as 'cpu', 'cuda' or 'auto'", repr(given["device"])
-        )
-
-
-def run_config(given: Mapping[str, Any], name: str) -> RunConfig:
-    """The default preset with the given arguments in the place of its own."""
-    base = default_config()
-    capsules = given["num_capsules"]
-    listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
-    features = replace(base.features, max_nodes=_plain_parameters(given["max_nodes"]))
-    changed = replace(base, dataset=name, features=features)
-    changed = changed.with_model(
-        num_capsules=tuple(int(count) for count in listed),
-        **{key: _plain_parameters(given[key]) for key in _MODEL_PARAMETERS},
-    )
-    changed = changed.with_training(**{key: _plain_parameters(given[key]) for key in _TRAINING_PARAMETERS})
-    same = replace(changed, dataset=base.dataset) == base
-    return changed if same else replace(changed, source="default, changed by arguments")
-
-
-def class_weights(given: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
-    """What a graph of each class counts, ``[O]``, or ``None`` where all count 1.
-
-    Raises:
-        ArgumentError: If a dictionary names a class that is not there, or a weight is not a number above 0.
-    """
-    if given is None:
-        return None
-    if isinstance(given, str):
-        return balanced_class_weights(y, len(classes))
-    known = classes.tolist()
-    for name in given:
-        if name not in known:
-            found = ", ".join(map(repr, known[:5]))
-            raise ArgumentError(_OWNER, "class_weight", f"name classes among {found}", repr(name))
-    weights = [given.get(name, 1.0) for name in known]
-    for weight in weights:
-        if not isinstance(weight, Real) or not 0 < float(weight) < math.inf:
-            raise ArgumentError(_OWNER, "class_weight", "hold numbers above 0", repr(weight))
-    return torch.tensor([float(weight) for weight in weights])
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _plain_parameters(value: Any) -> Any:
-    """A numpy number, as searches over parameters give, as Python's own."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
-
-
-_ENTRY = "estimator"
-
-
-def save_estimator(model: HGCNClassifier, path: str | Path) -> None:
-    """Writes the model file of a fitted classifier.
-
-    Raises:
-        ArgumentError: If the classes are neither numbers, text nor truth values.
-    """
-    classes = model.classes_
-    listed = classes.tolist()
-    if not all(isinstance(name, str | int | float | bool) for name in listed):
-        kind = type(listed[0]).__name__
-        raise ArgumentError("HGCNClassifier.save", "classes_", "be numbers or text to be saved", kind)
-    told = {
-        "parameters": {name: _plain(value) for name, value in model.get_params(deep=False).items()},
-        "classes": listed,
-        "dtype": classes.dtype.str if classes.dtype.kind != "O" else "O",
-        "label_codes": model._label_codes,
-        "attributes": model._asks_attributes,
-        "features": model.n_features_in_,
-        "history": model.history_,
-    }
-    fitted = model.model_
-    replace(fitted, training=fitted.training | {_ENTRY: told}).save(path)
-
-
-def load_estimator(kind: type[HGCNClassifier], path: str | Path) -> HGCNClassifier:
-    """A fitted classifier from a model file; one of ``graphcaps train`` calls its classes as the file does.
-
-    Raises:
-        DataError: If the file is not sound, or its model is no HGCN.
-    """
-    fitted = load(path)
-    if fitted.config.model != "hgcn":
-        fix = "Use graphcaps.load for it."
-        raise DataError(path, "a model 'hgcn'", f"a model '{fitted.config.model}'", fix=fix)
-    told = fitted.training.get(_ENTRY, {})
-    try:
-        return _build(kind, fitted, told)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise DataError(path, f"what HGCNClassifier.save writes under '{_ENTRY}'", f"'{error}'") from error
-
-
-def _build(kind: type[HGCNClassifier], fitted: FittedModel, told: dict[str, Any]) -> HGCNClassifier:
-    parameters = told["parameters"] if told else _parameters_of(fitted)
-    known = inspect.signature(kind).parameters
-    made = {name: value for name, value in parameters.items() if name in known}
-    if isinstance(made.get("num_capsules"), list):
-        made["num_capsules"] = tuple(made["num_capsules"])
-    model = kind(**made)
-    model.model_ = replace(
-        fitted, training={name: value for name, value in fitted.training.items() if name != _ENTRY}
-    )
-    names = np.array(told["classes"], dtype=told["dtype"]) if told else np.array(fitted.class_names)
-    if len(names) != len(fitted.class_names):
-        raise ValueError(f"{len(names)} classes for {len(fitted.class_names)}")
-    model.classes_ = names
-    model._label_codes = {str(name): int(code) for name, code in told.get("label_codes", {}).items()}
-    columns = (fitted.recipe.num_attributes or 0) + len(fitted.recipe.label_values or ())
-    model._asks_attributes = bool(told.get("attributes", fitted.recipe.num_attributes))
-    model.n_features_in_ = int(told.get("features", columns))
-    model.history_ = list(told.get("history", []))
-    model.n_iter_ = int(fitted.training.get("epochs_run", fitted.training.get("epochs", 0)))
-    return model
-
-
-def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
-    """Arguments that would train such a model, of a file that no classifier wrote."""
-    training = fitted.config.as_dict()["training"]
-    return fitted.config.model_arguments | training | {"max_nodes": fitted.config.features.max_nodes}
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold; functions and generators are left out."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        keys = all(isinstance(key, str) for key in value)  # JSON has no others: the weights cannot be kept
-        return {key: _plain(item) for key, item in value.items()} if keys else None
-    return value if value is None or isinstance(value, str | int | float | bool) else None
 
 
 _MODEL, _TRAINING = default_config().model_arguments, default_config().training
@@ -294,51 +58,51 @@ _FEATURES = default_config().features
 
 
 class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Classifies graphs with a Hierarchical Graph Capsule Network, as a scikit-learn classifier.
+    """Classifies graphs with a Hierarchical Graph Capsule Network.
 
-    Graphs are a ``GraphStore``, or a list of torch-geometric ``Data``, of networkx graphs or of SMILES. Default
-    values are those of the preset ``default``; docs/estimator.md has the reason for each. Arguments are only
-    kept by the constructor, and checked by ``fit``.
+    Graphs are a ``GraphStore``, or a list of torch-geometric ``Data``, networkx graphs or SMILES. Defaults are those of
+    the preset ``default``; docs/estimator.md gives the reason for each. As in scikit-learn, the constructor only stores
+    its arguments and ``fit`` checks them.
 
     Args:
         capsule_dim (int): Length of a capsule.
-        num_capsules (int or tuple): Wholes of each hidden level, from nodes upwards.
-        num_factors (int): Factors of a primary capsule; divides ``capsule_dim``.
-        routing_iterations (int): Rounds of routing.
-        parts ("blocks" or None): Whether the lowest capsules are asked to be parts of the graph (docs/parts.md).
-        dropout (float, optional): Share of numbers dropped while training; ``None`` takes a half up to
-            1,500 graphs and a tenth above.
-        epochs (int): Most passes over the training graphs.
-        batch_size (int, optional): Graphs a step; ``None`` takes about a fortieth of them, from 16 to 128.
-        learning_rate (float): Adam's rate at the start.
-        halve_every (int): Epochs after which the rate is halved, again and again.
-        weight_decay (float): Share of the weights added to their gradient.
+        num_capsules (int or tuple): Number of capsules of each hidden level, from the nodes upwards.
+        num_factors (int): Number of factors of a primary capsule; divides ``capsule_dim``.
+        routing_iterations (int): Number of routing iterations.
+        parts ("blocks" or None): With ``"blocks"``, a loss trains the lowest capsules to be parts of the graph
+            (docs/parts.md).
+        dropout (float, optional): Dropout rate in training; ``None`` is 0.5 up to 1,500 graphs and 0.1 above.
+        epochs (int): Largest number of epochs.
+        batch_size (int, optional): Graphs per step; ``None`` is about a fortieth of them, from 16 to 128.
+        learning_rate (float): Initial learning rate of Adam.
+        halve_every (int): Number of epochs after which the learning rate is halved, repeatedly.
+        weight_decay (float): Factor of the weights that is added to their gradient.
         reconstruction_weight (float): Weight of the reconstruction loss.
-        average_epochs (int): Epochs whose weights are averaged for what is scored and kept; 1 keeps the last.
-        max_nodes (int, optional): Larger graphs keep their nodes of highest degree; ``None`` keeps all.
-        validation (float): Share of every class that is held out: its loss chooses the epoch and ends the
-            training, and probabilities are calibrated on it. 0 trains on all graphs to the last epoch, without
-            calibration. (default: 0.1)
-        patience (int, optional): Epochs without progress, a loss lower by 0.0005, after which the training
-            ends; ``None`` trains all. (default: 50)
-        class_weight ("balanced", dict or None): What a graph of each class counts. (default: 1 each)
-        calibrate (bool or str): Whether probabilities are calibrated: ``True`` or ``"temperature"``,
-            ``"isotonic"``, ``False``. (default: ``True``)
-        unseen (str): Node labels that training never saw: ``"ignore"`` reads them as zeros with a warning,
-            ``"refuse"`` raises. (default: "ignore")
-        random_state (int, RandomState or None): Of the hold-out, the starting weights, the order of graphs and
-            dropout. The same number gives the same bits on a CPU.
+        average_epochs (int): Number of epochs whose weights are averaged for evaluation and for the fitted model;
+            1 uses the weights of the last epoch.
+        max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree; ``None`` keeps all.
+        validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
+            all graphs for all epochs, without calibration. (default: 0.1)
+        patience (int, optional): Number of epochs without an improvement of the validation loss by 0.0005, after which
+            training stops; ``None`` trains all epochs. (default: 50)
+        class_weight ("balanced", dict or None): Weight of a graph of each class. (default: 1 each)
+        calibrate (bool or str): Calibration of the probabilities: ``True`` or ``"temperature"``, ``"isotonic"``,
+            ``False``. (default: ``True``)
+        unseen (str): Handling of node labels that were not in the training graphs: ``"ignore"`` encodes them as zeros
+            with a warning, ``"refuse"`` raises. (default: "ignore")
+        random_state (int, RandomState or None): Seed of the hold-out, the initial weights, the order of graphs and
+            dropout. On a CPU, equal seeds give bit-identical models.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
-        warm_start (bool): Whether a second ``fit`` goes on from the weights of the first. (default: ``False``)
-        verbose (int): 0 is silent; n writes a line to the error stream every n epochs. (default: 0)
-        on_epoch (callable, optional): Is handed an :class:`graphcaps.training.EpochEnd` after every epoch.
+        warm_start (bool): Whether a second ``fit`` continues from the weights of the first. (default: ``False``)
+        verbose (int): 0 is silent; n writes a line to stderr every n epochs. (default: 0)
+        on_epoch (callable, optional): Called with a :class:`graphcaps.training.EpochEnd` after every epoch.
 
     Attributes:
-        classes_ (ndarray): The classes, ascending.
-        n_features_in_ (int): Columns of the nodes: attributes and labels.
+        classes_ (ndarray): The class labels, ascending.
+        n_features_in_ (int): Number of node columns: attributes and labels.
         model_ (FittedModel): The trained model; ``model_.info()`` describes it.
-        history_ (list): A dictionary per epoch: losses and accuracies of training and hold-out.
-        n_iter_ (int): Epochs trained.
+        history_ (list): A dictionary per epoch: losses and accuracies on training and validation graphs.
+        n_iter_ (int): Number of epochs trained.
 
     Example:
         >>> model = HGCNClassifier(random_state=0).fit(graphs, y)                  # doctest: +SKIP
@@ -404,10 +168,6 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.on_epoch = on_epoch
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # A pickle of an earlier version lacks arguments that have come since.
-        super().__setstate__(type(self)().get_params(deep=False) | state)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False  # graphs, not rows of numbers
@@ -417,38 +177,38 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fitting
     def fit(self, X: Any, y: Any = None) -> HGCNClassifier:
-        """Trains on graphs.
+        """Trains the model.
 
         Args:
             X: Graphs.
-            y (array, optional): Class of each graph. (default: those of the store, of ``Data.y``, or of
+            y (array, optional): Class label of each graph. (default: the classes of the store, ``Data.y`` or
                 ``graph.graph["y"]``)
 
         Raises:
-            ArgumentError: If an argument, a graph or a class does not fit.
+            ArgumentError: If a parameter, a graph or a class label is invalid.
         """
-        given = self.get_params(deep=False)
-        check_parameters(given)
-        goes_on = self.warm_start and hasattr(self, "model_")
-        read = self._read(X, fitting=not goes_on)
-        self.classes_, store = with_classes(read, y)
+        parameters = self.get_params(deep=False)
+        check_parameters(parameters)
+        continues = self.warm_start and hasattr(self, "model_")
+        graphs = self._read(X, fitting=not continues)
+        self.classes_, store = encode_classes(graphs, y)
         attributes, labels = store.node_attributes, store.node_labels
         self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))
-        self._label_codes, self._asks_attributes = read.codes, read.attributes
+        self._label_codes, self._reads_attributes = graphs.codes, graphs.attributes
         assert store.y is not None
         training = FinalTraining(
             store,
-            run_config(given, store.name),
+            run_config(parameters, store.name),
             seed=self._seed(),
             validation=float(self.validation),
             device=self.device,
             patience=self.patience,
             class_weight=class_weights(self.class_weight, self.classes_, store.y),
             calibrate="temperature" if self.calibrate is True else self.calibrate or None,
-            start=self.model_ if goes_on else None,
+            start=self.model_ if continues else None,
         )
         for event in training.run():
-            self._tell(event)
+            self._report(event)
         result = training.result()
         self.model_ = result.model
         self.n_iter_ = len(result.history)
@@ -460,57 +220,57 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _tell(self, event: EpochEnd) -> None:
+    def _report(self, event: EpochEnd) -> None:
         if self.on_epoch is not None:
             self.on_epoch(event)
         if self.verbose and event.epoch % self.verbose == 0:
-            figures = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
-            sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {figures}\n")
+            metrics = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
+            sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
 
     def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
-        """The graphs as a store; those to classify are read as those that were learned from."""
+        """Converts graphs; those to classify with the label codes of the training graphs."""
         if fitting:
             return coerce_graphs(X)
-        return coerce_graphs(X, codes=self._label_codes, attributes=self._asks_attributes)
+        return coerce_graphs(X, codes=self._label_codes, attributes=self._reads_attributes)
 
-    # ------------------------------------------------------------------ using
+    # ------------------------------------------------------------------ predicting
     def _store(self, X: Any) -> GraphStore:
         check_is_fitted(self, "model_")
         return self._read(X).store
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, ``[G, O]``, in the order of ``classes_``; calibrated unless asked otherwise."""
+        """Probability of each class, ``[G, O]``, in the order of ``classes_``; calibrated if ``calibrate`` is set."""
         store = self._store(X)
         return self.model_.predict_proba(store, unseen=self.unseen)
 
     def predict(self, X: Any, *, abstain_below: float | None = None) -> np.ndarray:
-        """Class of each graph, ``[G]``.
+        """Predicted class label of each graph, ``[G]``.
 
         Args:
             X: Graphs.
-            abstain_below (float, optional): A graph whose most probable class is less probable than this gets
-                ``None``; the result then holds objects.
+            abstain_below (float, optional): Probability below which the prediction for a graph is ``None``; the
+                result then has dtype object.
         """
-        shares = self.predict_proba(X)
-        return abstain(self.classes_[shares.argmax(-1)], shares, abstain_below)
+        probabilities = self.predict_proba(X)
+        return abstain(self.classes_[probabilities.argmax(-1)], probabilities, abstain_below)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Share of graphs whose class is found; without ``y``, against the classes that the graphs carry."""
+        """Accuracy; without ``y``, with respect to the class labels of the graphs."""
         y = self._read(X).y if y is None else y
         if y is None:
             raise ArgumentError(_OWNER, "y", "hold the class of each graph", "None")
         return float(super().score(X, y, sample_weight))
 
     def transform(self, X: Any) -> np.ndarray:
-        """Each graph as a row of numbers: its class capsules one after another, ``[G, O · capsule_dim]``."""
+        """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``."""
         store = self._store(X)
         return self.model_.embed(store, unseen=self.unseen).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of :meth:`transform`: class and place in its capsule."""
+        """Names of the columns of :meth:`transform`: class and index within its capsule."""
         check_is_fitted(self, "model_")
         width = range(int(self.model_.config.model_arguments["capsule_dim"]))
-        return np.array([f"{name}[{place}]" for name in self.classes_ for place in width], dtype=object)
+        return np.array([f"{name}[{index}]" for name in self.classes_ for index in width], dtype=object)
 
     def out_of_distribution(self, X: Any) -> tuple[str, ...]:
         """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside."""
@@ -518,30 +278,279 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return self.model_.out_of_distribution(store)
 
     def explain(self, X: Any, *, target: Any = None) -> Any:
-        """Which parts the decisions were made from, see :func:`graphcaps.explain`; ``target`` is a class."""
+        """Explains predictions, see :func:`graphcaps.explain`; ``target`` is the class label to explain."""
         store = self._store([X] if isinstance(X, str) else X)
         if target is not None:
-            (place,) = np.flatnonzero(self.classes_ == target)[:1].tolist() or [None]
-            if place is None:
-                known = ", ".join(map(str, self.classes_[:5]))
-                raise ArgumentError(_OWNER, "target", f"be a class among {known}", repr(target))
-            target = place
+            (index,) = np.flatnonzero(self.classes_ == target)[:1].tolist() or [None]
+            if index is None:
+                labels = ", ".join(map(str, self.classes_[:5]))
+                raise ArgumentError(_OWNER, "target", f"be a class among {labels}", repr(target))
+            target = index
         return self.model_.explain(store, target=target, unseen=self.unseen)
 
     # ------------------------------------------------------------------ files
     def save(self, path: Any) -> None:
-        """Writes a model file, which :meth:`load` and :func:`graphcaps.load` read."""
+        """Writes a model file for :meth:`load` and :func:`graphcaps.load`."""
         check_is_fitted(self, "model_")
         save_estimator(self, path)
 
     @classmethod
     def load(cls, path: Any) -> HGCNClassifier:
-        """Reads a model file of :meth:`save` or of ``graphcaps train``; no code from the file is run."""
+        """Reads a model file of :meth:`save` or of ``graphcaps train``; runs no code from the file."""
         return load_estimator(cls, path)
 
 
+# ---------------------------------------------------------------------- class labels
+def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
+    """The class labels, ascending, and the store with the class index of each graph.
+
+    Args:
+        graphs (GraphInput): The graphs.
+        y (array, optional): Class label of each graph. (default: those of the graphs)
+
+    Raises:
+        ArgumentError: If there is not one class label per graph, or fewer than two classes.
+    """
+    if y is None:
+        y = graphs.y
+    if y is None:
+        fix = (
+            "Fitting requires y to be passed, but the target y is None, and the graphs have no class labels."
+        )
+        raise ArgumentError(_OWNER, "y", "hold the class of each graph", "none", fix)
+    y = column_or_1d(y, warn=True)
+    if len(y) != len(graphs.store):
+        raise ArgumentError(_OWNER, "y", f"have one class per graph, {len(graphs.store)}", len(y))
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    classes, index = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        got = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
+        raise ArgumentError(_OWNER, "y", "hold at least two classes", got)
+    names = tuple(str(name) for name in classes.tolist())
+    codes = torch.from_numpy(index.astype(np.int64))
+    return classes, replace(graphs.store, y=codes, class_names=names)
+
+
+# ---------------------------------------------------------------------- parameters
+_INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allowed
+    "capsule_dim": (1, False),
+    "num_factors": (1, False),
+    "routing_iterations": (1, False),
+    "epochs": (1, False),
+    "batch_size": (1, True),
+    "halve_every": (1, False),
+    "average_epochs": (1, False),
+    "patience": (1, True),
+    "max_nodes": (1, True),
+    "verbose": (0, False),
+}
+_REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, condition in words
+    "dropout": (0, 1, "be at least 0 and below 1, or None"),
+    "learning_rate": (0, math.inf, "be above 0 and finite"),
+    "weight_decay": (0, math.inf, "be at least 0 and finite"),
+    "reconstruction_weight": (0, math.inf, "be at least 0 and finite"),
+    "validation": (0, 1, "be at least 0 and below 1"),
+}
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "parts": (None, "blocks"),
+    "calibrate": (True, False, "temperature", "isotonic"),
+    "unseen": ("ignore", "refuse"),
+    "warm_start": (True, False),
+}
+_MODEL_PARAMETERS = ("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts")
+_TRAINING_PARAMETERS = (
+    *("epochs", "batch_size", "learning_rate", "halve_every", "weight_decay"),
+    *("reconstruction_weight", "average_epochs"),
+)
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Checks the parameters of :class:`HGCNClassifier`.
+
+    Raises:
+        ArgumentError: If a parameter is invalid.
+    """
+    for name, (minimum, optional) in _INTEGERS.items():
+        value = parameters[name]
+        if not (optional and value is None) and not (_is_integer(value) and value >= minimum):
+            words = f"be an integer of at least {minimum}" + (", or None" if optional else "")
+            raise ArgumentError(_OWNER, name, words, repr(value))
+    for name, (low, high, words) in _REALS.items():
+        value = parameters[name]
+        if name == "dropout" and value is None:
+            continue  # chosen by the number of graphs
+        valid = isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) < high
+        if not valid or (name == "learning_rate" and not value > 0):
+            raise ArgumentError(_OWNER, name, words, repr(value))
+    for name, choices in _CHOICES.items():
+        if not any(parameters[name] is choice or parameters[name] == choice for choice in choices):
+            raise ArgumentError(
+                _OWNER, name, f"be one of {', '.join(map(repr, choices))}", repr(parameters[name])
+            )
+    capsules = parameters["num_capsules"]
+    listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
+    if not listed or not all(_is_integer(count) and count >= 1 for count in listed):
+        words = "be a positive integer, or several, one per level"
+        raise ArgumentError(_OWNER, "num_capsules", words, repr(capsules))
+    if parameters["capsule_dim"] % parameters["num_factors"]:
+        words = f"divide 'capsule_dim', {parameters['capsule_dim']}, without remainder"
+        raise ArgumentError(_OWNER, "num_factors", words, parameters["num_factors"])
+    weights = parameters["class_weight"]
+    if not (
+        weights is None
+        or isinstance(weights, Mapping)
+        or (isinstance(weights, str) and weights == "balanced")
+    ):
+        words = "be None, 'balanced' or a dictionary from class to weight"
+        raise ArgumentError(_OWNER, "class_weight", words, repr(weights))
+    if parameters["on_epoch"] is not None and not callable(parameters["on_epoch"]):
+        raise ArgumentError(_OWNER, "on_epoch", "be a function or None", repr(parameters["on_epoch"]))
+    if not isinstance(parameters["device"], str):
+        raise ArgumentError(
+            _OWNER, "device", "be a string such as 'cpu', 'cuda' or 'auto'", repr(parameters["device"])
+        )
+
+
+def run_config(parameters: Mapping[str, Any], name: str) -> RunConfig:
+    """The default preset, changed by the parameters of :class:`HGCNClassifier`, for a data set ``name``."""
+    base = default_config()
+    capsules = parameters["num_capsules"]
+    listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
+    features = replace(base.features, max_nodes=_to_python(parameters["max_nodes"]))
+    changed = replace(base, dataset=name, features=features)
+    changed = changed.with_model(
+        num_capsules=tuple(int(count) for count in listed),
+        **{key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS},
+    )
+    changed = changed.with_training(**{key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS})
+    same = replace(changed, dataset=base.dataset) == base
+    return changed if same else replace(changed, source="default, changed by arguments")
+
+
+def class_weights(class_weight: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
+    """Weight of a graph of each class, ``[O]``; ``None`` if all are 1.
+
+    Raises:
+        ArgumentError: If a dictionary has an unknown class, or a weight is not a positive number.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return balanced_class_weights(y, len(classes))
+    labels = classes.tolist()
+    for label in class_weight:
+        if label not in labels:
+            some = ", ".join(map(repr, labels[:5]))
+            raise ArgumentError(_OWNER, "class_weight", f"have classes among {some} as keys", repr(label))
+    weights = [class_weight.get(label, 1.0) for label in labels]
+    for weight in weights:
+        if not isinstance(weight, Real) or not 0 < float(weight) < math.inf:
+            raise ArgumentError(_OWNER, "class_weight", "have positive numbers as values", repr(weight))
+    return torch.tensor([float(weight) for weight in weights])
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _to_python(value: Any) -> Any:
+    """A numpy number, as parameter searches pass it, as a Python number."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value
+
+
+# ---------------------------------------------------------------------- model files
+def save_estimator(model: HGCNClassifier, path: str | Path) -> None:
+    """Writes the model file of a fitted classifier.
+
+    Raises:
+        ArgumentError: If the class labels are neither numbers, strings nor booleans.
+    """
+    classes = model.classes_
+    labels = classes.tolist()
+    if not all(isinstance(label, str | int | float | bool) for label in labels):
+        kind = type(labels[0]).__name__
+        raise ArgumentError("HGCNClassifier.save", "classes_", "be numbers or strings to be saved", kind)
+    record = {
+        "parameters": {name: _to_json(value) for name, value in model.get_params(deep=False).items()},
+        "classes": labels,
+        "dtype": classes.dtype.str if classes.dtype.kind != "O" else "O",
+        "label_codes": model._label_codes,
+        "attributes": model._reads_attributes,
+        "features": model.n_features_in_,
+        "history": model.history_,
+    }
+    fitted = model.model_
+    replace(fitted, training=fitted.training | {_FILE_ENTRY: record}).save(path)
+
+
+def load_estimator(kind: type[HGCNClassifier], path: str | Path) -> HGCNClassifier:
+    """Reads a fitted classifier from a model file.
+
+    Class labels of a file that ``graphcaps train`` wrote are the class names in the file.
+
+    Raises:
+        DataError: If the file is invalid, or its model is not an HGCN.
+    """
+    fitted = load(path)
+    if fitted.config.model != "hgcn":
+        fix = "Use graphcaps.load for it."
+        raise DataError(path, "a model 'hgcn'", f"a model '{fitted.config.model}'", fix=fix)
+    record = fitted.training.get(_FILE_ENTRY, {})
+    try:
+        return _restore(kind, fitted, record)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DataError(
+            path, f"an entry of HGCNClassifier.save under '{_FILE_ENTRY}'", f"'{error}'"
+        ) from error
+
+
+def _restore(kind: type[HGCNClassifier], fitted: FittedModel, record: dict[str, Any]) -> HGCNClassifier:
+    parameters = record["parameters"] if record else _parameters_of(fitted)
+    names = inspect.signature(kind).parameters
+    arguments = {name: value for name, value in parameters.items() if name in names}
+    if isinstance(arguments.get("num_capsules"), list):
+        arguments["num_capsules"] = tuple(arguments["num_capsules"])
+    model = kind(**arguments)
+    model.model_ = replace(
+        fitted, training={name: value for name, value in fitted.training.items() if name != _FILE_ENTRY}
+    )
+    labels = np.array(record["classes"], dtype=record["dtype"]) if record else np.array(fitted.class_names)
+    if len(labels) != len(fitted.class_names):
+        raise ValueError(f"{len(labels)} class labels for {len(fitted.class_names)} classes")
+    model.classes_ = labels
+    model._label_codes = {str(name): int(code) for name, code in record.get("label_codes", {}).items()}
+    columns = (fitted.recipe.num_attributes or 0) + len(fitted.recipe.label_values or ())
+    model._reads_attributes = bool(record.get("attributes", fitted.recipe.num_attributes))
+    model.n_features_in_ = int(record.get("features", columns))
+    model.history_ = list(record.get("history", []))
+    model.n_iter_ = int(fitted.training.get("epochs_run", fitted.training.get("epochs", 0)))
+    return model
+
+
+def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
+    """Parameters of the configuration of a model that ``graphcaps train`` wrote."""
+    training = fitted.config.as_dict()["training"]
+    return fitted.config.model_arguments | training | {"max_nodes": fitted.config.features.max_nodes}
+
+
+def _to_json(value: Any) -> Any:
+    """A value in JSON types; ``None`` for functions and random generators."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return [_to_json(item) for item in value]
+    if isinstance(value, dict):
+        keys = all(isinstance(key, str) for key in value)  # JSON has only string keys
+        return {key: _to_json(item) for key, item in value.items()} if keys else None
+    return value if value is None or isinstance(value, str | int | float | bool) else None
+
+
+# ---------------------------------------------------------------------- events
 def _row(event: EpochEnd) -> dict[str, float]:
-    """An epoch as plain numbers."""
+    """The metrics of an epoch as a dictionary."""
     row: dict[str, float] = {"epoch": event.epoch, "seconds": event.seconds}
     for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"):
         values = getattr(event, name)
