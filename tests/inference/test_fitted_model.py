@@ -131,7 +131,7 @@ def test_classes_of_the_graphs_are_ignored():
 def test_text_labels_of_networkx_are_rejected():
     drawn = nx.path_graph(3)
     nx.set_node_attributes(drawn, "C", "label")
-    with pytest.raises(ArgumentError, match="'label' must be a whole number, got 'C' at node 0 of graph 0"):
+    with pytest.raises(ArgumentError, match="'label' must be an integer, got 'C' at node 0 of graph 0"):
         labelled_model().predict(drawn)
 
 

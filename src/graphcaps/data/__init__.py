@@ -1,4 +1,4 @@
-"""Graphs in: data sets, files, other libraries' objects, input columns, folds."""
+"""Graph data: data sets, readers, conversion, input columns, splits and quality reports."""
 
 from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
 from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg

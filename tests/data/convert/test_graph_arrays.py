@@ -81,7 +81,7 @@ def test_known_class_names_are_kept() -> None:
     assert store.y.tolist() == [2, 0]
     for wrong in (3, -1, "never"):
         with pytest.raises(
-            ArgumentError, match=rf"'y' must be one of the classes given \(1\), got {wrong!r} for graph 1"
+            ArgumentError, match=rf"'y' must be one of 1 class names, got {wrong!r} for graph 1"
         ):
             store_from_graphs([GraphArrays(1, NONE, 0), GraphArrays(1, NONE, wrong)], class_names=("no",))
 
@@ -111,22 +111,22 @@ def test_no_graphs_are_refused() -> None:
     ("change", "text"),
     [
         ({"num_nodes": 0}, r"'graphs' must have at least one node each, got none in graph 1\."),
-        ({"edge_index": torch.zeros(3, 2)}, r"'edge_index' must have the shape \[2, E\], got \[3, 2\] in graph 1"),
+        ({"edge_index": torch.zeros(3, 2)}, r"'edge_index' must have shape \[2, E\], got \[3, 2\] in graph 1"),
         (
             {"edge_index": torch.tensor([[0, 1], [1, 3]])},
-            r"'edge_index' must hold node ids from 0 to 2 in graph 1, got 3\.",
+            r"'edge_index' must hold node indices from 0 to 2 in graph 1, got 3\.",
         ),
         ({"edge_index": torch.tensor([[0, 1], [1, -4]])}, r".* from 0 to 2 in graph 1, got -4\."),
         ({"y": None}, r"'y' must be given for every graph or for none, got none for graph 1\."),
-        ({"node_labels": None}, r"'node_labels' must be there in every graph, .*, got none in graph 1"),
-        ({"edge_weight": None}, r"'edge_weight' must be there in every graph, .*, got none in graph 1"),
+        ({"node_labels": None}, r"'node_labels' must be present in every graph, .*, got none in graph 1"),
+        ({"edge_weight": None}, r"'edge_weight' must be present in every graph, .*, got none in graph 1"),
         ({"node_attributes": torch.ones(3, 5)}, r".* must have 2 columns, as in graph 0, got 5 in graph 1"),
-        ({"node_attributes": torch.ones(2, 2)}, r".* the shape \[3, columns\] in graph 1, got \[2, 2\]"),
-        ({"edge_weight": torch.ones(2, 1)}, r"'edge_weight' must have the shape \[2\] in graph 1, got \[2, 1\]"),
+        ({"node_attributes": torch.ones(2, 2)}, r".* have shape \[3, columns\] in graph 1, got \[2, 2\]"),
+        ({"edge_weight": torch.ones(2, 1)}, r"'edge_weight' must have shape \[2\] in graph 1, got \[2, 1\]"),
         ({"edge_weight": torch.tensor([1.0, float("nan")])}, r".* finite numbers, got NaN or infinity in graph 1"),
-        ({"truth": {}}, r"'truth\['part'\]' must have one entry per node, got another in graph 1"),
+        ({"truth": {}}, r"'truth\['part'\]' must have one entry per node, got another number in graph 1"),
     ],
 )  # fmt: skip
-def test_graph_that_does_not_fit_is_named(change: dict[str, object], text: str) -> None:
+def test_invalid_graph_is_named(change: dict[str, object], text: str) -> None:
     with pytest.raises(ArgumentError, match=f"store_from_graphs: {text}"):
         store_from_graphs([full(), replace(full(), **change)])  # type: ignore[arg-type]

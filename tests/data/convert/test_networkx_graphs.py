@@ -20,7 +20,7 @@ COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), width=st.integers(1, 2), classes=st.booleans())
-def test_there_and_back(seed: int, width: int, classes: bool) -> None:
+def test_round_trip(seed: int, width: int, classes: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     graphs = []
     for _ in range(3):
@@ -129,13 +129,11 @@ def test_text_labels_become_codes_that_can_be_kept() -> None:
     later = from_networkx(molecule("O"), codes=codes)
     assert later.node_labels is not None
     assert later.node_labels.tolist() == [[2]]
-    with pytest.raises(
-        ArgumentError, match=r"'label' must be one of the texts that have a code, got 'S' at node 0"
-    ):
+    with pytest.raises(ArgumentError, match=r"'label' must be a text that has a code, got 'S' at node 0"):
         from_networkx(molecule("S"), codes=codes)
 
 
-def test_attributes_are_read_entry_after_entry() -> None:
+def test_several_attributes_are_concatenated() -> None:
     graph = nx.path_graph(2)
     graph.add_node(0, mass=12, position=(1.0, 2.0))
     graph.add_node(1, mass=1e300, position=torch.tensor([3.0, 4.0]))
@@ -146,7 +144,7 @@ def test_attributes_are_read_entry_after_entry() -> None:
     assert from_networkx(graph, node_label=None).node_attributes is None
 
 
-def test_everything_the_store_knows_is_written() -> None:
+def test_all_columns_of_the_store_are_written() -> None:
     store = store_from_graphs(
         [
             GraphArrays(
@@ -166,7 +164,7 @@ def test_everything_the_store_knows_is_written() -> None:
         1: {"label": 8, "truth_part": 2},
     }
     assert list(graph.edges(data=True)) == [(0, 1, {"weight": 0.5})]
-    with pytest.raises(ArgumentError, match=r"'graph' must name one graph, as a whole number, got \[0\]"):
+    with pytest.raises(ArgumentError, match=r"'graph' must be the index of one graph, got \[0\]"):
         to_networkx(store, [0])  # type: ignore[arg-type]
 
 
@@ -183,28 +181,26 @@ def mixed(**entries: object) -> nx.Graph:
     ("wrong", "text"),
     [
         (nx.Graph(), r"'graphs' must have at least one node each, got none in graph 1\."),
-        (mixed(label=None), r"'label' must be there everywhere or nowhere, got none at node 1 of graph 1\."),
-        (mixed(label=1.5), r"'label' must be a whole number, got 1\.5 at node 1 of graph 1\."),
-        (mixed(label="C"), r"'label' must be one of the texts that have a code, got 1 at node 0 of graph 0\."),
+        (mixed(label=None), r"'label' must be present everywhere or nowhere, got none at node 1 of graph 1\."),
+        (mixed(label=1.5), r"'label' must be an integer, got 1\.5 at node 1 of graph 1\."),
+        (mixed(label="C"), r"'label' must be a text that has a code, got 1 at node 0 of graph 0\."),
         (mixed(label=(1, 2)), r"'label' must hold 1 value, as at node 0, got 2 at node 1 of graph 1\."),
-        (mixed(size=None), r"'size' must be there everywhere or nowhere, got none at node 1 of graph 1\."),
+        (mixed(size=None), r"'size' must be present everywhere or nowhere, got none at node 1 of graph 1\."),
         (mixed(size="big"), r"'size' must be a number, got 'big' at node 1 of graph 1\."),
         (mixed(size=float("nan")), r"'node_attributes' must hold finite numbers, got NaN or infinity in graph 1\."),
         ("graph", r"'graphs' must hold networkx graphs, got str at graph 1\."),
     ],
 )  # fmt: skip
-def test_graph_that_does_not_fit_is_named(wrong: Any, text: str) -> None:
+def test_invalid_graph_is_named(wrong: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=f"from_networkx: {text}"):
         from_networkx([mixed(), wrong], node_attributes="size")
 
 
 def test_wrong_classes_are_refused() -> None:
     graphs = [nx.path_graph(2), nx.path_graph(2)]
-    with pytest.raises(ArgumentError, match=r"'labels' must give one class per graph, 2, got 1\."):
+    with pytest.raises(ArgumentError, match=r"'labels' must hold one class label per graph, 2, got 1\."):
         from_networkx(graphs, [0])
-    with pytest.raises(
-        ArgumentError, match=r"'labels' must be whole numbers or text, got 0\.5 for graph 1\."
-    ):
+    with pytest.raises(ArgumentError, match=r"'labels' must be integers or text, got 0\.5 for graph 1\."):
         from_networkx(graphs, [0, 0.5])  # type: ignore[list-item]
     with pytest.raises(
         ArgumentError, match=r"'y' must be given for every graph or for none, got none for graph 0"

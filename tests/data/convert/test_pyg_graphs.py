@@ -65,7 +65,7 @@ def assert_same(found: GraphStore, expected: GraphStore) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(store=stores(), as_batch=st.booleans())
-def test_there_and_back(store: GraphStore, as_batch: bool) -> None:
+def test_round_trip(store: GraphStore, as_batch: bool) -> None:
     again = from_pyg(to_pyg(store, as_batch=as_batch), "source", class_names=store.class_names or None)
     assert_same(again, store)
     report = again.report
@@ -73,7 +73,7 @@ def test_there_and_back(store: GraphStore, as_batch: bool) -> None:
     assert (report.self_loops, report.repeated, report.one_way, report.conflicting_labels) == (0, 0, 0, 0)
 
 
-def test_entries_of_ours_that_not_all_graphs_have_are_left_out() -> None:
+def test_ground_truth_that_some_graphs_lack_is_dropped() -> None:
     store = planted_parts(num_graphs=3)
     first, *others = to_pyg(store)
     for key in [key for key in first.to_dict() if key.startswith("truth_")]:
@@ -82,7 +82,7 @@ def test_entries_of_ours_that_not_all_graphs_have_are_left_out() -> None:
     assert from_pyg(others).truth.keys() == store.truth.keys() != set()
 
 
-def test_named_graphs_in_their_order() -> None:
+def test_selected_graphs_in_order() -> None:
     store = store_from_graphs(
         [GraphArrays(n, torch.empty(2, 0, dtype=torch.long), n % 2) for n in (1, 2, 3)], "sizes"
     )
@@ -95,7 +95,7 @@ def test_named_graphs_in_their_order() -> None:
     assert batch.ptr.tolist() == [0, 3, 4]
 
 
-def test_edges_stand_in_both_directions_within_their_graph() -> None:
+def test_edges_are_listed_in_both_directions_within_their_graph() -> None:
     pair = torch.tensor([[0], [1]])
     store = store_from_graphs([GraphArrays(2, pair), GraphArrays(3, torch.tensor([[2], [0]]))])
     first, second = to_pyg(store)
@@ -162,10 +162,10 @@ def test_edge_columns() -> None:
         (Data(), r"'graphs' must have at least one node each, got none in graph 1\."),
         (Data(x=torch.ones(2, 3), y=0), r"'node_attributes' must have 1 column, as in graph 0, got 3 in graph 1"),
         (Data(x=torch.ones(2, 1)), r"'y' must be given for every graph or for none, got none for graph 1\."),
-        (Data(num_nodes=2, y=0), r"'node_attributes' must be there in every graph, .*got none in graph 1"),
-        (Data(x=torch.ones(2, 1), y=torch.ones(3)), r"'y' must be one class per graph, got 3 values in graph 1"),
-        (Data(x=torch.ones(2, 1), y=0.5), r"'y' must be a whole number, got 0\.5 in graph 1"),
-        (Data(x=torch.ones(2, 1), y=float("nan")), r"'y' must be a whole number, got nan in graph 1"),
+        (Data(num_nodes=2, y=0), r"'node_attributes' must be present in every graph, .*got none in graph 1"),
+        (Data(x=torch.ones(2, 1), y=torch.ones(3)), r"'y' must be one class label per graph, got 3 values in graph 1"),
+        (Data(x=torch.ones(2, 1), y=0.5), r"'y' must be an integer, got 0\.5 in graph 1"),
+        (Data(x=torch.ones(2, 1), y=float("nan")), r"'y' must be an integer, got nan in graph 1"),
         (Data(x=torch.tensor([[float("inf")]]), y=0), r"'node_attributes' must hold finite numbers, got .*graph 1"),
         (Data(x=torch.ones(2, 1), y=0, edge_index=torch.tensor([[0], [2]])), r".* from 0 to 1 in graph 1, got 2"),
         (Data(x=[[1.0], [1.0]], num_nodes=2, y=0), r"'x' must be a dense tensor, got list in graph 1"),
@@ -173,7 +173,7 @@ def test_edge_columns() -> None:
         ("graph", r"'data' must hold torch-geometric Data, got str at graph 1"),
     ],
 )  # fmt: skip
-def test_graph_that_does_not_fit_is_named(wrong: Any, text: str) -> None:
+def test_invalid_graph_is_named(wrong: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=f"from_pyg: {text}"):
         from_pyg([Data(x=torch.ones(2, 1), y=1), wrong])
 

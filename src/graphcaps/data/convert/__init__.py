@@ -1,1 +1,1 @@
-"""convert."""
+"""Conversion between graph stores and the graphs of other libraries."""

@@ -1,4 +1,4 @@
-"""From graphs held one by one to a store: what every converter shares."""
+"""Builds a store from graphs given as arrays; used by all converters and readers of single graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcaps.ops.edges import clean_edges
 
 __all__ = ["GraphArrays", "store_from_graphs"]
 
-# Column of a graph, and what its rows stand for.
+# Columns of a graph, and whether their rows are nodes or edges.
 _COLUMNS = {
     "node_labels": "node",
     "node_attributes": "node",
@@ -27,18 +27,18 @@ _COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class GraphArrays:
-    """One graph as arrays, edges as listed in its source.
+    """One graph as arrays, with edges as listed in the source.
 
     Args:
         num_nodes (int): Number of nodes n, at least 1.
-        edge_index (Tensor): Rows as listed, ``[2, E]``, node ids from 0 to n − 1.
-        y (int or str, optional): Class of the graph.
-        node_labels (Tensor, optional): Categories, ``[n, L]``.
-        node_attributes (Tensor, optional): Numbers, ``[n, A]``.
-        edge_labels (Tensor, optional): Categories, ``[E, L]``.
-        edge_attributes (Tensor, optional): Numbers, ``[E, A]``.
+        edge_index (Tensor): Listed edges, ``[2, E]``, with node indices from 0 to n − 1.
+        y (int or str, optional): Class label of the graph.
+        node_labels (Tensor, optional): Categorical labels, ``[n, L]``.
+        node_attributes (Tensor, optional): Numerical attributes, ``[n, A]``.
+        edge_labels (Tensor, optional): Categorical labels, ``[E, L]``.
+        edge_attributes (Tensor, optional): Numerical attributes, ``[E, A]``.
         edge_weight (Tensor, optional): Weights, ``[E]``.
-        truth (dict, optional): What is known about nodes and not shown to a model, ``[n]`` each.
+        truth (dict, optional): Ground truth of nodes that a model does not read, ``[n]`` each.
     """
 
     num_nodes: int
@@ -59,16 +59,19 @@ def store_from_graphs(
     class_names: Sequence[str] | None = None,
     owner: str = "store_from_graphs",
 ) -> GraphStore:
-    """Joins graphs into one store; edges are cleaned as everywhere (:func:`graphcaps.ops.clean_edges`).
+    """Builds a store; edges are cleaned by :func:`graphcaps.ops.clean_edges`.
 
-    Classes are numbered in ascending order of their values (numbers by value, also where they are written as
-    text) and named after them. With ``class_names``, a class is an index into these names, or one of them.
+    Classes are indexed in ascending order of their labels (numbers by value, also if written as text) and named after
+    them. With ``class_names``, a class label is an index into these names, or one of them.
 
     Args:
-        graphs (sequence): Graphs; a column is given by all of them or by none, with equal widths.
+        graphs (sequence): Graphs. A column is present in all of them or in none, with equal widths.
         name (str): Name of the store.
-        class_names (sequence, optional): Names of the classes, where they are known beforehand.
-        owner (str): Who speaks in error messages.
+        class_names (sequence, optional): Names of the classes, if known beforehand.
+        owner (str): Name that error messages begin with.
+
+    Raises:
+        ArgumentError: If a graph is invalid, or its columns or class label do not match those of the others.
     """
     if not len(graphs):
         raise ArgumentError(owner, "graphs", "hold at least one graph", "none")
@@ -106,15 +109,13 @@ def _check_graph(owner: str, index: int, graph: GraphArrays) -> None:
         raise ArgumentError(owner, "graphs", "have at least one node each", f"none in graph {index}")
     edges = graph.edge_index
     if edges.dim() != 2 or edges.size(0) != 2:
-        raise ArgumentError(
-            owner, "edge_index", "have the shape [2, E]", f"{list(edges.shape)} in graph {index}"
-        )
+        raise ArgumentError(owner, "edge_index", "have shape [2, E]", f"{list(edges.shape)} in graph {index}")
     if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < graph.num_nodes:
         wrong = int(edges.min()) if int(edges.min()) < 0 else int(edges.max())
         raise ArgumentError(
             owner,
             "edge_index",
-            f"hold node ids from 0 to {graph.num_nodes - 1} in graph {index}",
+            f"hold node indices from 0 to {graph.num_nodes - 1} in graph {index}",
             wrong,
         )
     for entry, kind in _COLUMNS.items():
@@ -124,33 +125,33 @@ def _check_graph(owner: str, index: int, graph: GraphArrays) -> None:
             continue
         if tensor.dim() != (1 if entry == "edge_weight" else 2) or tensor.size(0) != rows:
             shape = f"[{rows}]" if entry == "edge_weight" else f"[{rows}, columns]"
-            raise ArgumentError(owner, entry, f"have the shape {shape} in graph {index}", list(tensor.shape))
+            raise ArgumentError(owner, entry, f"have shape {shape} in graph {index}", list(tensor.shape))
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ArgumentError(owner, entry, "hold finite numbers", f"NaN or infinity in graph {index}")
 
 
 def _column(owner: str, entry: str, graphs: Sequence[GraphArrays]) -> Tensor | None:
-    """One column of all graphs, refused where some lack it or widths differ."""
-    # A graph without edges has nothing to say about them, and a library may leave the column out there.
-    silent = [_COLUMNS[entry] == "edge" and not graph.edge_index.size(1) for graph in graphs]
-    tensors = {index: getattr(graph, entry) for index, graph in enumerate(graphs) if not silent[index]}
-    given = next((index for index, tensor in tensors.items() if tensor is not None), None)
-    if given is None:
+    """One column of all graphs, concatenated; ``None`` if no graph has it."""
+    # A graph without edges needs no edge columns, and libraries may leave them out.
+    skip = [_COLUMNS[entry] == "edge" and not graph.edge_index.size(1) for graph in graphs]
+    tensors = {index: getattr(graph, entry) for index, graph in enumerate(graphs) if not skip[index]}
+    first = next((index for index, tensor in tensors.items() if tensor is not None), None)
+    if first is None:
         return None
-    width = tensors[given].shape[1:]
+    width = tensors[first].shape[1:]
     for index, tensor in tensors.items():
         if tensor is None:
             raise ArgumentError(
                 owner,
                 entry,
-                f"be there in every graph, as in graph {given}, or in none",
+                f"be present in every graph, as in graph {first}, or in none",
                 f"none in graph {index}",
             )
         if tensor.shape[1:] != width:
             raise ArgumentError(
                 owner,
                 entry,
-                f"have {width[0]} {'column' if width[0] == 1 else 'columns'}, as in graph {given}",
+                f"have {width[0]} {'column' if width[0] == 1 else 'columns'}, as in graph {first}",
                 f"{tensor.size(1)} in graph {index}",
             )
     return torch.cat(list(tensors.values()))
@@ -164,7 +165,7 @@ def _truth(owner: str, graphs: Sequence[GraphArrays]) -> dict[str, Tensor]:
             value = (graph.truth or {}).get(key)
             if value is None or value.size(0) != graph.num_nodes:
                 raise ArgumentError(
-                    owner, f"truth[{key!r}]", "have one entry per node", f"another in graph {index}"
+                    owner, f"truth[{key!r}]", "have one entry per node", f"another number in graph {index}"
                 )
         truth[key] = torch.cat([(graph.truth or {})[key] for graph in graphs])
     return truth
@@ -173,7 +174,7 @@ def _truth(owner: str, graphs: Sequence[GraphArrays]) -> dict[str, Tensor]:
 def _classes(
     owner: str, values: list[int | str | None], class_names: Sequence[str] | None
 ) -> tuple[Tensor | None, tuple[str, ...]]:
-    """Class numbers and class names; no classes where no graph has one."""
+    """Class indices ``[G]`` and class names; ``None`` if no graph has a class label."""
     missing = [index for index, value in enumerate(values) if value is None]
     if len(missing) == len(values):
         return None, tuple(class_names or ())
@@ -193,7 +194,7 @@ def _classes(
             raise ArgumentError(
                 owner,
                 "y",
-                f"be one of the classes given ({len(class_names)})",
+                f"be one of {len(class_names)} class names",
                 f"{value!r} for graph {index}",
             )
         numbers.append(number)
@@ -201,7 +202,7 @@ def _classes(
 
 
 def _by_value(text: str) -> tuple[bool, float, str]:
-    """Numbers first, by value, then words."""
+    """Sort key: numbers first, by value, then other text."""
     try:
         number = float(text)
     except ValueError:

@@ -1,12 +1,12 @@
-"""From and to the graphs of networkx.
+"""Conversion from and to networkx graphs.
 
-Nodes are numbered in the graph's own order, whatever they are called. A directed graph lists each of its
-edges once, an undirected one in both directions; parallel edges of a multigraph are repeated rows. Edges are
-then cleaned as everywhere, and ``store.report`` counts what was done.
+Nodes are indexed in the order of the networkx graph. A directed graph lists each of its edges once, an undirected one
+in both directions; parallel edges of a multigraph are repeated rows. Edges are then cleaned
+(:func:`graphcaps.ops.clean_edges`), and ``store.report`` counts the changes.
 
-Classes of graphs may be text: they become ``store.class_names``. Node labels may be text too: a store holds
-whole numbers, so text is replaced by its place among all different texts of the graphs in ascending order.
-:func:`node_label_codes` gives that dictionary; keep it, and hand it over as ``codes`` for every later graph.
+Class labels may be text and become ``store.class_names``. Node labels may be text too. A store holds integers, so text
+is replaced by its index among the sorted distinct texts of the graphs. :func:`node_label_codes` returns these codes;
+pass them as ``codes`` for every later graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["from_networkx", "node_label_codes", "to_networkx"]
 
 _OWNER = "from_networkx"
-_Rows = list[tuple[str, dict[str, Any]]]  # nodes or edges: where each is, and its entries
+_Rows = list[tuple[str, dict[str, Any]]]  # nodes or edges: description for messages, and networkx attributes
 
 
 def from_networkx(
@@ -43,23 +43,23 @@ def from_networkx(
     class_names: Sequence[str] | None = None,
     name: str = "graphs",
 ) -> GraphStore:
-    """A store from networkx graphs, directed or not, simple or not.
+    """Converts networkx graphs, directed or not, simple or multigraphs, to a store.
 
     Args:
         graphs (Graph or iterable): One graph or several.
-        labels (sequence, optional): Class of each graph, numbers or text. (default: ``graph.graph["y"]``)
-        node_label (str, optional): Node entry that holds a category (a whole number or text), or several of
-            them; not used where no node has it. (default: ``"label"``)
-        node_attributes (str or sequence, optional): Node entries that hold a number or several each.
-        edge_label, edge_attributes (optional): The same for edges, with whole numbers as labels.
-        weight (str, optional): Edge entry that holds the weight, 1 at edges without; not used where no edge
-            has it. (default: ``"weight"``)
-        codes (mapping, optional): Numbers for node labels that are text. (default: :func:`node_label_codes`)
-        class_names (sequence, optional): Names of the classes, where they are known beforehand.
+        labels (sequence, optional): Class label of each graph, integers or text. (default: ``graph.graph["y"]``)
+        node_label (str, optional): networkx node attribute with a categorical label (an integer or text) or several;
+            ignored if no node has it. (default: ``"label"``)
+        node_attributes (str or sequence, optional): networkx node attributes with one number or several each.
+        edge_label, edge_attributes (optional): The same for edges, with integer labels.
+        weight (str, optional): networkx edge attribute with the weight, 1 for edges without it; ignored if no edge has
+            it. (default: ``"weight"``)
+        codes (mapping, optional): Integer codes of text node labels. (default: :func:`node_label_codes`)
+        class_names (sequence, optional): Names of the classes, if known beforehand.
         name (str): Name of the store.
 
     Raises:
-        ArgumentError: If a graph has no nodes or an entry is missing or not a number; the message names the
+        ArgumentError: If a graph has no nodes, or an attribute is missing or not a number; the message names the
             graph and the node or edge.
     """
     graphs = _listed(graphs)
@@ -68,7 +68,9 @@ def from_networkx(
     else:
         classes = labels.tolist() if isinstance(labels, Tensor) else list(labels)
         if len(classes) != len(graphs):
-            raise ArgumentError(_OWNER, "labels", f"give one class per graph, {len(graphs)}", len(classes))
+            raise ArgumentError(
+                _OWNER, "labels", f"hold one class label per graph, {len(graphs)}", len(classes)
+            )
     if not any(node_label in entry for graph in graphs for _, entry in graph.nodes(data=True)):
         node_label = None
     elif codes is None and node_label is not None:
@@ -97,25 +99,25 @@ def from_networkx(
 
 
 def to_networkx(store: GraphStore, graph: int) -> Graph:
-    """One graph of the store, nodes 0 to n − 1, with everything that the store knows about it.
+    """Converts one graph of the store to networkx, with nodes 0 to n − 1.
 
-    Entries of nodes: ``label`` (a number, or a tuple where there are several label columns), ``attributes``
-    (a tuple), ``truth_<key>``; of edges: ``label``, ``attributes``, ``weight``; of the graph: ``y``, the name
-    of the class. ``from_networkx`` gives the graph back where its arguments name these entries.
+    Node attributes are ``label`` (an integer, or a tuple if there are several label columns), ``attributes`` (a tuple)
+    and ``truth_<key>``; edge attributes are ``label``, ``attributes`` and ``weight``; the graph attribute ``y`` is the
+    class name. :func:`from_networkx` with these names restores the graph.
     """
     import networkx as nx
 
     if not isinstance(graph, int):
-        raise ArgumentError("to_networkx", "graph", "name one graph, as a whole number", repr(graph))
+        raise ArgumentError("to_networkx", "graph", "be the index of one graph", repr(graph))
     one = store[graph].to("cpu")
-    made = nx.Graph()
+    result = nx.Graph()
     if one.y is not None:
-        made.graph["y"] = store.class_names[int(one.y[0])]
-    made.add_nodes_from(range(one.num_nodes))
+        result.graph["y"] = store.class_names[int(one.y[0])]
+    result.add_nodes_from(range(one.num_nodes))
     source = torch.arange(one.num_nodes).repeat_interleave(one.degree)
     upper = (source < one.neighbours).nonzero().squeeze(-1)  # each edge once
     edges = list(zip(source[upper].tolist(), one.neighbours[upper].tolist(), strict=True))
-    made.add_edges_from(edges)
+    result.add_edges_from(edges)
 
     def enter(columns: Any, keys: Iterable[Any], key: str, values: Tensor | None) -> None:
         if values is not None:
@@ -125,18 +127,18 @@ def to_networkx(store: GraphStore, graph: int) -> Graph:
     def pick(values: Tensor | None) -> Tensor | None:
         return None if values is None else values[upper]
 
-    enter(made.nodes, made.nodes, "label", _narrow(one.node_labels))
-    enter(made.nodes, made.nodes, "attributes", one.node_attributes)
+    enter(result.nodes, result.nodes, "label", _squeeze_single_column(one.node_labels))
+    enter(result.nodes, result.nodes, "attributes", one.node_attributes)
     for key, values in one.truth.items():
-        enter(made.nodes, made.nodes, f"truth_{key}", values)
-    enter(made.edges, edges, "label", _narrow(pick(one.edge_labels)))
-    enter(made.edges, edges, "attributes", pick(one.edge_attributes))
-    enter(made.edges, edges, "weight", pick(one.edge_weight))
-    return made
+        enter(result.nodes, result.nodes, f"truth_{key}", values)
+    enter(result.edges, edges, "label", _squeeze_single_column(pick(one.edge_labels)))
+    enter(result.edges, edges, "attributes", pick(one.edge_attributes))
+    enter(result.edges, edges, "weight", pick(one.edge_weight))
+    return result
 
 
 def node_label_codes(graphs: Graph | Iterable[Graph], node_label: str = "label") -> dict[str, int]:
-    """The numbers that stand for node labels that are text: places in ascending order, from 0."""
+    """Integer codes of text node labels: indices of the sorted distinct texts, from 0."""
     seen: set[str] = set()
     for graph in _listed(graphs):
         for _, entry in graph.nodes(data=True):
@@ -158,9 +160,9 @@ def _listed(graphs: Graph | Iterable[Graph]) -> list[Graph]:
 
 
 def _rows(graph: Graph) -> list[tuple[Any, Any, int, int, dict[str, Any]]]:
-    """Edges as listed: names of the ends, their places, entries; both directions of an undirected edge."""
-    place = {node: index for index, node in enumerate(graph)}
-    rows = [(a, b, place[a], place[b], entry) for a, b, entry in graph.edges(data=True)]
+    """Listed edges: ends, node indices of the ends, attributes; undirected edges in both directions."""
+    position = {node: index for index, node in enumerate(graph)}
+    rows = [(a, b, position[a], position[b], entry) for a, b, entry in graph.edges(data=True)]
     if not graph.is_directed():
         rows += [(b, a, j, i, entry) for a, b, i, j, entry in rows if i != j]
     return rows
@@ -169,9 +171,9 @@ def _rows(graph: Graph) -> list[tuple[Any, Any, int, int, dict[str, Any]]]:
 def _class(value: Any, index: int) -> int | str | None:
     if value is None or isinstance(value, str):
         return value
-    if _whole(value):
+    if _is_integer(value):
         return int(value)
-    raise ArgumentError(_OWNER, "labels", "be whole numbers or text", f"{value!r} for graph {index}")
+    raise ArgumentError(_OWNER, "labels", "be integers or text", f"{value!r} for graph {index}")
 
 
 def _categories(index: int, rows: _Rows, key: str | None, codes: Mapping[str, int]) -> Tensor | None:
@@ -182,20 +184,20 @@ def _categories(index: int, rows: _Rows, key: str | None, codes: Mapping[str, in
     for where, entry in rows:
         line = []
         for value in _sequence(_get(index, where, entry, key)):
-            found = f"{value!r} at {where} of graph {index}"
-            if codes and not (isinstance(value, str) or _whole(value)):
-                raise ArgumentError(_OWNER, key, "be text or a whole number", found)
+            got = f"{value!r} at {where} of graph {index}"
+            if codes and not (isinstance(value, str) or _is_integer(value)):
+                raise ArgumentError(_OWNER, key, "be text or an integer", got)
             if codes and value not in codes:
-                raise ArgumentError(_OWNER, key, "be one of the texts that have a code", found)
-            if not codes and not _whole(value):
-                raise ArgumentError(_OWNER, key, "be a whole number", found)
+                raise ArgumentError(_OWNER, key, "be a text that has a code", got)
+            if not codes and not _is_integer(value):
+                raise ArgumentError(_OWNER, key, "be an integer", got)
             line.append(codes[value] if codes else int(value))
         table.append(line)
     return torch.tensor(_even(index, rows, key, table), dtype=torch.long)
 
 
 def _numbers(index: int, rows: _Rows, keys: str | Sequence[str] | None) -> Tensor | None:
-    """Attributes of the nodes or edges of a graph, ``[rows, columns]``, entry after entry."""
+    """Numerical attributes of the nodes or edges of a graph, concatenated, ``[rows, columns]``."""
     if keys is None or not rows:
         return None
     keys = [keys] if isinstance(keys, str) else list(keys)
@@ -217,7 +219,7 @@ def _weights(index: int, rows: _Rows, key: str | None) -> Tensor | None:
 def _get(index: int, where: str, entry: dict[str, Any], key: str) -> Any:
     if entry.get(key) is None:
         raise ArgumentError(
-            _OWNER, key, "be there everywhere or nowhere", f"none at {where} of graph {index}"
+            _OWNER, key, "be present everywhere or nowhere", f"none at {where} of graph {index}"
         )
     return entry[key]
 
@@ -234,30 +236,30 @@ def _even(index: int, rows: _Rows, key: str, table: list[list[Any]]) -> list[lis
 def _number(index: int, where: str, key: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError) as error:  # the last at a whole number of 400 digits
+    except (TypeError, ValueError, OverflowError) as error:  # OverflowError: an integer of hundreds of digits
         raise ArgumentError(
             _OWNER, key, "be a number", f"{repr(value)[:80]} at {where} of graph {index}"
         ) from error
 
 
 def _floats(values: list[Any]) -> Tensor:
-    """float32, or float64 where a number exceeds float32's range, as the reader of TU folders has it."""
+    """float32, or float64 if a number exceeds the range of float32, as in the TU reader."""
     wide = torch.tensor(values, dtype=torch.float64)
     narrow = wide.float()
     return narrow if bool((torch.isfinite(narrow) == torch.isfinite(wide)).all()) else wide
 
 
 def _sequence(value: Any) -> list[Any]:
-    """The values of an entry that holds one, or several in a tuple, list, array or tensor."""
+    """The values of a networkx attribute: one, or several in a tuple, list, array or tensor."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     value = value.item() if hasattr(value, "item") else value
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
-def _narrow(labels: Tensor | None) -> Tensor | None:
-    """A single label column as plain numbers."""
+def _squeeze_single_column(labels: Tensor | None) -> Tensor | None:
+    """A single label column as a vector."""
     return labels.squeeze(1) if labels is not None and labels.size(1) == 1 else labels

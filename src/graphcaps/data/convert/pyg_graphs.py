@@ -1,17 +1,17 @@
-"""From and to the graphs of torch-geometric.
+"""Conversion from and to torch-geometric graphs.
 
 =====================  ==========================================================================
 torch-geometric        store
 =====================  ==========================================================================
 ``x``                  ``node_attributes`` as numbers; one-hot columns are not recognised as labels
-``edge_index``         edges, cleaned as everywhere; what was done stands in ``store.report``
+``edge_index``         edges, cleaned; ``store.report`` counts the changes
 ``edge_weight``        ``edge_weight``
 ``edge_attr``          ``edge_attributes``; one number per edge (1-D, floating) is read as the weight
-                       where there is no ``edge_weight``
-``y``                  class of the graph, one whole number
-``node_labels``        ``node_labels`` (our own entry, as :func:`to_pyg` writes it)
-``edge_labels``        ``edge_labels`` (our own entry)
-``truth_<key>``        ``truth[<key>]`` (our own entries)
+                       if there is no ``edge_weight``
+``y``                  class label of the graph, one integer
+``node_labels``        ``node_labels`` (as :func:`to_pyg` writes them)
+``edge_labels``        ``edge_labels`` (as :func:`to_pyg` writes them)
+``truth_<key>``        ``truth[<key>]`` (as :func:`to_pyg` writes them)
 =====================  ==========================================================================
 """
 
@@ -29,7 +29,7 @@ from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-# torch-geometric takes seconds to import: only those who convert pay for it.
+# torch-geometric takes seconds to import, so it is imported only on conversion.
 if TYPE_CHECKING:
     from torch_geometric.data import Batch, Data
 
@@ -41,19 +41,19 @@ _TRUTH = "truth_"
 def from_pyg(
     data: Data | Batch | Iterable[Data], name: str = "graphs", *, class_names: Sequence[str] | None = None
 ) -> GraphStore:
-    """A store from a torch-geometric ``Data``, ``Batch``, data set or list of ``Data``.
+    """Converts a torch-geometric ``Data``, ``Batch``, data set or list of ``Data`` to a store.
 
-    The number of nodes is ``num_nodes`` or the rows of a node entry; where there is neither it is read from
-    the edges, which know nothing of isolated nodes behind the last one they name.
+    The number of nodes is ``num_nodes`` or the rows of a node tensor. Without either it is the largest index in
+    ``edge_index`` plus 1, which misses isolated nodes with larger indices.
 
     Args:
-        data (Data, Batch or iterable): Graphs, on any device; the store lies on the CPU.
+        data (Data, Batch or iterable): Graphs on any device; the store is on the CPU.
         name (str): Name of the store.
-        class_names (sequence, optional): Names of the classes 0, 1, …; else the values of ``y`` in ascending
-            order are the classes and name them.
+        class_names (sequence, optional): Names of the classes 0, 1, …. (default: the distinct values of ``y``,
+            ascending)
 
     Raises:
-        ArgumentError: If a graph has no nodes, or entries, widths or classes that do not fit the others; the
+        ArgumentError: If a graph has no nodes, or its tensors or class label do not match those of the others; the
             message names the graph.
     """
     from torch_geometric.data import Batch, Data
@@ -70,7 +70,7 @@ def from_pyg(
                 "from_pyg", "data", "hold torch-geometric Data", f"{type(graph).__name__} at graph {index}"
             )
     arrays = [_read(index, graph) for index, graph in enumerate(graphs)]
-    # Our own entries, which some graphs of a list may lack: graphs from SMILES beside others.
+    # Ground truth that not all graphs have is dropped, as for graphs from SMILES among others.
     shared = set.intersection(*(set(each.truth or {}) for each in arrays)) if arrays else set()
     arrays = [replace(each, truth={key: (each.truth or {})[key] for key in shared}) for each in arrays]
     return store_from_graphs(arrays, name, class_names=class_names, owner="from_pyg")
@@ -79,34 +79,42 @@ def from_pyg(
 def to_pyg(
     store: GraphStore, graphs: Sequence[int] | Tensor | None = None, as_batch: bool = False
 ) -> list[Data] | Batch:
-    """The named graphs (all where none are named) as a list of ``Data``, or as one ``Batch``.
+    """Converts graphs of a store to a list of ``Data`` or to one ``Batch``.
 
-    Every edge stands in both directions. ``y`` is the number of the class; the names stay in
-    ``store.class_names``: ``from_pyg(to_pyg(store), class_names=store.class_names)`` gives the graphs back.
+    Every edge is listed in both directions. ``y`` is the class index; names are in ``store.class_names``, so that
+    ``from_pyg(to_pyg(store), class_names=store.class_names)`` restores the graphs.
+
+    Args:
+        store (GraphStore): Graphs.
+        graphs (sequence, optional): Indices of the graphs. (default: all)
+        as_batch (bool): Whether to return a ``Batch``. (default: False)
     """
     from torch_geometric.data import Batch, Data
 
-    chosen = store if graphs is None else store[graphs]
-    first, entry_ptr = chosen.node_ptr.tolist(), chosen.edge_ptr[chosen.node_ptr].tolist()
-    source = torch.arange(chosen.num_nodes, device=chosen.device) - chosen.node_ptr[chosen.node_graph]
-    edge_index = torch.stack([source.repeat_interleave(chosen.degree), chosen.neighbours.long()])
-    node_entries: dict[str, Tensor | None] = {"x": chosen.node_attributes, "node_labels": chosen.node_labels}
-    node_entries |= {_TRUTH + key: value for key, value in chosen.truth.items()}
-    edge_entries = {
-        "edge_attr": chosen.edge_attributes,
-        "edge_labels": chosen.edge_labels,
-        "edge_weight": chosen.edge_weight,
+    selected = store if graphs is None else store[graphs]
+    first, entry_ptr = selected.node_ptr.tolist(), selected.edge_ptr[selected.node_ptr].tolist()
+    source = torch.arange(selected.num_nodes, device=selected.device) - selected.node_ptr[selected.node_graph]
+    edge_index = torch.stack([source.repeat_interleave(selected.degree), selected.neighbours.long()])
+    node_entries: dict[str, Tensor | None] = {
+        "x": selected.node_attributes,
+        "node_labels": selected.node_labels,
     }
-    made = []
-    for g in range(len(chosen)):
+    node_entries |= {_TRUTH + key: value for key, value in selected.truth.items()}
+    edge_entries = {
+        "edge_attr": selected.edge_attributes,
+        "edge_labels": selected.edge_labels,
+        "edge_weight": selected.edge_weight,
+    }
+    data_list = []
+    for g in range(len(selected)):
         nodes, entries = slice(first[g], first[g + 1]), slice(entry_ptr[g], entry_ptr[g + 1])
         parts: dict[str, Any] = {"edge_index": edge_index[:, entries], "num_nodes": first[g + 1] - first[g]}
         parts |= {key: value[nodes] for key, value in node_entries.items() if value is not None}
         parts |= {key: value[entries] for key, value in edge_entries.items() if value is not None}
-        if chosen.y is not None:
-            parts["y"] = chosen.y[g : g + 1]
-        made.append(Data(**parts))
-    return Batch.from_data_list(made) if as_batch else made
+        if selected.y is not None:
+            parts["y"] = selected.y[g : g + 1]
+        data_list.append(Data(**parts))
+    return Batch.from_data_list(data_list) if as_batch else data_list
 
 
 def _read(index: int, data: Data) -> GraphArrays:
@@ -115,7 +123,7 @@ def _read(index: int, data: Data) -> GraphArrays:
             "from_pyg", "data", "hold its edges as 'edge_index'", f"a matrix in graph {index}"
         )
     with warnings.catch_warnings():
-        # It warns where it has to count nodes by the edges; the docstring says so.
+        # torch-geometric warns if it infers the number of nodes from the edges.
         warnings.simplefilter("ignore")
         num_nodes = data.num_nodes or 0
     edges = _tensor(index, data, "edge_index")
@@ -165,9 +173,9 @@ def _class(index: int, data: Data) -> int | None:
     value = torch.as_tensor(value)
     if value.numel() != 1:
         raise ArgumentError(
-            "from_pyg", "y", "be one class per graph", f"{value.numel()} values in graph {index}"
+            "from_pyg", "y", "be one class label per graph", f"{value.numel()} values in graph {index}"
         )
     number = value.item()
     if not float(number).is_integer():
-        raise ArgumentError("from_pyg", "y", "be a whole number", f"{number} in graph {index}")
+        raise ArgumentError("from_pyg", "y", "be an integer", f"{number} in graph {index}")
     return int(number)

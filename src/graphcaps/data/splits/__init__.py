@@ -1,1 +1,1 @@
-"""splits."""
+"""Splits: folds, groups of graphs and scaffolds of molecules."""
