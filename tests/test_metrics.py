@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_refused():
         class_metrics(Y[:3], SHARES)
     with pytest.raises(ArgumentError, match="classes from 0 to 1, got 0 to 2"):
         class_metrics(np.array([0, 1, 2, 1]), SHARES)
-    with pytest.raises(ArgumentError, match="be numbers"):
+    with pytest.raises(ArgumentError, match="be finite"):
         class_metrics(Y, SHARES * np.nan)
     with pytest.raises(ArgumentError, match="at least 1"):
         expected_calibration_error(Y, SHARES, 0)

@@ -182,14 +182,14 @@ def test_an_own_file(tmp_path, monkeypatch):
 
 def test_an_own_file_that_is_wrong(tmp_path):
     path = tmp_path / "mine.toml"
-    with pytest.raises(DataError, match=r"mine.toml: expected a preset, a TOML file, found No such file"):
+    with pytest.raises(DataError, match=r"mine.toml: file not found"):
         load_preset(path)
     path.mkdir()
     with pytest.raises(DataError, match="found Is a directory"):
         load_preset(path)
     path.rmdir()
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="found no text"):
+    with pytest.raises(DataError, match="expected a TOML file in UTF-8"):
         load_preset(path)
     path.write_text("[training\n")
     with pytest.raises(DataError, match=r"mine.toml: expected a TOML file, found .*line 1"):

@@ -1,4 +1,4 @@
-"""Names for interchangeable parts: a model registered here is trained, tested and listed like the rest."""
+"""Registry of models: a registered model is available to training, command line and contract tests."""
 
 from __future__ import annotations
 
@@ -14,41 +14,45 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """A dictionary from names to parts whose refusals list the nearest names.
+    """A dictionary of registered objects; an unknown name raises an error that lists similar names.
 
     Args:
-        kind (str): What is registered, for messages ("model").
+        kind (str): Kind of the registered objects, for messages ("model").
     """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._parts: dict[str, T] = {}
+        self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that enters a part under ``name``; a name is given once."""
+        """Decorator that registers an object under ``name``.
 
-        def enter(part: T) -> T:
-            if name in self._parts:
-                raise ArgumentError("Registry", name, f"be a new {self.kind} name", "one that is taken")
-            self._parts[name] = part
-            return part
+        Raises:
+            ArgumentError: If the name is already registered.
+        """
 
-        return enter
+        def decorate(entry: T) -> T:
+            if name in self._entries:
+                raise ArgumentError("Registry", name, f"be a new {self.kind} name", "a registered one")
+            self._entries[name] = entry
+            return entry
+
+        return decorate
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._parts:
-            near = difflib.get_close_matches(name, self._parts, n=3, cutoff=0.4) or sorted(self._parts)
+        if name not in self._entries:
+            near = difflib.get_close_matches(name, self._entries, n=3, cutoff=0.4) or sorted(self._entries)
             raise ArgumentError("Registry", self.kind, f"be one of {', '.join(near)}", repr(name))
-        return self._parts[name]
+        return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._parts))
+        return iter(sorted(self._entries))
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._entries)
 
 
 MODELS: Registry[type] = Registry("model")

@@ -1,4 +1,4 @@
-"""Named, frozen values that travel between the layers: batches in, capsules out."""
+"""Frozen data classes that the layers exchange: batches, capsules and losses."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 Precision = Literal["float32", "tf32", "bf16"]
-"""Precision of matrix products on a GPU; sums and everything else stay float32."""
+"""Precision of matrix products on a GPU; all other operations use float32."""
 
 
 class ShapeRepr:
-    """Shows tensors by their shape: ``Routing(capsules=[2, 5, 8], assignment=[7, 5])``."""
+    """Base class whose ``repr`` shows tensors by their shape: ``Routing(capsules=[2, 5, 8], assignment=[7, 5])``."""
 
     def __repr__(self) -> str:
         shown = []
@@ -51,18 +51,18 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Segments(ShapeRepr):
-    """Which rows of a ragged ``[*lead, V, …]`` tensor belong to which of B graphs.
+    """The graph of each row of a ragged ``[*lead, V, …]`` tensor with B graphs.
 
-    Rows of one graph lie together, graphs in order. Rows after the last graph are padding, and so are
-    graphs without rows.
+    Rows of a graph are contiguous, and graphs are in order. Rows after the last graph are padding, and so are graphs
+    without rows.
 
     Args:
         ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
         index (Tensor): Graph of each row, B at padding, ``[*lead, V]``.
-        padded (bool): Whether there may be padding rows or graphs (kept on the host, so that asking
-            costs no synchronisation).
-        max_size (int, optional): Rows of the largest graph, or a bound on it, where the host knows it.
-        memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
+        padded (bool): Whether there may be padding rows or graphs. Stored on the host, so that reading it needs no
+            synchronisation.
+        max_size (int, optional): Number of rows of the largest graph, or an upper bound, if the host has it.
+        memo (dict): Cache of tensors that ops derive from this object.
     """
 
     ptr: Tensor
@@ -73,22 +73,22 @@ class Segments(ShapeRepr):
 
     @property
     def num_graphs(self) -> int:
-        """B, padding graphs included."""
+        """Number of graphs B, padding included."""
         return self.ptr.size(-1) - 1
 
     @property
     def num_rows(self) -> int:
-        """V, padding rows included."""
+        """Number of rows V, padding included."""
         return self.index.size(-1)
 
     @property
     def sizes(self) -> Tensor:
-        """Rows of each graph, ``[*lead, B]``."""
+        """Number of rows of each graph, ``[*lead, B]``."""
         return self.ptr[..., 1:] - self.ptr[..., :-1]
 
     @property
     def row_mask(self) -> Tensor | None:
-        """True at real rows, ``[*lead, V]``; ``None`` where nothing is padding."""
+        """True at real rows, ``[*lead, V]``; ``None`` without padding."""
         if not self.padded:
             return None
         if "row_mask" not in self.memo:
@@ -98,12 +98,12 @@ class Segments(ShapeRepr):
 
     @property
     def graph_mask(self) -> Tensor | None:
-        """True at real graphs, ``[*lead, B]``; ``None`` where nothing is padding."""
+        """True at real graphs, ``[*lead, B]``; ``None`` without padding."""
         return self.sizes > 0 if self.padded else None
 
     @classmethod
     def from_sizes(cls, sizes: Tensor) -> Segments:
-        """Segments without padding for graphs of the given sizes, ``[*lead, B]``, equal sums over B."""
+        """Segments without padding for graphs of these sizes, ``[*lead, B]``, with equal sums over B."""
         *lead, B = sizes.shape
         ptr = torch.nn.functional.pad(sizes.cumsum(-1), (1, 0))
         flat = sizes.reshape(-1)
@@ -115,25 +115,25 @@ class Segments(ShapeRepr):
     @classmethod
     def from_index(cls, index: Tensor, num_graphs: int | None = None) -> Segments:
         """Segments of a torch-geometric ``batch`` vector, ``[*lead, V]``, sorted along its last axis."""
-        known = num_graphs is not None
+        stated = num_graphs is not None
         B = num_graphs if num_graphs is not None else (int(index.max()) + 1 if index.numel() else 0)
         edges = torch.arange(B + 1, device=index.device).expand(*index.shape[:-1], B + 1).contiguous()
         ptr = torch.searchsorted(index.contiguous(), edges)
-        # Without a stated count every row is real and only an inner graph can be empty.
-        return cls(ptr, index, padded=known or bool((ptr[..., 1:] == ptr[..., :-1]).any()))
+        # Without a stated number of graphs all rows are real, and only a graph before the last can be empty.
+        return cls(ptr, index, padded=stated or bool((ptr[..., 1:] == ptr[..., :-1]).any()))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class AdjacencyBits(ShapeRepr):
-    """Who is joined with whom, a bit per pair of nodes of a graph.
+    """Adjacency matrices as bits, one per pair of nodes of a graph.
 
-    The row of a node has a word of 32 bits for each 32 nodes of its graph: bit k of word w is 1 where node
-    32 w + k of the graph is its neighbour.
+    The row of a node has a 32-bit word for each 32 nodes of its graph: bit k of word w is 1 if node 32 w + k of the
+    graph is its neighbour.
 
     Args:
-        words (Tensor): All rows one after another, int32, ``[W]``.
+        words (Tensor): Concatenated rows, int32, ``[W]``.
         start (Tensor): First word of each node of the store, ``[N]``.
-        dense (bool): Whether there are so many neighbours that products walk the bits, not the neighbours.
+        dense (bool): Whether graphs are so dense that products iterate over bits instead of neighbour lists.
     """
 
     words: Tensor
@@ -143,23 +143,23 @@ class AdjacencyBits(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EdgeTable(ShapeRepr):
-    """The edges of a batch, read from the arrays of the store that it was drawn from.
+    """The edges of a batch, as references into the arrays of its store.
 
-    Slot v of the batch holds node ``node[v]`` of the store, whose neighbours are the slots
-    ``first[v] + neighbours[ptr[node[v]] : ptr[node[v] + 1]]``. No edge is copied. Every edge stands in
-    both directions with one weight, never twice, and no node is its own neighbour.
+    Row v of the batch is node ``node[v]`` of the store, whose neighbours are the rows
+    ``first[v] + neighbours[ptr[node[v]] : ptr[node[v] + 1]]``. No edge is copied. Every edge is stored in both
+    directions with the same weight. There are no duplicate edges and no self-loops.
 
     Args:
         ptr (Tensor): First entry of each node of the store, ``[N + 1]``.
         neighbours (Tensor): Neighbours, counted from the first node of their graph, ``[M]``.
-        weight (Tensor, optional): Weight of each entry, ``[M]``; all ones where there is none.
-        node (Tensor): Store node of each slot, −1 at padding, ``[*lead, V]``.
-        first (Tensor): First slot of the slot's graph, ``[*lead, V]``.
-        num_entries (int, optional): Entries of all slots together, where the host knows it.
-        max_degree (int, optional): Most neighbours of a node, or a bound on it, where the host knows it.
-        bits (AdjacencyBits, optional): The same edges as bits, where they were made.
-        graphs (Tensor, optional): First slot of each graph, and the end of the last, ``[*lead, B + 1]``.
-        memo (dict): What ops derived from these tensors, kept for the next op of the same batch.
+        weight (Tensor, optional): Weight of each entry, ``[M]``. (default: all 1)
+        node (Tensor): Node of the store for each row, −1 at padding, ``[*lead, V]``.
+        first (Tensor): First row of the graph of each row, ``[*lead, V]``.
+        num_entries (int, optional): Number of entries of all rows, if the host has it.
+        max_degree (int, optional): Largest degree, or an upper bound, if the host has it.
+        bits (AdjacencyBits, optional): The same edges as bits.
+        graphs (Tensor, optional): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
+        memo (dict): Cache of tensors that ops derive from this object.
     """
 
     ptr: Tensor
@@ -176,11 +176,11 @@ class EdgeTable(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class GraphBatch(ShapeRepr):
-    """Graphs of one step: all nodes of all graphs in one ragged tensor.
+    """A batch of graphs: the nodes of all graphs in one ragged tensor.
 
     Args:
-        features (Tensor or FeatureRows): Node features, ``[*lead, V, in]``, or where in the store they are.
-        segments (Segments): Which node belongs to which graph.
+        features (Tensor or FeatureRows): Node features, ``[*lead, V, in]``, or references to those of the store.
+        segments (Segments): Graph of each node.
         edges (EdgeTable): The edges, by reference.
         y (Tensor, optional): Class of each graph, −1 at padding, ``[*lead, B]``.
     """
@@ -192,7 +192,7 @@ class GraphBatch(ShapeRepr):
 
     @cached_property
     def x(self) -> Tensor:
-        """The features as a tensor; gathered when they are first asked for."""
+        """The features as a tensor, gathered at the first access."""
         return self.features if isinstance(self.features, Tensor) else self.features.gather()
 
     @property
@@ -227,11 +227,11 @@ class BatchLayout(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Routing(ShapeRepr):
-    """What routing by agreement found.
+    """Result of routing by agreement.
 
     Args:
-        capsules (Tensor): Wholes u, ``[*lead, B, J, d]``.
-        assignment (Tensor): Weights c of the last round, ``[*lead, V, J]``; rows sum to 1, padding is 0.
+        capsules (Tensor): Output capsules u, ``[*lead, B, J, d]``.
+        assignment (Tensor): Coefficients c of the last iteration, ``[*lead, V, J]``; rows sum to 1, padding is 0.
     """
 
     capsules: Tensor
@@ -240,14 +240,13 @@ class Routing(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CapsuleLevel(ShapeRepr):
-    """One level of the hierarchy.
+    """One level of the capsule hierarchy.
 
     Args:
-        capsules (Tensor): Wholes of this level, ``[*lead, B, J, d]``.
-        assignment (Tensor): How far each part belongs to each whole: ``[*lead, V, J]`` over nodes,
+        capsules (Tensor): Capsules of this level, ``[*lead, B, J, d]``.
+        assignment (Tensor): Assignment of the capsules below to those of this level: ``[*lead, V, J]`` over nodes,
             ``[*lead, B, J_below, J]`` above the first level.
-        adjacency (Tensor, optional): Graph among the wholes, ``[*lead, B, J, J]``; ``None`` at the
-            class level, where nothing is built on it.
+        adjacency (Tensor, optional): Coarse graph of the capsules, ``[*lead, B, J, J]``; ``None`` at the class level.
     """
 
     capsules: Tensor
@@ -257,7 +256,7 @@ class CapsuleLevel(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class HGCNOutput(ShapeRepr):
-    """What :class:`graphcaps.nn.HGCN` computes for a batch.
+    """Output of :class:`graphcaps.nn.HGCN` for a batch.
 
     Args:
         class_scores (Tensor): Lengths of the class capsules, ``[*lead, B, O]``.
@@ -276,18 +275,18 @@ class HGCNOutput(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ClassOutput(ShapeRepr):
-    """What a classifier without capsules computes for a batch: ``class_scores [*lead, B, O]``."""
+    """Output of a classifier without capsules: logits ``class_scores [*lead, B, O]``."""
 
     class_scores: Tensor
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LossTerms(ShapeRepr):
-    """A loss and what it is made of, one number per replica.
+    """A loss and its terms, one number per replica.
 
     Args:
-        total (Tensor): What is minimised, ``[*lead]``.
-        terms (dict): Its parts by name, before they are weighted, ``[*lead]`` each.
+        total (Tensor): The loss that is minimised, ``[*lead]``.
+        terms (dict): Its terms by name, before weighting, ``[*lead]`` each.
     """
 
     total: Tensor
@@ -296,16 +295,16 @@ class LossTerms(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FeatureTable(ShapeRepr):
-    """Features of all N nodes of a store, from which ``shift`` was taken, and those of them that are not zero.
+    """Features of all N nodes of a store, and the sparse form of these features minus ``shift``.
 
     Args:
-        x (Tensor): The features themselves, ``[N, in]``.
-        shift (Tensor): Taken from every row for all that follows, ``[in]``.
-        ptr (Tensor): First entry of each node, and the end of the last, int32, ``[N + 1]``.
+        x (Tensor): Features, ``[N, in]``.
+        shift (Tensor): Subtracted from every row in the fields below, ``[in]``.
+        ptr (Tensor): First nonzero entry of each node, and the end of the last, int32, ``[N + 1]``.
         columns, values (Tensor): Column (int32) and shifted feature of each entry, ``[P]``.
-        sums, squares (Tensor): Of shifted features over the nodes of each graph, float64, ``[G, in]``.
+        sums, squares (Tensor): Sums of shifted features and of their squares over each graph, float64, ``[G, in]``.
         node_ptr (Tensor): First node of each graph, and the end of the last, ``[G + 1]``.
-        sparse (bool): Whether so few entries are listed that products walk them.
+        sparse (bool): Whether there are so few entries that products iterate over them.
     """
 
     x: Tensor
@@ -321,13 +320,13 @@ class FeatureTable(ShapeRepr):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FeatureRows(ShapeRepr):
-    """The features of a batch, read from the table of the store that it was drawn from.
+    """The features of a batch, as references into the feature table of its store.
 
     Args:
         table (FeatureTable): Features of the whole store.
-        node (Tensor): Store node of each slot, −1 at padding, ``[*lead, V]``.
-        graphs (Tensor): Store graph of each graph of the batch, −1 for none, ``[*lead, B]``.
-        cleared (bool): Whether padding rows are 0 where rows are gathered, or hold anything.
+        node (Tensor): Node of the store for each row, −1 at padding, ``[*lead, V]``.
+        graphs (Tensor): Graph of the store for each graph of the batch, −1 at padding, ``[*lead, B]``.
+        cleared (bool): Whether gathered padding rows are 0; otherwise they are undefined.
     """
 
     table: FeatureTable
@@ -337,8 +336,10 @@ class FeatureRows(ShapeRepr):
 
     @property
     def shape(self) -> torch.Size:
+        """Shape of the gathered features."""
         return torch.Size((*self.node.shape, self.table.x.size(-1)))
 
     def gather(self) -> Tensor:
+        """The features as a tensor, ``[*lead, V, in]``."""
         rows = self.table.x.index_select(0, self.node.clamp_min(0).reshape(-1)).reshape(self.shape)
         return rows.masked_fill(self.node.lt(0).unsqueeze(-1), 0) if self.cleared else rows
