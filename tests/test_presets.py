@@ -185,7 +185,7 @@ def test_an_own_file_that_is_wrong(tmp_path):
     with pytest.raises(DataError, match=r"mine.toml: file not found"):
         load_preset(path)
     path.mkdir()
-    with pytest.raises(DataError, match="found Is a directory"):
+    with pytest.raises(DataError, match=r"cannot be read \(Is a directory\)\."):
         load_preset(path)
     path.rmdir()
     path.write_bytes(b"\xff\xfe\x00")
