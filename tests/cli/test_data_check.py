@@ -91,7 +91,7 @@ def test_the_embedded_set():
 
 def test_groups_of_copies_are_written(own, tmp_path):
     result = check(own, "--groups", tmp_path / "groups.csv")
-    assert "Groups of copies: " in result.stdout
+    assert "Groups of duplicates: " in result.stdout
     assert (tmp_path / "groups.csv").read_text() == (
         "graph,id,class,group,size,confirmed\n1,,7,0,2,yes\n2,,8,0,2,yes\n"
     )

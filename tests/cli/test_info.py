@@ -37,7 +37,7 @@ def test_people_read_what_it_is_expects_and_was_trained_on(tmp_path):
         "node labels 4 values: 0 to 3",
         "node attributes 2",
         "input columns 18 (attributes, labels, degree, one-hot degree up to 4, propagated 1 times)",
-        "most nodes no limit",
+        "max. nodes no limit",
         "data set labelled",
         "graphs 30, 34.4 nodes each, at most 37",
         "ring-star (10), ring-clique (10), ring-ladder (10)",
@@ -78,7 +78,7 @@ def test_names_are_shown_as_they_are(tmp_path):
     text = squeezed(result.stdout)
     assert "3: [red]a[/red], b c, [/]" in text
     assert "scores logits" in text
-    assert "most nodes 30; of larger graphs the nodes of highest degree are used" in text
+    assert "max. nodes 30; of larger graphs the nodes of highest degree are used" in text
 
 
 @pytest.mark.parametrize("content", [None, b"", b"some text", b"PK\x03\x04rest"])

@@ -145,7 +145,7 @@ def test_the_module_runs():
     [
         (["train"], "graphcaps: Missing argument 'SOURCE'. See: graphcaps train --help\n"),
         (["nonsense"], "graphcaps: No such command 'nonsense'. See: graphcaps --help\n"),
-        (["data", "info"], "graphcaps: Missing argument 'NAME'. See: graphcaps data info --help\n"),
+        (["data", "info"], "graphcaps: Missing argument 'SOURCE'. See: graphcaps data info --help\n"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(arguments, told):

@@ -137,7 +137,7 @@ def test_a_graph_is_explained_by_its_id_or_its_row(model: Path, table: Path) -> 
     found = json.loads(run("explain", model, table, "--graph", "N003", "--json").stdout)["explanation"]
     assert (found["graph"], found["id"], found["num_nodes"]) == (3, "N003", 4)
     left = run("explain", model, table, "--graph", "2", "--bad", "skip")
-    assert "graph   2 (N003) of new" in left.stdout
+    assert "graph      2 (N003) of new" in left.stdout
 
 
 def test_the_column_of_ids_can_be_named(model: Path, tmp_path: Path) -> None:
@@ -145,7 +145,8 @@ def test_the_column_of_ids_can_be_named(model: Path, tmp_path: Path) -> None:
     shown = run("explain", model, table, "--id", "code", "--graph", "7")
     assert "graph      1 (7) of t: 3 nodes" in shown.stdout  # no seventh graph: it is an id
     assert (
-        "graph   3 (9) of t: 2 nodes" in run("explain", model, table, "--id", "code", "--graph", "3").stdout
+        "graph      3 (9) of t: 2 nodes"
+        in run("explain", model, table, "--id", "code", "--graph", "3").stdout
     )
     twice = run("explain", model, table, "--id", "code", "--graph", "9")
     assert (twice.exit_code, twice.stdout) == (2, "")

@@ -99,7 +99,7 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
         assert row["true_class"] == store.class_names[int(store.y[number])]
         assert row["error"] == ""
     right = sum(row["class"] == row["true_class"] for row in rows)
-    assert f"{100 * right / 360:.2f} % of the graphs predicted" in result.stdout
+    assert f"{100 * right / 360:.2f} % of the graphs with a predicted class" in result.stdout
 
 
 def test_what_a_result_was_made_from_stands_beside_it(plain, tmp_path):
@@ -211,7 +211,7 @@ def test_unknown_labels_can_be_read_as_zeros(model, tmp_path):
     result = run(model, source, "--unseen", "ignore", "--out", out)
     assert result.exit_code == 0
     assert result.stderr == (
-        "graphcaps: warning: 1 of 6 graphs had unknown node labels read as zeros. "
+        "graphcaps: warning: 1 of 6 graphs had unknown node labels encoded as zeros. "
         "Graph 2: node label 9, on 2 nodes, not seen in training.\n"
     )
     assert all(row["class"] and not row["error"] for row in rows_of(out))
@@ -239,7 +239,7 @@ def test_nothing_to_predict_ends_with_2_and_writes_nothing(model, tmp_path):
     assert result.stderr == (
         f"graphcaps: {source}: expected graphs that the model can read, found none "
         "(graph 1: node label 9, on 2 nodes, not seen in training). "
-        "Pass --unseen ignore to read unknown labels as zeros.\n"
+        "Use --unseen ignore to encode unknown labels as zeros.\n"
     )
     assert not out.exists()
 
@@ -289,7 +289,7 @@ def test_abstaining_and_strangers(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "6 of 6 graphs are out of distribution. Graph 1: mean of attribute" in result.stderr
-    assert "6 graphs, less sure than 0.99" in result.stdout
+    assert "6 graphs with a probability below 0.99" in result.stdout
     rows = rows_of(out)
     assert {row["class"] for row in rows} == {""}
     assert {row["abstained"] for row in rows} == {"yes"}

@@ -77,7 +77,7 @@ def test_other_forms(form: str, start: str) -> None:
 def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
     shown = _run("table1", "--report", "--results", str(tmp_path / "none"), "--rows", "HGCN")
     assert shown.exit_code == 0
-    assert "Nothing is stored" in shown.stderr
+    assert "No results are stored" in shown.stderr
     assert not (tmp_path / "none").exists()
 
 

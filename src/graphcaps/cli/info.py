@@ -1,4 +1,4 @@
-"""``graphcaps info``: what a model file is, was trained on and expects."""
+"""``graphcaps info``: model, training set and expected input of a model file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps.cli.data_options import Json
 from graphcaps.cli.output import format_size, pairs, print_json, terminal
 
 if TYPE_CHECKING:
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["info"]
 
-_KNOWN_FIGURES = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "estimator")
+_OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "estimator")
 
 
 def info(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Describe a model file: what it is, what it was trained on, and which graphs it expects."""
+    """Describe a model file: the model, its training set, and the graphs that it expects."""
     from graphcaps._io.file_hash import sha256_of
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.model_file import FORMAT_VERSION
@@ -35,7 +36,7 @@ def info(
 
 
 def _show(console: Console, file: dict[str, Any], described: dict[str, Any]) -> None:
-    """What people read: four short tables."""
+    """Prints four short tables."""
     from rich.text import Text
 
     sections = {
@@ -55,23 +56,27 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
     model = described["model"]
     names = described["class_names"]
     formulation = f", {model['formulation']} formulation" if model["formulation"] else ""
-    told = {"lengths": "lengths of class capsules", "logits": "logits"}
+    score_names = {"lengths": "lengths of class capsules", "logits": "logits"}
     arguments = {key: value for key, value in model["arguments"].items() if key != "formulation"}
     return [
         ("file", f"{file['path']} ({format_size(file['bytes'])})"),
         ("model", f"{model['name']}{formulation}, {model['parameters']:,} weights ({model['dtype']})"),
         ("classes", f"{len(names)}: {_some(names)}"),
-        ("scores", told.get(model["scores"], model["scores"])),
+        ("scores", score_names.get(model["scores"], model["scores"])),
         ("probabilities", _calibrated(described["calibration"])),
         ("arguments", ", ".join(f"{key} {_value(value)}" for key, value in arguments.items()) or "defaults"),
     ]
 
 
-def _calibrated(told: dict[str, Any] | None) -> str:
-    if told is None:
+def _calibrated(calibration: dict[str, Any] | None) -> str:
+    if calibration is None:
         return "not calibrated"
-    how = f"temperature {told['temperature']:.3g}" if "temperature" in told else told["method"]
-    return f"calibrated on {told['graphs']:,} graphs ({how})"
+    how = (
+        f"temperature {calibration['temperature']:.3g}"
+        if "temperature" in calibration
+        else calibration["method"]
+    )
+    return f"calibrated on {calibration['graphs']:,} graphs ({how})"
 
 
 def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,14 +87,14 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
         labels = ["not used"]
     rows = [("" if number else "node labels", text) for number, text in enumerate(labels)]
     rows.append(("node attributes", str(attributes or "none") if recipe["attributes"] else "not used"))
-    made = [name for name, used in (("attributes", attributes), ("labels", blocks)) if used] or ["ones"]
-    made += ["degree"] if recipe["degree"] else []
-    made += [] if recipe["degree_onehot"] is None else [f"one-hot degree up to {recipe['degree_onehot']}"]
-    made += [f"propagated {recipe['propagation']} times"] if recipe["propagation"] else []
-    rows.append(("input columns", f"{described['model']['in_channels']} ({', '.join(made)})"))
+    features = [name for name, used in (("attributes", attributes), ("labels", blocks)) if used] or ["ones"]
+    features += ["degree"] if recipe["degree"] else []
+    features += [] if recipe["degree_onehot"] is None else [f"one-hot degree up to {recipe['degree_onehot']}"]
+    features += [f"propagated {recipe['propagation']} times"] if recipe["propagation"] else []
+    rows.append(("input columns", f"{described['model']['in_channels']} ({', '.join(features)})"))
     limit = expects["max_nodes"]
     cut = "no limit" if limit is None else f"{limit:,}; of larger graphs the nodes of highest degree are used"
-    return [*rows, ("most nodes", cut)]
+    return [*rows, ("max. nodes", cut)]
 
 
 def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
@@ -105,21 +110,21 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
         counts = [f"{name} ({_count(count)})" for name, count in training["class_counts"].items()]
         rows.append(("classes", _some(counts)))
     for name, value in training.items():
-        if name not in _KNOWN_FIGURES and value not in (None, [], {}):
+        if name not in _OWN_ROWS and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))
-    if "estimator" in training:  # all it was given, and every epoch, are for the classifier (and --json)
-        rows.append(("made by", "HGCNClassifier, which reads it back with all its arguments"))
-    told = [f"batches of {planned['batch_size']}", f"learning rate {planned['learning_rate']:g}"]
+    if "estimator" in training:  # its arguments and history are shown by --json only
+        rows.append(("made by", "HGCNClassifier; HGCNClassifier.load restores its arguments"))
+    settings = [f"batches of {planned['batch_size']}", f"learning rate {planned['learning_rate']:g}"]
     if planned["halve_every"] < planned["epochs"]:
-        told.append(f"halved every {planned['halve_every']} epochs")
+        settings.append(f"halved every {planned['halve_every']} epochs")
     if planned.get("average_epochs", 1) > 1:
-        told.append(f"weights averaged over {planned['average_epochs']} epochs")
-    rows.append(("set-up", f"{', '.join(told)} ({described['config']['source']})"))
+        settings.append(f"weights averaged over {planned['average_epochs']} epochs")
+    rows.append(("set-up", f"{', '.join(settings)} ({described['config']['source']})"))
     return rows
 
 
 def _count(value: Any) -> str:
-    """A number with separators; whatever else a file holds there, as it is."""
+    """A number with separators; any other value unchanged."""
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) else _value(value)
@@ -144,7 +149,7 @@ def _some(names: list[str], most: int = 12) -> str:
 
 
 def _ranges(values: list[int]) -> str:
-    """Whole numbers with their gaps: ``0 to 6, 9``."""
+    """Sorted integers as ranges: ``0 to 6, 9``."""
     runs: list[list[int]] = []
     for value in values:
         if runs and value == runs[-1][1] + 1:
@@ -155,5 +160,5 @@ def _ranges(values: list[int]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names come from files: line breaks in them are no new row."""
+    """One line: names from files may contain line breaks."""
     return " ".join(text.split())

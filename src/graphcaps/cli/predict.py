@@ -13,29 +13,36 @@ import typer
 from graphcaps.cli.data_options import (
     BadReported,
     Id,
+    Json,
     Label,
+    Root,
     Smiles,
+    Source,
     display_names,
     graph_label,
     open_keeping_bad_rows,
     reader_options,
 )
-from graphcaps.cli.output import columns, metric_rows, pairs, print_json, terminal
+from graphcaps.cli.output import columns, metric_rows, option, pairs, print_json, terminal
+from graphcaps.cli.output_files import check_output_file
+from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from graphcaps.inference.fitted_model import FittedModel
     from graphcaps.inference.predictions import Predictions
 
 __all__ = ["predict"]
 
-_SHOWN = 10  # rows of the table on the terminal
+_MAX_ROWS = 10  # of the table on the terminal
 
 
 class Unseen(StrEnum):
-    """What is done with node labels that were not seen in training."""
+    """What to do with node labels that were not in the training set."""
 
     refuse = "refuse"
     ignore = "ignore"
@@ -43,22 +50,17 @@ class Unseen(StrEnum):
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Graphs: your own file, a TU folder or zip, or a data set."),
-    ],
+    source: Source,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write all rows to FILE, which ends in .csv or .json."),
+        option("--out", metavar="FILE", help="Write all rows to FILE (.csv or .json)."),
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option("--root", metavar="DIR", help="Folder to look in first for SOURCE.")
-    ] = None,
+    root: Root = None,
     unseen: Annotated[
         Unseen,
-        typer.Option(
+        option(
             "--unseen",
-            help="Node labels that training never saw: report the graph as an error, or read them as zeros.",
+            help="Node labels that were not in the training set: report an error, or encode them as zeros.",
         ),
     ] = Unseen.refuse,
     smiles: Smiles = None,
@@ -67,81 +69,77 @@ def predict(
     bad: BadReported = None,
     abstain_below: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--abstain-below",
             metavar="P",
-            help="Give no class to a graph whose most probable class is less probable than P.",
+            help="Predict no class if the probability of the most probable one is below P.",
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="NAME", help="Where to compute: cpu, cuda or auto.")
-    ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Predict the class of each graph, with probabilities and capsule lengths.
 
-    A graph that the model cannot read, or a row that is no molecule, gets a row that says why; the others are
-    predicted.
+    A graph that the model cannot read, or a row without a valid molecule, gets a row with the reason; all others
+    are predicted.
 
     Probabilities are calibrated if the model was trained with validation graphs. The column 'out_of_distribution'
-    says why a graph lies outside the model's applicability domain.
+    gives the reason if a graph is outside the applicability domain of the model.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
-    if out is not None and not out.parent.is_dir():  # said before anything is computed
-        raise DataError(
-            out, "a folder to write into", f"none at {out.parent}", fix="Create the folder first."
-        )
-    if out is not None and out.exists() and not out.is_file():
-        raise DataError(out, "a name for a file to write", "a folder or a device")
+    if out is not None:
+        check_output_file(out)
     from graphcaps.data.features.compatibility import find_incompatible
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.predictions import predict_store, with_skipped_rows
     from graphcaps.training.device import choose_device
 
-    fitted = load(model)
-    fitted.to(choose_device(device, "predict"))
+    fitted = load(model).to(choose_device(device, "predict"))
     loaded = open_keeping_bad_rows(source, root, reader_options(smiles, label, id=id, bad=bad))
-    rows, places = loaded.metadata, tuple(range(len(loaded.store)))
+    metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # told below
-        ids = None if rows is None else rows.ids
-        found = predict_store(fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids)
-    if rows is not None and rows.row_indices is not None and bad is None:
-        found, places = with_skipped_rows(found, rows), rows.row_indices
-    names = display_names(rows, found.ids)
-    if found.num_failed == len(found):
-        fix = "Pass --unseen ignore to read unknown labels as zeros." if unseen is Unseen.refuse else ""
+        warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # reported below
+        ids = None if metadata is None else metadata.ids
+        predictions = predict_store(
+            fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids
+        )
+    if metadata is not None and metadata.row_indices is not None and bad is None:
+        predictions, row_indices = with_skipped_rows(predictions, metadata), metadata.row_indices
+    names = display_names(metadata, predictions.ids)
+    if predictions.num_failed == len(predictions):
+        fix = "Use --unseen ignore to encode unknown labels as zeros." if unseen is Unseen.refuse else ""
         raise DataError(
             source,
             "graphs that the model can read",
-            f"none (graph {graph_label(0, names)}: {found.errors[0]})",
+            f"none (graph {graph_label(0, names)}: {predictions.errors[0]})",
             fix=fix,
         )
-    failed = {graph: error for graph, error in enumerate(found.errors) if error}
-    _warn_of(failed, len(found), "could not be predicted", names)
+    failed = {graph: error for graph, error in enumerate(predictions.errors) if error}
+    _warn(failed, len(predictions), "could not be predicted", names)
     if unseen is Unseen.ignore:
-        strange = find_incompatible(loaded.store, fitted.recipe, dtype=fitted.dtype)
-        passed = {places[graph]: reason for graph, reason in strange.items() if places[graph] not in failed}
-        _warn_of(passed, len(found), "had unknown node labels read as zeros", names)
-    strangers = {graph: reason for graph, reason in enumerate(found.out_of_distribution or ()) if reason}
-    verb = "is" if len(strangers) == 1 else "are"
-    _warn_of(strangers, len(found), f"{verb} out of distribution", names)
-    place = None if loaded.source is None else str(loaded.source)
-    told = _context(model, fitted, {"name": loaded.store.name, "path": place}, unseen.value)
-    told |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
-    told["summary"] = found.summary()
+        incompatible = find_incompatible(loaded.store, fitted.recipe, dtype=fitted.dtype)
+        zeroed = {row_indices[graph]: reason for graph, reason in incompatible.items()}
+        zeroed = {row: reason for row, reason in zeroed.items() if row not in failed}
+        _warn(zeroed, len(predictions), "had unknown node labels encoded as zeros", names)
+    outside = {graph: reason for graph, reason in enumerate(predictions.out_of_distribution or ()) if reason}
+    verb = "is" if len(outside) == 1 else "are"
+    _warn(outside, len(predictions), f"{verb} out of distribution", names)
+    path = None if loaded.source is None else str(loaded.source)
+    context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
+    context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
+    context["summary"] = predictions.summary()
     if out is not None:
-        _write(out, found, told)
+        _write(out, predictions, context)
     if as_json:
-        listed = {"predictions": list(found.rows())} if out is None else {"out": str(out)}
-        print_json(told | listed)
+        rows = {"predictions": list(predictions.rows())} if out is None else {"out": str(out)}
+        print_json(context | rows)
     else:
-        _show(found, loaded.store.name, out, names)
+        _show(predictions, loaded.store.name, out, names)
 
 
 def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:
-    """What a result was made from: model, source, choices, versions."""
+    """What the predictions were computed from: model, source, options, versions."""
     from graphcaps._io.file_hash import sha256_of
     from graphcaps._io.provenance import library_versions
 
@@ -157,62 +155,67 @@ def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: s
     }
 
 
-def _write(out: Path, found: Predictions, told: dict[str, Any]) -> None:
-    """The rows, and beside them what they were made from."""
+def _write(out: Path, predictions: Predictions, context: dict[str, Any]) -> None:
+    """Writes the rows, and next to them what they were computed from."""
     from graphcaps._io.atomic_write import write_atomically
 
-    text = found.to_csv()
+    text = predictions.to_csv()
     if out.suffix.lower() == ".json":
-        text = _json({"summary": told["summary"], "predictions": list(found.rows())})
+        text = _json({"summary": context["summary"], "predictions": list(predictions.rows())})
     write_atomically(out, text)
-    write_atomically(out.with_name(f"{out.name}.config.json"), _json(told))
+    write_atomically(out.with_name(f"{out.name}.config.json"), _json(context))
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _show(found: Predictions, name: str, out: Path | None, names: Sequence[str] | None) -> None:
-    """What people read: the first rows where nothing was written, and a summary."""
+def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence[str] | None) -> None:
+    """Prints the first rows unless they were written to a file, and a summary."""
     console = terminal()
     if out is None:
-        known = found.true_classes is not None
-        headings = ["graph", *([] if names is None else ["id"]), "class", "probability"]
-        headings += [*(["true class"] if known else []), *(["error"] if found.num_failed else [])]
-        table = columns(*headings, right=("graph", "probability"))
-        for row, _ in zip(found.rows(), range(_SHOWN), strict=False):
-            share = row["probability"]
-            cells = [f"{row['graph']:,}", *([] if names is None else [row["id"]])]
-            cells += [row["class"] or "–", "–" if share is None else f"{share:.3f}"]
-            cells += [row["true_class"] or "–"] if known else []
-            cells += [row["error"] or ""] if found.num_failed else []
-            table.add_row(*(" ".join(cell.split()) for cell in cells))
-        console.print(table)
-        more = len(found) - _SHOWN
-        if more > 0:
-            console.print(f"… and {more:,} more; --out FILE.csv writes them all.")
-        console.print()
-    summary = found.summary()
+        _show_rows(console, predictions, names)
+    summary = predictions.summary()
     counts = ", ".join(f"{key} ({count:,})" for key, count in summary["class_counts"].items() if count)
     rows = [("source", name), ("predicted", f"{summary['predicted']:,} of {summary['graphs']:,} graphs")]
     rows.append(("classes", counts))
-    if found.abstain_below is not None:
-        told = f"{summary['abstained']:,} graphs, less sure than {found.abstain_below:g}"
-        rows.append(("no class given", told))
+    if predictions.abstain_below is not None:
+        abstained = f"{summary['abstained']:,} graphs with a probability below {predictions.abstain_below:g}"
+        rows.append(("no class", abstained))
     if summary["accuracy"] is not None:
-        rows.append(("accuracy", f"{100 * summary['accuracy']:.2f} % of the graphs predicted"))
+        rows.append(("accuracy", f"{100 * summary['accuracy']:.2f} % of the graphs with a predicted class"))
         if summary["abstained"]:
-            rows.append(("of all, sure or not", f"{100 * summary['metrics']['accuracy']:.2f} %"))
+            accuracy = 100 * summary["metrics"]["accuracy"]
+            rows.append(("accuracy, all", f"{accuracy:.2f} % of all graphs, without --abstain-below"))
     rows += metric_rows(summary["metrics"])
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))
 
 
-def _warn_of(reasons: dict[int, str], graphs: int, what: str, names: Sequence[str] | None) -> None:
-    """One sentence on the error stream about graphs, with the reason of the first."""
+def _show_rows(console: Console, predictions: Predictions, names: Sequence[str] | None) -> None:
+    has_labels = predictions.true_classes is not None
+    headings = ["graph", *([] if names is None else ["id"]), "class", "probability"]
+    headings += [*(["true class"] if has_labels else []), *(["error"] if predictions.num_failed else [])]
+    table = columns(*headings, right=("graph", "probability"))
+    for row, _ in zip(predictions.rows(), range(_MAX_ROWS), strict=False):
+        probability = row["probability"]
+        cells = [f"{row['graph']:,}", *([] if names is None else [row["id"]])]
+        cells += [row["class"] or "–", "–" if probability is None else f"{probability:.3f}"]
+        cells += [row["true_class"] or "–"] if has_labels else []
+        cells += [row["error"] or ""] if predictions.num_failed else []
+        table.add_row(*(" ".join(cell.split()) for cell in cells))
+    console.print(table)
+    more = len(predictions) - _MAX_ROWS
+    if more > 0:
+        console.print(f"… and {more:,} more; --out FILE.csv writes them all.")
+    console.print()
+
+
+def _warn(reasons: dict[int, str], graphs: int, problem: str, names: Sequence[str] | None) -> None:
+    """Prints a warning about graphs, with the reason of the first."""
     if reasons:
         first = min(reasons)
-        told = f"{len(reasons):,} of {graphs:,} graphs {what}"
-        sentence = f"{told}. Graph {graph_label(first, names)}: {reasons[first]}."
+        counts = f"{len(reasons):,} of {graphs:,} graphs {problem}"
+        sentence = f"{counts}. Graph {graph_label(first, names)}: {reasons[first]}."
         typer.echo(f"graphcaps: warning: {' '.join(sentence.split())}", err=True)

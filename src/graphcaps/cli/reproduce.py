@@ -1,4 +1,4 @@
-"""``graphcaps reproduce``: the paper's tables, published and measured side by side."""
+"""``graphcaps reproduce``: the tables of the paper, published and measured side by side."""
 
 from __future__ import annotations
 
@@ -28,46 +28,50 @@ _FORMATS = ("table", "markdown", "latex", "json")
 def reproduce(
     tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="table1 to table6, or all.")],
     rows: Annotated[
-        str | None, option("--rows", metavar="LIST", help="Only these rows, as HGCN,A1,K=2; else all.")
+        str | None,
+        option("--rows", metavar="LIST", help="Only these rows, such as HGCN,A1,K=2. Default: all."),
     ] = None,
     datasets: Annotated[
-        str | None, option("--datasets", metavar="LIST", help="Only these, as MUTAG,NCI1; else all.")
+        str | None,
+        option("--datasets", metavar="LIST", help="Only these data sets, such as MUTAG,NCI1. Default: all."),
     ] = None,
     criteria: Annotated[
-        str | None, option("--criteria", metavar="LIST", help="Only these of C, C*, held-out; else all.")
+        str | None, option("--criteria", metavar="LIST", help="Only these of C, C*, held-out. Default: all.")
     ] = None,
-    seeds: Annotated[int, option("--seeds", metavar="N", help="How many; they are 0, 1, 2, …")] = 5,
+    seeds: Annotated[int, option("--seeds", metavar="N", help="Number of seeds: 0, 1, 2, …")] = 5,
     epochs: Annotated[
-        int | None, option("--epochs", metavar="N", help="In place of the published ones: for a quick look.")
+        int | None, option("--epochs", metavar="N", help="Number of epochs. Default: as published.")
     ] = None,
-    report: Annotated[bool, option("--report", help="Train nothing; show what is stored.")] = False,
-    resume: Annotated[bool, option("--resume", help="Go on with trainings that were interrupted.")] = False,
+    report: Annotated[bool, option("--report", help="Train nothing; show the stored results.")] = False,
+    resume: Annotated[bool, option("--resume", help="Continue interrupted trainings.")] = False,
     results: Annotated[
         Path | None,
-        option("--results", metavar="DIR", help="Folder of records; else results/reproduction."),
+        option("--results", metavar="DIR", help="Folder of records. Default: results/reproduction."),
     ] = None,
     form: Annotated[
         str, option("--format", metavar="NAME", help="table, markdown, latex or json.")
     ] = "table",
-    as_json: Annotated[bool, option("--json", help="The same as --format json.")] = False,
+    as_json: Annotated[bool, option("--json", help="Same as --format json.")] = False,
     precision: Annotated[
         str, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
     ] = "tf32",
     device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
-    jobs: Annotated[int, option("--jobs", metavar="N", min=1, help="Trainings side by side on a GPU.")] = 3,
+    jobs: Annotated[
+        int, option("--jobs", metavar="N", min=1, help="Number of parallel trainings on a GPU.")
+    ] = 3,
     minutes: Annotated[
-        float | None, option("--minutes", metavar="N", help="Start no training after so long.")
+        float | None, option("--minutes", metavar="N", help="Start no training after N minutes.")
     ] = None,
     root: Annotated[
-        Path | None, option("--root", metavar="DIR", help="Folder to look in first for the data sets.")
+        Path | None, option("--root", metavar="DIR", help="Folder to search first for the data sets.")
     ] = None,
 ) -> None:
-    """Reproduce the paper's tables: paper, ours and the difference, cell by cell.
+    """Reproduce the tables of the paper: published result, ours, and the difference of each cell.
 
-    Trains the cells that have no record yet, with the paper's presets on its ten folds, and keeps each when it
-    is finished: run it again and only what is missing is trained. C and C* choose the epoch on the test folds, as
-    the published figures do, and are upper bounds; held-out chooses it on a fold of its own. Rows of other
-    systems are the paper's, marked "reported".
+    Cells without a record are trained with the presets of the paper on its ten folds. Finished records are kept, so
+    running the command again trains only what is missing. C and C* select the epoch on the test folds, as the
+    published results do, and are upper bounds; held-out selects it on a validation fold. Rows of other systems are
+    copied from the paper and marked "reported".
     """
     form = "json" if as_json else form
     if form not in _FORMATS:
@@ -80,18 +84,18 @@ def reproduce(
 
     cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
     store = ResultsStore(results or _folder(epochs))
-    left = 0
+    not_started = 0
     if not report:
-        left = _train(
+        not_started = _train(
             cells, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
         )
     _show(compare(cells, Library(store, seeds)), form, store)
-    if left:
-        note(f"{left} trainings were not started: the time was over. The same command goes on.")
+    if not_started:
+        note(f"{not_started} trainings were not started in time. Run the same command to continue.")
 
 
 def _folder(epochs: int | None) -> Path:
-    """Shorter trainings are kept apart: their figures are others."""
+    """Trainings with other epochs have a folder of their own, because their results differ."""
     return Path("results") / ("reproduction" if epochs is None else f"reproduction-{epochs}-epochs")
 
 
@@ -128,13 +132,13 @@ def _train(
                 minutes=minutes, resume=resume, root=root, on_progress=update,
             )  # fmt: skip
     except KeyboardInterrupt as error:
-        note("Stopped. Go on with the same command and --resume.")
+        note("Stopped. Continue with the same command and --resume.")
         raise typer.Exit(130) from error
 
 
 @contextmanager
 def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A bar for every training that runs, and a line for every one that ended."""
+    """A progress bar for every running training, and a line for every finished one."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -147,18 +151,18 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         TimeRemainingColumn(compact=True),
     )
     with Bars(*columns, console=console, disable=quiet or not console.is_terminal) as bars:
-        known: dict[str, TaskID] = {}
+        tasks: dict[str, TaskID] = {}
 
         def update(event: Progress) -> None:
             title = event.run.title
             if event.finished:
-                if title in known:
-                    bars.remove_task(known.pop(title))
+                if title in tasks:
+                    bars.remove_task(tasks.pop(title))
                 note(f"{event.number}/{event.of}  {title}: finished.")
             elif event.epoch is not None:
-                if title not in known:
-                    known[title] = bars.add_task(title, total=event.epoch.epoch.epochs)
-                bars.update(known[title], completed=event.epoch.epoch.epoch)
+                if title not in tasks:
+                    tasks[title] = bars.add_task(title, total=event.epoch.epoch.epochs)
+                bars.update(tasks[title], completed=event.epoch.epoch.epoch)
 
         yield update
 
@@ -201,11 +205,11 @@ def _tables(found: Sequence[Comparison], store: ResultsStore) -> None:
             before = (line.row, line.criterion)
         console.print(shown)
         console.print()
-    said = "Accuracy in percent; ± is a standard deviation; difference is ours less the paper's."
-    console.print(f"{said} Records: {store.folder}", style="dim", soft_wrap=True)
+    legend = "Accuracy in percent; ± is a standard deviation; difference is ours minus the paper's."
+    console.print(f"{legend} Records: {store.folder}", style="dim", soft_wrap=True)
     for rule in dict.fromkeys(each.cell.criterion for each in found):
         console.print(f"{rule}: {RULES[rule]}.", style="dim", soft_wrap=True)
     if all(each.ours is None for each in found if each.cell.variant is not None):
         note(
-            f"Nothing is stored in {store.folder}: run the command without --report, or name another folder."
+            f"No results are stored in {store.folder}: run the command without --report, or name another folder."
         )
