@@ -1,4 +1,4 @@
-"""Explanations made up from random numbers, of the shape that a model would give: no training, any size."""
+"""Synthetic explanations from random numbers, of any size, without training."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphcaps.data.store import GraphStore
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.ops.edges import clean_edges
 
-__all__ = ["MadeModel", "make_explanations", "make_store"]
+__all__ = ["FakeModel", "make_explanations", "make_store"]
 
 
 @dataclass(frozen=True)
-class MadeModel:
-    """Stands for a fitted model."""
+class FakeModel:
+    """A stand-in for a fitted model."""
 
     class_names: tuple[str, ...]
     training: dict[str, Any] = field(default_factory=dict)

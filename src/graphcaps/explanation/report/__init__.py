@@ -1,4 +1,4 @@
-"""One page that shows a model and the parts of every decision, and asks nothing of the network."""
+"""The report: one self-contained HTML page about a model and its explanations, without network requests."""
 
 from graphcaps.explanation.report.report_page import explanation_page, write_report
 from graphcaps.explanation.report.report_tables import Reliability, confusion_matrix, reliability

@@ -1,4 +1,4 @@
-"""The report of a model on a store of graphs, written as one file."""
+"""Assembles the report page of a model on a store of graphs, or of a single explanation."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = ["MAX_BLOCK_CHARS", "SCRIPTS", "assemble_page", "explanation_page", "p
 
 SCRIPTS = (
     *("dom", "data", "colours", "layout", "filter", "list", "filters_view", "graph_view", "coarse_view"),
-    *("flow_view", "chips", "tools", "node_tables", "axes", "quality", "measures", "explorer", "main"),
+    *("flow_view", "chips", "tools", "node_tables", "axes", "quality", "metrics", "explorer", "main"),
 )
-"""Scripts in the order in which they are joined."""
+"""Scripts of the page, in the order of concatenation."""
 
 
 @cache
@@ -51,7 +51,7 @@ def _resource(name: str) -> str:
 
 @cache
 def page_script() -> str:
-    """All scripts in one function, so that their names meet no others."""
+    """All scripts in one function scope."""
     joined = "\n".join(_resource(f"{name}.js") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{joined}\n}})();\n'
 
@@ -61,10 +61,10 @@ def _hash(text: str) -> str:
 
 
 def assemble_page(title: str, block: str) -> str:
-    """The whole page.
+    """The HTML page with a content security policy that allows only its own script and style.
 
     Args:
-        title (str): What stands in the tab and on top; any text.
+        title (str): Title and heading; any text.
         block (str): From :func:`pack_block`.
     """
     style, script = _resource("page.css"), page_script()
@@ -72,7 +72,7 @@ def assemble_page(title: str, block: str) -> str:
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'sha256-{_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    pieces = {
+    values = {
         "policy": policy,
         "version": library_versions()["graphcaps"],
         "title": html.escape(title.encode("utf-8", "replace").decode("utf-8")),
@@ -80,14 +80,14 @@ def assemble_page(title: str, block: str) -> str:
         "script": script,
         "data": block,
     }
-    # In one pass: a title that looks like a place to fill in stays a title.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], _resource("page.html"))
+    # A single pass, so that a title that looks like a placeholder is not replaced.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _resource("page.html"))
 
 
 MAX_BLOCK_CHARS = 7_600_000
-"""Letters of the data block at most: the page stays under 8 MB."""
-_MOST_BYTES = 3 * MAX_BLOCK_CHARS
-"""Bytes before they are deflated, at most: no more is tried."""
+"""Maximum length of the data block: the page stays under 8 MB."""
+_MAX_RAW_BYTES = 3 * MAX_BLOCK_CHARS
+"""Maximum size of the data before compression."""
 
 
 def write_report(
@@ -101,26 +101,26 @@ def write_report(
     title: str = "",
     trained: Tensor | None = None,
 ) -> Path:
-    """Writes ``index.html`` into a folder, which is made where it is missing.
+    """Writes ``index.html`` into a folder, which is created if it does not exist.
 
-    The page holds everything it needs and asks nothing of the network. Where the graphs would make it larger
-    than 8 MB, the routing weights of early rounds are left out, then graphs at even distances; the page says so.
+    The page is self-contained and sends no network requests. To stay below 8 MB, routing weights of early iterations
+    are left out, then graphs at regular intervals; the page states this.
 
     Args:
         folder (str or Path): Where to write.
         fitted (FittedModel): The model that was explained.
         store (GraphStore): Its graphs.
-        explanations (StoreExplanation): One for each of them.
+        explanations (StoreExplanation): Their explanations.
         metrics (mapping, optional): Result of :func:`graphcaps.explanation.evaluate_explanations`.
-        history (list, optional): A row per epoch (``epoch``, ``train_loss``, …), for the curves.
+        history (list, optional): One row per epoch (``epoch``, ``train_loss``, …), for the training curves.
         title (str): Heading; any text. (default: the name of the data set)
-        trained (Tensor, optional): Whether the model was trained on each graph, ``[G]``, where that is known.
+        trained (Tensor, optional): Whether each graph was in the training set, ``[G]``, if known.
 
     Returns:
         Path: The file written.
 
     Raises:
-        ShapeError: If graphs and explanations are not as many.
+        ShapeError: If the numbers of graphs and explanations differ.
         DataError: If the folder cannot be written.
     """
     if len(explanations) != len(store):
@@ -128,119 +128,122 @@ def write_report(
     if trained is not None and trained.shape != (len(store),):
         raise ShapeError("write_report", "trained", f"have the shape [{len(store)}]", list(trained.shape))
     folder = Path(folder)
-    seen = None if trained is None else trained.bool().cpu().numpy()
-    meta = describe(fitted, store.name, explanations, seen, history)
-    meta["measures"] = metric_tables(metrics)
-    page = _page(title or store.name, meta, explanations, store, seen)
+    in_training = None if trained is None else trained.bool().cpu().numpy()
+    meta = describe(fitted, store.name, explanations, in_training, history)
+    meta["metrics"] = metric_tables(metrics)
+    page = _page(title or store.name, meta, explanations, store, in_training)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(folder, "a folder to write into", f"'{error.strerror}'") from error
+        raise DataError(folder, "a writable folder", f"'{error.strerror}'") from error
     path = folder / "index.html"
     write_atomically(path, page)
     return path
 
 
 def explanation_page(explanation: ExplanationData, *, title: str = "") -> str:
-    """A page about one graph, as text.
+    """A page about one graph.
 
     Args:
-        explanation (Explanation): Why a model gives a graph its class.
+        explanation (Explanation): Explanation of one graph.
         title (str): Heading. (default: the graph's number)
     """
     one = _as_store(explanation)
     meta = describe(None, "", one, None, None)
-    # One graph makes no accuracy: what the page says of a set of graphs falls away.
-    meta |= {"facts": [], "measures": [], "confusion": None, "reliability": None}
+    # Metrics over a set of graphs do not apply to a single one.
+    meta |= {"facts": [], "metrics": [], "confusion": None, "reliability": None}
     return _page(title or f"Graph {explanation.graph + 1}", meta, one, None, None, first=explanation.graph)
 
 
 def _page(
     title: str,
     meta: dict[str, Any],
-    found: StoreExplanationData,
+    explanations: StoreExplanationData,
     store: GraphStore | None,
     trained: np.ndarray | None,
     first: int = 0,
 ) -> str:
-    last = len(found.rounds[0]) - 1
-    graphs, rounds = _evenly(found, _MOST_BYTES), tuple(range(1, last + 1))
+    last = len(explanations.rounds[0]) - 1
+    graphs, rounds = _graphs_that_fit(explanations, _MAX_RAW_BYTES), tuple(range(1, last + 1))
     while True:
-        columns, steps = explanation_columns(found, graphs, weights=rounds)
-        extra, names = _node_columns(found, store, graphs)
+        columns, steps = explanation_columns(explanations, graphs, weights=rounds)
+        extra, names = _node_columns(explanations, store, graphs)
         columns |= extra
         if trained is not None:
             columns["trained"] = trained[graphs].astype(np.uint8)
         columns["number"] = columns["number"] + np.uint32(first)
-        whole = meta | names | {
+        header = meta | names | {
             "levels": [
-                {"capsules": own.size(-1), "step": step}
-                for own, step in zip(found.assignments, steps, strict=True)
+                {"capsules": assignment.size(-1), "step": step}
+                for assignment, step in zip(explanations.assignments, steps, strict=True)
             ],
             "rounds": last + 1,
-            "foot": _foot(found, graphs, rounds),
+            "foot": _foot(explanations, graphs, rounds),
         }  # fmt: skip
-        block = pack_block(whole, columns)
+        block = pack_block(header, columns)
         if len(block) <= MAX_BLOCK_CHARS or len(graphs) <= 1:
             return assemble_page(title, block)
         if len(rounds) > 1:
             rounds = (last,)
         else:
             fewer = int(len(graphs) * 0.95 * MAX_BLOCK_CHARS / len(block))
-            graphs = _spread(len(found), max(1, fewer))
+            graphs = _spread(len(explanations), max(1, fewer))
 
 
-def _evenly(found: StoreExplanationData, most: int) -> np.ndarray:
-    """Graphs at even distances that together take so many bytes at most; all of them where they fit."""
-    total = int(bytes_per_graph(found).sum())
-    return _spread(len(found), len(found) if total <= most else max(1, len(found) * most // total))
+def _graphs_that_fit(explanations: StoreExplanationData, max_bytes: int) -> np.ndarray:
+    """Indices of evenly spaced graphs that together take at most ``max_bytes``; all graphs if they fit."""
+    total = int(bytes_per_graph(explanations).sum())
+    return _spread(
+        len(explanations),
+        len(explanations) if total <= max_bytes else max(1, len(explanations) * max_bytes // total),
+    )
 
 
 def _spread(total: int, count: int) -> np.ndarray:
-    """``count`` of ``total`` numbers at even distances, the first and the last among them."""
+    """``count`` evenly spaced indices below ``total``, including the first and the last."""
     return np.linspace(0, total - 1, count).astype(np.int64)
 
 
 def _node_columns(
-    found: StoreExplanationData, store: GraphStore | None, graphs: np.ndarray
+    explanations: StoreExplanationData, store: GraphStore | None, graphs: np.ndarray
 ) -> tuple[Columns, dict[str, Any]]:
-    """Labels of nodes and, in the embedded sets, the part that was planted; with the names of both."""
+    """Columns of node labels and, for planted data sets, planted parts; and the names of their values."""
     columns: Columns = {}
     names: dict[str, Any] = {}
-    rows, _ = graph_rows(found.node_ptr, torch.from_numpy(graphs))
-    if found.node_labels is not None and found.node_labels.size(-1):
-        different, place = np.unique(found.node_labels.numpy(), axis=0, return_inverse=True)
-        columns["label"] = place.reshape(-1)[rows.numpy()].astype(smallest_type(len(different)))
-        kinds = [tuple(row) for row in different.tolist()]
+    rows, _ = graph_rows(explanations.node_ptr, torch.from_numpy(graphs))
+    if explanations.node_labels is not None and explanations.node_labels.size(-1):
+        unique, index = np.unique(explanations.node_labels.numpy(), axis=0, return_inverse=True)
+        columns["label"] = index.reshape(-1)[rows.numpy()].astype(smallest_type(len(unique)))
+        kinds = [tuple(row) for row in unique.tolist()]
         molecules = store is not None and "element" in store.truth
         dataset = "" if store is None else store.name
         names["labels"] = {"names": node_label_names(kinds, atomic_numbers=molecules, dataset=dataset)}
     if store is not None and "kind" in store.truth:
-        where = rows
-        if found.nodes is not None:  # graphs were cut: the store counts its nodes otherwise
-            where = store.node_ptr[:-1][found.node_graph[rows]] + found.nodes[rows]
-        # Scaffold, kind 0, is no part.
-        columns["known"] = (store.truth["kind"][where] - 1).numpy().astype(np.int8)
-        names["known"] = {"title": "Planted part", "names": list(MOTIF_KINDS[1:])}
+        node_rows = rows
+        if explanations.nodes is not None:  # graphs were truncated: rows of the store differ
+            node_rows = store.node_ptr[:-1][explanations.node_graph[rows]] + explanations.nodes[rows]
+        # Kind 0 is the scaffold, which belongs to no part.
+        columns["planted"] = (store.truth["kind"][node_rows] - 1).numpy().astype(np.int8)
+        names["planted"] = {"title": "Planted part", "names": list(MOTIF_KINDS[1:])}
     return columns, names
 
 
-def _foot(found: StoreExplanationData, graphs: np.ndarray, rounds: tuple[int, ...]) -> str:
-    words = [
-        f"Written by graphcaps {library_versions()['graphcaps']}. This file asks nothing of the network."
+def _foot(explanations: StoreExplanationData, graphs: np.ndarray, rounds: tuple[int, ...]) -> str:
+    sentences = [
+        f"Written by graphcaps {library_versions()['graphcaps']}. This file sends no network requests."
     ]
-    if len(graphs) < len(found):
-        words.append(
-            f"To stay small, the list holds {len(graphs):,} of {len(found):,} graphs, at even distances; "
-            "figures and measures are of all."
+    if len(graphs) < len(explanations):
+        sentences.append(
+            f"To limit the file size, the list holds {len(graphs):,} of {len(explanations):,} graphs, evenly spaced; "
+            "all metrics are over all graphs."
         )
-    if len(rounds) < len(found.rounds[0]) - 1:
-        words.append("Routing weights of early rounds are left out; the capsule of each node is there.")
-    return " ".join(words)
+    if len(rounds) < len(explanations.rounds[0]) - 1:
+        sentences.append("Routing weights of early rounds are left out; the assigned capsules are included.")
+    return " ".join(sentences)
 
 
 def _as_store(one: ExplanationData) -> StoreExplanationData:
-    """A store of the one graph."""
+    """The explanation of one graph as that of a store."""
     return StoreExplanationData(
         class_names=one.class_names,
         class_scores=one.class_scores[None],
@@ -252,13 +255,14 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         edges=one.edges,
         node_labels=one.node_labels,
         assignments=tuple(
-            own.assignment if number == 0 else own.assignment[None] for number, own in enumerate(one.levels)
+            level.assignment if number == 0 else level.assignment[None]
+            for number, level in enumerate(one.levels)
         ),
         rounds=tuple(
-            own.rounds if number == 0 else own.rounds[:, None] for number, own in enumerate(one.levels)
+            level.rounds if number == 0 else level.rounds[:, None] for number, level in enumerate(one.levels)
         ),
-        lengths=tuple(own.lengths[None] for own in one.levels),
-        adjacency=tuple(None if own.adjacency is None else own.adjacency[None] for own in one.levels),
+        lengths=tuple(level.lengths[None] for level in one.levels),
+        adjacency=tuple(None if level.adjacency is None else level.adjacency[None] for level in one.levels),
         node_scores=one.node_scores,
         edge_scores=one.edge_scores,
         reconstruction_error=one.reconstruction_error,

@@ -1,4 +1,4 @@
-"""Measures of explanations as tables of plain values, whatever was measured."""
+"""Tables of the report: explanation metrics, confusion matrix and reliability."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Reliability", "confusion_matrix", "metric_tables", "reliability"]
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Confidence against the share of right answers, in B groups of about equal size.
+    """Reliability diagram: confidence and accuracy in B bins of about equal size.
 
     Args:
-        confidence, accuracy (ndarray): Means inside each group, ``[B]``.
-        count (ndarray): Graphs of each group, ``[B]``.
+        confidence, accuracy (ndarray): Mean of each bin, ``[B]``.
+        count (ndarray): Number of graphs of each bin, ``[B]``.
     """
 
     confidence: np.ndarray
@@ -27,67 +27,70 @@ class Reliability:
 
     @property
     def ece(self) -> float:
-        """Expected calibration error: the mean distance of the two, each group weighed by its graphs."""
+        r"""Expected calibration error: mean of \|confidence − accuracy\|, weighted by the number of graphs."""
         if not self.count.sum():
             return 0.0
         return float(np.abs(self.confidence - self.accuracy) @ self.count / self.count.sum())
 
 
-def confusion_matrix(known: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
-    """Graphs of each class (rows) that were taken for each class (columns), ``[O, O]``."""
-    cells = np.bincount(known * num_classes + predicted, minlength=num_classes**2)
+def confusion_matrix(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+    """Number of graphs of each true class (rows) and predicted class (columns), ``[O, O]``."""
+    cells = np.bincount(true * num_classes + predicted, minlength=num_classes**2)
     return cells.reshape(num_classes, num_classes)
 
 
-def reliability(confidence: np.ndarray, right: np.ndarray, bins: int | None = None) -> Reliability:
-    """Groups graphs by confidence, about as many in each.
+def reliability(confidence: np.ndarray, correct: np.ndarray, bins: int | None = None) -> Reliability:
+    """Bins graphs by confidence into bins of about equal size.
 
     Args:
         confidence (ndarray): Probability of the predicted class, ``[G]``.
-        right (ndarray): Whether the prediction was right, ``[G]``.
-        bins (int, optional): Groups, at most one per graph. (default: 10, or 15 from 1,500 graphs on)
+        correct (ndarray): Whether the prediction is correct, ``[G]``.
+        bins (int, optional): Number of bins, at most one per graph. (default: 10, or 15 from 1,500 graphs)
     """
-    wanted = bins or (15 if len(confidence) >= 1500 else 10)
+    num_bins = bins or (15 if len(confidence) >= 1500 else 10)
     order = np.argsort(confidence, kind="stable")
-    groups = [group for group in np.array_split(order, wanted) if len(group)]
+    groups = [group for group in np.array_split(order, num_bins) if len(group)]
     return Reliability(
         np.array([confidence[group].mean() for group in groups]),
-        np.array([right[group].mean() for group in groups]),
+        np.array([correct[group].mean() for group in groups]),
         np.array([len(group) for group in groups]),
     )
 
 
-# What a heading says, and what it means.
-_KNOWN: dict[str, tuple[str, str]] = {
-    "nmi": ("NMI", "agreement of the parts found with the kinds planted, mean inside graphs; 1 is perfect"),
+# Heading and definition of each metric.
+_DEFINITIONS: dict[str, tuple[str, str]] = {
+    "nmi": ("NMI", "agreement of capsules with planted kinds within a graph, mean over graphs; 1 is perfect"),
     "nmi_all": ("NMI, all nodes", "the same over the nodes of all graphs together"),
-    "ari": ("ARI", "adjusted Rand index, mean inside graphs: 0 by chance, 1 is perfect"),
+    "ari": ("ARI", "adjusted Rand index within a graph, mean over graphs: 0 by chance, 1 is perfect"),
     "fidelity_plus": (
         "fidelity+",
-        "graphs whose class changes without the best-scored nodes; more is better",
+        "fraction of graphs whose class changes without the top-scored nodes; higher is better",
     ),
-    "fidelity_minus": ("fidelity−", "graphs whose class changes with only these nodes; less is better"),
-    "sparsity": ("sparsity", "share of a graph's nodes that are not in the explanation"),
-    "entropy": ("entropy", "0 where every node belongs to one capsule, 1 where to all alike"),
-    "dead_capsules": ("dead capsules", "capsules that are the strongest of no node of any graph"),
+    "fidelity_minus": (
+        "fidelity−",
+        "fraction of graphs whose class changes with only these nodes; lower is better",
+    ),
+    "sparsity": ("sparsity", "fraction of a graph's nodes outside the explanation"),
+    "entropy": ("entropy", "of the routing weights: 0 for a hard assignment, 1 for uniform weights"),
+    "dead_capsules": ("dead capsules", "capsules to which no node of any graph is assigned"),
     "used_per_graph": (
-        "capsules in a graph",
-        "capsules that are the strongest of some node, mean over graphs",
+        "capsules per graph",
+        "capsules with at least one assigned node, mean over graphs",
     ),
-    "seconds_per_graph": ("s per graph", "time for one graph"),
-    "rank": ("rank correlation", "Spearman's, of node scores of models that differ in their seed"),
+    "seconds_per_graph": ("s per graph", "run time per graph"),
+    "rank": ("rank correlation", "Spearman correlation of node scores of models with different seeds"),
 }
 
-# Groups of figures beside those of the methods, and what their tables are called.
+# Captions of the other groups of metrics.
 _GROUPS = {
-    "capsules": "How the capsules are used",
-    "instances": "Agreement with planted parts, in graphs with one part of each kind",
-    "stability": "Agreement of models that differ in their seed",
+    "capsules": "Use of the capsules",
+    "instances": "Agreement with planted parts, in graphs whose parts are of different kinds",
+    "stability": "Agreement of models with different seeds",
 }
 
 
 def metric_tables(metrics: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Tables with ``caption``, ``head``, ``rows`` and ``words`` (what the headings mean).
+    """Tables with the entries ``caption``, ``head``, ``rows`` and ``definitions`` (of the headings).
 
     Args:
         metrics (mapping, optional): Result of :func:`graphcaps.explanation.evaluate_explanations`, or a dictionary of
@@ -95,44 +98,44 @@ def metric_tables(metrics: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """
     if not metrics:
         return []
-    given = dict(metrics)
-    if "methods" not in given and all(isinstance(value, Mapping) for value in given.values()):
-        given = {"methods": given}
+    entries = dict(metrics)
+    if "methods" not in entries and all(isinstance(value, Mapping) for value in entries.values()):
+        entries = {"methods": entries}
     tables = []
-    if methods := given.pop("methods", None):
-        tables.append(_by_method(_caption(given), methods))
-    sample = given.pop("sample", None)
+    if methods := entries.pop("methods", None):
+        tables.append(_by_method(_caption(entries), methods))
+    sample = entries.pop("sample", None)
     if isinstance(sample, Mapping) and sample.get("fidelity_plus"):
         names = [name for name in ("fidelity_plus", "fidelity_minus") if sample.get(name)]
         rows = {method: {name: sample[name].get(method) for name in names} for method in sample[names[0]]}
         count = len(sample.get("graphs", ()))
-        table = _by_method(f"Fidelity on the same {count} graphs for every method", rows)
-        tables.append(table | {"words": []})
+        table = _by_method(f"Fidelity of every method on the same {count} graphs", rows)
+        tables.append(table | {"definitions": []})
     plain: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in entries.items():
         if isinstance(value, Mapping):
             if flat := _flat(value):
                 tables.append(_pairs(_GROUPS.get(name, _heading(name)), flat))
         elif value is not None:
             plain[name] = value
-    # What the figures were made with stands in the caption above.
-    made_with = ("graphs", "classes_right", "share", "seed", "command", "model", "data", "seconds")
-    if flat := _flat({name: value for name, value in plain.items() if name not in made_with}):
-        tables.append(_pairs("Measures", flat))
+    # Settings are in the caption, not in a table.
+    settings = ("graphs", "classes_right", "share", "seed", "command", "model", "data", "seconds")
+    if flat := _flat({name: value for name, value in plain.items() if name not in settings}):
+        tables.append(_pairs("Metrics", flat))
     return tables
 
 
-def _caption(given: Mapping[str, Any]) -> str:
-    words = ["One row per method"]
-    if isinstance(given.get("graphs"), int):
-        words.append(f"over {given['graphs']:,} graphs")
-    if isinstance(given.get("share"), int | float):
-        words.append(f"an explanation is {100 * given['share']:.0f} % of a graph's nodes")
-    return ", ".join(words) + "."
+def _caption(entries: Mapping[str, Any]) -> str:
+    phrases = ["One row per method"]
+    if isinstance(entries.get("graphs"), int):
+        phrases.append(f"over {entries['graphs']:,} graphs")
+    if isinstance(entries.get("share"), int | float):
+        phrases.append(f"an explanation is {100 * entries['share']:.0f} % of a graph's nodes")
+    return ", ".join(phrases) + "."
 
 
 def _by_method(caption: str, methods: Mapping[str, Any]) -> dict[str, Any]:
-    """A row per method and a column per measure that some method has."""
+    """One row per method and one column per metric that at least one method has."""
     flat = {str(name): _flat(value) for name, value in methods.items() if isinstance(value, Mapping)}
     names = dict.fromkeys(name for row in flat.values() for name, value in row.items() if value is not None)
     return {
@@ -143,34 +146,34 @@ def _by_method(caption: str, methods: Mapping[str, Any]) -> dict[str, Any]:
             for method, row in flat.items()
             if any(value is not None for value in row.values())
         ],
-        "words": [list(_KNOWN[name]) for name in names if name in _KNOWN],
+        "definitions": [list(_DEFINITIONS[name]) for name in names if name in _DEFINITIONS],
     }
 
 
 def _pairs(caption: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "caption": caption,
-        "head": ["measure", "value"],
+        "head": ["metric", "value"],
         "rows": [[_heading(name), value] for name, value in values.items()],
-        "words": [],
+        "definitions": [],
     }
 
 
 def _heading(name: str) -> str:
-    return _KNOWN[name][0] if name in _KNOWN else name.replace("_", " ")
+    return _DEFINITIONS[name][0] if name in _DEFINITIONS else name.replace("_", " ")
 
 
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Names and plain values; what is neither number nor text is left out."""
-    found: dict[str, Any] = {}
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Names and plain values; values that are neither numbers nor strings are left out."""
+    flat: dict[str, Any] = {}
     for name, value in values.items():
-        full = f"{before}{name}"
+        full = f"{prefix}{name}"
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{full} ")
+            flat |= _flat(value, f"{full} ")
         elif isinstance(value, list) and name == "share":
-            found["share of a graph, capsule by capsule"] = ", ".join(f"{100 * part:.0f} %" for part in value)
+            flat["share of a graph per capsule"] = ", ".join(f"{100 * part:.0f} %" for part in value)
         elif isinstance(value, bool | str) or value is None:
-            found[full] = value
+            flat[full] = value
         elif isinstance(value, int | float):
-            found[full] = value if math.isfinite(value) else None
-    return found
+            flat[full] = value if math.isfinite(value) else None
+    return flat

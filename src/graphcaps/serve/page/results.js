@@ -14,7 +14,7 @@ class ResponseExplorer extends Explorer {
   }
 
   sentence() {
-    return super.sentence().replace("Its own class is not known. ", "");
+    return super.sentence().replace("The true class is unknown. ", "");
   }
 }
 

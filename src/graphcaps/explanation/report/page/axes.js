@@ -1,15 +1,15 @@
-// A plain pair of axes for small charts.
+// Axes for small charts.
 
 const CHART = { width: NARROW.matches ? 340 : 480, height: 236, left: 64, right: 26, top: 12, bottom: 40 };
 
-// Round numbers from low to high, about so many.
+// About `about` round numbers from low to high.
 function ticks(low, high, about = 5) {
   const rough = (high - low) / about || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough * 0.999);
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-6; k += 1) found.push(Number((k * step).toPrecision(6)));
-  return found;
+  const values = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-6; k += 1) values.push(Number((k * step).toPrecision(6)));
+  return values;
 }
 
 class Axes {

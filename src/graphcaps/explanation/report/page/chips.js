@@ -1,4 +1,4 @@
-// A button per capsule (or label, or known part): the legend, and what lights up nodes.
+// The legend: one button per capsule, which highlights its nodes; or one entry per label or planted part.
 
 class Chips {
   constructor(graphs, state, light) {
@@ -8,7 +8,7 @@ class Chips {
 
   show() {
     const { colour, graph } = this.state;
-    const entries = { capsule: () => this.capsules(), score: () => this.scale(), label: () => this.named("label", this.graphs.meta.labels?.names), known: () => this.named("known", this.graphs.meta.known?.names) }[colour]();
+    const entries = { capsule: () => this.capsules(), score: () => this.scale(), label: () => this.named("label", this.graphs.meta.labels?.names), planted: () => this.named("planted", this.graphs.meta.planted?.names) }[colour]();
     this.box.hidden = graph < 0;
     clear(this.box, entries);
   }
@@ -19,18 +19,18 @@ class Chips {
     const counts = countTops(graphs.path(state.graph, state.level, state.round), J);
     return counts.map((count, j) => {
       const capsule = { level: state.level, capsule: j };
-      const said = state.round === 0 ? "alike" : plural(count, "node");
+      const text = state.round === 0 ? "uniform" : plural(count, "node");
       const badge = make("span", { class: "badge" }, String(j + 1));
       badge.style.backgroundColor = colourOf(j);
       badge.style.color = inkOn(colourOf(j));
       const pinned = state.pinned?.level === capsule.level && state.pinned?.capsule === j;
       return make("button", {
         type: "button", class: count || state.round === 0 ? "chip" : "chip none", "data-capsule": j, "aria-pressed": pinned ? "true" : "false",
-        "aria-label": `Capsule ${j + 1}: ${state.round === 0 ? "no node yet" : plural(count, "node")}`,
+        "aria-label": `Capsule ${j + 1}: ${state.round === 0 ? "uniform weights" : plural(count, "node")}`,
         onpointerenter: () => this.light(capsule), onpointerleave: () => this.light(null),
         onfocus: () => this.light(capsule), onblur: () => this.light(null),
         onclick: () => this.pin(pinned ? null : capsule),
-      }, [badge, said]);
+      }, [badge, text]);
     });
   }
 
@@ -52,9 +52,9 @@ class Chips {
 
   named(column, names) {
     const values = this.graphs.nodes(this.state.graph, column);
-    const seen = [...new Set(values)].sort((a, b) => a - b);
-    return seen.map((value) => {
-      const badge = make("span", { class: "badge" }, column === "known" && value >= 0 ? String(value + 1) : "");
+    const used = [...new Set(values)].sort((a, b) => a - b);
+    return used.map((value) => {
+      const badge = make("span", { class: "badge" }, column === "planted" && value >= 0 ? String(value + 1) : "");
       if (value >= 0) { badge.style.backgroundColor = colourOf(value); badge.style.color = inkOn(colourOf(value)); }
       return make("span", { class: "chip plain" }, [badge, value < 0 ? "none" : names[value]]);
     });

@@ -1,4 +1,4 @@
-// The coarse graph of a level: its capsules in a circle, joined as heavily as their nodes are.
+// The coarse graph of a level: capsules on a circle; line widths show the coarse adjacency.
 
 const SIDE = 420, MIDDLE = 210;
 
@@ -16,10 +16,10 @@ function coarseView(graphs, state, level, onCapsule) {
   const lines = [];
   for (let a = 0; a < J; a += 1) {
     for (let b = a + 1; b < J; b += 1) {
-      const weight = graphs.joined(graph, level, a, b);
+      const weight = graphs.coarseWeight(graph, level, a, b);
       if (weight < 0.03) continue;
       const [x1, y1] = at(a), [x2, y2] = at(b);
-      const line = draw("line", { x1, y1, x2, y2, class: "join" }, draw("title", {}, `capsules ${a + 1} and ${b + 1}: ${percent(weight)} of the heaviest pair`));
+      const line = draw("line", { x1, y1, x2, y2, class: "join" }, draw("title", {}, `capsules ${a + 1} and ${b + 1}: ${percent(weight)} of the largest weight`));
       line.style.strokeWidth = String(0.6 + 9 * weight);
       line.style.strokeOpacity = String(0.25 + 0.5 * weight);
       lines.push(line);
@@ -44,7 +44,7 @@ function coarseView(graphs, state, level, onCapsule) {
       ],
     );
   });
-  const label = `Coarse graph: ${plural(J, "capsule")} and how they are joined; see the table of capsules.`;
+  const label = `Coarse graph of ${plural(J, "capsule")}; the table of capsules has the numbers.`;
   return picture(SIDE, SIDE, label, [draw("g", {}, lines), draw("g", {}, discs)], "coarse");
 }
 

@@ -1,4 +1,4 @@
-// Colours of capsules: Okabe and Ito's, then lighter relatives. Numbers stand beside them, so that grey is enough.
+// Colours of capsules: the Okabe-Ito palette, then lighter variants. Capsules are numbered as well, so colour is not needed.
 
 const COLOURS = [
   "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#7A7A7A",
@@ -9,7 +9,7 @@ function colourOf(number) {
   return COLOURS[number % COLOURS.length];
 }
 
-// Black or white, whichever stands out more from the colour.
+// Black or white, whichever has the higher contrast on the colour.
 function inkOn(colour) {
   const part = (at) => {
     const value = parseInt(colour.slice(at, at + 2), 16) / 255;
@@ -19,7 +19,7 @@ function inkOn(colour) {
   return light > 0.19 ? "#111" : "#fff";
 }
 
-// Colour of a score between −1 and 1: towards one hue for, towards another against.
+// Colour of a score between −1 and 1: one hue for positive, another for negative scores.
 function paintScore(element, score, property = "fill") {
   const share = Math.round(100 * Math.min(1, Math.abs(score)));
   element.style[property] = `color-mix(in oklab, var(${score < 0 ? "--against" : "--for"}) ${share}%, var(--blank))`;

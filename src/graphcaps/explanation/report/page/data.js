@@ -1,4 +1,4 @@
-// The data block: deflated bytes in base64, a JSON header first, then columns that are read where they lie.
+// The data block: base64 of deflated bytes, a JSON header followed by typed columns, which are read without copying.
 
 const TYPES = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array, f4: Float32Array };
 
@@ -16,7 +16,7 @@ async function readData() {
   return new Graphs(meta, columns);
 }
 
-// What is known of the graphs. Levels count from 0; the last one is that of the classes.
+// The explained graphs. Levels count from 0; the last one is the class level.
 class Graphs {
   constructor(meta, columns) {
     this.meta = meta;
@@ -30,7 +30,7 @@ class Graphs {
     return this.levels.length - 1;
   }
 
-  // A class that is only a number is called so.
+  // A class name that is a number gets the prefix "class".
   className(index) {
     const name = this.meta.classes[index];
     return /^-?\d+$/.test(name) ? `class ${name.replace("-", "−")}` : name;
@@ -50,13 +50,13 @@ class Graphs {
     return this.columns[name]?.subarray(first[graph], first[graph + 1]);
   }
 
-  // Right, wrong, or null where the class is not known.
+  // Whether the prediction is correct; null if the true class is unknown.
   isRight(graph) {
-    const known = this.columns.true_class[graph];
-    return known < 0 ? null : known === this.columns.predicted[graph];
+    const trueClass = this.columns.true_class[graph];
+    return trueClass < 0 ? null : trueClass === this.columns.predicted[graph];
   }
 
-  // Number of a node as the source counts it, from 1.
+  // Number of a node in the original graph, from 1.
   nodeNumber(graph, node) {
     return (this.nodes(graph, "node_number")?.[node] ?? node) + 1;
   }
@@ -66,7 +66,7 @@ class Graphs {
     return labels ? this.meta.labels.names[labels[node]] : null;
   }
 
-  // Capsule of a level that each part of it belongs to most; null where a round knows no difference yet.
+  // For each input of a level the capsule with its largest weight; null in the first round, where weights are uniform.
   tops(graph, level, round) {
     if (round === 0) return null;
     const values = this.columns[`top_${level}_${round}`];
@@ -75,17 +75,17 @@ class Graphs {
     return values.subarray(graph * parts, (graph + 1) * parts);
   }
 
-  // For every node the capsule of a level at the end of its branch.
+  // For every node the capsule of a level that it leads to, by the largest weights.
   path(graph, level, round) {
-    let found = this.tops(graph, 0, round);
-    for (let above = 1; found && above <= level; above += 1) {
+    let path = this.tops(graph, 0, round);
+    for (let above = 1; path && above <= level; above += 1) {
       const tops = this.tops(graph, above, round);
-      found = found.map((capsule) => tops[capsule]);
+      path = path.map((capsule) => tops[capsule]);
     }
-    return found;
+    return path;
   }
 
-  // Routing weights of one part, between 0 and 1; null where the report left them out for size.
+  // Routing weights of one input, between 0 and 1; null if the report leaves them out.
   weights(graph, level, part, round) {
     const J = this.levels[level].capsules;
     if (round === 0) return new Float32Array(J).fill(1 / J);
@@ -96,7 +96,7 @@ class Graphs {
     return Float32Array.from(values.subarray(start, start + J), (value) => value / 255);
   }
 
-  // Share of the graph that reached each capsule of a level, with the routing weights as widths.
+  // Share of the graph in each capsule of a level: the mass of the nodes, distributed by the routing weights.
   shares(graph, level, round) {
     const J = this.levels[level].capsules;
     const below = level === 0 ? null : this.shares(graph, level - 1, round);
@@ -119,11 +119,11 @@ class Graphs {
     return Array.from(this.columns[`length_${level}`].subarray(graph * J, (graph + 1) * J), (value) => value * step);
   }
 
-  // Weight between two capsules, as a share of the heaviest pair.
-  joined(graph, level, a, b) {
+  // Coarse adjacency of two capsules, relative to the largest weight of the graph.
+  coarseWeight(graph, level, a, b) {
     const J = this.levels[level].capsules;
     const [low, high] = a < b ? [a, b] : [b, a];
     const size = (J * (J + 1)) / 2;
-    return this.columns[`joined_${level}`][graph * size + low * J - (low * (low - 1)) / 2 + (high - low)] / 255;
+    return this.columns[`coarse_${level}`][graph * size + low * J - (low * (low - 1)) / 2 + (high - low)] / 255;
   }
 }

@@ -1,4 +1,4 @@
-// Elements by name. Text goes in as text, never as markup: names come from users.
+// Helpers that create elements. Text is always inserted as text, never as markup, because names come from users.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -31,10 +31,10 @@ function clear(element, ...children) {
   return element;
 }
 
-// On a phone pictures have fewer units across, so that their letters stay readable.
+// On narrow screens drawings have fewer units, so that text stays readable.
 const NARROW = matchMedia("(max-width: 800px)");
 
-// A picture with a name for those who do not see it.
+// An SVG with a label for screen readers.
 function picture(width, height, label, children, name = "") {
   return draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: name }, children);
 }
@@ -47,7 +47,7 @@ function card(title, note, ...children) {
   ]);
 }
 
-// A table with a caption; rows are lists of text, numbers stand to the right.
+// A table with a caption; rows are lists of strings, numeric columns are right-aligned.
 function table(caption, head, rows, { numeric = [], headed = true } = {}) {
   const side = (column) => (numeric.includes(column) ? "number" : null);
   const cell = (value, column) =>

@@ -1,4 +1,4 @@
-// The explorer: one state, and what is drawn again when a part of it changes.
+// The explorer: holds the state and redraws what depends on a changed part of it.
 
 class Explorer {
   constructor(graphs) {
@@ -11,16 +11,16 @@ class Explorer {
     this.tools = new Tools(graphs, this.state, (key) => this.changed(key));
     this.chips = new Chips(graphs, this.state, (lit) => this.light(lit));
     this.tables = new Tables(graphs, this.state);
-    this.filters = new Filters(graphs, (wanted) => this.filter(wanted));
-    this.filter(EVERYTHING);
-    const asked = Number.parseInt(location.hash.replace("#graph-", ""), 10) - 1;
-    const at = this.list.shown.findIndex((graph) => graphs.columns.number[graph] === asked);
+    this.filters = new Filters(graphs, (criteria) => this.filter(criteria));
+    this.filter(NO_FILTER);
+    const requested = Number.parseInt(location.hash.replace("#graph-", ""), 10) - 1;
+    const at = this.list.shown.findIndex((graph) => graphs.columns.number[graph] === requested);
     this.list.choose(Math.max(0, at));
   }
 
-  filter(wanted) {
+  filter(criteria) {
     const began = performance.now();
-    const shown = chooseGraphs(this.graphs, wanted);
+    const shown = selectGraphs(this.graphs, criteria);
     this.list.show(shown, this.state.graph);
     const all = this.graphs.count;
     byId("count").textContent = shown.length === all ? plural(all, "graph") : `${shown.length.toLocaleString("en")} of ${plural(all, "graph")}`;
@@ -43,19 +43,19 @@ class Explorer {
 
   sentence() {
     const { graphs, state } = this, { columns } = graphs, { graph } = state;
-    const predicted = graphs.className(columns.predicted[graph]), known = columns.true_class[graph];
-    const right = graphs.isRight(graph);
-    const verdict = right === null ? "Its own class is not known." : right ? "That is right." : `Its own is ${graphs.className(known)}.`;
+    const predicted = graphs.className(columns.predicted[graph]), trueClass = columns.true_class[graph];
+    const correct = graphs.isRight(graph);
+    const verdict = correct === null ? "The true class is unknown." : correct ? "This is correct." : `The true class is ${graphs.className(trueClass)}.`;
     const tops = graphs.tops(graph, 0, graphs.rounds - 1);
-    const sure = this.meanWeight(), all = plural(graphs.levels[0].capsules, "capsule");
-    const went = tops
-      ? `Its nodes went to ${new Set(tops).size} of ${all}${sure === null ? "" : `; one gives its own ${percent(sure)} of its weight on average`}.`
-      : `With one round of routing its nodes went to all ${all} alike.`;
-    const cut = graphs.columns.node_number ? " Only the nodes that the model reads are shown." : "";
-    return `${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Taken for ${predicted} with probability ${percent(columns.confidence[graph])}. ${verdict} ${went}${cut}`;
+    const weight = this.meanWeight(), all = plural(graphs.levels[0].capsules, "capsule");
+    const routing = tops
+      ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean weight of ${percent(weight)}`}.`
+      : `With one routing round the weights to all ${all} are equal.`;
+    const cut = graphs.columns.node_number ? " Only the nodes within the model’s node limit are shown." : "";
+    return `${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict} ${routing}${cut}`;
   }
 
-  // What a node gives the capsule that it belongs to most, on average.
+  // Mean over nodes of the largest routing weight.
   meanWeight() {
     const { graphs, state: { graph } } = this, n = graphs.sizeOf(graph);
     let sum = 0;
@@ -71,13 +71,13 @@ class Explorer {
     if (this.state.graph < 0) return;
     if (key === "names" || key === "faded") this.view.paint(this.state);
     else this.render();
-    if (key === "round") byId("hint").textContent = this.state.round === 0 ? "In the first round every node belongs to all capsules alike." : "";
+    if (key === "round") byId("hint").textContent = this.state.round === 0 ? "In the first round all routing weights are equal." : "";
   }
 
   render() {
     const { graphs, state } = this;
     const lit = (capsule) => this.light(capsule);
-    const titles = { capsule: "Nodes, coloured by capsule", score: "Nodes and edges, coloured by score", label: "Nodes, coloured by label", known: `Nodes, coloured by ${graphs.meta.known?.title.toLowerCase()}` };
+    const titles = { capsule: "Nodes, coloured by capsule", score: "Nodes and edges, coloured by score", label: "Nodes, coloured by label", planted: `Nodes, coloured by ${graphs.meta.planted?.title.toLowerCase()}` };
     const hidden = graphs.levels.slice(0, -1);
     const left = [
       card(titles[state.colour], null, this.view.draw(state)),
@@ -85,9 +85,9 @@ class Explorer {
     ];
     const right = [
       ...hidden.map((_, level) =>
-        card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: how heavily two capsules are joined.", coarseView(graphs, state, level, lit))),
-      card("Class capsules", "Length of each, and the probability made of it.", classBars(graphs, state, lit)),
-      card(`What speaks for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the scores of each capsule’s nodes; to the left is against.", scoreBars(graphs, state, lit)),
+        card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: coarse adjacency.", coarseView(graphs, state, level, lit))),
+      card("Class capsules", "Length and probability.", classBars(graphs, state, lit)),
+      card(`Scores for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the node scores of each capsule; negative scores are against the class.", scoreBars(graphs, state, lit)),
     ];
     clear(byId("panels"), make("div", { class: "stack" }, left), make("div", { class: "stack" }, right));
     this.chips.show();
@@ -95,27 +95,27 @@ class Explorer {
     if (state.pinned) this.light(state.pinned);
   }
 
-  // Lights a capsule's nodes; without one, those of the capsule that was pressed, if any.
+  // Highlights the nodes of a capsule; without one, those of the pinned capsule, if any.
   light(lit) {
     const { state } = this;
-    const wanted = lit ?? state.pinned;
-    const count = this.view.light(state, wanted);
+    const target = lit ?? state.pinned;
+    const count = this.view.light(state, target);
     for (const element of byId("panels").querySelectorAll("[data-capsule]")) {
-      const same = wanted && Number(element.dataset.level) === wanted.level && Number(element.dataset.capsule) === wanted.capsule;
+      const same = target && Number(element.dataset.level) === target.level && Number(element.dataset.capsule) === target.capsule;
       element.classList.toggle("lit", Boolean(same));
     }
     for (const svg of byId("panels").querySelectorAll("svg.coarse, svg.flow")) {
       svg.classList.toggle("some-lit", svg.querySelector(".lit") !== null);
     }
-    if (wanted && state.round > 0) byId("hint").textContent = this.litWords(wanted, count);
+    if (target && state.round > 0) byId("hint").textContent = this.describe(target, count);
     else if (state.round > 0) byId("hint").textContent = "";
   }
 
-  litWords({ level, capsule }, count) {
+  describe({ level, capsule }, count) {
     const isClass = level === this.graphs.classLevel;
     const name = isClass ? `Class capsule of ${this.graphs.className(capsule)}` : `Capsule ${capsule + 1}${level ? ` of level ${level + 1}` : ""}`;
     const length = this.graphs.lengthsOf(this.state.graph, level)[capsule].toFixed(2);
-    return `${name}: ${plural(count, "node")} most of all, length ${length}.`;
+    return `${name}: ${plural(count, "node")}, length ${length}.`;
   }
 
   overNode(node) {
@@ -125,7 +125,7 @@ class Explorer {
     const label = graphs.labelOf(state.graph, node);
     const tops = graphs.tops(state.graph, 0, state.round);
     const weights = tops ? graphs.weights(state.graph, 0, node, state.round) : null;
-    const part = tops ? `capsule ${tops[node] + 1}${weights ? `, weight ${percent(weights[tops[node]])}` : ""}` : "all capsules alike";
+    const part = tops ? `capsule ${tops[node] + 1}${weights ? `, weight ${percent(weights[tops[node]])}` : ""}` : "equal weights to all capsules";
     const score = (graphs.columns.score_scale[state.graph] * graphs.nodes(state.graph, "score")[node]) / 127;
     byId("hint").textContent = `Node ${graphs.nodeNumber(state.graph, node)}${label === null ? "" : ` (${label})`}: ${part}; score ${score.toPrecision(2)}.`;
     const branch = graphs.path(state.graph, state.level, state.round);

@@ -1,4 +1,4 @@
-// The form above the list.
+// The filter form above the list.
 
 function field(label, control) {
   return make("label", { class: "field" }, [make("span", {}, label), control]);
@@ -8,7 +8,7 @@ function choice(name, options, change) {
   return make("select", { name, onchange: change }, options.map(([value, text]) => make("option", { value }, text)));
 }
 
-// Buttons of which one is down, as radio buttons for keyboard and screen reader.
+// A group of buttons with one selected, built from radio buttons for keyboard and screen readers.
 function segments(legend, name, options, chosen, change) {
   const buttons = options.map(([value, text]) =>
     make("label", { class: "segment" }, [
@@ -26,7 +26,7 @@ class Filters {
     this.graphs = graphs;
     this.change = change;
     this.form = byId("filters");
-    this.known = graphs.columns.true_class.some((value) => value >= 0);
+    this.labelled = graphs.columns.true_class.some((value) => value >= 0);
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.build();
   }
@@ -38,25 +38,25 @@ class Filters {
       make("input", { type: "number", name, value, min: 0, max: 100, step: 1, "aria-label": label, oninput: change });
     clear(
       this.form,
-      this.known
-        ? segments("Outcome", "outcome", [["all", "All"], ["right", "Right"], ["wrong", "Wrong"]], "all", change)
+      this.labelled
+        ? segments("Outcome", "outcome", [["all", "All"], ["right", "Correct"], ["wrong", "Wrong"]], "all", change)
         : null,
-      this.known ? field("True class", choice("trueClass", [[-1, "Any"], ...classes], change)) : null,
+      this.labelled ? field("True class", choice("trueClass", [[-1, "Any"], ...classes], change)) : null,
       field("Predicted class", choice("predicted", [[-1, "Any"], ...classes], change)),
       this.graphs.columns.trained
-        ? field("Trained on", choice("trained", [[-1, "Any"], [1, "Yes"], [0, "No"]], change))
+        ? field("Training graph", choice("trained", [[-1, "Any"], [1, "Yes"], [0, "No"]], change))
         : null,
-      make("div", { class: "field", role: "group", "aria-label": "Confidence in per cent" }, [
+      make("div", { class: "field", role: "group", "aria-label": "Confidence in percent" }, [
         make("span", {}, "Confidence, %"),
         make("span", { class: "between" }, [
-          bound("low", 0, "Lowest confidence in per cent"), "to", bound("high", 100, "Highest confidence in per cent"),
+          bound("low", 0, "Minimum confidence in percent"), "to", bound("high", 100, "Maximum confidence in percent"),
         ]),
       ]),
       field("Order", choice("order", Object.entries(ORDERS).map(([key, { name }]) => [key, name]), change)),
     );
   }
 
-  get wanted() {
+  get criteria() {
     const entry = new FormData(this.form);
     const number = (name, other) => {
       const value = Number.parseFloat(entry.get(name) ?? "");
@@ -74,7 +74,7 @@ class Filters {
   }
 
   changed() {
-    this.change(this.wanted);
+    this.change(this.criteria);
   }
 
   reset() {

@@ -1,8 +1,8 @@
-// The flow of the graph's nodes through the capsules of every level to the classes; widths are routing weights.
+// Sankey diagram from nodes through the capsules of every level to the classes; widths are routing weights.
 
 const FLOW = { width: NARROW.matches ? 380 : 640, height: 390, top: 30, bottom: 14, left: 4, right: NARROW.matches ? 110 : 150, bar: 14, gap: 7 };
 
-// For each column of blocks where they begin and how tall they are.
+// Position and height of the blocks of a column.
 function stack(masses, scale) {
   const tall = FLOW.height - FLOW.top - FLOW.bottom;
   let y = FLOW.top + (tall - scale - (masses.length - 1) * FLOW.gap) / 2;
@@ -28,7 +28,7 @@ function flowView(graphs, state, onCapsule) {
   const columns = masses.map((column) => stack(column, scale));
   const step = (FLOW.width - FLOW.left - FLOW.right - FLOW.bar) / levels;
   const xOf = (column) => FLOW.left + column * step;
-  const ribbons = [], bars = [], words = [];
+  const ribbons = [], bars = [], headings = [];
   for (let level = 0; level < levels; level += 1) {
     const from = columns[level], to = columns[level + 1];
     from.forEach((block, part) => {
@@ -51,11 +51,11 @@ function flowView(graphs, state, onCapsule) {
   columns.forEach((column, c) => {
     const level = c - 1;
     const heading = c === 0 ? "nodes" : c === levels ? "classes" : levels > 2 ? `level ${c}` : "capsules";
-    words.push(draw("text", { x: xOf(c) + (c === levels ? 0 : FLOW.bar / 2), y: 16, class: "flow-heading", "text-anchor": c === 0 || c === levels ? "start" : "middle", dx: c === 0 ? -FLOW.bar / 2 : 0 }, heading));
+    headings.push(draw("text", { x: xOf(c) + (c === levels ? 0 : FLOW.bar / 2), y: 16, class: "flow-heading", "text-anchor": c === 0 || c === levels ? "start" : "middle", dx: c === 0 ? -FLOW.bar / 2 : 0 }, heading));
     column.forEach((block, j) => bars.push(flowBar(graphs, state, { c, j, level, block, x: xOf(c), levels }, onCapsule)));
   });
-  const label = "Flow from nodes through capsules to classes; the table of capsules holds its weights.";
-  return picture(FLOW.width, FLOW.height, label, [draw("g", {}, ribbons), draw("g", {}, bars), draw("g", {}, words)], "flow");
+  const label = "Flow from nodes through capsules to classes; the table of capsules has the numbers.";
+  return picture(FLOW.width, FLOW.height, label, [draw("g", {}, ribbons), draw("g", {}, bars), draw("g", {}, headings)], "flow");
 }
 
 function flowWeights(graphs, graph, level, part, round) {
@@ -88,15 +88,15 @@ function flowBar(graphs, state, { c, j, level, block, x, levels }, onCapsule) {
   }, children);
 }
 
-// Lengths of the class capsules, on which the decision stands.
+// Lengths and probabilities of the class capsules.
 function classBars(graphs, state, onCapsule) {
   const { graph } = state, level = graphs.classLevel;
   const lengths = graphs.lengthsOf(graph, level);
   const O = graphs.meta.classes.length;
-  const shares = graphs.columns.probability.subarray(graph * O, (graph + 1) * O);
-  const known = graphs.columns.true_class[graph], predicted = graphs.columns.predicted[graph];
+  const probabilities = graphs.columns.probability.subarray(graph * O, (graph + 1) * O);
+  const trueClass = graphs.columns.true_class[graph], predicted = graphs.columns.predicted[graph];
   const rows = graphs.meta.classes.map((_, o) => {
-    const marks = [o === predicted ? "predicted" : "", o === known ? "true" : ""].filter(Boolean).join(", ");
+    const marks = [o === predicted ? "predicted" : "", o === trueClass ? "true" : ""].filter(Boolean).join(", ");
     const bar = make("span", { class: o === predicted ? "length predicted" : "length" });
     bar.style.width = `${Math.min(100, 100 * lengths[o])}%`;
     return make("li", {
@@ -105,17 +105,17 @@ function classBars(graphs, state, onCapsule) {
       make("span", { class: "class-name" }, [graphs.className(o), marks ? make("small", {}, ` ${marks}`) : null]),
       make("span", { class: "track" }, bar),
       make("span", { class: "class-length" }, lengths[o].toFixed(2)),
-      make("span", { class: "class-share" }, percent(shares[o])),
+      make("span", { class: "class-share" }, percent(probabilities[o])),
     ]);
   });
-  return make("ul", { class: "classes", "aria-label": "Classes: length of the capsule, and probability" }, rows);
+  return make("ul", { class: "classes", "aria-label": "Classes: capsule length and probability" }, rows);
 }
 
-// What the nodes of each capsule say to the class that scores are for: to the right for it, to the left against.
+// Sum of the node scores of each capsule for the target class: positive to the right, negative to the left.
 function scoreBars(graphs, state, onCapsule) {
   const { graph, level } = state;
   const tops = graphs.path(graph, level, graphs.rounds - 1), scores = graphs.nodes(graph, "score");
-  if (!tops) return make("p", { class: "hint" }, "With one round of routing all capsules are alike: none speaks for itself.");
+  if (!tops) return make("p", { class: "hint" }, "With one routing round all weights are equal, so capsules have no scores of their own.");
   const sums = new Array(graphs.levels[level].capsules).fill(0);
   tops.forEach((capsule, node) => { sums[capsule] += (graphs.columns.score_scale[graph] * scores[node]) / 127; });
   const most = Math.max(...sums.map(Math.abs)) || 1;

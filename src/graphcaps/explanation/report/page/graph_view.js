@@ -1,45 +1,45 @@
-// The graph itself: nodes where the layout puts them, coloured by capsule, score, label or known part.
+// The graph drawing: nodes coloured by capsule, score, label or planted part.
 
-const NAMED_UP_TO = 220; // nodes: beyond, names would cover each other
-const SINGLE_EDGES_UP_TO = 1500;
+const MAX_LABELLED_NODES = 220; // labels of more nodes would overlap
+const MAX_SCORED_EDGES = 1500;
 
 class GraphView {
   constructor(graphs, { onNode }) {
     this.graphs = graphs;
     this.onNode = onNode;
-    this.places = new Map();
+    this.layouts = new Map();
   }
 
-  placesOf(graph) {
-    if (!this.places.has(graph)) {
-      if (this.places.size > 200) this.places.clear();
+  layoutOf(graph) {
+    if (!this.layouts.has(graph)) {
+      if (this.layouts.size > 200) this.layouts.clear();
       const { graphs } = this;
-      this.places.set(graph, layout(graphs.sizeOf(graph), graphs.edges(graph, "edge_a"), graphs.edges(graph, "edge_b")));
+      this.layouts.set(graph, layout(graphs.sizeOf(graph), graphs.edges(graph, "edge_a"), graphs.edges(graph, "edge_b")));
     }
-    return this.places.get(graph);
+    return this.layouts.get(graph);
   }
 
   draw(state) {
     const { graphs } = this, { graph } = state;
     const n = graphs.sizeOf(graph);
     const [wide, tall] = NARROW.matches ? [400, 360] : [640, 480];
-    const { x, y, scale } = fit(this.placesOf(graph), wide, tall, NARROW.matches ? 18 : 24);
-    const room = scale * 0.36;
-    // Large graphs get small nodes, so that they do not become one spot.
-    this.radius = Math.max(1.8, Math.min(15, room, 0.22 * Math.sqrt((wide * tall) / n)));
+    const { x, y, scale } = fit(this.layoutOf(graph), wide, tall, NARROW.matches ? 18 : 24);
+    const limit = scale * 0.36;
+    // Nodes of large graphs are smaller, so that they do not overlap.
+    this.radius = Math.max(1.8, Math.min(15, limit, 0.22 * Math.sqrt((wide * tall) / n)));
     const lines = this.edgesOf(state, x, y);
     const group = draw("g", { class: "nodes" });
     this.nodes = Array.from({ length: n }, (_, node) => this.node(node, x[node], y[node]));
     group.append(...this.nodes.map((entry) => entry.group));
     this.paint(state);
-    const label = `Graph ${graphs.columns.number[graph] + 1} with ${plural(n, "node")}; the tables below say the same in words.`;
+    const label = `Graph ${graphs.columns.number[graph] + 1} with ${plural(n, "node")}; the tables below contain the same data.`;
     return picture(wide, tall, label, [lines, group], "graph");
   }
 
   edgesOf(state, x, y) {
     const { graphs } = this, { graph } = state;
     const a = graphs.edges(graph, "edge_a"), b = graphs.edges(graph, "edge_b");
-    const single = state.colour === "score" && a.length <= SINGLE_EDGES_UP_TO;
+    const single = state.colour === "score" && a.length <= MAX_SCORED_EDGES;
     const group = draw("g", { class: "edges" });
     const line = (e) => `M${x[a[e]].toFixed(1)} ${y[a[e]].toFixed(1)}L${x[b[e]].toFixed(1)} ${y[b[e]].toFixed(1)}`;
     if (!single) {
@@ -70,45 +70,45 @@ class GraphView {
     return { group, circle, name };
   }
 
-  // Colour and name of every node; the drawing stays.
+  // Updates colour and label of every node without a new layout.
   paint(state) {
     const { graphs } = this, { graph } = state;
     const tops = graphs.path(graph, state.level, state.round);
     const scores = graphs.nodes(graph, "score"), labels = graphs.nodes(graph, "label");
-    const known = graphs.nodes(graph, "known");
+    const planted = graphs.nodes(graph, "planted");
     this.tops = tops;
     this.nodes.forEach(({ circle, name }, node) => {
       let colour = null;
       circle.style.fill = "";
       if (state.colour === "capsule" && tops) colour = colourOf(tops[node]);
       else if (state.colour === "label") colour = colourOf(labels[node]);
-      else if (state.colour === "known" && known[node] >= 0) colour = colourOf(known[node]);
+      else if (state.colour === "planted" && planted[node] >= 0) colour = colourOf(planted[node]);
       else if (state.colour === "score") paintScore(circle, scores[node] / 127);
       circle.setAttribute("fill", colour ?? "var(--blank)");
-      const sure = colour && state.faded ? this.sureness(state, node, tops) : 1;
-      if (sure < 1) circle.style.fill = `color-mix(in oklab, ${colour} ${Math.round(100 * sure)}%, var(--card))`;
+      const opacity = colour && state.faded ? this.opacityOf(state, node, tops) : 1;
+      if (opacity < 1) circle.style.fill = `color-mix(in oklab, ${colour} ${Math.round(100 * opacity)}%, var(--card))`;
       if (!name) return;
-      name.textContent = this.nameOf(state, node, tops, known);
-      name.setAttribute("fill", colour && sure > 0.55 ? inkOn(colour) : "var(--ink)");
+      name.textContent = this.nameOf(state, node, tops, planted);
+      name.setAttribute("fill", colour && opacity > 0.55 ? inkOn(colour) : "var(--ink)");
     });
   }
 
-  // The weight that a node gives its capsule: 0 where that is no more than to any other, 1 where it is all.
-  sureness(state, node, tops) {
+  // Largest routing weight of a node, rescaled: 0 for uniform weights, 1 for a single capsule.
+  opacityOf(state, node, tops) {
     const J = this.graphs.levels[0].capsules;
     const weights = this.graphs.weights(state.graph, 0, node, state.round);
     if (!weights || !tops || J < 2) return 1;
     return Math.max(0, (Math.max(...weights) - 1 / J) / (1 - 1 / J));
   }
 
-  nameOf(state, node, tops, known) {
-    if (state.names === "nothing" || this.nodes.length > NAMED_UP_TO) return "";
+  nameOf(state, node, tops, planted) {
+    if (state.names === "nothing" || this.nodes.length > MAX_LABELLED_NODES) return "";
     if (state.names === "label") return this.graphs.labelOf(state.graph, node) ?? "";
-    if (state.colour === "known") return known[node] >= 0 ? String(known[node] + 1) : "";
+    if (state.colour === "planted") return planted[node] >= 0 ? String(planted[node] + 1) : "";
     return tops ? String(tops[node] + 1) : "";
   }
 
-  // Lights the nodes of a capsule, and dims the others; null gives all their light back.
+  // Highlights the nodes of a capsule and dims the others; null removes the highlight.
   light(state, lit) {
     const tops = lit ? this.graphs.path(state.graph, lit.level, state.round) : null;
     const svg = this.nodes[0]?.group.ownerSVGElement;

@@ -1,7 +1,7 @@
-// A list of any length of which only the rows in sight exist.
+// A virtual list: only the visible rows exist in the document.
 
 const ROW = 46;
-const SPARE = 6;
+const OVERSCAN = 6;
 
 class GraphList {
   constructor(graphs, { onChoose, onOpen, onClear }) {
@@ -19,7 +19,7 @@ class GraphList {
     new ResizeObserver(() => this.render()).observe(this.box);
   }
 
-  // Shows these graphs; the chosen one stays chosen while it is among them.
+  // Shows these graphs; the selected graph stays selected if it is among them.
   show(shown, chosen) {
     this.shown = shown;
     this.at = shown.indexOf(chosen);
@@ -31,14 +31,14 @@ class GraphList {
 
   reveal() {
     if (this.at < 0) return;
-    const top = this.at * ROW, room = this.box.clientHeight;
+    const top = this.at * ROW, height = this.box.clientHeight;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
-    else if (top + ROW > this.box.scrollTop + room) this.box.scrollTop = top + ROW - room;
+    else if (top + ROW > this.box.scrollTop + height) this.box.scrollTop = top + ROW - height;
   }
 
   render() {
-    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - SPARE);
-    const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW) + SPARE);
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - OVERSCAN);
+    const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW) + OVERSCAN);
     const rows = [];
     for (let at = first; at < last; at += 1) rows.push(this.row(at));
     if (!this.shown.length) rows.push(this.nothing());
@@ -52,27 +52,27 @@ class GraphList {
     const graph = this.shown[at], { columns } = this.graphs;
     const name = this.graphs.className(columns.predicted[graph]);
     const right = this.graphs.isRight(graph);
-    const verdict = right === null ? "class not known" : right ? "right" : "wrong";
-    const sure = percent(columns.confidence[graph]);
+    const verdict = right === null ? "true class unknown" : right ? "correct" : "wrong";
+    const confidence = percent(columns.confidence[graph]);
     const number = columns.number[graph] + 1;
     const size = plural(this.graphs.sizeOf(graph), "node");
     const row = make(
       "div",
       {
-        class: `row ${right === null ? "" : verdict}`,
+        class: `row ${right === null ? "" : right ? "right" : "wrong"}`,
         role: "option",
         id: `row-${at}`,
         "aria-selected": at === this.at ? "true" : "false",
         "aria-setsize": this.shown.length,
         "aria-posinset": at + 1,
-        "aria-label": `Graph ${number}, ${size}, taken for ${name}, ${verdict}, ${sure}`,
+        "aria-label": `Graph ${number}, ${size}, predicted ${name}, ${verdict}, ${confidence}`,
         "data-graph": graph,
         onclick: () => { this.choose(at); this.box.focus({ preventScroll: true }); },
       },
       [
         make("span", { class: "row-number" }, String(number)),
         make("span", { class: "row-text" }, [make("span", { class: "row-class" }, name), make("small", {}, size)]),
-        make("span", { class: "row-sure" }, sure),
+        make("span", { class: "row-sure" }, confidence),
         make("span", { class: "row-mark", "aria-hidden": "true" }, right === null ? "" : right ? "✓" : "✗"),
       ],
     );
@@ -82,8 +82,8 @@ class GraphList {
 
   nothing() {
     return make("div", { class: "nothing" }, [
-      make("p", {}, "No graph fits these filters."),
-      make("button", { type: "button", onclick: this.onClear }, "Clear the filters"),
+      make("p", {}, "No graph matches these filters."),
+      make("button", { type: "button", onclick: this.onClear }, "Clear filters"),
     ]);
   }
 

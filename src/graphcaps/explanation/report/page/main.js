@@ -2,10 +2,10 @@
 
 function showTop(meta) {
   byId("lead").textContent = meta.lead;
-  byId("honest").textContent = meta.honest;
+  byId("caveats").textContent = meta.caveats;
   byId("foot").textContent = meta.foot;
-  clear(byId("facts"), meta.facts.map(([name, value, words]) =>
-    make("div", { class: "fact" }, [make("dt", {}, name), make("dd", {}, value), words ? make("dd", { class: "fact-note" }, words) : null])));
+  clear(byId("facts"), meta.facts.map(([name, value, note]) =>
+    make("div", { class: "fact" }, [make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "fact-note" }, note) : null])));
 }
 
 async function start() {
@@ -14,11 +14,11 @@ async function start() {
     showTop(graphs.meta);
     const explorer = new Explorer(graphs);
     showQuality(graphs);
-    showMeasures(graphs.meta);
+    showMetrics(graphs.meta);
     globalThis.graphcaps = { graphs, explorer };
     document.documentElement.dataset.ready = "true";
   } catch (error) {
-    byId("failure").textContent = `This page could not read its data: ${error.message}. A browser of 2023 or later is needed.`;
+    byId("failure").textContent = `This page could not read its data: ${error.message}. It needs a browser of 2023 or later.`;
     byId("failure").hidden = false;
     throw error;
   }

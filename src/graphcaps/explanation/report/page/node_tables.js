@@ -1,21 +1,21 @@
-// What the pictures show, in tables: for screen readers, for copying, for those who want the numbers.
+// The data of the drawings as tables, for screen readers and for copying.
 
-const ROWS_AT_MOST = 400;
+const MAX_ROWS = 400;
 
 function nodeTable(graphs, state) {
   const { graph, round } = state;
   const J = graphs.levels[0].capsules, n = graphs.sizeOf(graph);
   const tops = graphs.tops(graph, 0, round), scores = graphs.nodes(graph, "score");
   const scale = graphs.columns.score_scale[graph];
-  const labelled = Boolean(graphs.columns.label), weighed = graphs.weights(graph, 0, 0, round) !== null;
-  const names = Array.from({ length: weighed ? J : 0 }, (_, j) => make("th", { scope: "col", class: "number" }, String(j + 1)));
+  const labelled = Boolean(graphs.columns.label), hasWeights = graphs.weights(graph, 0, 0, round) !== null;
+  const names = Array.from({ length: hasWeights ? J : 0 }, (_, j) => make("th", { scope: "col", class: "number" }, String(j + 1)));
   const head = make("tr", {}, [
     make("th", { scope: "col", class: "number" }, "node"), labelled ? make("th", { scope: "col" }, "label") : null,
     make("th", { scope: "col", class: "number" }, "capsule"), make("th", { scope: "col", class: "number" }, "score"), ...names,
   ]);
   const rows = [];
-  for (let node = 0; node < Math.min(n, ROWS_AT_MOST); node += 1) {
-    const weights = weighed ? Array.from(graphs.weights(graph, 0, node, round)) : [];
+  for (let node = 0; node < Math.min(n, MAX_ROWS); node += 1) {
+    const weights = hasWeights ? Array.from(graphs.weights(graph, 0, node, round)) : [];
     const cells = weights.map((weight) => {
       const cell = make("td", { class: "number heat" }, String(Math.round(100 * weight)));
       cell.style.setProperty("--share", `${Math.round(100 * weight)}%`);
@@ -29,8 +29,8 @@ function nodeTable(graphs, state) {
       ...cells,
     ]));
   }
-  const cut = n > ROWS_AT_MOST ? ` The first ${ROWS_AT_MOST} of ${n} nodes.` : "";
-  const caption = `Nodes: capsule, score, and routing weights to each capsule in per cent, round ${round + 1}.${cut}`;
+  const cut = n > MAX_ROWS ? ` The first ${MAX_ROWS} of ${n} nodes.` : "";
+  const caption = `Nodes: capsule, score, and routing weights to each capsule in percent, round ${round + 1}.${cut}`;
   return make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Table of nodes" },
     make("table", { class: "heat-map" }, [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, rows)]));
 }
@@ -46,12 +46,12 @@ function capsuleTable(graphs, state) {
       const tops = graphs.tops(graph, level + 1, round);
       const most = tops ? tops[j] : 0;
       const isClass = level + 1 === graphs.classLevel;
-      const next = round === 0 ? `all ${above} alike` : `${isClass ? graphs.className(most) : `capsule ${most + 1}`}, ${percent(weights[most])}`;
+      const next = round === 0 ? `all ${above} equally` : `${isClass ? graphs.className(most) : `capsule ${most + 1}`}, ${percent(weights[most])}`;
       const first = graphs.levels.length > 2 ? `level ${level + 1}, ${j + 1}` : String(j + 1);
       rows.push([first, round === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next]);
     }
   });
-  return table(`Capsules, round ${round + 1}`, ["capsule", "nodes", "share", "length at the end", "goes mostly to"], rows, { numeric: [1, 2, 3] });
+  return table(`Capsules, round ${round + 1}`, ["capsule", "nodes", "share", "final length", "routed to"], rows, { numeric: [1, 2, 3] });
 }
 
 function edgeTable(graphs, state) {
@@ -60,17 +60,17 @@ function edgeTable(graphs, state) {
   const scores = graphs.edges(graph, "edge_score"), errors = graphs.edges(graph, "edge_error");
   const scale = graphs.columns.edge_scale[graph];
   const rows = [];
-  for (let e = 0; e < Math.min(a.length, ROWS_AT_MOST); e += 1) {
+  for (let e = 0; e < Math.min(a.length, MAX_ROWS); e += 1) {
     const row = [`${graphs.nodeNumber(graph, a[e])} – ${graphs.nodeNumber(graph, b[e])}`, ((scale * scores[e]) / 127).toPrecision(2)];
     if (errors) row.push(percent(errors[e] / 255));
     rows.push(row);
   }
-  const cut = a.length > ROWS_AT_MOST ? ` The first ${ROWS_AT_MOST} of ${a.length} edges.` : "";
+  const cut = a.length > MAX_ROWS ? ` The first ${MAX_ROWS} of ${a.length} edges.` : "";
   const head = ["edge", "score", ...(errors ? ["reconstruction error"] : [])];
   return table(`Edges: score${errors ? " and reconstruction error" : ""}.${cut}`, head, rows, { numeric: [1, 2] });
 }
 
-// Tables are made when they are opened, and again when what they show has changed.
+// Tables are built when they are opened and rebuilt when their data change.
 class Tables {
   constructor(graphs, state) {
     this.state = state;

@@ -1,4 +1,4 @@
-// Buttons above the picture: what colours the nodes, what is written on them, and the routing round.
+// Controls above the drawing: node colour, node text and the routing round.
 
 class Tools {
   constructor(graphs, state, change) {
@@ -7,17 +7,17 @@ class Tools {
     this.change = change;
     const hidden = graphs.classLevel;
     const colours = [["capsule", "Capsule"], ["score", "Score"]];
-    const names = [["capsule", "Number"], ["nothing", "Nothing"]];
+    const names = [["capsule", "Number"], ["nothing", "None"]];
     if (graphs.columns.label) {
       colours.push(["label", "Label"]);
       names.splice(1, 0, ["label", "Label"]);
     }
-    if (graphs.columns.known) colours.push(["known", graphs.meta.known.title]);
+    if (graphs.columns.planted) colours.push(["planted", graphs.meta.planted.title]);
     const set = (key, value) => { state[key] = value; change(key); };
     clear(
       byId("tools"),
       segments("Colour by", "colour", colours, state.colour, (value) => set("colour", value)),
-      segments("Write on nodes", "names", names, state.names, (value) => set("names", value)),
+      segments("Node text", "names", names, state.names, (value) => set("names", value)),
       hidden > 1
         ? segments("Capsules of", "level", Array.from({ length: hidden }, (_, l) => [String(l), `Level ${l + 1}`]), "0", (value) => set("level", Number(value)))
         : null,
@@ -25,13 +25,13 @@ class Tools {
       make("fieldset", {}, [
         make("legend", {}, "Weights"),
         make("label", { class: "tick-box" }, [
-          make("input", { type: "checkbox", name: "faded", onchange: (event) => set("faded", event.target.checked) }), "Fade unsure nodes",
+          make("input", { type: "checkbox", name: "faded", onchange: (event) => set("faded", event.target.checked) }), "Fade low weights",
         ]),
       ]),
     );
   }
 
-  // First, back, slider, on: the round that everything below shows.
+  // Back button, slider and next button for the routing round.
   stepper() {
     const last = this.graphs.rounds - 1;
     const go = (round) => {
@@ -43,7 +43,7 @@ class Tools {
       type: "range", min: 1, max: last + 1, step: 1, value: last + 1, id: "round", "aria-label": "Routing round",
       oninput: () => go(Number(this.slider.value) - 1),
     });
-    this.back = make("button", { type: "button", id: "round-back", "aria-label": "Round before", onclick: () => go(this.state.round - 1) }, "‹");
+    this.back = make("button", { type: "button", id: "round-back", "aria-label": "Previous round", onclick: () => go(this.state.round - 1) }, "‹");
     this.on = make("button", { type: "button", id: "round-on", "aria-label": "Next round", onclick: () => go(this.state.round + 1) }, "›");
     this.words = make("output", { for: "round" });
     this.showRound();

@@ -1,4 +1,4 @@
-"""The report in a real browser: what is drawn, lit, filtered and reached by keyboard."""
+"""The report in a browser: drawings, highlighting, filters and keyboard access."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.report import write_report
-from tests.explanation.synthetic import MadeModel, make_explanations, make_store
+from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 
 HISTORY = [
     {"epoch": e, "train_loss": 1 / e, "train_accuracy": 1 - 0.5 / e, "validation_loss": 1.1 / e}
@@ -30,12 +30,12 @@ def made() -> tuple[Any, StoreExplanation]:
 @pytest.fixture(scope="module")
 def report(made: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store, found = made
-    model = MadeModel(store.class_names, {"dataset": "made", "epoch": 5})
+    model = FakeModel(store.class_names, {"dataset": "made", "epoch": 5})
     folder = tmp_path_factory.mktemp("report")
     return write_report(folder, model, store, found, metrics=METRICS, history=HISTORY, title="A report")
 
 
-def lit_nodes(page: Any) -> set[int]:
+def highlighted_nodes(page: Any) -> set[int]:
     return set(
         page.eval_on_selector_all("svg.graph .node.lit", "all => all.map((n) => Number(n.dataset.node))")
     )
@@ -45,7 +45,7 @@ def count_shown(page: Any) -> int:
     return int(page.evaluate("graphcaps.explorer.list.shown.length"))
 
 
-def test_a_click_shows_every_level(visit: Any, report: Path, made: Any) -> None:
+def test_a_click_draws_every_level(visit: Any, report: Path, made: Any) -> None:
     _, found = made
     page = visit(report)
     page.click('[role=option][data-graph="3"]')
@@ -56,7 +56,7 @@ def test_a_click_shows_every_level(visit: Any, report: Path, made: Any) -> None:
     assert page.locator("svg.flow .block").count() == 1 + 5 + 3
     assert page.locator(".classes li").count() == 3
     words = page.text_content("#summary").replace("\u00a0", " ")
-    assert words.startswith(f"{one.num_nodes} nodes, {one.edges.size(1)} edges. Taken for ")
+    assert words.startswith(f"{one.num_nodes} nodes, {one.edges.size(1)} edges. Predicted: ")
     assert one.class_names[one.predicted] in words
     drawn = page.get_attribute("svg.graph .edge", "d")
     assert drawn.count("M") == one.edges.size(1)
@@ -66,40 +66,40 @@ def test_a_click_shows_every_level(visit: Any, report: Path, made: Any) -> None:
     assert colours == one.levels[0].capsule.tolist()
 
 
-def test_hover_and_focus_light_exactly_the_capsules_nodes(visit: Any, report: Path, made: Any) -> None:
+def test_hover_and_focus_highlight_the_nodes_of_a_capsule(visit: Any, report: Path, made: Any) -> None:
     _, found = made
     page = visit(report)
     capsule = found[0].levels[0].capsule.numpy()
     for number in range(5):
-        wanted = set(np.flatnonzero(capsule == number).tolist())
+        expected = set(np.flatnonzero(capsule == number).tolist())
         page.hover(f'#chips [data-capsule="{number}"]')
-        assert lit_nodes(page) == wanted
+        assert highlighted_nodes(page) == expected
         page.hover(f'svg.coarse [data-capsule="{number}"] circle')
-        assert lit_nodes(page) == wanted
+        assert highlighted_nodes(page) == expected
     page.hover("h1")
-    assert lit_nodes(page) == set()
+    assert highlighted_nodes(page) == set()
     page.focus('#chips [data-capsule="2"]')
-    assert lit_nodes(page) == set(np.flatnonzero(capsule == 2).tolist())
-    # A class lights the nodes whose branch ends there.
+    assert highlighted_nodes(page) == set(np.flatnonzero(capsule == 2).tolist())
+    # A class highlights the nodes that lead to it.
     page.hover('.classes [data-class="1"]')
     above = found[0].levels[1].capsule.numpy()
-    assert lit_nodes(page) == set(np.flatnonzero(above[capsule] == 1).tolist())
+    assert highlighted_nodes(page) == set(np.flatnonzero(above[capsule] == 1).tolist())
 
 
-def test_a_pressed_capsule_stays_lit(visit: Any, report: Path, made: Any) -> None:
+def test_a_clicked_capsule_stays_highlighted(visit: Any, report: Path, made: Any) -> None:
     page = visit(report)
-    wanted = set(np.flatnonzero(made[1][0].levels[0].capsule.numpy() == 1).tolist())
+    expected = set(np.flatnonzero(made[1][0].levels[0].capsule.numpy() == 1).tolist())
     page.click('#chips [data-capsule="1"]')
     page.hover("h1")
     assert page.get_attribute('#chips [data-capsule="1"]', "aria-pressed") == "true"
-    assert lit_nodes(page) == wanted
+    assert highlighted_nodes(page) == expected
     page.click('#chips [data-capsule="1"]')
     page.hover("h1")
     page.evaluate("document.activeElement.blur()")
-    assert lit_nodes(page) == set()
+    assert highlighted_nodes(page) == set()
 
 
-def test_rounds_are_stepped_through(visit: Any, report: Path, made: Any) -> None:
+def test_routing_rounds_can_be_stepped_through(visit: Any, report: Path, made: Any) -> None:
     rounds = made[1][0].levels[0].rounds
     page = visit(report)
     page.click("#round-back")
@@ -114,7 +114,7 @@ def test_rounds_are_stepped_through(visit: Any, report: Path, made: Any) -> None
     assert page.get_attribute("#round", "aria-valuetext") == "round 2 of 3"
 
 
-def test_filters_count_as_python_does(visit: Any, report: Path, made: Any) -> None:
+def test_filters_select_the_same_graphs_as_python(visit: Any, report: Path, made: Any) -> None:
     _, found = made
     known, predicted = found.true_class.numpy(), found.predicted.numpy()
     sure = found.probabilities.amax(-1).numpy()
@@ -134,7 +134,7 @@ def test_filters_count_as_python_does(visit: Any, report: Path, made: Any) -> No
     assert count_shown(page) == int(((predicted == 2) & (sure >= 0.45) & (sure <= 0.70)).sum()) > 0
     page.fill("[name=low]", "99")
     page.fill("[name=high]", "98")
-    assert page.text_content(".nothing p") == "No graph fits these filters."
+    assert page.text_content(".nothing p") == "No graph matches these filters."
     page.click(".nothing button")
     assert count_shown(page) == 60
     page.select_option("[name=order]", "unsure")
@@ -142,7 +142,7 @@ def test_filters_count_as_python_does(visit: Any, report: Path, made: Any) -> No
     assert order == np.argsort(sure.astype(np.float32), kind="stable").tolist()
 
 
-def test_the_keyboard_reaches_everything(visit: Any, report: Path) -> None:
+def test_all_controls_are_reachable_by_keyboard(visit: Any, report: Path) -> None:
     page = visit(report)
     page.focus("#list")
     for key, title in (("ArrowDown", 2), ("ArrowDown", 3), ("ArrowUp", 2), ("End", 60), ("Home", 1)):
@@ -194,7 +194,7 @@ def test_scores_labels_and_tables(visit: Any, report: Path, made: Any) -> None:
     assert weights == pytest.approx((100 * one.levels[0].assignment[0]).tolist(), abs=0.8)
 
 
-def test_figures_are_those_of_python(visit: Any, report: Path, made: Any) -> None:
+def test_metrics_equal_those_of_python(visit: Any, report: Path, made: Any) -> None:
     _, found = made
     known, predicted = found.true_class.numpy(), found.predicted.numpy()
     page = visit(report)
@@ -206,15 +206,15 @@ def test_figures_are_those_of_python(visit: Any, report: Path, made: Any) -> Non
     assert page.eval_on_selector_all("table.confusion tbody tr", cells) == counts
     assert page.locator(".curve.train").count() == 3  # accuracy, loss, reliability
     assert page.locator("circle.point").count() == 10
-    assert "among which are those it was trained on" in page.text_content("#facts")
-    measures = page.text_content("#measures")
-    assert "0.610" in measures
-    assert "0.250" in measures
-    assert "–" in measures
+    assert "training graphs included" in page.text_content("#facts")
+    metrics = page.text_content("#metrics")
+    assert "0.610" in metrics
+    assert "0.250" in metrics
+    assert "–" in metrics
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_needs_no_sideways_scrolling(visit: Any, report: Path, dark: bool) -> None:
+def test_no_horizontal_scrolling_on_a_phone(visit: Any, report: Path, dark: bool) -> None:
     page = visit(report, width=375, height=800, dark=dark)
     assert page.evaluate("document.documentElement.scrollWidth") == 375
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -224,24 +224,24 @@ def test_a_phone_needs_no_sideways_scrolling(visit: Any, report: Path, dark: boo
 def test_hierarchies_of_more_levels(visit: Any, tmp_path: Path) -> None:
     store = make_store(4)
     found = make_explanations(store, capsules=(6, 3))
-    page = visit(write_report(tmp_path, MadeModel(store.class_names), store, found))
+    page = visit(write_report(tmp_path, FakeModel(store.class_names), store, found))
     assert page.locator("svg.coarse").count() == 2
     low, high = found[0].levels[0].capsule.numpy(), found[0].levels[1].capsule.numpy()
     page.check('[name=level][value="1"]')
     assert page.locator("#chips .chip").count() == 3
     for number in range(3):
         page.hover(f'#chips [data-capsule="{number}"]')
-        assert lit_nodes(page) == set(np.flatnonzero(high[low] == number).tolist())
+        assert highlighted_nodes(page) == set(np.flatnonzero(high[low] == number).tolist())
 
 
 def test_one_round_of_routing_and_losses_below_zero(visit: Any, tmp_path: Path) -> None:
-    """All capsules are alike then; and a loss of parts is negative."""
+    """All routing weights are equal then; and the part loss is negative."""
     store = make_store(6)
     found = make_explanations(store, capsules=(4,), rounds=1)
     history = [{"epoch": e, "train_loss": -0.1 * e, "validation_loss": 1 / e} for e in (1, 2, 3)]
-    model = MadeModel(store.class_names, {"dataset": "made"})
+    model = FakeModel(store.class_names, {"dataset": "made"})
     page = visit(write_report(tmp_path, model, store, found, history=history, title="One round"))
-    assert "went to all 4 capsules alike" in page.text_content("#summary").replace("\u00a0", " ")
+    assert "weights to all 4 capsules are equal" in page.text_content("#summary").replace("\u00a0", " ")
     assert page.locator("svg.graph .node").count() == found[0].num_nodes
     inside = page.evaluate(
         """() => [...document.querySelectorAll("svg")].every((svg) => [...svg.querySelectorAll("polyline, path.train")]

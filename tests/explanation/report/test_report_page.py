@@ -1,4 +1,4 @@
-"""The file that is written: its data, its size, its words."""
+"""The report file: data block, size limit and texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcaps.explanation import explain_store
 from graphcaps.explanation.report import report_page, write_report
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
-from tests.explanation.synthetic import MadeModel, make_explanations, make_store
+from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 from tests.small_models import train_small
 
 PAGE = Path(report_page.__file__).parent / "page"
@@ -29,10 +29,10 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return read_block(text)
 
 
-def test_columns_hold_what_was_explained(tmp_path: Path) -> None:
+def test_columns_hold_the_explanations(tmp_path: Path) -> None:
     store = make_store(8)
     found = make_explanations(store, capsules=(4, 2))
-    meta, columns = read(write_report(tmp_path, MadeModel(store.class_names), store, found, title="T"))
+    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, found, title="T"))
     assert (meta["rounds"], [level["capsules"] for level in meta["levels"]]) == (3, [4, 2, 3])
     assert columns["node_ptr"].tolist() == found.node_ptr.tolist()
     assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == found.edges.tolist()
@@ -44,8 +44,8 @@ def test_columns_hold_what_was_explained(tmp_path: Path) -> None:
     assert np.abs(above - found.assignments[1].numpy()).max() <= 0.5 / 255 + 1e-9
     lengths = columns["length_2"].reshape(8, 3) * meta["levels"][2]["step"]
     assert np.abs(lengths - found.class_scores.numpy()).max() < 1e-4
-    joined = columns["joined_1"].reshape(8, 3)  # of two capsules: 1 with 1, 1 with 2, 2 with 2
-    assert (joined[:, 1] == 255).all()
+    coarse = columns["coarse_1"].reshape(8, 3)  # of two capsules: 1 with 1, 1 with 2, 2 with 2
+    assert (coarse[:, 1] == 255).all()
     scale = columns["score_scale"].repeat(found.node_ptr.diff().numpy())
     assert (
         np.abs(columns["score"] / 127 * scale - found.node_scores.numpy()).max()
@@ -55,13 +55,13 @@ def test_columns_hold_what_was_explained(tmp_path: Path) -> None:
     assert columns["confidence"] == pytest.approx(found.probabilities.amax(-1).numpy(), abs=1e-6)
 
 
-def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+def test_unknown_values_are_left_out(tmp_path: Path) -> None:
     store = make_store(3, labels=0)
     found = replace(make_explanations(store), true_class=None, reconstruction_error=None)
-    meta, columns = read(write_report(tmp_path, MadeModel(store.class_names), store, found))
+    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, found))
     assert set(columns["true_class"].tolist()) == {-1}
-    assert not {"label", "known", "edge_error", "node_number", "trained"} & set(columns)
-    assert (meta["confusion"], meta["reliability"], meta["history"], meta["measures"]) == (
+    assert not {"label", "planted", "edge_error", "node_number", "trained"} & set(columns)
+    assert (meta["confusion"], meta["reliability"], meta["history"], meta["metrics"]) == (
         None,
         None,
         None,
@@ -80,7 +80,7 @@ def test_graphs_without_edges_and_of_one_node(tmp_path: Path) -> None:
         y=torch.tensor([0, 1]),
         class_names=("a", "b"),
     )
-    _, columns = read(write_report(tmp_path, MadeModel(("a", "b")), store, make_explanations(store)))
+    _, columns = read(write_report(tmp_path, FakeModel(("a", "b")), store, make_explanations(store)))
     assert columns["edge_a"].size == 0
     assert columns["node_ptr"].tolist() == [0, 1, 4]
 
@@ -89,12 +89,12 @@ def test_a_real_model_and_planted_parts(tmp_path: Path) -> None:
     store = planted_parts(num_graphs=9)
     fitted = train_small(store)
     meta, columns = read(write_report(tmp_path, fitted, store, explain_store(fitted, store)))
-    assert columns["known"].tolist() == (store.truth["kind"] - 1).tolist()
-    assert meta["known"]["names"][:2] == ["ring", "star"]
+    assert columns["planted"].tolist() == (store.truth["kind"] - 1).tolist()
+    assert meta["planted"]["names"][:2] == ["ring", "star"]
     assert f"{sum(p.numel() for p in fitted.model.parameters()):,} parameters" in meta["lead"]
 
 
-def test_graphs_that_were_cut_keep_their_numbers(tmp_path: Path) -> None:
+def test_truncated_graphs_keep_their_node_numbers(tmp_path: Path) -> None:
     store = planted_parts(num_graphs=9)
     fitted = train_small(store, max_nodes=20)
     found = explain_store(fitted, store)
@@ -102,91 +102,89 @@ def test_graphs_that_were_cut_keep_their_numbers(tmp_path: Path) -> None:
     assert found.nodes is not None
     assert columns["node_number"].tolist() == found.nodes.tolist()
     rows = store.node_ptr[:-1][found.node_graph] + found.nodes
-    assert columns["known"].tolist() == (store.truth["kind"][rows] - 1).tolist()
+    assert columns["planted"].tolist() == (store.truth["kind"][rows] - 1).tolist()
 
 
-def test_words_say_whose_graphs_these_are(tmp_path: Path) -> None:
+def test_texts_name_the_source_of_the_graphs(tmp_path: Path) -> None:
     store = make_store(10)
     found = make_explanations(store)
     right = found.predicted == found.true_class
 
-    def told(training: dict[str, Any], trained: torch.Tensor | None = None) -> dict[str, Any]:
-        model = MadeModel(store.class_names, training)
+    def report_of(training: dict[str, Any], trained: torch.Tensor | None = None) -> dict[str, Any]:
+        model = FakeModel(store.class_names, training)
         return read(write_report(tmp_path, model, store, found, trained=trained))[0]
 
-    meta = told({"dataset": "made"})
-    assert "those that it was trained on are among them" in meta["honest"]
-    assert meta["facts"][0][2].endswith("among which are those it was trained on")
-    assert "trained on other" in told({"dataset": "other"})["honest"]
+    meta = report_of({"dataset": "made"})
+    assert "include the training graphs" in meta["caveats"]
+    assert meta["facts"][0][2].endswith("training graphs included")
+    assert "trained on other" in report_of({"dataset": "other"})["caveats"]
     trained = torch.arange(10) < 7
-    meta = told({"dataset": "made", "validation_accuracy": 1.0}, trained)
-    assert "7 trained the model and 3 did not" in meta["honest"]
+    meta = report_of({"dataset": "made", "validation_accuracy": 1.0}, trained)
+    assert "7 are training graphs and 3 are not" in meta["caveats"]
     assert meta["facts"][0][2].startswith(f"{int(right[7:].sum())} of 3 ")
     assert meta["facts"][1][2].startswith(f"{int(right[:7].sum())} of 7 ")
 
 
-def test_words_say_what_the_probabilities_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_describe_the_probabilities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(10)
-    model = MadeModel(store.class_names, {"dataset": "made"})
+    model = FakeModel(store.class_names, {"dataset": "made"})
     found, plain = make_explanations(store), model.info()
-    assert "they are not calibrated" in read(write_report(tmp_path, model, store, found))[0]["honest"]
+    assert "they are not calibrated" in read(write_report(tmp_path, model, store, found))[0]["caveats"]
     known = plain | {"calibration": {"method": "temperature", "graphs": 50}}
-    monkeypatch.setattr(MadeModel, "info", lambda self: known)
+    monkeypatch.setattr(FakeModel, "info", lambda self: known)
     meta = read(write_report(tmp_path, model, store, found))[0]
-    assert "calibrated (temperature) on 50 graphs held out" in meta["honest"]
-    assert "not calibrated" not in meta["honest"]
+    assert "calibrated (temperature) on 50 held-out graphs" in meta["caveats"]
+    assert "not calibrated" not in meta["caveats"]
 
 
-def test_history_keeps_numbers_alone(tmp_path: Path) -> None:
+def test_history_keeps_numbers_only(tmp_path: Path) -> None:
     store = make_store(3)
     rows: list[dict[str, Any]] = [
         {"epoch": 1, "seconds": 2.0, "train_loss": 0.5, "validation_loss": None},
         {"epoch": 2, "train_loss": float("nan")},
     ]
-    model = MadeModel(store.class_names, {"epoch": 1})
+    model = FakeModel(store.class_names, {"epoch": 1})
     meta, _ = read(write_report(tmp_path, model, store, make_explanations(store), history=rows))
     assert meta["history"] == [{"epoch": 1, "train_loss": 0.5}, {"epoch": 2}]
-    assert meta["kept"] == 1
+    assert meta["best_epoch"] == 1
 
 
-def test_a_page_that_would_be_large_holds_less_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_page_is_reduced_and_states_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(80)
     found = make_explanations(store, capsules=(6,))
-    whole = read(write_report(tmp_path, MadeModel(store.class_names), store, found))[0]
-    assert "To stay small" not in whole["foot"]
+    whole = read(write_report(tmp_path, FakeModel(store.class_names), store, found))[0]
+    assert "To limit the file size" not in whole["foot"]
     monkeypatch.setattr(report_page, "MAX_BLOCK_CHARS", 8000)
-    path = write_report(tmp_path, MadeModel(store.class_names), store, found)
+    path = write_report(tmp_path, FakeModel(store.class_names), store, found)
     meta, columns = read(path)
     kept = len(columns["number"])
     assert 1 < kept < 80
     assert f"the list holds {kept} of 80 graphs" in meta["foot"]
     assert "weights_0_1" not in columns
     assert "top_0_1" in columns
-    assert sum(sum(row) for row in meta["confusion"]) == 80  # figures are of all graphs
+    assert sum(sum(row) for row in meta["confusion"]) == 80  # metrics are over all graphs
     gaps = np.diff(columns["number"])
     assert gaps.max() - gaps.min() <= 1
 
 
-def test_what_is_no_number_and_no_text_breaks_nothing(tmp_path: Path) -> None:
+def test_nan_and_lone_surrogates_are_handled(tmp_path: Path) -> None:
     store = make_store(4, class_names=("a", "b\ud800"))
     found = make_explanations(store)
     found.class_scores[0] = found.probabilities[0] = found.node_scores[0] = float("nan")
-    meta, _ = read(write_report(tmp_path, MadeModel(store.class_names), store, found, title="t\ud800"))
-    assert meta["counted"] == 3
+    meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, found, title="t\ud800"))
+    assert meta["num_labelled"] == 3
     assert meta["classes"] == ["a", "b?"]
 
 
-def test_wrong_arguments(tmp_path: Path) -> None:
+def test_invalid_arguments(tmp_path: Path) -> None:
     store = make_store(4)
-    found, model = make_explanations(store), MadeModel(store.class_names)
+    found, model = make_explanations(store), FakeModel(store.class_names)
     with pytest.raises(ShapeError, match=r"write_report: 'explanations' must be one per graph, 3, got 4\."):
         write_report(tmp_path, model, store[:3], found)
     with pytest.raises(ShapeError, match="'trained' must have the shape"):
         write_report(tmp_path, model, store, found, trained=torch.ones(2))
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="a folder to write into"):
+    with pytest.raises(DataError, match="a writable folder"):
         write_report(tmp_path / "file", model, store, found)
     assert not (tmp_path / "index.html").exists()
 
@@ -195,14 +193,14 @@ def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
     store = make_store(4)
     pages = [
         write_report(
-            tmp_path / name, MadeModel(store.class_names), store, make_explanations(store)
+            tmp_path / name, FakeModel(store.class_names), store, make_explanations(store)
         ).read_bytes()
         for name in "ab"
     ]
     assert pages[0] == pages[1]
 
 
-def test_scripts_are_small_and_all_of_them_are_joined() -> None:
+def test_all_scripts_are_included_and_build_no_markup_from_text() -> None:
     files = {path.stem: path.read_text("utf-8") for path in PAGE.glob("*.js")}
     assert set(files) == set(SCRIPTS)
     assert len(SCRIPTS) == len(set(SCRIPTS))

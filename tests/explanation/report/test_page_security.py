@@ -1,4 +1,4 @@
-"""Names from users are text on the page, whatever they hold; and thousands of graphs stay quick."""
+"""User-supplied names are rendered as text; the content security policy holds; large reports stay fast."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcaps.explanation.report import explanation_page, write_report
-from tests.explanation.synthetic import MadeModel, make_explanations, make_store
+from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 
 HOSTILE = (
     "</script><script>document.title='owned'</script>",
@@ -16,11 +16,11 @@ HOSTILE = (
 )
 
 
-def test_names_cannot_leave_their_place(visit: Any, tmp_path: Path) -> None:
+def test_names_are_rendered_as_text(visit: Any, tmp_path: Path) -> None:
     store = make_store(9, class_names=HOSTILE, name=HOSTILE[0])
     found = make_explanations(store)
     title = f"</title><script>alert(1)</script>{HOSTILE[1]} {{{{data}}}}"
-    model = MadeModel(HOSTILE, {"dataset": HOSTILE[1]})
+    model = FakeModel(HOSTILE, {"dataset": HOSTILE[1]})
     path = write_report(tmp_path, model, store, found, title=title, metrics={HOSTILE[0]: {HOSTILE[1]: 1.0}})
     text = path.read_text("utf-8")
     assert text.count("<script") == 2  # the data and the program
@@ -31,29 +31,29 @@ def test_names_cannot_leave_their_place(visit: Any, tmp_path: Path) -> None:
     assert page.locator("img, b").count() == 0
     shown = page.text_content("#panels")
     assert all(name in shown for name in HOSTILE)
-    assert HOSTILE[0] in page.text_content("#measures")
+    assert HOSTILE[0] in page.text_content("#metrics")
 
 
-def test_the_policy_lets_nothing_in_or_out(visit: Any, tmp_path: Path) -> None:
+def test_the_content_security_policy_blocks_scripts_and_requests(visit: Any, tmp_path: Path) -> None:
     store = make_store(3)
-    path = write_report(tmp_path, MadeModel(store.class_names), store, make_explanations(store))
+    path = write_report(tmp_path, FakeModel(store.class_names), store, make_explanations(store))
     text = path.read_text("utf-8")
     assert "default-src 'none'" in text
     assert "unsafe" not in text.partition("</head>")[0].partition("<title>")[0]
     for word in ("http://", "https://", "//cdn", "@import", "url("):
         assert word not in text.replace("http://www.w3.org/2000/svg", "")
-    # A script that got into the file afterwards does not run.
+    # A script that is added to the file afterwards does not run.
     (tmp_path / "index.html").write_text(
         text.replace("</body>", "<script>document.title='in'</script></body>"), "utf-8"
     )
     page = visit(tmp_path / "index.html", clean=False)
     assert page.title() == "made"
-    refused = page.evaluate(
+    blocked = page.evaluate(
         """new Promise((done) => {
         addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
         fetch("https://example.org").catch(() => null); })"""
     )
-    assert refused == "connect-src"
+    assert blocked == "connect-src"
 
 
 def test_one_graph_has_a_page_of_its_own(visit: Any, tmp_path: Path) -> None:
@@ -64,28 +64,28 @@ def test_one_graph_has_a_page_of_its_own(visit: Any, tmp_path: Path) -> None:
     assert page.text_content("#graph-title") == "Graph 4"
     assert page.locator("svg.graph .node").count() == found[3].num_nodes
     assert page.is_hidden("#quality")
-    assert page.is_hidden("#measures")
+    assert page.is_hidden("#metrics")
 
 
 def test_a_store_without_graphs_has_an_empty_page(visit: Any, tmp_path: Path) -> None:
     store = make_store(2)
     none = store[[]]
-    path = write_report(tmp_path, MadeModel(store.class_names), none, make_explanations(none))
+    path = write_report(tmp_path, FakeModel(store.class_names), none, make_explanations(none))
     page = visit(path)
-    assert page.text_content("#graph-title") == "No graph chosen"
+    assert page.text_content("#graph-title") == "No graph selected"
     assert page.is_visible(".nothing")
     page.click(".nothing button")
     page.check('[name=colour][value="score"]')
 
 
-def test_five_thousand_graphs_stay_quick(visit: Any, tmp_path: Path) -> None:
+def test_five_thousand_graphs_stay_fast(visit: Any, tmp_path: Path) -> None:
     store = make_store(5000, nodes=(15, 45), labels=7)
     path = write_report(
-        tmp_path, MadeModel(store.class_names), store, make_explanations(store, capsules=(10,))
+        tmp_path, FakeModel(store.class_names), store, make_explanations(store, capsules=(10,))
     )
     assert path.stat().st_size < 8_000_000
     page = visit(path)
-    assert page.locator("[role=option]").count() < 60  # rows in sight alone
+    assert page.locator("[role=option]").count() < 60  # only visible rows exist
     times = page.evaluate(
         """(() => { const found = []; const { filters } = graphcaps.explorer;
         for (const outcome of ["wrong", "right", "all", "wrong", "all"]) {
