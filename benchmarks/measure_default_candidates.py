@@ -1,4 +1,4 @@
-"""Candidates for the default preset, compared by their validation graphs alone.
+"""Trains candidates for the default preset and compares their validation losses.
 
     python -m benchmarks.measure_default_candidates --device cuda --precision tf32 --jobs 3
 
@@ -49,7 +49,7 @@ CAPS = (200, 300, 500, 1000)
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice of the values in question; the rest is the default preset's."""
+    """Values of a candidate; all others are those of the default preset."""
 
     dropout: float | str = 0.3  # or "size": by the number of graphs
     batch_size: int | str = 32
@@ -79,7 +79,7 @@ class Candidate:
         return ",".join(told)
 
     def on(self, dataset: str) -> Candidate:
-        """What is trained on a data set, under the name that its record has."""
+        """The candidate on a data set, as its record is named."""
         entry = find_entry(dataset)
         by_data = self.dropout == "size" and entry is not None
         return replace(self, dropout=auto_dropout(entry.graphs)) if by_data else self
@@ -179,7 +179,7 @@ MEASURED_BEFORE = Candidate(0.3, "size", halve_every=100, residual="largest", on
 
 
 def kept(losses: np.ndarray, cap: int, patience: int | None) -> tuple[int, int]:
-    """The epoch that a classifier keeps and the one after which it stops, both counted from 1."""
+    """The epoch that a classifier selects and the one after which it stops, both counted from 1."""
     last = min(cap, len(losses))
     first = min(WINDOW, last)
     smooth = np.convolve(losses[:last], np.full(first, 1 / first), "valid").tolist()
@@ -194,7 +194,7 @@ def kept(losses: np.ndarray, cap: int, patience: int | None) -> tuple[int, int]:
 
 
 def judge(loss: np.ndarray, accuracy: np.ndarray, cap: int, patience: int | None) -> dict[str, float]:
-    """Validation figures of one data set, mean over folds and seeds: around the kept epoch, and what it took."""
+    """Validation metrics around the selected epoch and epochs trained, mean over folds and seeds."""
     told = []
     for losses, accuracies in zip(loss, accuracy, strict=True):
         epoch, last = kept(losses, cap, patience)
@@ -205,7 +205,7 @@ def judge(loss: np.ndarray, accuracy: np.ndarray, cap: int, patience: int | None
 
 
 def summary(results: ResultsStore) -> list[dict[str, object]]:
-    """A row per candidate, data set, cap of epochs and patience."""
+    """A row per candidate, data set, maximal number of epochs and patience."""
     rows: list[dict[str, object]] = []
     for candidate, datasets in CANDIDATES.items():
         for dataset in datasets:
@@ -251,8 +251,8 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=int, default=1, help=f"at most {MAX_SEEDS}, all folds of all together"
     )
-    parser.add_argument("--only", default="", help="a part of the names of the candidates to train")
-    parser.add_argument("--report", action="store_true", help="train nothing")
+    parser.add_argument("--only", default="", help="train only candidates whose name contains this")
+    parser.add_argument("--report", action="store_true", help="only evaluate stored records")
     parser.add_argument("--out", type=Path, default=Path("results/choosing"))
     arguments = parser.parse_args()
     results = ResultsStore(arguments.out)
@@ -277,7 +277,9 @@ def main() -> None:
             for candidate, datasets in CANDIDATES.items()
             if dataset in datasets and dataset in arguments.datasets and arguments.only in candidate.name
         ]
-        list(side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "choose_defaults")))
+        list(
+            side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "measure_default_candidates"))
+        )
     rows = summary(results)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

@@ -1,13 +1,12 @@
-"""What ``HGCNClassifier()`` reaches on graphs that it did not learn from: accuracy and probabilities.
+"""Held-out accuracy and calibration of ``HGCNClassifier()`` with its defaults.
 
     python -m benchmarks.measure_defaults --seeds 5 --jobs 3 --device cuda --precision tf32
 
-Trains the default preset with the classifier's patience in the ten held-out folds of ``graphcaps evaluate``, all
-folds of a data set together: where a classifier learns from nine tenths of its graphs and chooses by one, here it
-is eight folds and one. Accuracies stand beside those of the data set's own paper preset, held out, in
-``results/reproduction``. Probabilities are compared before calibration and after it in three ways: a temperature
-and a staircase fitted on the other nine folds, and a temperature fitted on the fold's own validation graphs, as a
-single training does it. A figure that is in the file already, under the same configuration, is not made again.
+Trains the default preset with the classifier's patience in the ten held-out folds of ``graphcaps evaluate``, all folds
+of a data set together: eight folds train and one is the validation set. Accuracies are compared with those of the
+paper's preset in ``results/reproduction``. Probabilities are compared before and after calibration, in three ways:
+temperature scaling and isotonic calibration fitted on the other nine folds, and temperature scaling fitted on the
+validation set of the fold, as a single training does it. Rows in the file with the same configuration are kept.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ PATIENCE: int = HGCNClassifier().patience or 0
 
 
 def own_hold_out(found: HeldOutScores, shares: np.ndarray) -> dict[str, Any]:
-    """Figures where each fold's temperature is fitted on its own validation graphs."""
+    """Metrics with the temperature of each fold fitted on its validation set."""
     chosen = probabilities(torch.from_numpy(found.validation_scores), found.scores_are)
     after = np.empty_like(shares)
     for fold in np.unique(found.fold):
@@ -60,14 +59,14 @@ def own_hold_out(found: HeldOutScores, shares: np.ndarray) -> dict[str, Any]:
 
 
 def configured(name: str, arguments: argparse.Namespace, store: GraphStore) -> RunConfig:
-    """What is trained on a data set."""
+    """The configuration of a data set."""
     preset = load_preset(arguments.preset, name)
     config = preset.with_training(epochs=arguments.epochs, precision=arguments.precision)
     return replace(resolve_config(config, store), dataset=name)
 
 
 def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One data set under one seed."""
+    """The row of one data set and seed."""
     store = graphcaps.load_dataset(name)
     config = configured(name, arguments, store)
     began = time.perf_counter()
@@ -98,12 +97,12 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
         "patience": PATIENCE,
         "config": config.as_dict(),
         "versions": versions_and_commit(),
-        "hardware": describe_hardware(choose_device(arguments.device, "default_held_out")),
+        "hardware": describe_hardware(choose_device(arguments.device, "measure_defaults")),
     }
 
 
 def paper_preset(name: str, folder: Path) -> list[float]:
-    """Held-out accuracy of the paper's preset under each seed that there is a record of, in percent."""
+    """Held-out accuracy of the paper's preset in percent, of every stored seed."""
     return [
         held_out(np.asarray(curves.validation_loss), np.asarray(curves.test_accuracy)).mean
         for curves in held_out_curves(ResultsStore(folder), name)
@@ -111,13 +110,13 @@ def paper_preset(name: str, folder: Path) -> list[float]:
 
 
 def place(name: str) -> tuple[int, str]:
-    """Where a data set stands: the paper's in its order, then others by name."""
+    """Sort key of a data set: the paper's in its order, then others by name."""
     names = paper_datasets()
     return (names.index(name), "") if name in names else (len(names), name)
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """What gives these rows again."""
+    """The command that repeats these rows."""
     others = [name for name in arguments.datasets if name not in paper_datasets()]
     told = ["python -m benchmarks.measure_defaults", *others]
     told += [f"--preset {arguments.preset}"] if arguments.preset != "default" else []
@@ -128,7 +127,7 @@ def command(arguments: argparse.Namespace) -> str:
 
 
 def report(rows: list[dict[str, Any]], paper: Path) -> str:
-    """A line per data set: default, paper preset, difference, and how the probabilities are."""
+    """A line per data set: default, paper preset, difference, and calibration."""
     lines, near = [], 0
     for name in paper_datasets():
         own = [row for row in rows if row["dataset"] == name]
@@ -165,11 +164,11 @@ def main() -> None:
     parser.add_argument("datasets", nargs="*", default=list(paper_datasets()))
     parser.add_argument("--preset", default="default")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--epochs", type=int, help="for a trial")
+    parser.add_argument("--epochs", type=int, help="fewer epochs, for a quick run")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no training after so long")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no training after this time")
     parser.add_argument("--paper", type=Path, default=Path("results/reproduction"))
     parser.add_argument("--out", type=Path, default=Path("results/defaults.json"))
     arguments = parser.parse_args()
@@ -197,7 +196,7 @@ def main() -> None:
         known = {key[1] for key in done if key[0] == name}
         tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in known]
     calls = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
-    list(side_by_side(calls, arguments.jobs, choose_device(arguments.device, "default_held_out")))
+    list(side_by_side(calls, arguments.jobs, choose_device(arguments.device, "measure_defaults")))
     print(report(rows, arguments.paper))
 
 
