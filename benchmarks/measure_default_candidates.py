@@ -2,12 +2,10 @@
 
     python -m benchmarks.measure_default_candidates --device cuda --precision tf32 --jobs 3
 
-Every candidate is trained in the ten held-out folds of some of the eleven data sets. A candidate is judged by the
-validation loss of the epoch that it keeps, which are graphs of the training parts: test accuracies stand in the
-records too, for the reader who wants to see what the choice was worth, but nothing here reads them. A record that
-is there already is kept, so that seeds are added by ``--seeds 3 --datasets …``. What it told stands in
-``results/choosing/candidates.csv``; the choice and its reason in ``docs/estimator.md``, figures in
-``docs/defaults.md``.
+Every candidate is trained in the ten held-out folds of some of the eleven data sets, and judged by the validation loss of
+the epoch that it selects. The records contain test accuracies too, but this program does not read them. Existing records
+are kept, so that ``--seeds 3 --datasets …`` adds seeds. The losses are in ``results/choosing/candidates.csv``;
+``docs/estimator.md`` gives the reasons for the selection, ``docs/defaults.md`` the numbers.
 """
 
 from __future__ import annotations
