@@ -2,9 +2,9 @@
 
     python -m benchmarks.measure_default_candidates --device cuda --precision tf32 --jobs 3
 
-Every candidate is trained in the ten held-out folds of some of the eleven data sets, and judged by the validation loss of
-the epoch that it selects. The records contain test accuracies too, but this program does not read them. Existing records
-are kept, so that ``--seeds 3 --datasets …`` adds seeds. The losses are in ``results/choosing/candidates.csv``;
+Every candidate is trained in the ten held-out folds of some of the eleven data sets, and judged by the validation loss
+of the epoch that it selects. The records contain test accuracies too, but this program does not read them. Existing
+records are kept, so that ``--seeds 3 --datasets …`` adds seeds. The losses are in ``results/choosing/candidates.csv``;
 ``docs/estimator.md`` gives the reasons for the selection, ``docs/defaults.md`` the numbers.
 """
 
@@ -279,6 +279,8 @@ def main() -> None:
             side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "measure_default_candidates"))
         )
     rows = summary(results)
+    if not rows:
+        raise SystemExit(f"{arguments.out} has no records of these candidates")
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
