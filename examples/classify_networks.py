@@ -1,4 +1,4 @@
-"""Networks of two kinds, made with networkx, told apart by a scikit-learn classifier.
+"""Cross-validates the classifier with scikit-learn on two kinds of networkx graphs.
 
 python examples/classify_networks.py
 """
@@ -15,28 +15,28 @@ import graphcaps
 
 
 def networks(number: int = 120, seed: int = 0) -> tuple[list[nx.Graph], list[str]]:
-    """As many networks with hubs as networks in which everybody knows their neighbours."""
-    draw = random.Random(seed)
-    made, kinds = [], []
-    for place in range(number):
-        size = draw.randint(20, 40)
-        if place % 2:
-            made.append(nx.barabasi_albert_graph(size, 2, seed=seed + place))
+    """Equal numbers of networks with hubs (Barabási–Albert) and local networks (Watts–Strogatz), and their classes."""
+    rng = random.Random(seed)
+    graphs, kinds = [], []
+    for index in range(number):
+        size = rng.randint(20, 40)
+        if index % 2:
+            graphs.append(nx.barabasi_albert_graph(size, 2, seed=seed + index))
             kinds.append("hubs")
         else:
-            made.append(nx.connected_watts_strogatz_graph(size, 4, 0.1, seed=seed + place))
+            graphs.append(nx.connected_watts_strogatz_graph(size, 4, 0.1, seed=seed + index))
             kinds.append("local")
-    return made, kinds
+    return graphs, kinds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Tell networks with hubs from local ones.")
+    parser = argparse.ArgumentParser(description="Classify networks with hubs and local networks.")
     parser.add_argument("--epochs", type=int, default=60)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     graphs, kinds = networks()
-    model = graphcaps.HGCNClassifier(epochs=given.epochs, learning_rate=0.003, random_state=0)
+    model = graphcaps.HGCNClassifier(epochs=arguments.epochs, learning_rate=0.003, random_state=0)
     scores = cross_val_score(model, graphs, kinds, cv=StratifiedKFold(3, shuffle=True, random_state=0))
-    print(f"right on networks that did not train it: {scores.mean():.1%} (folds: {scores.round(3)})")
+    print(f"held-out accuracy: {scores.mean():.1%} (folds: {scores.round(3)})")
 
 
 if __name__ == "__main__":
