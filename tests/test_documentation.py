@@ -138,7 +138,8 @@ def test_a_link_to_follow_is_not() -> None:
 def test_commands_that_docutils_does_not_know_are_rewritten(
     formula: str, parts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sphinx", reason="the pages need sphinx: pip install 'graphcaps[docs]'")
+    for package in ("sphinx", "docutils"):
+        pytest.importorskip(package, reason=f"the pages need {package}: pip install 'graphcaps[docs]'")
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
     from mathml import as_mathml
 

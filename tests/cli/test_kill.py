@@ -125,7 +125,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(inputs: list[str], unbroken: Path, t
     sentence = told.splitlines()[-1]
     done = epochs_in(tmp_path / "my model.safetensors.checkpoint")
     assert sentence.startswith(f"Stopped after epoch {done} of {EPOCHS}; continue with: graphcaps train ")
-    command = shlex.split(sentence.partition("go on with: ")[2])
+    command = shlex.split(sentence.partition("continue with: ")[2])
     assert command[-1] == "--resume"
     last = invoke(*command[1:])
     assert last.exit_code == 0, last.output

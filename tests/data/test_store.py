@@ -317,7 +317,7 @@ def test_edges_are_kept_as_bits_up_to_a_size() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_bits_on_a_gpu_follow_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    graphs = planted_parts(num_graphs=5)
+    graphs = planted_parts(num_graphs=6)
     assert graphs.to("cuda").bits is not None
     monkeypatch.setattr("graphcaps.data.store.MAX_BIT_NODES", graphs.max_size - 1)
     assert graphs.to("cuda").bits is None

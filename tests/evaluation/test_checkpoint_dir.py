@@ -67,16 +67,16 @@ def test_ctrl_c_while_the_state_is_copied_leaves_the_copy_before(
     """An interrupt inside a team ends its processes: nothing more can be asked of it."""
     monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
-    received, asked = multiprocess._received, iter(range(10**6))
+    received, asked = multiprocess._receive, iter(range(10**6))
 
-    def interrupted(pipe: Any) -> Any:
+    def interrupted(pipe: Any, *arguments: Any) -> Any:
         if (
             sys._getframe(3).f_code.co_name == "state" and next(asked) == 3
         ):  # of two processes, the second copy
             raise KeyboardInterrupt
-        return received(pipe)
+        return received(pipe, *arguments)
 
-    monkeypatch.setattr(multiprocess, "_received", interrupted)
+    monkeypatch.setattr(multiprocess, "_receive", interrupted)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -84,7 +84,7 @@ def test_ctrl_c_while_the_state_is_copied_leaves_the_copy_before(
             cross_validate(STORE, HGCN, folds=3, results=tmp_path)
         (kept,) = (tmp_path / "unfinished").glob("*.checkpoint")
         assert int(safe_open(kept, "pt").get_tensor("state.epoch")) == 1
-        monkeypatch.setattr(multiprocess, "_received", received)
+        monkeypatch.setattr(multiprocess, "_receive", received)
         resumed = cross_validate(STORE, HGCN, folds=3, results=tmp_path, resume=True).records
         assert resumed[0].curves == cross_validate(STORE, HGCN, folds=3).records[0].curves
     finally:

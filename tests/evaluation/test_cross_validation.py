@@ -252,7 +252,7 @@ def test_refusals_come_before_training() -> None:
     alone = torch.zeros(31, dtype=torch.long)
     refuse("hold at least two classes, got only class '0' in 'test'", replace(STORE, y=alone))
     refuse("hold at least 32 graphs for as many folds, got 31 in 'test'", folds=32)
-    refuse("'folds' must be a whole number from 2 on, got 1", folds=1, protocol="paper")
+    refuse("'folds' must be an integer of at least 2, got 1", folds=1, protocol="paper")
     refuse("'folds' must be at least 3, since one fold tests and one chooses the epoch, got 2", folds=2)
     CrossValidation(STORE, GIN, folds=2, protocol="paper")
     refuse("'seeds' must be a whole number from 1 on, got 0", seeds=0)

@@ -178,7 +178,7 @@ def test_a_single_class_is_refused_in_a_sentence(
         lambda: cross_validate(_only(label), _config(kind), folds=3),
         lambda: train_final(_only(label), _config(kind)),
     ):
-        with pytest.raises(ArgumentError, match=r"at least two classes, got class '?\d'? alone") as raised:
+        with pytest.raises(ArgumentError, match=r"at least two classes, got only class '?\d'?") as raised:
             refused()
         assert str(raised.value).count(". ") == 0
         assert str(raised.value).endswith(".")

@@ -299,7 +299,7 @@ def _check_labels(store: GraphStore, seed: int) -> Tensor:
         raise UsageError(f"train: '{store.name}' has no class labels; add graph labels to train on it.")
     present = store.y.unique()
     if present.numel() < 2:
-        got = f"class '{store.class_names[int(present[0])]}' alone" if present.numel() else "no graphs"
+        got = f"only class '{store.class_names[int(present[0])]}'" if present.numel() else "no graphs"
         raise ArgumentError("train", "source", "hold graphs of at least two classes", got)
     return store.y
 
