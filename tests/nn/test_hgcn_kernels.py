@@ -1,4 +1,4 @@
-"""The whole model with kernels is the whole model without: scores, losses, gradients, running statistics."""
+"""The model with kernels equals the model without: scores, losses, gradients, running statistics."""
 
 from typing import Any
 
@@ -75,10 +75,10 @@ def test_kernels_change_nothing(kernel_device: str, kind: Any, arguments: dict[s
     slow = kind(5, 3, **given)
     slow.load_state_dict({name: value.cpu() for name, value in fast.state_dict().items()})
     # The paper's bound 1 − 1e-7 is another number in float32, and log(1 − P) there another loss.
-    oracle = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
-    slow.to(oracle)
+    reference = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
+    slow.to(reference)
     with use_kernels("off"):
-        expected = _run(slow, _batch(oracle, "cpu"))
+        expected = _run(slow, _batch(reference, "cpu"))
     with use_kernels("always"):
         found = _run(fast, _batch(torch.float32, kernel_device))
     for name, value in expected.items():

@@ -1,4 +1,4 @@
-"""The option ``parts`` with kernels is the option without; what kernels do not serve falls back to torch."""
+"""The option ``parts`` gives the same with and without kernels; unsupported cases fall back to torch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the tests of the kernels share: where they run."""
+"""Fixtures shared by the tests of operations: the device on which kernels run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def _loops_to_loaded_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton 3.6 interprets a scalar as an array of one number, which numpy 2.4 takes for no bound of a loop."""
+    """Triton 3.6 interprets a scalar as an array of one number, which numpy 2.4 does not accept as a loop bound."""
     from triton.runtime import interpreter
 
     original = interpreter._patch_lang_tensor
@@ -36,7 +36,7 @@ def _loops_to_loaded_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _products_of_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton 3.6 keeps bfloat16 as whole numbers while it interprets, and multiplies those."""
+    """Triton 3.6 stores bfloat16 as integers under the interpreter, and would multiply those."""
     from triton import language as tl
     from triton.runtime import interpreter
 

@@ -56,14 +56,14 @@ def test_values_gradients_and_running_averages(
 ) -> None:
     lead, V, channels, padded = case
     norm = _norm(channels, lead).to(kernel_device).train(training)
-    twin = _norm(channels, lead).double().train(training)
+    reference = _norm(channels, lead).double().train(training)
     x, mask = _rows(lead, V, channels, padded)
-    slope = torch.randn_like(x)
-    poisoned, poisoned_slope, clean, clean_slope = x, slope, x, slope
+    upstream = torch.randn_like(x)
+    poisoned, poisoned_slope, clean, clean_upstream = x, upstream, x, upstream
     if mask is not None:
         away = ~mask.unsqueeze(-1)
-        poisoned, poisoned_slope = (t.masked_fill(away, float("nan")) for t in (x, slope))
-        clean, clean_slope = (t.masked_fill(away, 0) for t in (x, slope))
+        poisoned, poisoned_slope = (t.masked_fill(away, float("nan")) for t in (x, upstream))
+        clean, clean_upstream = (t.masked_fill(away, 0) for t in (x, upstream))
     poisoned = poisoned.to(kernel_device).requires_grad_()
     clean = clean.double().requires_grad_()
     there = None if mask is None else mask.to(kernel_device)
@@ -73,40 +73,42 @@ def test_values_gradients_and_running_averages(
             found, (poisoned, norm.weight, norm.bias), poisoned_slope.to(kernel_device)
         )
     with use_kernels("off"):
-        expected = twin(clean, mask)
-        true = torch.autograd.grad(expected, (clean, twin.weight, twin.bias), clean_slope.double())
+        expected = reference(clean, mask)
+        true = torch.autograd.grad(
+            expected, (clean, reference.weight, reference.bias), clean_upstream.double()
+        )
     assert_equal(found.cpu().double(), expected, "value", TOLERANCE)
     for name, one, two in zip(("x", "weight", "bias"), slopes, true, strict=True):
         assert_equal(one.cpu().double(), two, f"gradient of {name}", TOLERANCE)
-    assert_equal(norm.running_mean.cpu().double(), twin.running_mean, "running mean", TOLERANCE)
-    assert_equal(norm.running_var.cpu().double(), twin.running_var, "running variance", TOLERANCE)
+    assert_equal(norm.running_mean.cpu().double(), reference.running_mean, "running mean", TOLERANCE)
+    assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", TOLERANCE)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_standardised_rows(padded: bool, training: bool, kernel_device: str) -> None:
-    norm, twin = _norm(130, (3,)).to(kernel_device), _norm(130, (3,)).double()
+    norm, reference = _norm(130, (3,)).to(kernel_device), _norm(130, (3,)).double()
     x, mask = _rows((3,), 65, 130, padded)
     poisoned = x if mask is None else x.masked_fill(~mask.unsqueeze(-1), float("nan"))
     with use_kernels("always"):
         there = None if mask is None else mask.to(kernel_device)
         found = norm.train(training).standardise(poisoned.to(kernel_device), there)
     with use_kernels("off"):
-        expected = twin.train(training).standardise(x.double(), mask)
+        expected = reference.train(training).standardise(x.double(), mask)
     assert_equal(found.cpu().double(), expected, "value", TOLERANCE)
-    assert_equal(norm.running_mean.cpu().double(), twin.running_mean, "running mean", TOLERANCE)
-    assert_equal(norm.running_var.cpu().double(), twin.running_var, "running variance", TOLERANCE)
+    assert_equal(norm.running_mean.cpu().double(), reference.running_mean, "running mean", TOLERANCE)
+    assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", TOLERANCE)
     assert not found.requires_grad
 
 
 def test_a_mean_far_from_zero_costs_nothing(kernel_device: str) -> None:
     """Sums of squares would be off by 1e-7 · 1e6 here."""
     x = torch.randn(300, 16) + 1000
-    norm, twin = RaggedBatchNorm(16).to(kernel_device), RaggedBatchNorm(16).double()
+    norm, reference = RaggedBatchNorm(16).to(kernel_device), RaggedBatchNorm(16).double()
     with use_kernels("always"):
         found = norm(x.to(kernel_device))
-    assert_equal(found.cpu().double(), twin(x.double()), "value", 5e-4)  # what float32 keeps of x
-    assert_equal(norm.running_var.cpu().double(), twin.running_var, "running variance", 1e-5)
+    assert_equal(found.cpu().double(), reference(x.double()), "value", 5e-4)  # what float32 keeps of x
+    assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", 1e-5)
 
 
 def test_several_tiles_join_in_a_part(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:

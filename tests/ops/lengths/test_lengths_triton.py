@@ -16,18 +16,18 @@ def test_lengths_equal_torch(kernel_device: str, shape: tuple[int, ...]) -> None
     u = torch.randn(shape)
     u[..., 0, :] = 0
     slope = torch.randn(shape[:-1])
-    twin = u.double().requires_grad_()
+    reference = u.double().requires_grad_()
     with use_kernels("off"):
-        expected = lengths(twin)
+        expected = lengths(reference)
     expected.backward(slope.double())
-    mine = u.to(kernel_device).requires_grad_()
+    leaf = u.to(kernel_device).requires_grad_()
     with use_kernels("always"):
-        found = lengths(mine)
+        found = lengths(leaf)
     found.backward(slope.to(kernel_device))
     assert_equal(found.detach().cpu().double(), expected.detach(), "lengths", 1e-6)
-    assert mine.grad is not None
-    assert twin.grad is not None
-    assert_equal(mine.grad.cpu().double(), twin.grad, "gradient", 1e-6)
+    assert leaf.grad is not None
+    assert reference.grad is not None
+    assert_equal(leaf.grad.cpu().double(), reference.grad, "gradient", 1e-6)
 
 
 def test_what_is_no_number_stays_none(kernel_device: str) -> None:

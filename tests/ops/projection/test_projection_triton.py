@@ -127,7 +127,9 @@ def test_capsules_and_gradients(
 
 @pytest.mark.parametrize("wanted", TOLERANCE)
 @pytest.mark.parametrize(("channels", "d", "drawn"), [(40, 24, "replicas"), (70, 5, "one model, padded")])
-def test_projection_is_its_twin(channels: int, d: int, drawn: str, wanted: Any, kernel_device: str) -> None:
+def test_projection_equals_the_reference(
+    channels: int, d: int, drawn: str, wanted: Any, kernel_device: str
+) -> None:
     """Also of columns that do not vary in the batch: centred first, they leave nothing to be rounded."""
     rows = _rows(DRAWN[drawn], channels, kernel_device, torch.float32)
     exact = _rows(DRAWN[drawn], channels, "cpu", torch.float64)

@@ -20,17 +20,17 @@ def test_dense_hop_equals_torch(kernel_device: str, lead: tuple[int, ...], n: in
     A = torch.rand(*lead, 4, n, n)  # not symmetric: the gradient must take the transpose
     A[..., 0, :, :] = 0
     A[..., 1, 0, :] = -2  # a sum below 0 counts as 0
-    twin = u.double().requires_grad_()
-    expected, mean = dense_propagate(twin, A.double()), twin.mean(-2, keepdim=True)
+    reference = u.double().requires_grad_()
+    expected, mean = dense_propagate(reference, A.double()), reference.mean(-2, keepdim=True)
     torch.autograd.backward([expected, mean], [slope.double(), shared.double()])
-    mine = u.to(kernel_device).requires_grad_()
-    found = dense_hop(mine, A.to(kernel_device))
+    leaf = u.to(kernel_device).requires_grad_()
+    found = dense_hop(leaf, A.to(kernel_device))
     torch.autograd.backward(found, [slope.to(kernel_device), shared.to(kernel_device)])
     assert_equal(found[0].detach().cpu().double(), expected.detach(), "h", 2e-6)
     assert_equal(found[1].detach().cpu().double(), mean.detach(), "mean", 2e-6)
-    assert mine.grad is not None
-    assert twin.grad is not None
-    assert_equal(mine.grad.cpu().double(), twin.grad, "gradient", 2e-6)
+    assert leaf.grad is not None
+    assert reference.grad is not None
+    assert_equal(leaf.grad.cpu().double(), reference.grad, "gradient", 2e-6)
 
 
 def test_padding_graphs_touch_no_other(kernel_device: str) -> None:

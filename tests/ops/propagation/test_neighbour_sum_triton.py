@@ -52,7 +52,7 @@ def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> Non
     there = _moved(edges, device, max_degree=max_degree)
     clean = x.masked_fill(~real, 0).double().requires_grad_()
     weight = None if edges.weight is None else edges.weight.double()
-    oracle = dataclasses.replace(edges, weight=weight)
+    reference = dataclasses.replace(edges, weight=weight)
     for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
         with use_kernels("always"):
             found = op(poisoned, there)
@@ -60,7 +60,7 @@ def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> Non
                 found, poisoned, slope.to(device).masked_fill(~real.to(device), float("nan"))
             )
         with use_kernels("off"):
-            expected = op(clean, oracle)
+            expected = op(clean, reference)
             (expected_slope,) = torch.autograd.grad(expected, clean, slope.double().masked_fill(~real, 0))
         assert_equal(found.cpu().double(), expected, name, TOLERANCE)
         assert_equal(found_slope.cpu().double(), expected_slope, f"gradient of {name}", TOLERANCE)

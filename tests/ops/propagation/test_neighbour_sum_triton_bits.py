@@ -42,8 +42,10 @@ def test_values_and_gradients(
     from graphcaps.ops.propagation import neighbour_sum_triton
 
     edges, there = _tables(drawn, kernel_device)
-    assert neighbour_sum_triton.serves(there)
-    monkeypatch.setattr(neighbour_sum_triton, "_launch", None)  # the lists of neighbours are not walked
+    assert neighbour_sum_triton._use_bits(there)
+    monkeypatch.setattr(
+        neighbour_sum_triton, "_lists_product", None
+    )  # the lists of neighbours are not walked
     generator = torch.Generator().manual_seed(d)
     real = (edges.node >= 0).unsqueeze(-1)
     x, slope = (torch.randn(*edges.node.shape, d, generator=generator) for _ in range(2))
@@ -70,7 +72,7 @@ def test_a_scale_of_ones_own(kernel_device: str) -> None:
     scale = torch.rand(*there.node.shape, generator=generator).to(kernel_device)
     lists = dataclasses.replace(there, bits=None)
     for given in (scale, None):
-        one, two = (neighbour_product(x, table, given, own=True) for table in (there, lists))
+        one, two = (neighbour_product(x, table, given, self_loops=True) for table in (there, lists))
         assert_equal(one, two, "hop", TOLERANCE)
 
 

@@ -1,4 +1,4 @@
-"""Normalisation, hop and mean part in few passes against the separate ops in float64."""
+"""Normalisation, hop and mean in few passes against the separate ops in float64."""
 
 import dataclasses
 from typing import Any
@@ -47,13 +47,13 @@ def _norm(d: int, lead: tuple[int, ...]) -> RaggedBatchNorm:
 
 
 def _run(
-    u: Tensor, norm: RaggedBatchNorm, batch: tuple[EdgeTable, Segments], slopes: list[Tensor], **how: Any
+    u: Tensor, norm: RaggedBatchNorm, batch: tuple[EdgeTable, Segments], upstream: list[Tensor], **how: Any
 ) -> dict[str, Tensor]:
-    """Values, gradients and running averages by name; ``slopes`` of h, of the mean part and of the parts."""
+    """Values, gradients and running averages by name; ``upstream``: gradients of h, of the mean and of the inputs."""
     u = u.clone().requires_grad_()
     hop = norm.hop(u, *batch, **how)
     outputs = [hop.h, hop.mean, hop.inputs]
-    pairs = [(o, s.to(o)) for o, s in zip(outputs, slopes, strict=True) if o is not None and s is not None]
+    pairs = [(o, s.to(o)) for o, s in zip(outputs, upstream, strict=True) if o is not None and s is not None]
     grads = torch.autograd.grad([o for o, _ in pairs], (u, norm.weight, norm.bias), [s for _, s in pairs])
     found = {
         "h": hop.h,
@@ -61,7 +61,7 @@ def _run(
         "running variance": norm.running_var,
     }
     if hop.mean is not None:
-        found["mean part"] = hop.mean
+        found["mean"] = hop.mean
     names = ("gradient of u", "gradient of weight", "gradient of bias")
     found |= dict(zip(names, grads, strict=True))
     return {name: value.detach().cpu().double() for name, value in found.items()}
@@ -76,28 +76,30 @@ def _check(
     real = (edges.node >= 0).unsqueeze(-1)
     torch.manual_seed(0)
     u = torch.randn(*edges.node.shape, d) * torch.linspace(0.5, 2, d) + far
-    slopes = [torch.randn_like(u), torch.randn(*segments.sizes.shape, d), torch.randn_like(u)]
+    upstream = [torch.randn_like(u), torch.randn(*segments.sizes.shape, d), torch.randn_like(u)]
     if not passed:
-        slopes[2] = None  # type: ignore[call-overload]
+        upstream[2] = None  # type: ignore[call-overload]
 
     def rows(value: float) -> tuple[Tensor, list[Tensor]]:
-        filled = [t if t is None or t.shape != u.shape else t.masked_fill(~real, value) for t in (u, *slopes)]
+        filled = [
+            t if t is None or t.shape != u.shape else t.masked_fill(~real, value) for t in (u, *upstream)
+        ]
         return filled[0], filled[1:]
 
     lead = tuple(u.shape[:-2])
-    clean, clean_slopes = rows(0.0)
+    clean, clean_upstream = rows(0.0)
     with use_kernels("off"):
-        expected = _run(clean.double(), _norm(d, lead).double(), (edges, segments), clean_slopes, **how)
+        expected = _run(clean.double(), _norm(d, lead).double(), (edges, segments), clean_upstream, **how)
     edges, segments = _batch(drawn, sizes, dense, device)
     edges = dataclasses.replace(edges, max_degree=max_degree)
     segments = dataclasses.replace(segments, max_size=max_size)
-    poisoned, poisoned_slopes = rows(float("nan"))
+    poisoned, poisoned_upstream = rows(float("nan"))
     with use_kernels("always"), use_precision(precision):
         found = _run(
-            poisoned.to(device), _norm(d, lead).to(device), (edges, segments), poisoned_slopes, **how
+            poisoned.to(device), _norm(d, lead).to(device), (edges, segments), poisoned_upstream, **how
         )
     for name, value in expected.items():
-        exact = name.startswith("running") or name == "mean part"
+        exact = name.startswith("running") or name == "mean"
         tolerance = TOLERANCE["float32" if exact else precision]
         assert_equal(found[name], value, name, slack * tolerance)
     if precision == "bf16" and dense:
@@ -127,7 +129,7 @@ def test_precision_of_the_bits(precision: str, kernel_device: str) -> None:
 
 @pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])
 def test_nothing_but_the_hop(dense: bool, kernel_device: str) -> None:
-    """No mean part, and nobody else who reads the parts."""
+    """No mean, and no other reader of the inputs."""
     _check(DRAWN, 8, kernel_device, dense=dense, residual=False, passed=False, max_degree=None)
 
 
@@ -139,7 +141,7 @@ def test_a_mean_far_from_zero_costs_little(kernel_device: str) -> None:
     _check(DRAWN, 8, kernel_device, far=100.0, slack=10)  # what float32 keeps of u
 
 
-def test_who_is_served(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_the_kernel_is_used(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluation, weights and float64 take the separate ops."""
     from graphcaps.ops.propagation import normalised_hop_triton
 
@@ -155,11 +157,11 @@ def test_who_is_served(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> N
             _norm(8, ()).to(kernel_device).hop(u, edges, segments)
 
 
-def test_nobody_reads_the_hop(kernel_device: str) -> None:
+def test_only_the_inputs_are_read(kernel_device: str) -> None:
     edges, segments = _batch([1, 4], SIZES, False, kernel_device)
     u = torch.randn(*edges.node.shape, 8, device=kernel_device, requires_grad=True)
-    slope = torch.randn_like(u)
+    grad = torch.randn_like(u)
     with use_kernels("always"):
         hop = _norm(8, ()).to(kernel_device).hop(u, edges, segments)
-        (found,) = torch.autograd.grad(hop.inputs, u, slope)
-    assert_equal(found, slope, "gradient", 1e-6)
+        (found,) = torch.autograd.grad(hop.inputs, u, grad)
+    assert_equal(found, grad, "gradient", 1e-6)

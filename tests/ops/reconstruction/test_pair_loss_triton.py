@@ -62,11 +62,11 @@ def batch_of(
     table = torch.tensor([graphs + [-1] * (B - len(graphs)) for graphs in chosen])
     n = store.sizes[table.clamp_min(0)].masked_fill(table < 0, 0)
     ptr = torch.nn.functional.pad(n.cumsum(-1), (1, 0))
-    slot = torch.arange(rows).expand(len(chosen), rows).contiguous()
-    index = torch.searchsorted(ptr[:, 1:].contiguous(), slot, right=True)
+    row = torch.arange(rows).expand(len(chosen), rows).contiguous()
+    index = torch.searchsorted(ptr[:, 1:].contiguous(), row, right=True)
     own = index.clamp_max(B - 1)
     first = ptr[:, :-1].gather(-1, own)
-    node = store.node_ptr[table.clamp_min(0)].gather(-1, own) + slot - first
+    node = store.node_ptr[table.clamp_min(0)].gather(-1, own) + row - first
     node, first = node.masked_fill(index == B, -1), first.masked_fill(index == B, 0)
     made = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes) if bits else None
     if made is not None:

@@ -1,4 +1,4 @@
-"""ReLU, dropout and squash of rows in one kernel; the gradient makes the same mask again instead of keeping it.
+"""ReLU, dropout and squash of rows in one kernel; the backward pass recomputes the dropout mask.
 
 Which numbers are dropped follows from the hash of :mod:`graphcaps.ops.activation.hashed_dropout`, bit by bit.
 """
@@ -36,9 +36,9 @@ def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
     """As :func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`, in one launch."""
     keys = torch.empty(*seed.shape, 2, dtype=torch.int32, device=seed.device)
     V = 1 if mask is None else mask.size(-1)
-    given = _bytes(mask)
-    _step_kernel[(seed.numel(),)](
-        seed, step, seed if given is None else given, keys, V,
+    mask_bytes = _bytes(mask)
+    _keys_kernel[(seed.numel(),)](
+        seed, step, seed if mask_bytes is None else mask_bytes, keys, V,
         MASKED=mask is not None, WIDTH=1024, num_warps=4,
     )  # fmt: skip
     return keys
@@ -57,24 +57,26 @@ class _Activate(torch.autograd.Function):
     ) -> Tensor:
         z, bias = z.contiguous(), bias.contiguous()
         ctx.save_for_backward(z, bias, mask)
-        ctx.how = dropout, inside, epsilon
+        ctx.options = dropout, inside, epsilon
         out = torch.empty_like(z)
-        grid, given, options = _call(z, bias, mask, dropout, inside)
-        _forward_kernel[grid](*given, out, *z.shape[-2:], *_chance(dropout), epsilon, **options)
+        grid, tensors, options = _call(z, bias, mask, dropout, inside)
+        _forward_kernel[grid](
+            *tensors, out, *z.shape[-2:], *_threshold_and_scale(dropout), epsilon, **options
+        )
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         z, bias, mask = ctx.saved_tensors
-        dropout, inside, epsilon = ctx.how
+        dropout, inside, epsilon = ctx.options
         dz = torch.empty_like(z)
-        grid, given, options = _call(z, bias, mask, dropout, inside)
+        grid, tensors, options = _call(z, bias, mask, dropout, inside)
         V, d = z.shape[-2:]
         blocks = triton.cdiv(V, options["ROWS"])
         part = z.new_empty(*z.shape[:-2], blocks, d)
         _backward_kernel[grid](
-            *given, grad.contiguous(), dz, part, V, d, *_chance(dropout), epsilon, **options
+            *tensors, grad.contiguous(), dz, part, V, d, *_threshold_and_scale(dropout), epsilon, **options
         )
         return dz, part.sum(-2), None, None, None, None
 
@@ -82,7 +84,7 @@ class _Activate(torch.autograd.Function):
 def _call(
     z: Tensor, bias: Tensor, mask: Tensor | None, dropout: HashedDropout | None, inside: bool
 ) -> tuple[tuple[int], tuple[Tensor, ...], dict[str, Any]]:
-    """Grid, tensors and options that both directions share."""
+    """Grid, tensors and options of both kernels."""
     V, d = z.shape[-2:]
     width = max(16, triton.next_power_of_2(d))
     rows = max(2, min(64, 4096 // width))
@@ -98,7 +100,7 @@ def _call(
     return grid, (z, bias, z if mask is None else mask, keys), options
 
 
-def _chance(dropout: HashedDropout | None) -> tuple[int, float]:
+def _threshold_and_scale(dropout: HashedDropout | None) -> tuple[int, float]:
     """Hashes below the first are dropped; the other numbers are multiplied by the second."""
     return (0, 1.0) if dropout is None else (dropout.threshold, dropout.scale)
 
@@ -115,10 +117,10 @@ def _mix64(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["V"])
-def _step_kernel(  # type: ignore[no-untyped-def]
+def _keys_kernel(  # type: ignore[no-untyped-def]
     seed, step, mask, keys, V, MASKED: tl.constexpr, WIDTH: tl.constexpr
 ):
-    """Keys of a replica's step, and the next step where it has a real row."""
+    """Keys of a replica's step; advances the step if the replica has a real row."""
     replica = tl.program_id(0).to(tl.int64)
     now = tl.load(step + replica)
     key = _mix64(tl.load(seed + replica) ^ _mix64(now + 1))
@@ -128,8 +130,8 @@ def _step_kernel(  # type: ignore[no-untyped-def]
         some = tl.zeros([WIDTH], tl.int32)
         for first in range(0, V, WIDTH):
             rows = first + tl.arange(0, WIDTH)
-            seen = tl.load(mask + replica * V + rows, mask=rows < V, other=0)
-            some = tl.maximum(some, (seen != 0).to(tl.int32))
+            valid = tl.load(mask + replica * V + rows, mask=rows < V, other=0)
+            some = tl.maximum(some, (valid != 0).to(tl.int32))
         now += tl.max(some, 0)
     else:
         now += 1
@@ -137,13 +139,13 @@ def _step_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _factors(place, keys, replica, threshold, scale):  # type: ignore[no-untyped-def]
-    """0 where the number at a position is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without any key.
+def _factors(position, keys, replica, threshold, scale):  # type: ignore[no-untyped-def]
+    """0 where the number at a position is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without keys.
 
-    That hashes in vain where nothing is dropped, which hides behind the memory, and saves a compilation.
+    Without dropout the hash is computed in vain, which costs no time beside the loads and saves a compilation.
     """
     some = threshold > 0
-    h = place * -1640531527 + tl.load(keys + 2 * replica, mask=some, other=0)
+    h = position * -1640531527 + tl.load(keys + 2 * replica, mask=some, other=0)
     h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
     h = h ^ tl.load(keys + 2 * replica + 1, mask=some, other=0)
     h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
@@ -156,7 +158,7 @@ def _rows_of(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, V, D, threshold, scale,
     MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """What is squashed; factors of dropout; where ReLU is open; first place and the others from it; real, all."""
+    """Input of squash, dropout factors, where ReLU is positive, first offset, local offsets, real and all positions."""
     blocks = tl.cdiv(V, ROWS)
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     first = tl.program_id(0) % blocks * ROWS
@@ -166,11 +168,11 @@ def _rows_of(  # type: ignore[no-untyped-def]
     real = rows < V
     if MASKED:
         real = real & (tl.load(mask + replica * V + rows, mask=real, other=0) != 0)
-    seen = real[:, None] & wide[None, :]
+    valid = real[:, None] & wide[None, :]
     origin = (replica * V + first) * D
     local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]  # 32 bits take half the registers
     e = tl.load(bias + replica * D + columns, mask=wide, other=0.0)[None, :]
-    value = tl.load(z + origin + local, mask=seen, other=0.0)
+    value = tl.load(z + origin + local, mask=valid, other=0.0)
     if INSIDE:
         value = value + e
         above = value > 0
@@ -179,9 +181,9 @@ def _rows_of(  # type: ignore[no-untyped-def]
         above = value > 0
         h = tl.where(above, value, 0.0) + e
     factor = _factors(first * D + local, keys, replica, threshold, scale)
-    h = tl.where(seen, h * factor, 0.0)
+    h = tl.where(valid, h * factor, 0.0)
     inside = (rows < V)[:, None] & wide[None, :]
-    return h, factor, above, origin, local, seen, inside
+    return h, factor, above, origin, local, valid, inside
 
 
 @triton.jit(do_not_specialize=["V", "threshold"])
@@ -194,8 +196,8 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     )
     squared = tl.sum(h * h, 1)
     length = tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0))  # squash(0) = 0, with ε = 0 too
-    shorter = squared / ((1 + squared) * length)
-    tl.store(out + origin + local, h * shorter[:, None], mask=inside)
+    factor = squared / ((1 + squared) * length)
+    tl.store(out + origin + local, h * factor[:, None], mask=inside)
 
 
 @triton.jit(do_not_specialize=["V", "threshold"])
@@ -203,19 +205,19 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, grad, dz, part, V, D, threshold, scale, epsilon,
     MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    h, factor, above, origin, local, seen, inside = _rows_of(
+    h, factor, above, origin, local, valid, inside = _rows_of(
         z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH
     )
-    du = tl.load(grad + origin + local, mask=seen, other=0.0)
+    du = tl.load(grad + origin + local, mask=valid, other=0.0)
     squared = tl.sum(h * h, 1)
     raised = tl.where(squared > 0, squared + epsilon, 1.0)
     per = 1 / ((1 + squared) * tl.sqrt(raised))
     # d scale / d squared; at zero the vector it multiplies is zero as well.
-    bend = per * (1 / (1 + squared) - 0.5 * squared / raised)
-    dh = du * (squared * per)[:, None] + h * (2 * bend * tl.sum(h * du, 1))[:, None]
-    dh = tl.where(seen, dh * factor, 0.0)
-    slope = tl.where(above, dh, 0.0)
-    tl.store(dz + origin + local, slope, mask=inside)
-    summed = tl.sum(slope if INSIDE else dh, 0)
+    derivative = per * (1 / (1 + squared) - 0.5 * squared / raised)
+    dh = du * (squared * per)[:, None] + h * (2 * derivative * tl.sum(h * du, 1))[:, None]
+    dh = tl.where(valid, dh * factor, 0.0)
+    grad_z = tl.where(above, dh, 0.0)
+    tl.store(dz + origin + local, grad_z, mask=inside)
+    summed = tl.sum(grad_z if INSIDE else dh, 0)
     columns = tl.arange(0, WIDTH)
     tl.store(part + tl.program_id(0).to(tl.int64) * D + columns, summed, mask=columns < D)

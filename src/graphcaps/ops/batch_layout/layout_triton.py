@@ -1,6 +1,6 @@
 """The layout of a batch in one kernel.
 
-One program per graph and replica: it adds up the sizes of the graphs before its own and writes the rows of its own.
+One program per graph and replica: it sums the sizes of the graphs before its own and writes its rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _layout_kernel(  # type: ignore[no-untyped-def]
     node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, y, active, stride, B, V,
     MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
 ):  # fmt: skip
-    own = tl.program_id(0)
+    position = tl.program_id(0)
     f = tl.program_id(1).to(tl.int64)
     order += f * stride
     if MOVES:
@@ -32,28 +32,28 @@ def _layout_kernel(  # type: ignore[no-untyped-def]
     start = tl.load(node_ptr + graph, mask=graph >= 0, other=0)
     # A batch has fewer than 2³¹ rows, and sums of 32-bit integers are the fast ones.
     size = (tl.load(node_ptr + graph + 1, mask=graph >= 0, other=0) - start).to(tl.int32)
-    begin = tl.sum(tl.where(b < own, size, 0), 0)
-    n = tl.sum(tl.where(b == own, size, 0), 0)
-    source = tl.sum(tl.where(b == own, start, 0), 0)
+    begin = tl.sum(tl.where(b < position, size, 0), 0)
+    n = tl.sum(tl.where(b == position, size, 0), 0)
+    source = tl.sum(tl.where(b == position, start, 0), 0)
     total = tl.sum(size, 0)
-    mine = tl.load(order + own)
-    tl.store(graphs + f * B + own, mine)
-    tl.store(ptr + f * (B + 1) + own + 1, (begin + n).to(tl.int64))
+    graph_id = tl.load(order + position)
+    tl.store(graphs + f * B + position, graph_id)
+    tl.store(ptr + f * (B + 1) + position + 1, (begin + n).to(tl.int64))
     if CLASSES:
-        tl.store(y + f * B + own, tl.load(classes + mine, mask=mine >= 0, other=-1))
-    if own == 0:
+        tl.store(y + f * B + position, tl.load(classes + graph_id, mask=graph_id >= 0, other=-1))
+    if position == 0:
         tl.store(ptr + f * (B + 1), tl.zeros((), tl.int64))
         tl.store(active + f, (tl.max(graph, 0) >= 0).to(tl.int8))
     lane = tl.arange(0, BLOCK)
     for at in range(0, n, BLOCK):
         inside = at + lane < n
         place = f * V + begin + at + lane
-        tl.store(index + place, tl.full((BLOCK,), 0, tl.int64) + own, mask=inside)
+        tl.store(index + place, tl.full((BLOCK,), 0, tl.int64) + position, mask=inside)
         tl.store(node + place, source + at + lane, mask=inside)
         tl.store(first + place, tl.full((BLOCK,), 0, tl.int64) + begin, mask=inside)
         tl.store(mask + place, tl.full((BLOCK,), 1, tl.int8), mask=inside)
     # The padding rows behind the last graph are shared among all programs.
-    for at in range(total + own * BLOCK, V, tl.num_programs(0) * BLOCK):
+    for at in range(total + position * BLOCK, V, tl.num_programs(0) * BLOCK):
         inside = at + lane < V
         place = f * V + at + lane
         tl.store(index + place, tl.full((BLOCK,), 0, tl.int64) + B, mask=inside)

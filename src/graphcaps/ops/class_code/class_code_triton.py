@@ -1,6 +1,6 @@
 r"""The decoder's code of each graph, :math:`W_y^\top u_y + e`, from the capsule of its class alone.
 
-Products of tiles of graphs, class after class, in which graphs of other classes are zero rows; one kernel serves
+Products of tiles of graphs, class after class, in which graphs of other classes are zero rows; one kernel computes
 the code, one all its gradients.
 """
 
@@ -34,8 +34,8 @@ def class_code(capsules: Tensor, y: Tensor, weight: Tensor, bias: Tensor, relu: 
         bias (Tensor): ``[*lead, E]``.
         relu (bool): Whether negative numbers of the code become 0.
     """
-    found: Tensor = _ClassCode.apply(capsules, y, weight, bias, relu)
-    return found
+    code: Tensor = _ClassCode.apply(capsules, y, weight, bias, relu)
+    return code
 
 
 class _ClassCode(torch.autograd.Function):
@@ -80,16 +80,16 @@ def _code_kernel(  # type: ignore[no-untyped-def]
     f = tl.program_id(1).to(tl.int64)
     b = tl.program_id(0) * R + tl.arange(0, R)
     e = tl.program_id(2) * C + tl.arange(0, C)
-    known = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
+    label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
     steps = tl.cdiv(d, K)
     total = tl.zeros([R, C], tl.float32)
     for step in range(0, classes * steps):
         o = step // steps
         k = step % steps * K + tl.arange(0, K)
-        own = (b < B) & (known == o)
+        of_class = (b < B) & (label == o)
         a = tl.load(
             u + (((f * B + b) * classes + o) * d)[:, None] + k[None, :],
-            mask=own[:, None] & (k < d)[None, :],
+            mask=of_class[:, None] & (k < d)[None, :],
             other=0.0,
         )
         w = tl.load(
@@ -105,11 +105,11 @@ def _code_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _slope(grad, code, place, here, RELU: tl.constexpr):  # type: ignore[no-untyped-def]
+def _grad_before_relu(grad, code, offsets, valid, RELU: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient before relu."""
-    g = tl.load(grad + place, mask=here, other=0.0)
+    g = tl.load(grad + offsets, mask=valid, other=0.0)
     if RELU:
-        g = tl.where(tl.load(code + place, mask=here, other=0.0) <= 0, 0.0, g)
+        g = tl.where(tl.load(code + offsets, mask=valid, other=0.0) <= 0, 0.0, g)
     return g
 
 
@@ -119,23 +119,23 @@ def _capsules(  # type: ignore[no-untyped-def]
     RELU: tl.constexpr, PRECISION: tl.constexpr, R: tl.constexpr, K: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the capsules o of graphs b, their numbers k."""
-    known = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
-    own = (b < B) & (known == o)
-    found = tl.zeros([R, C], tl.float32)
+    label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
+    of_class = (b < B) & (label == o)
+    grad_u = tl.zeros([R, C], tl.float32)
     for first in range(0, E, K):
         e = first + tl.arange(0, K)
-        here = own[:, None] & (e < E)[None, :]
-        g = _slope(grad, code, (f * B + b)[:, None] * E + e[None, :], here, RELU)
+        valid = of_class[:, None] & (e < E)[None, :]
+        g = _grad_before_relu(grad, code, (f * B + b)[:, None] * E + e[None, :], valid, RELU)
         w = tl.load(
             weight + ((f * classes + o) * d + k)[None, :] * E + e[:, None],
             mask=(k < d)[None, :] & (e < E)[:, None],
             other=0.0,
         )
-        found = product(g, w, found, PRECISION)
+        grad_u = product(g, w, grad_u, PRECISION)
     # Rows of other classes are zero, and stay so even if the weight is not finite.
-    found = tl.where(own[:, None], found, 0.0)
-    place = (((f * B + b) * classes + o) * d)[:, None] + k[None, :]
-    tl.store(du + place, found, mask=(b < B)[:, None] & (k < d)[None, :])
+    grad_u = tl.where(of_class[:, None], grad_u, 0.0)
+    offsets = (((f * B + b) * classes + o) * d)[:, None] + k[None, :]
+    tl.store(du + offsets, grad_u, mask=(b < B)[:, None] & (k < d)[None, :])
 
 
 @triton.jit
@@ -148,19 +148,19 @@ def _parameters(  # type: ignore[no-untyped-def]
     summed = tl.zeros([R, C], tl.float32)
     for first in range(0, B, R):
         b = first + tl.arange(0, R)
-        known = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
-        own = (b < B) & (known == o)
-        here = (b < B)[:, None] & (e < E)[None, :]
-        g = _slope(grad, code, (f * B + b)[:, None] * E + e[None, :], here, RELU)
+        label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
+        of_class = (b < B) & (label == o)
+        valid = (b < B)[:, None] & (e < E)[None, :]
+        g = _grad_before_relu(grad, code, (f * B + b)[:, None] * E + e[None, :], valid, RELU)
         summed += g
         a = tl.load(
             u + (((f * B + b) * classes + o) * d)[None, :] + k[:, None],
-            mask=own[None, :] & (k < d)[:, None],
+            mask=of_class[None, :] & (k < d)[:, None],
             other=0.0,
         )
-        total = product(a, tl.where(own[:, None], g, 0.0), total, PRECISION)
-    place = ((f * classes + o) * d + k)[:, None] * E + e[None, :]
-    tl.store(dweight + place, total, mask=(k < d)[:, None] & (e < E)[None, :])
+        total = product(a, tl.where(of_class[:, None], g, 0.0), total, PRECISION)
+    offsets = ((f * classes + o) * d + k)[:, None] * E + e[None, :]
+    tl.store(dweight + offsets, total, mask=(k < d)[:, None] & (e < E)[None, :])
     if with_bias:
         tl.store(dbias + f * E + e, tl.sum(summed, 0), mask=e < E)
 
@@ -172,8 +172,8 @@ def _code_backward_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """A class and C numbers of its capsule (program 2) of a replica (1).
 
-    The first programs (0) take R graphs each and find the gradient of their capsules, the others C columns each
-    and find those of the weight and of the bias.
+    The first programs (0) compute the gradient of the capsules of R graphs each, the others the gradients of C columns
+    of the weight and of the bias.
     """
     f = tl.program_id(1).to(tl.int64)
     pieces = tl.cdiv(d, C)

@@ -1,4 +1,4 @@
-"""Lengths of rows and their gradient, a launch each."""
+"""Lengths of rows and their gradient, one launch each."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ __all__ = ["lengths"]
 
 def lengths(u: Tensor) -> Tensor:
     """Euclidean lengths of ``u [*lead, d]``, ``[*lead]``; the gradient of a length 0 is 0."""
-    found: Tensor = _Lengths.apply(u)
-    return found
+    norms: Tensor = _Lengths.apply(u)
+    return norms
 
 
 class _Lengths(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, u: Tensor) -> Tensor:
         u = u.contiguous()
-        found = u.new_empty(u.shape[:-1])
-        if found.numel():
-            _lengths_kernel[_grid(u)](u, found, found.numel(), u.size(-1), **_options(u))
-        ctx.save_for_backward(u, found)
-        return found
+        norms = u.new_empty(u.shape[:-1])
+        if norms.numel():
+            _lengths_kernel[_grid(u)](u, norms, norms.numel(), u.size(-1), **_options(u))
+        ctx.save_for_backward(u, norms)
+        return norms
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        u, found = ctx.saved_tensors
+        u, norms = ctx.saved_tensors
         du = torch.empty_like(u)
-        if found.numel():
-            _slope_kernel[_grid(u)](u, found, grad.contiguous(), du, found.numel(), u.size(-1), **_options(u))
+        if norms.numel():
+            _gradient_kernel[_grid(u)](
+                u, norms, grad.contiguous(), du, norms.numel(), u.size(-1), **_options(u)
+            )
         return du
 
 
@@ -58,16 +60,16 @@ def _lengths_kernel(u, out, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # t
 
 
 @triton.jit(do_not_specialize=["N"])
-def _slope_kernel(  # type: ignore[no-untyped-def]
+def _gradient_kernel(  # type: ignore[no-untyped-def]
     u, length, grad, du, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]
-    place = row.to(tl.int64)[:, None] * d + k[None, :]
-    x = tl.load(u + place, mask=inside, other=0.0)
-    long = tl.load(length + row, mask=row < N, other=1.0)
-    slope = tl.load(grad + row, mask=row < N, other=0.0)
-    # Not `long > 0`: a length that is no number has to spoil the slope.
-    change = tl.where(long == 0, 0.0, slope / tl.where(long == 0, 1.0, long))
-    tl.store(du + place, x * change[:, None], mask=inside)
+    offsets = row.to(tl.int64)[:, None] * d + k[None, :]
+    x = tl.load(u + offsets, mask=inside, other=0.0)
+    norm = tl.load(length + row, mask=row < N, other=1.0)
+    dlength = tl.load(grad + row, mask=row < N, other=0.0)
+    # Not `norm > 0`, so that the gradient of a NaN length is NaN.
+    factor = tl.where(norm == 0, 0.0, dlength / tl.where(norm == 0, 1.0, norm))
+    tl.store(du + offsets, x * factor[:, None], mask=inside)

@@ -1,4 +1,4 @@
-"""The margin loss and its slope in one pass over the scores."""
+"""The margin loss and its gradient in one pass over the scores; one program per replica."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK = 128
 
 @triton.jit(do_not_specialize=["B", "C"])
 def _margin_kernel(  # type: ignore[no-untyped-def]
-    scores, y, loss, slope, B, C, upper, lower, absent, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+    scores, y, loss, grad_scores, B, C, upper, lower, absent, BLOCK: tl.constexpr, WIDTH: tl.constexpr
 ):
     f = tl.program_id(0)
     o = tl.arange(0, WIDTH)
@@ -25,24 +25,24 @@ def _margin_kernel(  # type: ignore[no-untyped-def]
     for first in range(0, B, BLOCK):
         b = first + tl.arange(0, BLOCK)
         real += (tl.load(y + f * B + b, mask=b < B, other=-1) >= 0).to(tl.int32)
-    share = 1.0 / tl.maximum(tl.sum(real, 0), 1).to(tl.float32)
+    graph_weight = 1.0 / tl.maximum(tl.sum(real, 0), 1).to(tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, B, BLOCK):
         b = first + tl.arange(0, BLOCK)
-        own = tl.load(y + f * B + b, mask=b < B, other=-1)
-        known = (own >= 0)[:, None] & (o < C)[None, :]
+        label = tl.load(y + f * B + b, mask=b < B, other=-1)
+        valid = (label >= 0)[:, None] & (o < C)[None, :]
         inside = (b < B)[:, None] & (o < C)[None, :]
-        place = (f * B + b)[:, None] * C + o[None, :]
-        score = tl.load(scores + place, mask=known, other=0.0)
-        true = own[:, None] == o[None, :]
-        # Comparisons, not maximum: NaN has to stay NaN.
-        short, long = upper - score, score - lower
-        short, long = tl.where(short < 0, 0.0, short), tl.where(long < 0, 0.0, long)
-        value = tl.where(true, short * short, absent * long * long)
-        total += tl.sum(tl.where(known, value, 0.0), 1)
-        change = tl.where(true, -2.0 * short, 2.0 * absent * long) * share
-        tl.store(slope + place, tl.where(known, change, 0.0), mask=inside)
-    tl.store(loss + f, tl.sum(total, 0) * share)
+        offsets = (f * B + b)[:, None] * C + o[None, :]
+        score = tl.load(scores + offsets, mask=valid, other=0.0)
+        true = label[:, None] == o[None, :]
+        # Comparisons, not maximum, so that NaN stays NaN.
+        below, above = upper - score, score - lower
+        below, above = tl.where(below < 0, 0.0, below), tl.where(above < 0, 0.0, above)
+        value = tl.where(true, below * below, absent * above * above)
+        total += tl.sum(tl.where(valid, value, 0.0), 1)
+        gradient = tl.where(true, -2.0 * below, 2.0 * absent * above) * graph_weight
+        tl.store(grad_scores + offsets, tl.where(valid, gradient, 0.0), mask=inside)
+    tl.store(loss + f, tl.sum(total, 0) * graph_weight)
 
 
 def margin_loss(
@@ -63,16 +63,16 @@ class _MarginLoss(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, y: Tensor, upper: float, lower: float, absent: float) -> Tensor:
         *lead, B, C = scores.shape
         scores, y = scores.contiguous(), y.contiguous()
-        loss, slope = scores.new_empty(lead), torch.empty_like(scores)
+        loss, grad_scores = scores.new_empty(lead), torch.empty_like(scores)
         _margin_kernel[(torch.Size(lead).numel(),)](
-            scores, y, loss, slope, B, C, upper, lower, absent,
+            scores, y, loss, grad_scores, B, C, upper, lower, absent,
             BLOCK=_BLOCK, WIDTH=triton.next_power_of_2(C),
         )  # fmt: skip
-        ctx.save_for_backward(slope)
+        ctx.save_for_backward(grad_scores)
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (slope,) = ctx.saved_tensors
-        return slope * grad[..., None, None], None, None, None, None
+        (grad_scores,) = ctx.saved_tensors
+        return grad_scores * grad[..., None, None], None, None, None, None

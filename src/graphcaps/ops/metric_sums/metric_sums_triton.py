@@ -1,4 +1,4 @@
-"""A step's losses and right answers, added to those of the epoch in one pass."""
+"""Loss terms and correct predictions of a step, added to those of the epoch in one launch; one program per replica."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def _accumulate_kernel(  # type: ignore[no-untyped-def]
     F = tl.num_programs(0)
     o = tl.arange(0, WIDTH)
     graphs = tl.zeros((BLOCK,), tl.int32)
-    hits = tl.zeros((BLOCK,), tl.int32)
+    num_correct = tl.zeros((BLOCK,), tl.int32)
     for first in range(0, B, BLOCK):
         b = first + tl.arange(0, BLOCK)
-        own = tl.load(y + f * B + b, mask=b < B, other=-1)
-        place = (f * B + b)[:, None] * C + o[None, :]
+        label = tl.load(y + f * B + b, mask=b < B, other=-1)
+        offsets = (f * B + b)[:, None] * C + o[None, :]
         inside = (b < B)[:, None] & (o < C)[None, :]
-        score = tl.load(scores + place, mask=inside, other=float("-inf"))
+        score = tl.load(scores + offsets, mask=inside, other=float("-inf"))
         best = tl.argmax(score, 1, tie_break_left=True)
-        graphs += (own >= 0).to(tl.int32)
-        hits += ((own >= 0) & (best == own)).to(tl.int32)
-    tl.store(correct + f, tl.load(correct + f) + tl.sum(hits, 0).to(tl.float64))
+        graphs += (label >= 0).to(tl.int32)
+        num_correct += ((label >= 0) & (best == label)).to(tl.int32)
+    tl.store(correct + f, tl.load(correct + f) + tl.sum(num_correct, 0).to(tl.float64))
     t = tl.arange(0, TERMS)
     value = tl.load(values + t * F + f, mask=t < T, other=0.0)
     before = tl.load(sums + t * F + f, mask=t < T, other=0.0)
     tl.store(sums + t * F + f, before + value.to(tl.float64) * tl.sum(graphs, 0), mask=t < T)
     # False for NaN and for both infinities.
-    fine = tl.abs(value) < float("inf")
-    seen = tl.load(finite_steps + t * F + f, mask=t < T, other=0.0)
-    tl.store(finite_steps + t * F + f, seen + fine.to(tl.float64), mask=t < T)
+    finite = tl.abs(value) < float("inf")
+    finite_before = tl.load(finite_steps + t * F + f, mask=t < T, other=0.0)
+    tl.store(finite_steps + t * F + f, finite_before + finite.to(tl.float64), mask=t < T)
 
 
 def accumulate_metrics_(

@@ -1,8 +1,7 @@
-r"""The hop among the capsules of a level: :math:`h = \hat A u` and the mean of u, a launch each way.
+r"""The hop among the capsules of a level: :math:`h = \hat A u` and the mean of u, one launch forward and one backward.
 
-Graphs of a few capsules, so a program holds all of one graph: A and the scales, and a block of columns of u.
-A carries no gradient, and :math:`\hat A` is taken as it is, not as symmetric: the backward pass is its
-transpose.
+Graphs have few capsules, so a program holds one graph: A and the scales, and a block of columns of u. A gets no
+gradient. :math:`\hat A` need not be symmetric: the backward pass uses its transpose.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class _DenseHop(torch.autograd.Function):
         u, adjacency = u.contiguous(), adjacency.contiguous()
         h, mean = torch.empty_like(u), u.new_empty(*u.shape[:-2], 1, u.size(-1))
         if u.numel():
-            grid, options = _call(u)
+            grid, options = _launch_options(u)
             _forward_kernel[grid](u, adjacency, h, mean, *u.shape[-2:], **options)
         ctx.save_for_backward(adjacency)
         return h, mean
@@ -46,14 +45,14 @@ class _DenseHop(torch.autograd.Function):
         (adjacency,) = ctx.saved_tensors
         du = torch.empty_like(dh, memory_format=torch.contiguous_format)
         if du.numel():
-            grid, options = _call(du)
+            grid, options = _launch_options(du)
             _backward_kernel[grid](
                 dh.contiguous(), dmean.contiguous(), adjacency, du, *du.shape[-2:], **options
             )
         return du, None
 
 
-def _call(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
+def _launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
     n, d = u.shape[-2:]
     width = min(128, max(16, triton.next_power_of_2(d)))
     warps = 1 if n <= 8 else 2 if n <= 16 else 4
@@ -68,7 +67,7 @@ def _scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-de
     inside = (i < n)[:, None] & (i < n)[None, :]
     A = tl.load(adjacency + graph * n * n + i[:, None] * n + i[None, :], mask=inside, other=0.0)
     total = tl.sum(A, 1) + 1
-    # A comparison, not a maximum: NaN has to stay NaN.
+    # A comparison, not a maximum, so that NaN stays NaN.
     return tl.rsqrt(tl.where(total < 1, 1.0, total))
 
 
@@ -81,17 +80,17 @@ def _forward_kernel(u, adjacency, h, mean, n, d, N: tl.constexpr, WIDTH: tl.cons
     wide = k < d
     inside = (i < n)[:, None] & wide[None, :]
     rows = u + graph * n * d
-    place = i[:, None] * d + k[None, :]
-    own = tl.load(rows + place, mask=inside, other=0.0)
-    total = own * scale[:, None]
-    # Few capsules: one row after another is as fast as a product of tiles, and exact.
+    offsets = i[:, None] * d + k[None, :]
+    rows_u = tl.load(rows + offsets, mask=inside, other=0.0)
+    total = rows_u * scale[:, None]
+    # With few capsules a loop over rows is as fast as a product of tiles, and exact.
     for j in range(0, n):
         row = tl.load(rows + j * d + k, mask=wide, other=0.0)
         at = tl.sum(tl.where(i == j, scale, 0.0), 0)
         column = tl.load(adjacency + graph * n * n + i * n + j, mask=i < n, other=0.0)
         total += column[:, None] * (row * at)[None, :]
-    tl.store(h + graph * n * d + place, total * scale[:, None], mask=inside)
-    tl.store(mean + graph * d + k, tl.sum(own, 0) / n, mask=wide)
+    tl.store(h + graph * n * d + offsets, total * scale[:, None], mask=inside)
+    tl.store(mean + graph * d + k, tl.sum(rows_u, 0) / n, mask=wide)
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -105,12 +104,12 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     wide = k < d
     inside = (i < n)[:, None] & wide[None, :]
     rows = dh + graph * n * d
-    place = i[:, None] * d + k[None, :]
-    total = tl.load(rows + place, mask=inside, other=0.0) * scale[:, None]
+    offsets = i[:, None] * d + k[None, :]
+    total = tl.load(rows + offsets, mask=inside, other=0.0) * scale[:, None]
     for j in range(0, n):
         row = tl.load(rows + j * d + k, mask=wide, other=0.0)
         at = tl.sum(tl.where(i == j, scale, 0.0), 0)
         from_j = tl.load(adjacency + graph * n * n + j * n + i, mask=i < n, other=0.0)
         total += from_j[:, None] * (row * at)[None, :]
     shared = tl.load(dmean + graph * d + k, mask=wide, other=0.0) / n
-    tl.store(du + graph * n * d + place, total * scale[:, None] + shared[None, :], mask=inside)
+    tl.store(du + graph * n * d + offsets, total * scale[:, None] + shared[None, :], mask=inside)

@@ -1,9 +1,9 @@
-"""Batch normalisation, a hop and the mean part of every graph, in few passes over the rows.
+"""Batch normalisation, a hop and the mean capsule of every graph, in few passes over the rows.
 
-Forward: statistics and mean parts (rows read once), and the hop, which normalises what it gathers. Backward: a
-hop of the gradient, with what the mean parts hand back added and the sums for γ and β taken beside it, and one
-pass for the gradient of the rows. The rows are handed on to whoever reads them next, so that the gradient that
-comes back from there is added in that same pass.
+Forward: one pass for the statistics and the means, and the hop, which normalises the rows that it gathers. Backward: a
+hop of the gradient, to which the gradient of the means is added and which also computes the sums for γ and β; and one
+pass for the gradient of the rows. The rows are returned for other readers, so that their gradient is added in that
+same pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, rows_gradient
 from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
-from graphcaps.ops.propagation.neighbour_sum_triton import Terms, product_with
+from graphcaps.ops.propagation.neighbour_sum_triton import NormTerms, adjacency_product
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["normalised_hop"]
@@ -37,30 +37,30 @@ def normalised_hop(
     residual: bool,
     divisor: int | None,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Â û, the mean part of û and u itself, where û is u normalised by statistics of these rows.
+    """Â û, the mean of û over each graph, and u itself, where û is u normalised by the statistics of these rows.
 
     Args:
         u (Tensor): ``[*lead, V, d]``, float32; padding rows may hold anything.
         weight, bias (Tensor): γ and β, ``[*lead, d]``.
-        running (tuple): Running mean and variance, ``[*lead, d]``, moved in place.
+        running (tuple): Running mean and variance, ``[*lead, d]``, updated in place.
         edges (EdgeTable): A, without weights.
         segments (Segments): Which row belongs to which graph.
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
         training (bool): Always true: statistics are those of these rows.
-        residual (bool): Whether the mean capsule is computed.
+        residual (bool): Whether the mean is computed.
         divisor (int, optional): Of a graph's sum; by default its number of rows.
 
     Returns:
-        tuple: ``[*lead, V, d]``, zero at padding; ``[*lead, B, d]`` or ``None``; and ``u``, to be read instead
-        of the argument by whatever else reads it.
+        tuple: ``[*lead, V, d]``, zero at padding; ``[*lead, B, d]`` or ``None``; and ``u``, which other
+        readers of the argument should read instead.
     """
     divide_by = float(divisor or 0) if residual else None
     options = running, edges, segments, momentum, epsilon, divide_by, dot_precision()
-    outputs: tuple[Tensor, Tensor | None, Tensor] = _Hop.apply(u, weight, bias, *options)
+    outputs: tuple[Tensor, Tensor | None, Tensor] = _NormalisedHop.apply(u, weight, bias, *options)
     return outputs
 
 
-class _Hop(torch.autograd.Function):
+class _NormalisedHop(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -77,7 +77,7 @@ class _Hop(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         ctx.set_materialize_grads(False)
         rows, weight, bias = u.contiguous(), weight.contiguous(), bias.contiguous()
-        (mean, var, count), part = graph_statistics(
+        (mean, var, count), mean_capsules = graph_statistics(
             rows,
             segments.ptr.contiguous(),
             weight,
@@ -88,28 +88,28 @@ class _Hop(torch.autograd.Function):
             divisor=divisor,
             max_size=segments.max_size,
         )
-        terms = Terms(mean, var, weight, bias, epsilon)
-        h, _ = product_with(rows, edges, None, True, precision, terms)
+        terms = NormTerms(mean, var, weight, bias, epsilon)
+        h, _ = adjacency_product(rows, edges, None, True, precision, terms)
         ctx.save_for_backward(rows, weight, bias, mean, var, count)
-        ctx.given = edges, segments, epsilon, divisor or 0.0, precision
-        return h, part, u.detach()
+        ctx.options = edges, segments, epsilon, divisor or 0.0, precision
+        return h, mean_capsules, u.detach()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dh: Tensor | None, dpart: Tensor | None, more: Tensor | None) -> Any:
+    def backward(ctx: Any, dh: Tensor | None, dmean: Tensor | None, extra_grad: Tensor | None) -> Any:
         u, weight, bias, mean, var, count = ctx.saved_tensors
-        edges, segments, epsilon, divisor, precision = ctx.given
+        edges, segments, epsilon, divisor, precision = ctx.options
         dh = torch.zeros_like(u) if dh is None else dh
-        terms = Terms(
-            mean, var, weight, bias, epsilon, u, dpart, segments.index, segments.ptr, divisor=divisor
+        terms = NormTerms(
+            mean, var, weight, bias, epsilon, u, dmean, segments.index, segments.ptr, divisor=divisor
         )
-        g, tables = product_with(dh, edges, None, True, precision, terms)
+        g, tables = adjacency_product(dh, edges, None, True, precision, terms)
         assert tables is not None
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(*tables))
         du = None
         if ctx.needs_input_grad[0]:
             statistics = mean, var, count
             du = rows_gradient(
-                u, g, segments.row_mask, weight, dweight, dbias, statistics, epsilon, more=more
+                u, g, segments.row_mask, weight, dweight, dbias, statistics, epsilon, extra_grad=extra_grad
             )
         return du, dweight, dbias, *[None] * 7

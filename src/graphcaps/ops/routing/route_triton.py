@@ -1,9 +1,9 @@
-"""Routing by agreement in kernels: R readings of h, and no product that stays behind.
+"""Routing by agreement in fused kernels: R passes over h, and no stored logits.
 
-The algebra of :mod:`graphcaps.ops.routing.factored`, with its sums in :mod:`graphcaps.ops.routing.weighted_sum_triton`
-and what lies between two rounds in :mod:`graphcaps.ops.routing.capsule_update_triton`: 2 R launches forward
-(one more where
-graphs are cut), 4 backward.
+The algorithm of :mod:`graphcaps.ops.routing.factored`. The sums over rows are in
+:mod:`graphcaps.ops.routing.weighted_sum_triton`, the steps between them in
+:mod:`graphcaps.ops.routing.capsule_update_triton`. There are 2 R launches forward (one more if graphs are split into
+chunks) and 4 backward.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.ragged.ragged_triton import ragged_sum
-from graphcaps.ops.routing.capsule_update_triton import agree, finish, weights_backward, wholes_backward
-from graphcaps.ops.routing.weighted_sum_triton import Rows, parts_backward, weigh_and_sum
+from graphcaps.ops.routing.capsule_update_triton import (
+    capsule_gradients,
+    final_capsules,
+    parameter_gradients,
+    update_agreement,
+)
+from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, input_gradient
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
 
@@ -59,9 +64,9 @@ def route_dense_triton(
     conditions as :func:`route_triton`."""
     *lead, B, n, _ = h.shape
     J = weight.size(-3)
-    # No rows are looked up, but the kernels take a pointer to where they would be.
-    nowhere = torch.empty(1, dtype=torch.long, device=h.device)
-    shape = (nowhere, None, n, torch.Size(lead).numel(), B * n, B)
+    # Kernels do not read ``ptr`` here, but need a valid pointer.
+    unused = torch.empty(1, dtype=torch.long, device=h.device)
+    shape = (unused, None, n, torch.Size(lead).numel(), B * n, B)
     u, c = _run(h, weight, bias, residual, shape, iterations, epsilon)
     return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, B, n, J))
 
@@ -79,14 +84,16 @@ def _run(
     *_, L, V, B = shape
     J, d, e = weight.shape[-3:]
     flat = None if residual is None else residual.reshape(L, B, e)
-    given = (h.reshape(L, V, d), weight.reshape(L, J, d, e), bias.reshape(L, J, e), flat)
-    needed = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
-    u, c = _Route.apply(*given, shape, iterations, epsilon, needed)
+    inputs = (h.reshape(L, V, d), weight.reshape(L, J, d, e), bias.reshape(L, J, e), flat)
+    need_grad = torch.is_grad_enabled() and any(
+        tensor is not None and tensor.requires_grad for tensor in inputs
+    )
+    u, c = _Route.apply(*inputs, shape, iterations, epsilon, need_grad)
     return u, c
 
 
 class _Route(torch.autograd.Function):
-    """All rounds. The weights c are constants for the gradient, so only the last sum carries one."""
+    """All iterations. The assignments c are constants for the gradient, so only the last sum carries one."""
 
     @staticmethod
     def forward(
@@ -98,27 +105,27 @@ class _Route(torch.autograd.Function):
         shape: tuple[Tensor, Tensor | None, int, int, int, int],
         iterations: int,
         epsilon: float,
-        needed: bool,
+        need_grad: bool,
     ) -> tuple[Tensor, Tensor]:
         precision = dot_precision()
         ptr, index, size, L, V, B = shape
         h, weight, bias = h.contiguous(), weight.contiguous(), bias.contiguous()
         residual = None if residual is None else residual.contiguous()
         rows = Rows(ptr.contiguous(), size, L, V, B, fixed=index is None)
-        # Round one: c = 1/J, and one sum for all wholes.
+        # First iteration: c = 1/J, and one sum for all output capsules.
         m = T = tau = c = None
         G = h.reshape(L, B, size, -1).sum(-2) if index is None else ragged_sum(h, ptr, size)
-        for round_ in range(1, iterations):
-            T, tau = agree(G, m, weight, bias, T, tau, rows, epsilon, precision)
-            G, m, c = weigh_and_sum(h, T, tau, rows, round_ == iterations - 1, precision)
-        u, s, G, m = finish(G, m, weight, bias, residual, rows, epsilon, needed, precision)
+        for iteration in range(1, iterations):
+            T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
+            G, m, c = assign_and_sum(h, T, tau, rows, iteration == iterations - 1, precision)
+        u, s, G, m = final_capsules(G, m, weight, bias, residual, rows, epsilon, need_grad, precision)
         if c is None:
             J = weight.size(1)
             if index is None:
                 c = h.new_full((L, V, J), 1 / J)
             else:
                 c = ((index < B).to(h.dtype) / J).unsqueeze(-1).expand(L, V, J).contiguous()
-        if needed:
+        if need_grad:
             ctx.save_for_backward(weight, s, G, m, c, rows.ptr)
             ctx.rows, ctx.epsilon, ctx.precision = (size, L, V, B, index is None), epsilon, precision
         ctx.mark_non_differentiable(c)
@@ -129,11 +136,11 @@ class _Route(torch.autograd.Function):
     def backward(ctx: Any, du: Tensor, _: Tensor) -> Any:
         weight, s, G, m, c, ptr = ctx.saved_tensors
         rows = Rows(ptr, *ctx.rows)
-        for_h, for_weight, for_bias, for_residual, *_rest = ctx.needs_input_grad
-        ds, dG = wholes_backward(s, du.contiguous(), weight, ctx.epsilon, ctx.precision)
-        dh = parts_backward(c, dG, rows, ctx.precision) if for_h else None
+        for_h, for_weight, for_bias, for_residual, *_ = ctx.needs_input_grad
+        ds, dG = capsule_gradients(s, du.contiguous(), weight, ctx.epsilon, ctx.precision)
+        dh = input_gradient(c, dG, rows, ctx.precision) if for_h else None
         dW, dbias = (
-            weights_backward(G, m, ds, rows, ctx.precision) if for_weight or for_bias else (None, None)
+            parameter_gradients(G, m, ds, rows, ctx.precision) if for_weight or for_bias else (None, None)
         )
         dres = ds.sum(1) if for_residual else None
         return dh, dW, dbias, dres, None, None, None, None

@@ -1,13 +1,12 @@
-"""The passes of routing over the rows: weigh and sum in one reading of h, and the gradient back to the rows.
+"""The passes of routing over the rows: assignments and weighted sums in one pass over h, and the gradient of h.
 
-One program per replica, graph and chunk of ``CHUNK`` rows. What belongs to a whole lies as ``[L, J, B, …]``,
-so that the products with the J weights need no copy (:mod:`graphcaps.ops.routing.capsule_update_triton`). All
-leading axes
-are one axis L here. A graph's chunks leave their sums side by side, ``[S, L, J, B, …]``; chunks beyond a
-graph's end are neither written nor read.
+One program per replica, graph and chunk of ``CHUNK`` rows. All leading axes are one axis L here. Values per output
+capsule are ``[L, J, B, …]``, so that the products with the J weights need no copy
+(:mod:`graphcaps.ops.routing.capsule_update_triton`). The sums of the S chunks of a graph are stored separately,
+``[S, L, J, B, …]``; chunks beyond the end of a graph are neither written nor read.
 """
 
-# A kernel keeps its tiles in tuples that grow, for which mypy has no type.
+# Kernels keep tiles in growing tuples, which mypy cannot type.
 # mypy: disable-error-code="assignment"
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops.ragged.ragged_triton import chunk, chunks_of, reach
+from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, rows_per_chunk
 
-__all__ = ["Rows", "parts_backward", "weigh_and_sum"]
+__all__ = ["Rows", "assign_and_sum", "input_gradient"]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Which of V rows belong to which of B graphs, in L replicas.
+    """Which of V rows belong to which of B graphs, for L replicas.
 
     Args:
-        ptr (Tensor): First row of each graph and the end of the last, ``[L, B + 1]``; not read where all
-            graphs have as many rows.
-        size (int): Rows of a graph, or a bound on it.
+        ptr (Tensor): First row of each graph and the end of the last, ``[L, B + 1]``; not read if
+            ``fixed``.
+        size (int): Rows of a graph, or an upper bound.
         L (int): Replicas.
         V (int): Rows, padding included.
         B (int): Graphs, padding included.
-        fixed (bool): Whether every graph has ``size`` rows, and nothing is padding.
+        fixed (bool): Whether every graph has exactly ``size`` rows and there is no padding.
     """
 
     ptr: Tensor
@@ -48,23 +47,23 @@ class Rows:
 
     @property
     def parts(self) -> int:
-        """S, chunks of the largest graph."""
-        return chunks_of(self.size)
+        """S, the number of chunks of the largest graph."""
+        return count_chunks(self.size)
 
     @property
     def fixed_size(self) -> int:
-        """Rows of every graph; 0 where ``ptr`` says."""
+        """Rows of every graph if ``fixed``, else 0."""
         return self.size if self.fixed else 0
 
     @property
     def height(self) -> int:
-        """Rows of a tile: small between the wholes of two levels, which are few."""
+        """Rows of a tile: few if graphs are small, as on the levels above the first."""
         return 16 if self.fixed and self.size <= 32 else 32
 
 
-@triton.jit(do_not_specialize=["V", "B", "L", "J", "SIZE", "REACH", "STORE"])
-def _weigh_kernel(  # type: ignore[no-untyped-def]
-    h, ptr, T, tau, G, m, c, V, B, L, J, SIZE, REACH, STORE, D,
+@triton.jit(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "STORE"])
+def _assign_kernel(  # type: ignore[no-untyped-def]
+    h, ptr, T, tau, G, m, c, V, B, L, J, SIZE, ROWS_PER_CHUNK, STORE, D,
     JP: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
@@ -73,20 +72,20 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
     j = tl.arange(0, JP)
     d = tl.arange(0, KB)
     if b < B:
-        start, end = chunk(ptr, B, r, b, part, SIZE, REACH)
-        # The first chunk is written for a graph without rows too; the others only where there are rows.
+        start, end = chunk_bounds(ptr, B, r, b, part, SIZE, ROWS_PER_CHUNK)
+        # The first chunk is written even for an empty graph, the others only if they have rows.
         if (part == 0) | (start < end):
-            # What belongs to a replica and chunk lies together: its offsets fit into 32 bits. Rows are read
-            # once, as DP / KB tiles of columns side by side: operands of all columns would spill registers.
+            # Offsets within a replica and chunk fit into 32 bits. Rows are read once, as DP / KB tiles of columns:
+            # a single operand of all columns would spill registers.
             T_of = T + (r * J * B + b) * D + (j * B)[:, None] * D
-            toward = ()
+            T_tiles = ()
             total = ()
             for k in tl.static_range(0, DP, KB):
                 wide = (j < J)[:, None] & (k + d < D)[None, :]
-                toward += (tl.load(T_of + (k + d)[None, :], mask=wide, other=0.0),)
+                T_tiles += (tl.load(T_of + (k + d)[None, :], mask=wide, other=0.0),)
                 total += (tl.zeros((JP, KB), tl.float32),)
-            # Wholes that are none weigh nothing.
-            lift = tl.load(tau + r * J * B + b + j * B, mask=j < J, other=float("-inf"))
+            # Unused columns of the tile get assignment 0.
+            bias_logits = tl.load(tau + r * J * B + b + j * B, mask=j < J, other=float("-inf"))
             mass = tl.zeros((JP,), tl.float32)
             x_of = h + (r * V + start) * D
             c_of = c + (r * V + start) * J
@@ -96,12 +95,12 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
                 x = ()
                 for k in tl.static_range(0, DP, KB):
                     inside = real[:, None] & (k + d < D)[None, :]
-                    found = tl.load(x_of + rows[:, None] * D + (k + d)[None, :], mask=inside, other=0.0)
-                    x += (found,)
+                    values = tl.load(x_of + rows[:, None] * D + (k + d)[None, :], mask=inside, other=0.0)
+                    x += (values,)
                 logits = tl.zeros((JP, ROWS), tl.float32)
                 for k in tl.static_range(DP // KB):
-                    logits = product(toward[k], tl.trans(x[k]), logits, PRECISION)
-                logits += lift[:, None]
+                    logits = product(T_tiles[k], tl.trans(x[k]), logits, PRECISION)
+                logits += bias_logits[:, None]
                 weight = tl.exp(logits - tl.max(logits, 0)[None, :])
                 weight = weight / tl.sum(weight, 0)[None, :]
                 weight = tl.where(real[None, :], weight, 0.0)
@@ -111,16 +110,16 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
                 total = sums
                 mass += tl.sum(weight, 1)
                 if STORE != 0:
-                    kept = real[None, :] & (j < J)[:, None]
-                    tl.store(c_of + rows[None, :] * J + j[:, None], weight, mask=kept)
-            place = (part * L + r) * J * B + b
-            G_of = G + place * D + (j * B)[:, None] * D
+                    stored = real[None, :] & (j < J)[:, None]
+                    tl.store(c_of + rows[None, :] * J + j[:, None], weight, mask=stored)
+            offset = (part * L + r) * J * B + b
+            G_of = G + offset * D + (j * B)[:, None] * D
             for k in tl.static_range(DP // KB):
                 wide = (j < J)[:, None] & (k * KB + d < D)[None, :]
                 tl.store(G_of + (k * KB + d)[None, :], total[k], mask=wide)
-            tl.store(m + place + j * B, mass, mask=j < J)
+            tl.store(m + offset + j * B, mass, mask=j < J)
     else:
-        # Rows behind the last graph are padding: their weights are written as 0.
+        # Rows behind the last graph are padding: their assignments are 0.
         tail = tl.load(ptr + r * (B + 1) + B).to(tl.int32) + part * ROWS
         for first in range(tail, V, tl.num_programs(2) * ROWS):
             rows = first + tl.arange(0, ROWS)
@@ -130,9 +129,9 @@ def _weigh_kernel(  # type: ignore[no-untyped-def]
             )
 
 
-@triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "REACH"])
-def _parts_backward_kernel(  # type: ignore[no-untyped-def]
-    c, dG, ptr, dh, V, B, J, SIZE, REACH, D,
+@triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
+def _input_gradient_kernel(  # type: ignore[no-untyped-def]
+    c, dG, ptr, dh, V, B, J, SIZE, ROWS_PER_CHUNK, D,
     JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
@@ -141,10 +140,10 @@ def _parts_backward_kernel(  # type: ignore[no-untyped-def]
     j = tl.arange(0, JP)
     d = tl.arange(0, DP)
     if b < B:
-        start, end = chunk(ptr, B, r, b, part, SIZE, REACH)
+        start, end = chunk_bounds(ptr, B, r, b, part, SIZE, ROWS_PER_CHUNK)
         if start < end:
             wide = (j < J)[:, None] & (d < D)[None, :]
-            slope = tl.load(
+            grad_G = tl.load(
                 dG + (r * J * B + b) * D + (j * B)[:, None] * D + d[None, :], mask=wide, other=0.0
             )
             c_of = c + (r * V + start) * J
@@ -155,9 +154,9 @@ def _parts_backward_kernel(  # type: ignore[no-untyped-def]
                 weight = tl.load(
                     c_of + rows[:, None] * J + j[None, :], mask=real[:, None] & (j < J)[None, :], other=0.0
                 )
-                found = product(weight, slope, tl.zeros((ROWS, DP), tl.float32), PRECISION)
+                dh_tile = product(weight, grad_G, tl.zeros((ROWS, DP), tl.float32), PRECISION)
                 inside = real[:, None] & (d < D)[None, :]
-                tl.store(dh_of + rows[:, None] * D + d[None, :], found, mask=inside)
+                tl.store(dh_of + rows[:, None] * D + d[None, :], dh_tile, mask=inside)
     else:
         tail = tl.load(ptr + r * (B + 1) + B).to(tl.int32) + part * ROWS
         for first in range(tail, V, tl.num_programs(2) * ROWS):
@@ -168,43 +167,43 @@ def _parts_backward_kernel(  # type: ignore[no-untyped-def]
             )
 
 
-def weigh_and_sum(
-    h: Tensor, T: Tensor, tau: Tensor, rows: Rows, store: bool, precision: str = "tf32x3"
+def assign_and_sum(
+    h: Tensor, T: Tensor, tau: Tensor, rows: Rows, store: bool, precision: str
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    r"""One reading of h: c = softmax over j of h·T + τ, then G = Σ c h and m = Σ c.
+    r"""One pass over h: c = softmax over j of h·T + τ, then G = Σ c h and m = Σ c.
 
     Args:
-        h (Tensor): Parts, ``[L, V, d]``, d at most 128.
+        h (Tensor): Input capsules, ``[L, V, d]``, d at most 128.
         T (Tensor): ``[L, J, B, d]``, J at most 32.
         tau (Tensor): ``[L, J, B]``.
         rows (Rows): Which row belongs to which graph.
-        store (bool): Whether c is kept.
-        precision (str): Of the products, as :func:`graphcaps.ops.kernels.dot_precision` names it. (default: "tf32x3")
+        store (bool): Whether c is stored.
+        precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
 
     Returns:
-        tuple: G ``[S, L, J, B, d]`` and m ``[S, L, J, B]``, a chunk each; c ``[L, V, J]`` or ``None``.
+        tuple: G ``[S, L, J, B, d]`` and m ``[S, L, J, B]``, per chunk; c ``[L, V, J]`` or ``None``.
     """
     L, J, B, D = T.shape
     G, m = h.new_empty(rows.parts, L, J, B, D), h.new_empty(rows.parts, L, J, B)
     c = h.new_empty(L, rows.V, J) if store else None
     # One more program per replica and chunk writes the padding rows of c.
     extra = int(store and not rows.fixed)
-    _weigh_kernel[(B + extra, L, rows.parts)](
+    _assign_kernel[(B + extra, L, rows.parts)](
         h, rows.ptr, T, tau, G, m, G if c is None else c,
-        rows.V, B, L, J, rows.fixed_size, reach(rows.parts, rows.V), int(store), D,
-        PRECISION=precision, num_stages=1, **_tiles_of(J, D, rows.height, precision),
+        rows.V, B, L, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), int(store), D,
+        PRECISION=precision, num_stages=1, **_tile_options(J, D, rows.height, precision),
     )  # fmt: skip
     return G, m, c
 
 
-def parts_backward(c: Tensor, dG: Tensor, rows: Rows, precision: str = "tf32x3") -> Tensor:
+def input_gradient(c: Tensor, dG: Tensor, rows: Rows, precision: str) -> Tensor:
     r"""dh\ :sub:`i` = Σ\ :sub:`j` c\ :sub:`ij` dG\ :sub:`j`, c being a constant; padding rows are 0.
 
     Args:
         c (Tensor): ``[L, V, J]``.
         dG (Tensor): ``[L, J, B, d]``.
         rows (Rows): Which row belongs to which graph.
-        precision (str): Of the products, as :func:`graphcaps.ops.kernels.dot_precision` names it. (default: "tf32x3")
+        precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
 
     Returns:
         Tensor: ``[L, V, d]``.
@@ -212,8 +211,8 @@ def parts_backward(c: Tensor, dG: Tensor, rows: Rows, precision: str = "tf32x3")
     L, J, B, D = dG.shape
     dh = torch.empty(L, rows.V, D, dtype=dG.dtype, device=dG.device)
     # One more program per replica and chunk writes the padding rows.
-    _parts_backward_kernel[(B + int(not rows.fixed), L, rows.parts)](
-        c, dG, rows.ptr, dh, rows.V, B, J, rows.fixed_size, reach(rows.parts, rows.V), D,
+    _input_gradient_kernel[(B + int(not rows.fixed), L, rows.parts)](
+        c, dG, rows.ptr, dh, rows.V, B, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), D,
         JP=_padded(J), DP=_padded(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return dh
@@ -223,19 +222,19 @@ def _padded(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def _tiles_of(J: int, D: int, height: int, precision: str) -> dict[str, int]:
-    """Columns and rows of a tile and warps of a program of :func:`weigh_and_sum`, and registers they are held to.
+def _tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
+    """Tile sizes, warps and register limit of :func:`assign_and_sum`.
 
-    Graphs are small: what counts is how many are under way at a time, so a program is small, and the limit is
-    where one more fits beside the others without a register spilled (widths that are no multiple of 16 are read
-    number by number, and need more).
+    Graphs are small, so throughput depends on the number of programs that run at a time: programs are small, and the
+    register limit lets one more fit without spilling. Widths that are not a multiple of 16 are read one number at a
+    time and need more registers.
     """
     JP, DP = _padded(J), _padded(D)
-    found = {"JP": JP, "DP": DP, "KB": min(DP, 64), "ROWS": height if JP == 16 else 32, "num_warps": 4}
+    options = {"JP": JP, "DP": DP, "KB": min(DP, 64), "ROWS": height if JP == 16 else 32, "num_warps": 4}
     few = (JP == 16 and height == 16) or DP <= 32
     if few:
-        found["num_warps"] = 2
+        options["num_warps"] = 2
     limits = {"tf32": 128} if few else {"tf32": 96, "tf32x3": 168} if JP == 16 else {}
     if D % 16 == 0 and precision in limits:
-        found["maxnreg"] = limits[precision]
-    return found
+        options["maxnreg"] = limits[precision]
+    return options
