@@ -6,6 +6,7 @@ Verbs import the library when they run, so that ``graphcaps --help`` does not wa
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import sys
@@ -87,6 +88,10 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 for _name, (_verb, _example) in VERBS.items():
     app.command(_name, epilog=f"Example: {_example}")(_verb)
+for _command in (*app.registered_commands, *data.app.registered_commands):
+    # Typer keeps the line breaks of a docstring: join the lines of each paragraph, so that it wraps to the terminal.
+    _paragraphs = inspect.cleandoc(_command.callback.__doc__ or "").split("\n\n") if _command.callback else []
+    _command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in _paragraphs)
 
 
 def _show_version(value: bool) -> None:
