@@ -27,7 +27,7 @@ from graphcaps._io.atomic_write import write_atomically
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.data.store import GraphStore
-from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.epoch_records import LOSS_STEP
 from graphcaps.evaluation.epoch_selection import WINDOW
@@ -276,7 +276,7 @@ def main() -> None:
             if dataset in datasets and dataset in arguments.datasets and arguments.only in candidate.name
         ]
         list(
-            side_by_side(tasks, arguments.jobs, choose_device(arguments.device, "measure_default_candidates"))
+            run_concurrently(tasks, arguments.jobs, choose_device(arguments.device, "measure_default_candidates"))
         )
     rows = summary(results)
     if not rows:

@@ -32,7 +32,7 @@ from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
-from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.held_out_scores import HeldOutScores, held_out_scores
 from graphcaps.evaluation.results_store import ResultsStore
@@ -196,7 +196,7 @@ def main() -> None:
         known = {key[1] for key in done if key[0] == name}
         tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in known]
     calls = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
-    list(side_by_side(calls, arguments.jobs, choose_device(arguments.device, "measure_defaults")))
+    list(run_concurrently(calls, arguments.jobs, choose_device(arguments.device, "measure_defaults")))
     print(report(rows, arguments.paper))
 
 

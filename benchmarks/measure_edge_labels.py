@@ -19,7 +19,7 @@ import numpy as np
 
 import graphcaps
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.record import RecordKey
@@ -79,7 +79,7 @@ def main() -> None:
 
     if not arguments.report:
         device = choose_device(arguments.device, "edge_labels")
-        list(side_by_side([partial(train, name) for name in SETS], arguments.jobs, device))
+        list(run_concurrently([partial(train, name) for name in SETS], arguments.jobs, device))
     rows = []
     for name in SETS:
         own = accuracies(results, name, VARIANT, arguments.seeds)

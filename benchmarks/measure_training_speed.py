@@ -54,7 +54,7 @@ def row(arguments: argparse.Namespace) -> None:
 
     from graphcaps.bench import make_measurement, merge_measurements, read_measurements
     from graphcaps.cli.run_options import configure
-    from graphcaps.evaluation.concurrent_trainings import side_by_side
+    from graphcaps.evaluation.concurrent_trainings import run_concurrently
 
     device, lock = arguments.device, Lock()
     precision = arguments.precision or configure(arguments.datasets[0]).training.precision
@@ -83,7 +83,7 @@ def row(arguments: argparse.Namespace) -> None:
             merge_measurements(arguments.out, measurements)
         print(f"{name}: {done[name]:.1f} s", file=sys.stderr, flush=True)
 
-    list(side_by_side([partial(evaluate, name) for name in left], arguments.jobs, torch.device(device)))
+    list(run_concurrently([partial(evaluate, name) for name in left], arguments.jobs, torch.device(device)))
     if arguments.epochs is not None or set(arguments.datasets) != set(PAPER):
         return
     seconds = sum(float(value) for value in done.values() if value is not None)

@@ -14,7 +14,7 @@ import torch
 from graphcaps import load_dataset
 from graphcaps.config import RunConfig
 from graphcaps.evaluation import cross_validate
-from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.nn import HGCN
 from graphcaps.training import Replica, stack_replicas
 
@@ -28,7 +28,7 @@ def test_on_a_cpu_one_after_another() -> None:
         seen.append((number, threading.current_thread() is threading.main_thread()))
         return number * number
 
-    assert list(side_by_side([partial(task, n) for n in range(4)], 3, CPU)) == [0, 1, 4, 9]
+    assert list(run_concurrently([partial(task, n) for n in range(4)], 3, CPU)) == [0, 1, 4, 9]
     assert seen == [(n, True) for n in range(4)]
 
 
@@ -37,7 +37,7 @@ def test_what_goes_wrong_is_told() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        list(side_by_side([wrong, wrong], 2, CPU))
+        list(run_concurrently([wrong, wrong], 2, CPU))
 
 
 def test_weights_are_drawn_by_one_thread_at_a_time() -> None:
@@ -74,8 +74,8 @@ def test_on_a_gpu_as_if_alone() -> None:
         partial(cross_validate, store, config.with_training(learning_rate=rate), folds=3, device="cuda")
         for rate in (0.001, 0.002, 0.003)
     ]
-    alone = list(side_by_side(tasks, 1, torch.device("cuda")))
-    together = list(side_by_side(tasks, 3, torch.device("cuda")))
+    alone = list(run_concurrently(tasks, 1, torch.device("cuda")))
+    together = list(run_concurrently(tasks, 3, torch.device("cuda")))
     for one, other in zip(alone, together, strict=True):
         for mine, theirs in zip(one.records, other.records, strict=True):
             for entry in fields(mine.curves):

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.evaluation.epoch_selection import (
+    AccuracyEstimate,
     Choice,
-    Figure,
     average_seeds,
     best_common_epoch,
     best_own_epochs,
@@ -133,7 +133,7 @@ def test_seeds_are_averaged_after_folds() -> None:
     assert figure.seeds == (0, 1)
     alone = average_seeds(choices[:1], [0])
     assert (alone.mean, alone.std_seeds) == (pytest.approx(85), None)
-    assert str(Figure(87.301, 6.118, None, (0,))) == "87.30 ± 6.12"
+    assert str(AccuracyEstimate(87.301, 6.118, None, (0,))) == "87.30 ± 6.12"
 
 
 @pytest.mark.parametrize("window", [0, 2, -1])

@@ -15,7 +15,7 @@ from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.splits.folds import Split, split_codes, stratified_folds
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore, SeedRecord, cross_validate
-from graphcaps.evaluation.partition import Partition, mark_groups
+from graphcaps.evaluation.partition import Partition, partition_by_groups
 from tests.evaluation.records import record
 from tests.graphs import random_graphs
 
@@ -33,14 +33,17 @@ MARK = Partition("groups", 12, "ab" * 32, "copies")
 
 # ---------------------------------------------------------------------- marks
 def test_a_mark_knows_the_groups_whatever_they_are_called() -> None:
-    one = mark_groups(np.array(["b", "a", "b", "c"]), "x")
+    one = partition_by_groups(np.array(["b", "a", "b", "c"]), "x")
     assert one is not None
     assert (one.kind, one.count, one.by) == ("groups", 3, "x")
-    other, third = mark_groups(np.array([0, 5, 0, 3]), "y"), mark_groups(np.array([5, 0, 9, 9]), "y")
+    other, third = (
+        partition_by_groups(np.array([0, 5, 0, 3]), "y"),
+        partition_by_groups(np.array([5, 0, 9, 9]), "y"),
+    )
     assert other is not None
     assert third is not None
     assert one.mark == other.mark != third.mark
-    assert mark_groups(np.arange(4), "x") is None  # each graph alone: the plain folds
+    assert partition_by_groups(np.arange(4), "x") is None  # each graph alone: the plain folds
 
 
 def test_plain_records_are_written_as_ever_and_grouped_ones_with_their_mark() -> None:

@@ -13,7 +13,7 @@ from graphcaps.errors import DataError
 from graphcaps.evaluation import RecordKey, ResultsStore
 from graphcaps.evaluation.partition import Partition
 from graphcaps.reproduction.cells import choose_cells, trainings
-from graphcaps.reproduction.measured import Library, compare
+from graphcaps.reproduction.measured import MeasuredLedgers, cell_results
 from graphcaps.reproduction.plan import Progress, plan_runs, reproduce
 from graphcaps.reproduction.table_formats import latex, lines, markdown
 from tests.cli.test_evaluate import write_tu
@@ -108,7 +108,7 @@ def _copy(folder: Path, chosen: Callable[[RecordKey], bool]) -> ResultsStore:
 def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
     store = _copy(tmp_path, lambda key: (key.dataset, key.variant) == ("MUTAG", "hgcn"))
     (ledger,) = store.ledgers()
-    found = compare(choose_cells(["all"], datasets=["MUTAG"]), Library(store))
+    found = cell_results(choose_cells(["all"], datasets=["MUTAG"]), MeasuredLedgers(store))
     by_key = {(each.cell.row, each.cell.criterion): each for each in found}
     for rule in ("C", "C*", "held-out"):
         each = by_key["HGCN", rule]
@@ -126,7 +126,9 @@ def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
     for row in ("A1", "GIN"):
         assert by_key[row, "C"].ours is None
         assert by_key[row, "C"].as_dict()["seeds"] == 0
-    two = compare(choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"]), Library(store, seeds=2))
+    two = cell_results(
+        choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"]), MeasuredLedgers(store, seeds=2)
+    )
     assert {each.as_dict()["seeds"] for each in two} == {2}
 
 
@@ -135,18 +137,18 @@ def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
     assert record is not None
     groups = Partition("groups", 180, "0" * 64, "copies")
     ResultsStore(tmp_path).add(replace(record, partition=groups))
-    (each,) = compare(
+    (each,) = cell_results(
         choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
-        Library(ResultsStore(tmp_path)),
+        MeasuredLedgers(ResultsStore(tmp_path)),
     )
     assert each.ours is None
 
 
 def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
     _copy(tmp_path, lambda key: key in {RecordKey("MUTAG", "hgcn", "paper", seed) for seed in (0, 2)})
-    (each,) = compare(
+    (each,) = cell_results(
         choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
-        Library(ResultsStore(tmp_path)),
+        MeasuredLedgers(ResultsStore(tmp_path)),
     )
     assert each.ours is not None
     assert each.ours.seeds == (0,)
@@ -154,9 +156,9 @@ def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
 
 
 def test_pages_for_people_and_papers() -> None:
-    found = compare(
+    found = cell_results(
         choose_cells(["table1", "table5"], rows=["GIN", "HGCN", "GMN"], datasets=["MUTAG", "PTC_MR", "DD"]),
-        Library(ResultsStore(RESULTS)),
+        MeasuredLedgers(ResultsStore(RESULTS)),
     )
     page = markdown(found)
     assert "| GIN | C | reported | 89.40 ± 5.60 | – | 64.60 ± 7.00 |" in page

@@ -11,7 +11,7 @@ from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.errors import ArgumentError
 from graphcaps.reproduction.published import (
     TABLES,
-    Figure,
+    PublishedResult,
     hyperparameters,
     paper_datasets,
     published,
@@ -34,16 +34,16 @@ def test_the_file_is_the_shared_one(shared_data):
 
 def test_figures_of_the_text():
     # Read off the paper by eye.
-    assert published(1, "Ours", "MUTAG") == Figure(93.16, 6.1)
-    assert published(1, "GIN", "mutag") == Figure(89.4, 5.6)
+    assert published(1, "Ours", "MUTAG") == PublishedResult(93.16, 6.1)
+    assert published(1, "GIN", "mutag") == PublishedResult(89.4, 5.6)
     assert published(2, "CapsGNN", "REDDIT-BINARY") is None
-    assert published(3, "K=2", "DD") == Figure(80.04, 2.77)
-    assert published(4, "A1", "imdb_binary") == Figure(64.7, 11.65)
-    assert published(5, "GMN", "PROTEINS") == Figure(82.25, None)
-    assert published_hgcn("NCI1") == Figure(84.87, 1.68)
-    assert published_hgcn("NCI1", "C*") == Figure(86.84, 1.32)
-    assert str(Figure(93.16, 6.1)) == "93.16 ± 6.10"
-    assert str(Figure(82.25, None)) == "82.25"
+    assert published(3, "K=2", "DD") == PublishedResult(80.04, 2.77)
+    assert published(4, "A1", "imdb_binary") == PublishedResult(64.7, 11.65)
+    assert published(5, "GMN", "PROTEINS") == PublishedResult(82.25, None)
+    assert published_hgcn("NCI1") == PublishedResult(84.87, 1.68)
+    assert published_hgcn("NCI1", "C*") == PublishedResult(86.84, 1.32)
+    assert str(PublishedResult(93.16, 6.1)) == "93.16 ± 6.10"
+    assert str(PublishedResult(82.25, None)) == "82.25"
 
 
 def test_the_data_sets_are_the_catalogues():

@@ -12,7 +12,7 @@ from benchmarks.pages.reproduction.curves import curves
 from benchmarks.pages.reproduction.hgcn_tables import NEAR, NEAR_STAR, Agreement, Results
 from benchmarks.pages.reproduction.variants import LEVEL, SENSITIVITY, of_tables_3_and_4
 from graphcaps.reproduction.cells import ABLATIONS, choose_cells
-from graphcaps.reproduction.measured import compare
+from graphcaps.reproduction.measured import cell_results
 from graphcaps.reproduction.published import paper_datasets, published_hgcn, statistics
 
 FAR = 2.0  # points from which a cell of tables 3 and 4 is listed
@@ -108,7 +108,7 @@ def _why(e: Agreement) -> str:
 
 def far_cells(results: Results) -> str:
     """Cells of tables 3 and 4 that are far from the paper's, without HGCN's row."""
-    found = compare(choose_cells(("table3", "table4"), criteria=("C",)), results.library)
+    found = cell_results(choose_cells(("table3", "table4"), criteria=("C",)), results.library)
     own = [each for each in found if each.difference is not None and each.cell.row != "HGCN"]
     far = [each for each in own if each.difference is not None and abs(each.difference) > FAR]
     rows = []

@@ -13,10 +13,10 @@ from scipy import stats
 
 from benchmarks.pages.markdown import NOT_MEASURED, table
 from graphcaps.evaluation import ResultsStore
-from graphcaps.evaluation.epoch_selection import Figure
+from graphcaps.evaluation.epoch_selection import AccuracyEstimate
 from graphcaps.evaluation.record import Protocol
 from graphcaps.reproduction.cells import choose_cells
-from graphcaps.reproduction.measured import Library, compare
+from graphcaps.reproduction.measured import MeasuredLedgers, cell_results
 from graphcaps.reproduction.published import paper_datasets, published_hgcn
 from graphcaps.reproduction.table_formats import lines, titles
 
@@ -42,11 +42,11 @@ class Results:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.library = Library(ResultsStore(folder / "reproduction"))
-        self.exact = Library(ResultsStore(folder / "paper"))
+        self.library = MeasuredLedgers(ResultsStore(folder / "reproduction"))
+        self.exact = MeasuredLedgers(ResultsStore(folder / "paper"))
         self.folds = cache(self._folds)
 
-    def figure(self, dataset: str, variant: str, rule: str) -> Figure | None:
+    def figure(self, dataset: str, variant: str, rule: str) -> AccuracyEstimate | None:
         return self.library.figure(dataset, variant, rule)
 
     def _folds(self, dataset: str, variant: str, rule: str) -> np.ndarray:
@@ -181,7 +181,7 @@ def comparable(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
 
 def paper_tables(results: Results, tables: Sequence[str]) -> str:
     """Tables of the paper: published, ours and difference of HGCN; other systems as published."""
-    found = compare(choose_cells(tables), results.library)
+    found = cell_results(choose_cells(tables), results.library)
     parts = []
     for name, title in titles(found).items():
         datasets, rows = lines(found, name)
@@ -203,7 +203,7 @@ def paper_tables(results: Results, tables: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def shown(figure: Figure | None) -> str:
+def shown(figure: AccuracyEstimate | None) -> str:
     """Mean ± standard deviation over folds ± standard deviation over seeds."""
     if figure is None:
         return NOT_MEASURED

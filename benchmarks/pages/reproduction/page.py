@@ -215,7 +215,7 @@ def seconds(records: Sequence[SeedRecord], figures: Path) -> str:
 
 
 def versions(records: Sequence[SeedRecord]) -> str:
-    """Library versions and commits of the records."""
+    """MeasuredLedgers versions and commits of the records."""
     if not records:
         return "No records."
     names = ("graphcaps", "torch", "numpy", "scikit-learn")

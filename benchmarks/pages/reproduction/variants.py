@@ -9,11 +9,10 @@ import numpy as np
 
 from benchmarks.pages.markdown import NOT_MEASURED, join_names, p_value, table
 from benchmarks.pages.reproduction.hgcn_tables import TEST_SHARE, Results, further, shown
-from graphcaps.evaluation.epoch_selection import Figure
+from graphcaps.evaluation.epoch_selection import AccuracyEstimate
 from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, holm
 from graphcaps.reproduction.cells import ABLATIONS, VARIANTS
-from graphcaps.reproduction.published import Figure as Published
-from graphcaps.reproduction.published import paper_datasets, published
+from graphcaps.reproduction.published import PublishedResult, paper_datasets, published
 
 LEVEL = 0.05
 SENSITIVITY = tuple(v.row for v in VARIANTS if v.row[:2] in ("K=", "R="))
@@ -43,7 +42,7 @@ class AblationTest:
         return self.adjusted < LEVEL
 
 
-def of_tables_3_and_4(row: str, dataset: str) -> Published | None:
+def of_tables_3_and_4(row: str, dataset: str) -> PublishedResult | None:
     """The published result in the table that holds the data set."""
     return published(3, row, dataset) or published(4, row, dataset)
 
@@ -218,8 +217,10 @@ def formulations(results: Results) -> str:
     return table(head, rows) if rows else f"*{NOT_MEASURED.capitalize()}.*"
 
 
-def _figure(folds: np.ndarray) -> Figure:
+def _figure(folds: np.ndarray) -> AccuracyEstimate:
     """Mean and standard deviations of ``[S, F]`` accuracies in percent."""
     means = folds.mean(1)
     spread = float(means.std(ddof=1)) if len(means) > 1 else None
-    return Figure(float(means.mean()), float(folds.std(1, ddof=1).mean()), spread, tuple(range(len(means))))
+    return AccuracyEstimate(
+        float(means.mean()), float(folds.std(1, ddof=1).mean()), spread, tuple(range(len(means)))
+    )

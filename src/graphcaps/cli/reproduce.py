@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from graphcaps.evaluation import ResultsStore
     from graphcaps.reproduction.cells import Cell
-    from graphcaps.reproduction.measured import Comparison
+    from graphcaps.reproduction.measured import CellResult
     from graphcaps.reproduction.plan import Progress
 
 __all__ = ["reproduce"]
@@ -80,7 +80,7 @@ def reproduce(
         raise ArgumentError("reproduce", "--seeds", "be from 1 to 1000", seeds)
     from graphcaps.evaluation import ResultsStore
     from graphcaps.reproduction.cells import choose_cells
-    from graphcaps.reproduction.measured import Library, compare
+    from graphcaps.reproduction.measured import MeasuredLedgers, cell_results
 
     cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
     store = ResultsStore(results or _folder(epochs))
@@ -89,7 +89,7 @@ def reproduce(
         not_started = _train(
             cells, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
         )
-    _show(compare(cells, Library(store, seeds)), form, store)
+    _show(cell_results(cells, MeasuredLedgers(store, seeds)), form, store)
     if not_started:
         note(f"{not_started} trainings were not started in time. Run the same command to continue.")
 
@@ -167,7 +167,7 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         yield update
 
 
-def _show(found: Sequence[Comparison], form: str, store: ResultsStore) -> None:
+def _show(found: Sequence[CellResult], form: str, store: ResultsStore) -> None:
     from graphcaps.reproduction.table_formats import latex, markdown
 
     if form == "json":
@@ -180,7 +180,7 @@ def _show(found: Sequence[Comparison], form: str, store: ResultsStore) -> None:
         _tables(found, store)
 
 
-def _tables(found: Sequence[Comparison], store: ResultsStore) -> None:
+def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
     from rich.table import Table
 
     from graphcaps.evaluation import RULES

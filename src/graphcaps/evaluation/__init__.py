@@ -2,17 +2,17 @@
 
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, cross_validate
 from graphcaps.evaluation.epoch_records import EpochRecords
-from graphcaps.evaluation.epoch_selection import Choice, Figure
+from graphcaps.evaluation.epoch_selection import AccuracyEstimate, Choice
 from graphcaps.evaluation.ledger import RULES, Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import MergeReport, ResultsStore
 
 __all__ = [
     "RULES",
+    "AccuracyEstimate",
     "Choice",
     "CrossValidation",
     "EpochRecords",
-    "Figure",
     "GroupEpoch",
     "Ledger",
     "MergeReport",

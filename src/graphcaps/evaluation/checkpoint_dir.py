@@ -12,12 +12,12 @@ from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.replica_groups import ReplicaGroup
 from graphcaps.evaluation.results_store import file_name
 
-__all__ = ["UnfinishedRuns"]
+__all__ = ["CheckpointDir"]
 
 _SEEDS = re.compile(r"seeds?(\d+)(?:to(\d+))?-folds?\d")
 
 
-class UnfinishedRuns:
+class CheckpointDir:
     """The checkpoints of one data set and variant.
 
     Args:

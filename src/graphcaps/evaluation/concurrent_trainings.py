@@ -9,13 +9,15 @@ from typing import TypeVar
 
 import torch
 
-__all__ = ["side_by_side"]
+__all__ = ["run_concurrently"]
 
 Result = TypeVar("Result")
 _TURN = 5e-4  # seconds that a thread may keep the interpreter
 
 
-def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int, device: torch.device) -> Iterator[Result]:
+def run_concurrently(
+    tasks: Sequence[Callable[[], Result]], jobs: int, device: torch.device
+) -> Iterator[Result]:
     """Runs tasks, at most ``jobs`` at a time, and gives their results in the order of the tasks.
 
     Each has a thread and a stream of the GPU. What it computes is what it would compute alone, bit by bit; it

@@ -19,10 +19,10 @@ from graphcaps.data.splits.folds import Folds, Split, stratified_folds
 from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.checkpoint_dir import UnfinishedRuns
+from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.ledger import Ledger
-from graphcaps.evaluation.partition import Partition, mark_groups, one_split
+from graphcaps.evaluation.partition import Partition, partition_by_groups, single_split
 from graphcaps.evaluation.record import PROTOCOLS, DataMark, Protocol, RecordKey, SeedRecord, settings
 from graphcaps.evaluation.replica_groups import GroupTraining, ReplicaGroup, plan_groups
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
@@ -37,12 +37,12 @@ from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
     "FOLDS_SEED",
-    "Collector",
+    "CompletedSeed",
     "CrossValidation",
     "GroupEpoch",
     "Groups",
-    "WholeSeed",
-    "check_siblings",
+    "SeedCollector",
+    "check_joint_variants",
     "cross_validate",
     "folds_of",
 ]
@@ -52,17 +52,17 @@ FOLDS_SEED = 12345  # of the published figures
 Groups = Sequence[int | str] | np.ndarray | Tensor | Grouping | str | Path
 
 
-def check_siblings(config: RunConfig, name: str, siblings: Mapping[str, RunConfig]) -> None:
+def check_joint_variants(config: RunConfig, name: str, joint_variants: Mapping[str, RunConfig]) -> None:
     """Refuses variants that compute something else: they would be trained as ``config``."""
-    if siblings and config.model_arguments.get("factor_squash", "joined") != "joined":
-        raise ArgumentError("cross_validate", "siblings", "come with joined factors", "separate ones")
+    if joint_variants and config.model_arguments.get("factor_squash", "joined") != "joined":
+        raise ArgumentError("cross_validate", "joint_variants", "come with joined factors", "separate ones")
     own = {**config.model_arguments, "num_factors": None}
-    for sibling, other in siblings.items():
+    for other_variant, other in joint_variants.items():
         arguments = {**other.model_arguments, "num_factors": None}
         same = replace(other, model_arguments=config.model_arguments) == config and arguments == own
-        if sibling == name or not same:
+        if other_variant == name or not same:
             expected = f"differ from '{name}' in its name and in 'num_factors' alone"
-            raise ArgumentError("cross_validate", "siblings", expected, f"'{sibling}'")
+            raise ArgumentError("cross_validate", "joint_variants", expected, f"'{other_variant}'")
 
 
 def folds_of(
@@ -89,7 +89,7 @@ def folds_of(
     if split is not None:
         if groups is not None:
             raise ArgumentError("cross_validate", "groups", "be left out beside a split", "both")
-        return one_split(split, store.y, FOLDS_SEED, chooses=chooses, class_names=store.class_names)
+        return single_split(split, store.y, FOLDS_SEED, chooses=chooses, class_names=store.class_names)
     if chooses and type(folds) is int and folds < 3:
         expected = "be at least 3, since one fold tests and one chooses the epoch"
         raise ArgumentError("cross_validate", "folds", expected, folds)
@@ -107,7 +107,7 @@ def folds_of(
         )
         fix = " ".join(part for part in (label_column_hint(store.y), few or error.fix) if part)
         raise ArgumentError("cross_validate", name, error.expected, where, fix) from error
-    return plain, None if found is None else mark_groups(found.ids, found.by)
+    return plain, None if found is None else partition_by_groups(found.ids, found.by)
 
 
 def _groups(store: GraphStore, groups: Groups) -> Grouping:
@@ -121,7 +121,7 @@ def _groups(store: GraphStore, groups: Groups) -> Grouping:
 
 
 @dataclass(frozen=True)
-class WholeSeed:
+class CompletedSeed:
     """All folds of one variant and seed.
 
     Args:
@@ -141,7 +141,7 @@ class WholeSeed:
     notes: tuple[str, ...]
 
 
-class Collector:
+class SeedCollector:
     """Takes what groups give and hands out seeds that are whole.
 
     Args:
@@ -156,7 +156,7 @@ class Collector:
 
     def add(
         self, group: ReplicaGroup, events: Sequence[EpochEnd], notes: Sequence[str]
-    ) -> Iterator[WholeSeed]:
+    ) -> Iterator[CompletedSeed]:
         """Takes the events of a group, and gives the seeds that it completes."""
         self._notes += notes
         curves = EpochRecords.from_events(events, group.replicas)
@@ -170,7 +170,7 @@ class Collector:
             parts = self._parts.pop(key)
             joined = EpochRecords.join([part for part, _ in parts])
             seconds = sum(seconds for _, seconds in parts)
-            yield WholeSeed(*key, joined, seconds, tuple(dict.fromkeys(self._notes)))
+            yield CompletedSeed(*key, joined, seconds, tuple(dict.fromkeys(self._notes)))
         if not self._parts:  # what is noted belongs to the seeds that were trained together
             self._notes.clear()
 
@@ -258,7 +258,7 @@ class CrossValidation:
     Arguments are those of :func:`cross_validate`, and
 
     Args:
-        siblings (dict, optional): More variants, by their names in results, that differ from ``config`` in
+        joint_variants (dict, optional): More variants, by their names in results, that differ from ``config`` in
             ``num_factors`` alone: the joined factors are one projection, so that only the first weights are
             drawn otherwise (docs/method.md). They are trained as further replicas of the same run.
     """
@@ -276,7 +276,7 @@ class CrossValidation:
         variant: str | None = None,
         results: ResultsStore | None = None,
         resume: bool = False,
-        siblings: Mapping[str, RunConfig] | None = None,
+        joint_variants: Mapping[str, RunConfig] | None = None,
         groups: Groups | None = None,
         split: Split | None = None,
     ) -> None:
@@ -296,9 +296,12 @@ class CrossValidation:
         seen = store if split is None else store[self.folds.paper(0).train]
         self.config = resolve_config(config or RunConfig(), seen)
         self.variant = variant or self.config.model
-        siblings = {name: resolve_config(sibling, seen) for name, sibling in (siblings or {}).items()}
-        self.variants = {self.variant: self.config, **siblings}
-        check_siblings(self.config, self.variant, siblings)
+        joint_variants = {
+            name: resolve_config(other_variant, seen)
+            for name, other_variant in (joint_variants or {}).items()
+        }
+        self.variants = {self.variant: self.config, **joint_variants}
+        check_joint_variants(self.config, self.variant, joint_variants)
         model_factory(self.config, 1, store.num_classes)  # refuses unknown models and arguments
         self.seeds, self.group = tuple(range(seeds)), group
         self.device = choose_device(device, "cross_validate")
@@ -310,7 +313,7 @@ class CrossValidation:
         self.forecast: MemoryEstimate | None = None
         self._ready: EncodedGraphs | None = None
         folder = None if results is None else results.folder
-        self.unfinished = UnfinishedRuns(folder, store.name, "+".join(self.variants))
+        self.unfinished = CheckpointDir(folder, store.name, "+".join(self.variants))
         if not resume:
             self.unfinished.refuse(self.protocols)
 
@@ -334,7 +337,7 @@ class CrossValidation:
         return found
 
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
-        """Trains what is not finished, and gives the ledger of all of it, siblings left out."""
+        """Trains what is not finished; returns the ledger of all records of ``variant``, without joint variants."""
         return self.run_all(on_event)[self.variant]
 
     def run_all(self, on_event: Callable[[GroupEpoch], object] | None = None) -> dict[str, Ledger]:
@@ -343,7 +346,7 @@ class CrossValidation:
         if any(self._missing(protocol) for protocol in self.protocols):
             self.prepare()
         plans = [plan for protocol in self.protocols for plan in self._plan(protocol)]
-        collector = Collector(self.folds.num_folds, self.unfinished.unused(plans))
+        collector = SeedCollector(self.folds.num_folds, self.unfinished.unused(plans))
         for number, plan in enumerate(plans, 1):
 
             def tell(epoch: EpochEnd, plan: ReplicaGroup = plan, number: int = number) -> None:
@@ -420,7 +423,7 @@ class CrossValidation:
     def _key(self, protocol: Protocol, variant: str, seed: int) -> RecordKey:
         return RecordKey(self.store.name, variant, protocol, seed)
 
-    def _record(self, whole: WholeSeed) -> SeedRecord:
+    def _record(self, whole: CompletedSeed) -> SeedRecord:
         key = self._key(whole.protocol, whole.variant or self.variant, whole.seed)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return SeedRecord(

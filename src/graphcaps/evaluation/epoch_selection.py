@@ -16,8 +16,8 @@ from graphcaps.training.early_stopping import WINDOW
 
 __all__ = [
     "UPPER_BOUND",
+    "AccuracyEstimate",
     "Choice",
-    "Figure",
     "average_seeds",
     "best_common_epoch",
     "best_own_epochs",
@@ -55,7 +55,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Figure:
+class AccuracyEstimate:
     """An accuracy in percent, as it is printed.
 
     Args:
@@ -145,14 +145,14 @@ def optimism(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int
     return Choice(best.epochs, best.accuracies - honest.accuracies)
 
 
-def average_seeds(choices: Sequence[Choice], seeds: Sequence[int]) -> Figure:
+def average_seeds(choices: Sequence[Choice], seeds: Sequence[int]) -> AccuracyEstimate:
     """One figure from the choices of several seeds: folds first, then seeds."""
     if not choices or len(choices) != len(seeds):
         raise ArgumentError("average_seeds", "choices", f"be one per seed, {len(seeds)}", len(choices))
     means = np.array([choice.mean for choice in choices])
     spreads = [choice.std_folds for choice in choices]
     known = [spread for spread in spreads if spread is not None]
-    return Figure(
+    return AccuracyEstimate(
         float(means.mean()),
         float(np.mean(known)) if len(known) == len(spreads) else None,
         _std(means),

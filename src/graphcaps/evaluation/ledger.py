@@ -15,8 +15,8 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.epoch_records import LOSS_STEP
 from graphcaps.evaluation.epoch_selection import (
     UPPER_BOUND,
+    AccuracyEstimate,
     Choice,
-    Figure,
     average_seeds,
     best_common_epoch,
     best_own_epochs,
@@ -124,17 +124,17 @@ class Ledger:
 
     # ------------------------------------------------------------------ figures
     @property
-    def held_out(self) -> Figure | None:
+    def held_out(self) -> AccuracyEstimate | None:
         """The honest figure."""
         return self.figures.get("held-out")
 
     @property
-    def C(self) -> Figure | None:
+    def C(self) -> AccuracyEstimate | None:
         """One epoch for all folds of a seed, by mean test accuracy: an upper bound chosen on test data."""
         return self.figures.get("C")
 
     @property
-    def C_star(self) -> Figure | None:
+    def C_star(self) -> AccuracyEstimate | None:
         """Each fold's own best test epoch: an upper bound chosen on test data."""
         return self.figures.get("C*")
 
@@ -146,12 +146,12 @@ class Ledger:
         )
 
     @property
-    def optimism(self) -> Figure | None:
+    def optimism(self) -> AccuracyEstimate | None:
         """C minus held-out, both of the held-out training."""
         return self.figures.get("optimism")
 
     @cached_property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, AccuracyEstimate]:
         """The figures that there are, by the names of :data:`RULES`."""
         found = {}
         for name, (protocol, rule) in _CHOOSERS.items():

@@ -15,7 +15,7 @@ from graphcaps.data.splits.folds import Folds, Split, label_checksum, split_code
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.training.holdout import label_column_hint, validation_split
 
-__all__ = ["KINDS", "OneSplit", "Partition", "mark_groups", "mark_split", "one_split"]
+__all__ = ["KINDS", "Partition", "SingleSplit", "partition_by_groups", "partition_by_split", "single_split"]
 
 KINDS = ("groups", "split")
 _SHARE = 0.1  # of every class of the training part, where a split has no graphs to choose by
@@ -64,7 +64,7 @@ class Partition:
         return cls(found["kind"], found["count"], found["sha256"], found["by"], found["drawn"])
 
 
-def mark_groups(groups: np.ndarray, by: str) -> Partition | None:
+def partition_by_groups(groups: np.ndarray, by: str) -> Partition | None:
     """The mark of folds by these groups; ``None`` where each graph stands alone, which gives the plain folds."""
     _, first, ids = np.unique(groups.astype(str), return_index=True, return_inverse=True)
     if len(first) == len(groups):
@@ -73,7 +73,7 @@ def mark_groups(groups: np.ndarray, by: str) -> Partition | None:
     return Partition("groups", len(first), _digest(order[ids.reshape(-1)]), by)
 
 
-def mark_split(parts: Tensor, by: str) -> Partition:
+def partition_by_split(parts: Tensor, by: str) -> Partition:
     """The mark of a split by the part of each graph."""
     return Partition("split", int((parts.unique() >= 0).sum()), _digest(parts.numpy()), by)
 
@@ -83,7 +83,7 @@ def _digest(numbers: np.ndarray) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class OneSplit(Folds):
+class SingleSplit(Folds):
     """One split where folds are expected; ``assignment`` is 0 for the graphs that test and −1 for the others."""
 
     split: Split | None = None
@@ -96,18 +96,18 @@ class OneSplit(Folds):
         return Split(torch.cat((split.train, split.validation)).sort().values, None, split.test, split.name)
 
     def held_out(self, fold: int) -> Split:
-        """The split as given, or with the draw of :func:`one_split`."""
+        """The split as given, or with the draw of :func:`single_split`."""
         return self._split(fold)
 
     def _split(self, fold: int) -> Split:
-        self._check_fold("OneSplit", fold)
+        self._check_fold("SingleSplit", fold)
         assert self.split is not None
         return self.split
 
 
-def one_split(
+def single_split(
     split: Split, y: Tensor, seed: int, *, chooses: bool = True, class_names: Sequence[str] = ()
-) -> tuple[OneSplit, Partition]:
+) -> tuple[SingleSplit, Partition]:
     """A split as folds, one of them, and its mark.
 
     Args:
@@ -123,7 +123,7 @@ def one_split(
             graph to draw from.
     """
     parts = split_codes(split, y.numel())
-    mark = mark_split(parts, split.name)
+    mark = partition_by_split(parts, split.name)
     if chooses and not (parts == 1).any():
         split = _with_draw(split, y, seed, class_names)
         assert split.validation is not None
@@ -141,7 +141,7 @@ def one_split(
     note += f"{counts[2]:,} to test on."
     tests = torch.where(parts == 2, 0, -1)
     sizes = tuple(torch.bincount(y.cpu().long()).tolist())
-    return OneSplit(tests, seed, 1, sizes, label_checksum(y), (note,), split), mark
+    return SingleSplit(tests, seed, 1, sizes, label_checksum(y), (note,), split), mark
 
 
 def _with_draw(split: Split, y: Tensor, seed: int, class_names: Sequence[str]) -> Split:

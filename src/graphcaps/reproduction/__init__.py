@@ -2,8 +2,8 @@
 
 from graphcaps.presets import list_presets, load_preset
 from graphcaps.reproduction.published import (
-    Figure,
     Hyperparameters,
+    PublishedResult,
     Statistics,
     hyperparameters,
     paper_datasets,
@@ -15,8 +15,8 @@ from graphcaps.reproduction.published import (
 )
 
 __all__ = [
-    "Figure",
     "Hyperparameters",
+    "PublishedResult",
     "Statistics",
     "hyperparameters",
     "list_presets",

@@ -13,7 +13,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.record import Protocol
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import (
-    Figure,
+    PublishedResult,
     paper_datasets,
     published,
     published_hgcn,
@@ -113,7 +113,7 @@ class Cell:
         row (str): A variant of this project, or a system that the paper compares with.
         dataset (str): Name of the data set.
         criterion (str): How the epoch is chosen.
-        paper (Figure, optional): The published figure, where there is one.
+        paper (PublishedResult, optional): The published figure, where there is one.
         variant (Variant, optional): What is trained for it; ``None``: reported by the paper alone.
     """
 
@@ -121,7 +121,7 @@ class Cell:
     row: str
     dataset: str
     criterion: Criterion
-    paper: Figure | None
+    paper: PublishedResult | None
     variant: Variant | None
 
     @property
@@ -230,7 +230,7 @@ def _columns(number: int) -> list[str]:
     return [name for name in paper_datasets() if published(number, "Ours", name) is not None]
 
 
-def _published(number: int, variant: Variant, dataset: str, rule: Criterion) -> Figure | None:
+def _published(number: int, variant: Variant, dataset: str, rule: Criterion) -> PublishedResult | None:
     if rule == "held-out" or variant.published is None:
         return None
     if variant.row == "HGCN":  # the run log has C* of all data sets, the tables of some

@@ -6,28 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from graphcaps.evaluation.epoch_selection import Figure
+from graphcaps.evaluation.epoch_selection import AccuracyEstimate
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.reproduction.cells import Cell
 
-__all__ = ["Comparison", "Library", "compare"]
+__all__ = ["CellResult", "MeasuredLedgers", "cell_results"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CellResult:
     """A cell of a table with what was measured for it.
 
     Args:
-        cell (Cell): Which, with the published figure.
-        ours (Figure, optional): Our figure; ``None`` where nothing is measured, or it is the paper's to report.
+        cell (Cell): The cell, with the published accuracy.
+        ours (AccuracyEstimate, optional): Our accuracy; ``None`` if nothing was measured or the row is the paper's alone.
         epochs (int, optional): Epochs of our training.
-        seconds (float, optional): What our training took, all its seeds.
+        seconds (float, optional): Time of our training, summed over its seeds.
     """
 
     cell: Cell
-    ours: Figure | None
+    ours: AccuracyEstimate | None
     epochs: int | None
     seconds: float | None
 
@@ -63,7 +63,7 @@ class Comparison:
         }
 
 
-class Library:
+class MeasuredLedgers:
     """Ledgers by data set, variant and protocol, read from a results store when they are first asked for.
 
     Args:
@@ -88,14 +88,14 @@ class Library:
             self._ledgers[key] = Ledger(tuple(records)) if records else None
         return self._ledgers[key]
 
-    def figure(self, dataset: str, variant: str, name: str) -> Figure | None:
+    def figure(self, dataset: str, variant: str, name: str) -> AccuracyEstimate | None:
         """A figure of :data:`graphcaps.evaluation.RULES` by its name."""
         protocol = "paper" if name in ("C", "C*") else "held-out"
         ledger = self.ledger(dataset, variant, protocol)
         return None if ledger is None else ledger.figures.get(name)
 
 
-def compare(cells: Iterable[Cell], library: Library) -> list[Comparison]:
+def cell_results(cells: Iterable[Cell], library: MeasuredLedgers) -> list[CellResult]:
     """What was measured for each cell, beside what was published."""
     found = []
     for cell in cells:
@@ -103,8 +103,8 @@ def compare(cells: Iterable[Cell], library: Library) -> list[Comparison]:
             None if cell.variant is None else library.ledger(cell.dataset, cell.variant.name, cell.protocol)
         )
         if ledger is None:
-            found.append(Comparison(cell, None, None, None))
+            found.append(CellResult(cell, None, None, None))
             continue
         epochs = ledger.records[0].curves.num_epochs
-        found.append(Comparison(cell, ledger.figures[cell.criterion], epochs, ledger.seconds))
+        found.append(CellResult(cell, ledger.figures[cell.criterion], epochs, ledger.seconds))
     return found

@@ -11,7 +11,7 @@ from time import monotonic
 
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
-from graphcaps.evaluation.concurrent_trainings import side_by_side
+from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch
 from graphcaps.evaluation.record import Protocol, RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
@@ -140,7 +140,7 @@ def reproduce(
         }
         validation = CrossValidation(
             open_once(run.dataset), configs.pop(first.variant.name), variant=first.variant.name,
-            siblings=configs, seeds=seeds, protocol=run.protocol, device=device, results=results, resume=True,
+            joint_variants=configs, seeds=seeds, protocol=run.protocol, device=device, results=results, resume=True,
         )  # fmt: skip
         if not resume:
             validation.unfinished.refuse(validation.protocols)
@@ -150,7 +150,7 @@ def reproduce(
 
     tasks = [partial(train, number, run) for number, run in enumerate(runs, 1)]
     place = choose_device(device, "reproduce")
-    return sum(not done for done in side_by_side(tasks, jobs, place))
+    return sum(not done for done in run_concurrently(tasks, jobs, place))
 
 
 def _one_computation(one: Training, other: Training) -> bool:

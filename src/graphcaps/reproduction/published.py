@@ -20,8 +20,8 @@ from graphcaps.errors import ArgumentError
 
 __all__ = [
     "TABLES",
-    "Figure",
     "Hyperparameters",
+    "PublishedResult",
     "Statistics",
     "hyperparameters",
     "paper_datasets",
@@ -44,7 +44,7 @@ TABLES: dict[int, str] = {
 
 
 @dataclass(frozen=True)
-class Figure:
+class PublishedResult:
     """A published accuracy in percent: ``mean`` over folds, and ``std`` where it was reported."""
 
     mean: float
@@ -125,7 +125,7 @@ def systems(table: int) -> tuple[str, ...]:
     return tuple(_table("systems", table))
 
 
-def published(table: int, system: str, dataset: str) -> Figure | None:
+def published(table: int, system: str, dataset: str) -> PublishedResult | None:
     """A figure of tables 1 to 6; ``None`` where the paper reports none.
 
     Args:
@@ -142,7 +142,7 @@ def published(table: int, system: str, dataset: str) -> Figure | None:
     return _figure(rows[system].get(_dataset("published", dataset)))
 
 
-def published_hgcn(dataset: str, criterion: Literal["C", "C*"] = "C") -> Figure:
+def published_hgcn(dataset: str, criterion: Literal["C", "C*"] = "C") -> PublishedResult:
     """HGCN's own figure on a data set, by rule C (tables 1 and 2) or C* (the authors' run log)."""
     if criterion not in ("C", "C*"):
         raise ArgumentError("published_hgcn", "criterion", "be 'C' or 'C*'", repr(criterion))
@@ -154,12 +154,12 @@ def published_hgcn(dataset: str, criterion: Literal["C", "C*"] = "C") -> Figure:
     return figure
 
 
-def _figure(pair: list[float | None] | None) -> Figure | None:
+def _figure(pair: list[float | None] | None) -> PublishedResult | None:
     if pair is None:
         return None
     mean, std = pair
     assert mean is not None
-    return Figure(mean, std)
+    return PublishedResult(mean, std)
 
 
 def _table(owner: str, table: int) -> dict[str, Any]:

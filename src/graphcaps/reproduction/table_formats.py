@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphcaps.reproduction.cells import Criterion
-from graphcaps.reproduction.measured import Comparison
+from graphcaps.reproduction.measured import CellResult
 from graphcaps.reproduction.published import paper_datasets
 
 __all__ = ["REPORTED", "Line", "latex", "lines", "markdown", "titles"]
@@ -40,13 +40,13 @@ class Line:
     cells: tuple[str, ...]
 
 
-def titles(comparisons: Iterable[Comparison]) -> dict[str, str]:
+def titles(comparisons: Iterable[CellResult]) -> dict[str, str]:
     """Headings of the tables that there are cells of."""
     return {each.cell.table: _TITLES[each.cell.table] for each in comparisons}
 
 
 def lines(
-    comparisons: Sequence[Comparison], table: str, *, apart: bool = False
+    comparisons: Sequence[CellResult], table: str, *, apart: bool = False
 ) -> tuple[list[str], list[Line]]:
     """Data sets of a table, and its rows in order.
 
@@ -83,7 +83,7 @@ def lines(
     return datasets, found
 
 
-def markdown(comparisons: Sequence[Comparison]) -> str:
+def markdown(comparisons: Sequence[CellResult]) -> str:
     """All tables, with a heading each."""
     parts = []
     for table, title in titles(comparisons).items():
@@ -97,7 +97,7 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(parts)
 
 
-def latex(comparisons: Sequence[Comparison]) -> str:
+def latex(comparisons: Sequence[CellResult]) -> str:
     """All tables for a paper that loads ``booktabs``."""
     parts = []
     for table, title in titles(comparisons).items():
@@ -114,18 +114,18 @@ def latex(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(parts)
 
 
-def _paper(each: Comparison | None, apart: bool) -> str:
+def _paper(each: CellResult | None, apart: bool) -> str:
     if each is None or each.cell.paper is None:
         return "–"
     return f"{each.cell.paper.mean:.2f}" if apart else str(each.cell.paper)
 
 
-def _spread(each: Comparison | None, what: str) -> str:
+def _spread(each: CellResult | None, what: str) -> str:
     value = None if each is None or each.ours is None else getattr(each.ours, f"std_{what}")
     return "–" if value is None else f"{value:.2f}"
 
 
-def _ours(each: Comparison | None, apart: bool) -> str:
+def _ours(each: CellResult | None, apart: bool) -> str:
     if each is None or each.ours is None:
         return "–"
     if apart:
@@ -134,7 +134,7 @@ def _ours(each: Comparison | None, apart: bool) -> str:
     return f"{each.ours}{seeds}"
 
 
-def _difference(each: Comparison | None) -> str:
+def _difference(each: CellResult | None) -> str:
     return "–" if each is None or each.difference is None else f"{round(each.difference, 2) + 0.0:+.2f}"
 
 

@@ -32,10 +32,10 @@ STORE = random_graphs(SIZES, classes=2, seed=3).as_store()
 
 
 def _together(folder: Path | None = None, resume: bool = False, seeds: int = 2) -> CrossValidation:
-    siblings = {name: config for name, config in CONFIGS.items() if name != "K=1"}
+    joint_variants = {name: config for name, config in CONFIGS.items() if name != "K=1"}
     results = None if folder is None else ResultsStore(folder)
     return CrossValidation(
-        STORE, CONFIGS["K=1"], variant="K=1", siblings=siblings, folds=4, seeds=seeds, protocol="both",
+        STORE, CONFIGS["K=1"], variant="K=1", joint_variants=joint_variants, folds=4, seeds=seeds, protocol="both",
         results=results, resume=resume,
     )  # fmt: skip
 
@@ -95,10 +95,10 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_what_computes_otherwise_is_no_sibling(other: RunConfig) -> None:
     with pytest.raises(ArgumentError, match="'num_factors' alone"):
-        CrossValidation(STORE, CONFIGS["K=1"], variant="K=1", siblings={"other": other}, folds=4)
+        CrossValidation(STORE, CONFIGS["K=1"], variant="K=1", joint_variants={"other": other}, folds=4)
 
 
 def test_factors_that_are_squashed_apart_are_no_siblings() -> None:
     one, other = (_config(count, factor_squash="separate") for count in (1, 2))
     with pytest.raises(ArgumentError, match="joined"):
-        CrossValidation(STORE, one, variant="K=1", siblings={"K=2": other}, folds=4)
+        CrossValidation(STORE, one, variant="K=1", joint_variants={"K=2": other}, folds=4)
