@@ -21,7 +21,7 @@ class CellResult:
 
     Args:
         cell (Cell): The cell, with the published accuracy.
-        ours (AccuracyEstimate, optional): Our accuracy; ``None`` if nothing was measured or the row is the paper's alone.
+        ours (AccuracyEstimate, optional): Our accuracy; ``None`` if nothing was measured or the row is only reported.
         epochs (int, optional): Epochs of our training.
         seconds (float, optional): Time of our training, summed over its seeds.
     """
