@@ -276,7 +276,9 @@ def main() -> None:
             if dataset in datasets and dataset in arguments.datasets and arguments.only in candidate.name
         ]
         list(
-            run_concurrently(tasks, arguments.jobs, choose_device(arguments.device, "measure_default_candidates"))
+            run_concurrently(
+                tasks, arguments.jobs, choose_device(arguments.device, "measure_default_candidates")
+            )
         )
     rows = summary(results)
     if not rows:
