@@ -66,7 +66,7 @@ def test_metadata(metadata):
     assert metadata["Requires-Python"] == ">=3.11"
     assert "torch>=2.6" in metadata.get_all("Requires-Dist")
     extras = tomllib.loads((TREE / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert {"chem", "kernels", "tune", "cluster", "viz", "serve", "track"} <= set(extras)
+    assert {"chem", "serve", "tables", "export", "docs", "dev"} <= set(extras)
     assert set(metadata.get_all("Provides-Extra")) == set(extras)
 
 

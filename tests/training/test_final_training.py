@@ -72,7 +72,7 @@ def test_a_class_that_cannot_be_split_is_refused() -> None:
 def test_graphs_that_cannot_be_learned_from_are_refused(store: GraphStore) -> None:
     with pytest.raises(UsageError, match=r"'planted.*' has no class labels; add graph labels"):
         FinalTraining(replace(store, y=None), CONFIG)
-    with pytest.raises(ArgumentError, match="graphs of at least two classes, got class 'ring-star' alone"):
+    with pytest.raises(ArgumentError, match="graphs of at least two classes, got only class 'ring-star'"):
         FinalTraining(store[store.y == 0], CONFIG)
     with pytest.raises(ArgumentError, match="'seed' must be a whole number"):
         FinalTraining(store, CONFIG, seed=-1)
