@@ -1,9 +1,9 @@
 """Quality report of the paper's eleven data sets: duplicates, leakage across folds, class balance.
 
-    python -m benchmarks.measure_quality --root DIR            # writes results/doctor.json
+    python -m benchmarks.measure_quality --root DIR            # writes results/data-quality.json
 
 The result depends neither on random numbers nor on a time limit; a pair of graphs that takes too many steps counts as
-undecided. ``make pages`` writes the tables of docs/doctor.md.
+undecided. ``make pages`` writes the tables of docs/data-quality.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphcaps.data.quality.quality_report import quality_report
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 
-RESULTS = Path(__file__).resolve().parents[1] / "results" / "doctor.json"
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "data-quality.json"
 
 
 def measure(store: GraphStore) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Sphinx: how docs/*.md and the docstrings become pages.
+"""Sphinx configuration: builds HTML pages from docs/*.md and the docstrings.
 
     sphinx-build -W -b html docs build/docs
 
-Everything the pages need is in them: no script, font or picture comes from another place.
+The pages load no script, font or picture from another server.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ version = release = graphcaps.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "links", "properties"]
 exclude_patterns = ["_ext", "_build"]
-nitpicky = False  # docstrings name types of torch and numpy, whose pages are not read here
+nitpicky = False  # docstrings refer to types of torch and numpy, whose inventories are not loaded
 
 # ---------------------------------------------------------------- Markdown
 myst_heading_anchors = 3
-highlight_language = "text"  # blocks that say no language are commands and what they print
+highlight_language = "text"  # blocks without a language are commands and their output
 
 # ---------------------------------------------------------------- docstrings
 autodoc_member_order = "bysource"
-autodoc_inherit_docstrings = False  # torch says little about our forward
+autodoc_inherit_docstrings = False  # torch's docstring of forward says nothing specific
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 90
@@ -49,30 +49,29 @@ html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 
 
-# ---------------------------------------------------------------- the table of contents
+# ---------------------------------------------------------------- table of contents
 def setup(app: Any) -> None:
-    """Fits the table of contents in index.md to the pages that are there.
+    """Adapts the table of contents in index.md to the existing pages.
 
-    Lines of pages that do not exist are left out, and pages that no line names come last, under "More", so that
-    a page may be written before or after its line.
+    Entries without a page are removed. Pages without an entry are appended under "More".
     """
 
-    def fit_contents(app: Any, page: str, text: list[str]) -> None:
+    def adapt_contents(app: Any, page: str, text: list[str]) -> None:
         if page != "index":
             return
-        there = {path.stem for path in HERE.glob("*.md")} - {"index"}
-        kept, inside = [], False
+        missing = {path.stem for path in HERE.glob("*.md")} - {"index"}
+        lines, in_toctree = [], False
         for line in text[0].split("\n"):
-            inside = line.startswith("```{toctree}") or (inside and line != "```")
+            in_toctree = line.startswith("```{toctree}") or (in_toctree and line != "```")
             name = line.split("<")[-1].rstrip(">")
-            named = inside and line and not line.startswith(("```", ":"))
-            if not named or "/" in name or name in there:
-                kept.append(line)
-            if named:
-                there.discard(name)
-        if there:
-            kept += ["```{toctree}", ":caption: More", ":hidden:", "", *sorted(there), "```", ""]
-        text[0] = "\n".join(kept)
+            is_entry = in_toctree and line and not line.startswith(("```", ":"))
+            if not is_entry or "/" in name or name in missing:
+                lines.append(line)
+            if is_entry:
+                missing.discard(name)
+        if missing:
+            lines += ["```{toctree}", ":caption: More", ":hidden:", "", *sorted(missing), "```", ""]
+        text[0] = "\n".join(lines)
 
-    app.connect("source-read", fit_contents)
+    app.connect("source-read", adapt_contents)
     app.connect("env-get-outdated", lambda *_: ["index"])

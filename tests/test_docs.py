@@ -90,19 +90,38 @@ def test_the_readme_fits_a_newcomer() -> None:
 
 
 FOLDERS = "ops|nn|models|training|data|evaluation|inference|explanation|serve|cli|src|tests|benchmarks"
-SOURCES = rf"`((?:{FOLDERS})/[\w./-]*)`"
+SOURCES = rf"`((?:{FOLDERS}|docs|examples)/[\w./-]*|results/[\w./-]*\.json)`"
+ALL_PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        ROOT / "CONTRIBUTING.md",
-        *(ROOT / "docs" / f"{name}.md" for name in ("architecture", "engine", "method", "glossary")),
-    ],
-    ids=lambda page: page.name,
-)
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_source_files_that_a_page_names_exist(page: Path) -> None:
-    names = re.findall(SOURCES, page.read_text("utf-8"))
-    assert names
-    for name in names:
+    for name in re.findall(SOURCES, page.read_text("utf-8")):
         assert (ROOT / name).exists() or (ROOT / "src" / "graphcaps" / name).exists(), name
+
+
+def test_pages_name_source_files() -> None:
+    """The pattern finds names on the pages that describe the source."""
+    for page in ("CONTRIBUTING.md", *(f"docs/{name}.md" for name in ("architecture", "engine", "method"))):
+        assert re.findall(SOURCES, (ROOT / page).read_text("utf-8")), page
+
+
+def test_python_names_on_pages_exist() -> None:
+    """Every dotted name ``graphcaps.x.y`` in code on a page can be imported."""
+    from importlib import import_module
+
+    missing = set()
+    for page in ALL_PAGES:
+        for name in re.findall(r"(?<![\w/.-])graphcaps(?:\.[A-Za-z_]\w*)+", page.read_text("utf-8")):
+            parts = name.split(".")
+            for split in range(len(parts), 0, -1):
+                try:
+                    value = import_module(".".join(parts[:split]))
+                except ImportError:
+                    continue
+                for part in parts[split:]:
+                    value = getattr(value, part, missing)
+                if value is missing:
+                    missing.add(f"{page.name}: {name}")
+                break
+    assert sorted(missing) == []

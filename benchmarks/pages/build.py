@@ -48,7 +48,7 @@ PAGES = (
     Page("docs/reproduction.md", reproduction.page),
     Page("docs/images/reproduction-curves.svg", curves.picture, key=curves.embedded_digest),
     Page("docs/explaining.md", explaining.page, explaining.statements),
-    Page("docs/doctor.md", quality.page, quality.statements),
+    Page("docs/data-quality.md", quality.page, quality.statements),
     Page("docs/parts.md", parts.page, parts.statements),
     Page("docs/planted-parts.md", planted_parts.page, planted_parts.statements),
     Page("results/README.md", results.page),

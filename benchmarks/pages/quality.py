@@ -1,4 +1,4 @@
-"""Tables and numbers of ``docs/doctor.md``, from ``results/doctor.json``."""
+"""Tables and numbers of ``docs/data-quality.md``, from ``results/data-quality.json``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.pages.markdown import replace_sections, table
 
 def read(root: Path) -> list[dict[str, Any]]:
     """The stored rows, one per data set."""
-    rows: list[dict[str, Any]] = json.loads((root / "results" / "doctor.json").read_text("utf-8"))["rows"]
+    rows: list[dict[str, Any]] = json.loads((root / "results" / "data-quality.json").read_text("utf-8"))["rows"]
     return rows
 
 
@@ -19,7 +19,7 @@ def page(root: Path) -> str:
     """The page with its tables replaced; ``root`` is the root of the repository."""
     rows = read(root)
     sections = {"duplicates": duplicates_table(rows), "sizes": sizes_table(rows)}
-    return replace_sections((root / "docs" / "doctor.md").read_text("utf-8"), sections)
+    return replace_sections((root / "docs" / "data-quality.md").read_text("utf-8"), sections)
 
 
 def duplicates_table(rows: list[dict[str, Any]]) -> str:
@@ -30,8 +30,8 @@ def duplicates_table(rows: list[dict[str, Any]]) -> str:
         shown = f"{leakage['mean']:.1%} ({leakage['min']:.1%} to {leakage['max']:.1%})"
         counts = (f"{row['graphs']:,}", f"{duplicates['graphs']:,}", f"{duplicates['groups']}")
         cells.append((row["name"], *counts, shown, f"{row['conflicting_groups']}", f"{row['ceiling']:.1%}"))
-    head = ("graphs", "with a copy", "groups", "test graphs with a copy", "groups with different classes")
-    return table(("data set", *head, "at most"), cells)
+    head = ("graphs", "with duplicates", "groups", "test graphs with a duplicate in training", "groups with different labels")
+    return table(("data set", *head, "highest accuracy"), cells)
 
 
 def sizes_table(rows: list[dict[str, Any]]) -> str:
@@ -46,7 +46,7 @@ def sizes_table(rows: list[dict[str, Any]]) -> str:
         )
         cells.append((row["name"], *classes, nodes, isolated, fold_sizes))
     head = ("largest class", "smallest class", "nodes: least, median, most", "isolated nodes")
-    return table(("data set", *head, "folds with copies together"), cells)
+    return table(("data set", *head, "folds, duplicates together"), cells)
 
 
 def statements(root: Path) -> list[str]:

@@ -1,8 +1,9 @@
-"""Links that Sphinx cannot follow by itself.
+"""Resolves links that Sphinx cannot resolve by itself.
 
-* A docstring may call an object by any of its names: a class lives in ``graphcaps.data.store`` and is documented
-  as ``graphcaps.GraphStore``. The link leads to that entry.
-* A page may link to a folder of the source tree. That is a link where the source is browsed, and plain text here.
+* A docstring may refer to an object by any of its names: a class is defined in ``graphcaps.data.store`` and
+  documented as ``graphcaps.GraphStore``. The link leads to the documented entry.
+* A page may link to a folder of the repository. The link works in a repository browser and is plain text here.
+* A page may link to a Markdown file outside ``docs``. Here the link downloads the file.
 """
 
 from __future__ import annotations
@@ -19,36 +20,51 @@ __all__ = ["setup"]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("missing-reference", _other_name)
-    app.connect("doctree-read", _folders)
+    app.connect("missing-reference", _resolve_other_name)
+    app.connect("doctree-read", _replace_repository_links)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _folders(app: Sphinx, doctree: nodes.document) -> None:
-    here = Path(doctree["source"]).parent
+def _replace_repository_links(app: Sphinx, doctree: nodes.document) -> None:
+    source = Path(doctree["source"])
     for link in list(doctree.findall(addnodes.pending_xref)):
         target = link.get("reftarget", "")
-        if link.get("reftype") == "myst" and "/" in target and (here / target).is_dir():
+        if link.get("reftype") != "myst":
+            continue
+        if link.get("refdomain") == "doc":
+            file = (app.srcdir / f"{target}.md").resolve()
+            if file.is_file() and not file.is_relative_to(app.srcdir):
+                link.replace_self(_download(app, file, link))
+        elif "/" in target and (source.parent / target).is_dir():
             link.replace_self(link.children)
 
 
-def _other_name(app: Sphinx, env: Any, node: nodes.Element, content: nodes.Element) -> nodes.Element | None:
+def _download(app: Sphinx, file: Path, link: nodes.Element) -> nodes.Element:
+    docname, name = app.env.docname, str(file)
+    app.env.note_dependency(name)
+    copied = app.env.dlfiles.add_file(docname, name)
+    return addnodes.download_reference("", "", *link.children, reftarget=name, filename=copied, refdoc=docname)
+
+
+def _resolve_other_name(
+    app: Sphinx, env: Any, node: nodes.Element, content: nodes.Element
+) -> nodes.Element | None:
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not target:
         return None
-    wanted = _found(target) or _found(f"{node.get('py:module') or 'graphcaps'}.{target}")
-    if wanted is None:
+    value = _import_object(target) or _import_object(f"{node.get('py:module') or 'graphcaps'}.{target}")
+    if value is None:
         return None
     domain = env.get_domain("py")
     for name, entry in domain.objects.items():
-        if entry.objtype != "module" and _found(name) is wanted:
-            made = domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
-            return made if isinstance(made, nodes.Element) else None
+        if entry.objtype != "module" and _import_object(name) is value:
+            link = domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
+            return link if isinstance(link, nodes.Element) else None
     return None
 
 
-def _found(name: str) -> Any:
-    """The object of a dotted name inside the package, ``None`` where there is none."""
+def _import_object(name: str) -> Any:
+    """The object with a dotted name inside the package, or ``None``."""
     if not name.startswith("graphcaps."):
         return None
     parts = name.split(".")

@@ -1,7 +1,7 @@
-"""Formulas as MathML, made while the pages are built: no script and no network where they are read.
+"""Renders formulas as MathML at build time, so that pages need no script and no network.
 
-Browsers since 2023 draw MathML themselves. The conversion is docutils' own; a few commands of amsmath that it
-does not know are written in ones that it does.
+All current browsers display MathML (since 2023). docutils converts TeX to MathML; amsmath commands that it does not
+support are first replaced by supported ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["as_mathml", "setup"]
 
 _LOG = logging.getLogger(__name__)
 _OPENING, _CLOSING = r"\(|\[|\\\{|\\langle\b|\\lfloor\b", r"\)|\]|\\\}|\\rangle\b|\\rfloor\b"
-_REWRITTEN = (
+_REPLACEMENTS = (
     (re.compile(rf"\\([bB]igg?)\s*(?={_OPENING})"), r"\\\1l"),
     (re.compile(rf"\\([bB]igg?)\s*(?={_CLOSING})"), r"\\\1r"),
     (re.compile(r"\\[bB]igg?\s*(?=[/|])"), ""),
@@ -29,17 +29,17 @@ _REWRITTEN = (
 
 
 def as_mathml(formula: str, *, block: bool) -> str:
-    """A formula in TeX as MathML; ``block`` sets it apart, rows under each other.
+    """Converts a TeX formula to MathML; ``block`` gives a displayed formula, which may have several rows.
 
     Raises:
-        MathError: At a command that is not known.
+        MathError: If the formula contains an unsupported command.
     """
-    for pattern, replacement in _REWRITTEN:
+    for pattern, replacement in _REPLACEMENTS:
         formula = pattern.sub(replacement, formula)
     try:
         return str(latex2mathml.tex2mathml(formula, as_block=block))
-    except (AttributeError, IndexError, TypeError) as error:  # what docutils gives for broken TeX
-        raise MathError(f"cannot be read ({error})") from error
+    except (AttributeError, IndexError, TypeError) as error:  # raised by docutils for invalid TeX
+        raise MathError(f"invalid TeX ({error})") from error
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -48,16 +48,16 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(_written(node, block=False))
+    translator.body.append(_render(node, block=False))
     raise nodes.SkipNode
 
 
 def _block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="formula">{_written(node, block=True)}</div>')
+    translator.body.append(f'<div class="formula">{_render(node, block=True)}</div>')
     raise nodes.SkipNode
 
 
-def _written(node: nodes.Element, *, block: bool) -> str:
+def _render(node: nodes.Element, *, block: bool) -> str:
     text = node.astext()
     try:
         return as_mathml(text, block=block)

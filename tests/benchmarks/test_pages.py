@@ -128,7 +128,7 @@ def test_tables_of_data_quality(tmp_path: Path) -> None:
         "smallest_class": 600,
         "isolated_nodes": 7,
     }
-    root = _root(tmp_path, "doctor.json", {"rows": [row]}, "doctor.md", "duplicates", "sizes")
+    root = _root(tmp_path, "data-quality.json", {"rows": [row]}, "data-quality.md", "duplicates", "sizes")
     text = quality.page(root)
     assert "| X | 1,234 | 10 | 4 | 5.0% (0.0% to 10.0%) | 2 | 99.0% |" in text
     assert "| X | 50.0% | 600 graphs | 2 / 30 / 4,000 | 7 | 120 to 130 graphs |" in text

@@ -114,7 +114,7 @@ def write(name: str, text: str) -> str:
 
 
 # ---------------------------------------------------------------------- evaluate
-def test_evaluate_keeps_the_groups_of_the_doctor_s_file(small: list[str], networks: str) -> None:
+def test_evaluate_keeps_groups_of_a_quality_report_together(small: list[str], networks: str) -> None:
     assert invoke("data", "check", networks, "--groups", "groups.csv", "--no-forecast").exit_code == 0
     assert len(set(read_groups("groups.csv", 24).tolist())) == 12
     folds = ["evaluate", networks, "--folds", "3", *small, "--out", "r"]

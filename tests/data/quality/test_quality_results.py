@@ -1,4 +1,4 @@
-"""The quality report reproduces results/doctor.json; Python on the pages runs."""
+"""The quality report reproduces results/data-quality.json; Python on the pages runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.data.datasets.loading import load_dataset
 
 ROOT = Path(__file__).resolve().parents[3]
-ROWS = {row["name"]: row for row in json.loads((ROOT / "results" / "doctor.json").read_text("utf-8"))["rows"]}
+ROWS = {row["name"]: row for row in json.loads((ROOT / "results" / "data-quality.json").read_text("utf-8"))["rows"]}
 
 
 def test_the_results_file_has_all_data_sets():
@@ -30,7 +30,7 @@ def test_the_results_file_is_reproduced(name, shared_data):
     }
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("doctor.md", 1), ("inputs.md", 3)])
+@pytest.mark.parametrize(("page", "blocks"), [("data-quality.md", 1), ("inputs.md", 3)])
 def test_python_on_the_pages_runs(page, blocks, own_folders):
     pytest.importorskip("rdkit.Chem")
     found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
