@@ -43,7 +43,9 @@ def _download(app: Sphinx, file: Path, link: nodes.Element) -> nodes.Element:
     docname, name = app.env.docname, str(file)
     app.env.note_dependency(name)
     copied = app.env.dlfiles.add_file(docname, name)
-    return addnodes.download_reference("", "", *link.children, reftarget=name, filename=copied, refdoc=docname)
+    return addnodes.download_reference(
+        "", "", *link.children, reftarget=name, filename=copied, refdoc=docname
+    )
 
 
 def _resolve_other_name(
