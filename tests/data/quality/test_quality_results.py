@@ -13,7 +13,10 @@ from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.data.datasets.loading import load_dataset
 
 ROOT = Path(__file__).resolve().parents[3]
-ROWS = {row["name"]: row for row in json.loads((ROOT / "results" / "data-quality.json").read_text("utf-8"))["rows"]}
+ROWS = {
+    row["name"]: row
+    for row in json.loads((ROOT / "results" / "data-quality.json").read_text("utf-8"))["rows"]
+}
 
 
 def test_the_results_file_has_all_data_sets():
