@@ -1,4 +1,4 @@
-"""The page of questions and errors shows what the program says."""
+"""Error messages in docs/faq.md are those of the program."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from graphcaps.errors import MissingExtraError
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "faq.md"
 NEED_RDKIT = (
-    "A node label that training never saw",
-    "A row of the table is no molecule",
-    "Other columns than in training",
-    "There are no classes",
+    "A node label did not occur in training",
+    "A row is not a valid molecule",
+    "The graphs have other columns than the training graphs",
+    "The data have no labels",
 )
 
 
@@ -89,31 +89,33 @@ def _table(name: str, text: str) -> str:
 
 PRODUCED: dict[str, Callable[[], str]] = {
     "A data set cannot be downloaded": lambda: _command("data", "info", "MUTAG"),
-    "A row of the table is no molecule": lambda: _command(
+    "A row is not a valid molecule": lambda: _command(
         "data", "info", _table("bad.csv", "smiles,y\nCCO,1\nC1CC,0\n")
     ),
     "The column has another name": lambda: _command(
         "data", "info", _table("table.csv", "structure,active\nCCO,1\n")
     ),
-    "There are no classes": lambda: _command("train", "molecules.csv", "--out", "m.safetensors"),
+    "The data have no labels": lambda: _command("train", "molecules.csv", "--out", "m.safetensors"),
     "A package is missing": lambda: str(MissingExtraError("rdkit", "chem", "Reading SMILES")),
     "There is no GPU": lambda: _command(
         "train", "planted-parts", "--device", "cuda", "--out", "m.safetensors"
     ),
-    "The file is there already": lambda: (
+    "The output file exists": lambda: (
         _one_model(),
         _command("train", "planted-parts", "--out", "one.safetensors"),
     )[1],
-    "The memory is full": _memory,
+    "Out of memory": _memory,
     "The loss is not a number": _no_number,
-    "Only one class": lambda: _classifier(graphcaps.load_dataset("planted-parts")[:3], ["yes"] * 3),
-    "Rows of numbers are no graphs": lambda: _classifier(np.zeros((10, 3)), [0, 1] * 5),
-    "A node label that training never saw": _unseen,
-    "Other columns than in training": lambda: (
+    "Only one class in the training set": lambda: _classifier(
+        graphcaps.load_dataset("planted-parts")[:3], ["yes"] * 3
+    ),
+    "An array is not accepted": lambda: _classifier(np.zeros((10, 3)), [0, 1] * 5),
+    "A node label did not occur in training": _unseen,
+    "The graphs have other columns than the training graphs": lambda: (
         _one_model(),
         _command("predict", "one.safetensors", "molecules.csv", "--out", "p.csv"),
     )[1],
-    "This is no model file": lambda: _command("info", "nothing.safetensors"),
+    "The model file does not exist": lambda: _command("info", "nothing.safetensors"),
 }
 
 
