@@ -187,7 +187,7 @@ def test_what_is_there_is_not_lost(inputs: list[str], out: Path) -> None:
         (["--seed", -1], "'seed' must be a whole number from 0"),
         (["--device", "tpu"], "'device' must be cpu, cuda or auto"),
         (["--model", "hgnc"], "'model' must be one of hgcn"),
-        (["--preset", "none.toml"], "none.toml: expected a preset"),
+        (["--preset", "none.toml"], "none.toml: file not found."),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -199,7 +199,7 @@ def test_wrong_values(inputs: list[str], out: Path, options: list[object], told:
 def test_graphs_that_cannot_be_learned_from(inputs: list[str], out: Path) -> None:
     store = planted_parts(num_graphs=12)
     write_tu(store[store.y == 0], out.parent / "ONE")
-    assert "hold graphs of at least two classes, got class" in refusal(
+    assert "must hold graphs of at least two classes, got only class" in refusal(
         "train", out.parent / "ONE", "--out", out
     )
     few = torch.cat([(store.y == 0).nonzero().squeeze(-1), (store.y == 1).nonzero().squeeze(-1)[:1]])
