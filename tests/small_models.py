@@ -1,4 +1,4 @@
-"""Small trained models for tests: seconds would be too long."""
+"""Small models that train in well under a second, for tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def train_small(
     epochs: int = 2,
     max_nodes: int | None = None,
 ) -> FittedModel:
-    """A model trained for a moment on all graphs of ``store``."""
+    """A model trained for ``epochs`` epochs on all graphs of ``store``."""
     if arguments is None:
         arguments = HGCN_SMALL if model == "hgcn" else {"hidden": 8, "num_layers": 2}
     config = RunConfig(
@@ -38,19 +38,19 @@ def train_small(
         features=FeatureConfig(degree_onehot=4, propagation=1, max_nodes=max_nodes),
         training=TrainConfig(epochs=epochs, learning_rate=0.01),
     )
-    ready = encode_graphs(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
-    make = model_factory(config, ready.x.size(1), store.num_classes)
-    nothing = torch.empty(0, dtype=torch.long)
-    replicas = [Replica(torch.arange(len(store)), nothing, nothing)]
-    whole = stack_replicas(make, replicas)
-    *_, last = Trainer(whole, ready.store, ready.x, replicas, config.training).run()
+    encoded = encode_graphs(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
+    factory = model_factory(config, encoded.x.size(1), store.num_classes)
+    no_graphs = torch.empty(0, dtype=torch.long)
+    replicas = [Replica(torch.arange(len(store)), no_graphs, no_graphs)]
+    stacked = stack_replicas(factory, replicas)
+    *_, last = Trainer(stacked, encoded.store, encoded.x, replicas, config.training).run()
     summary = training_summary(store, epochs=epochs, seed=0, train_loss=last.train_loss[0], seconds=0.5)
-    return FittedModel(pick_replica(whole, make, 0), config, ready.recipe, store.class_names, summary)
+    return FittedModel(pick_replica(stacked, factory, 0), config, encoded.recipe, store.class_names, summary)
 
 
 @cache
 def planted() -> GraphStore:
-    """Thirty graphs of the embedded set."""
+    """Thirty graphs of the data set planted-parts."""
     return planted_parts(num_graphs=30)
 
 
@@ -58,9 +58,9 @@ def planted() -> GraphStore:
 def labelled() -> GraphStore:
     """The same graphs with node labels (0 to 3) and two attributes; treat as read-only."""
     store = planted()
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     labels = store.degree.clamp(1, 4) - 1
-    attributes = torch.randn(store.num_nodes, 2, generator=draw)
+    attributes = torch.randn(store.num_nodes, 2, generator=generator)
     return replace(store, name="labelled", node_labels=labels[:, None], node_attributes=attributes)
 
 

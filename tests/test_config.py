@@ -1,4 +1,4 @@
-"""Configurations: read, checked by name and value, written, read back."""
+"""RunConfig: reading, checks of keys and values, writing, and model construction."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_every_value_is_read():
 @pytest.mark.parametrize(
     "text", ["", FULL, "[model]\nnum_capsules = [4, 2]", "[features]\ndegree_onehot = false"]
 )
-def test_what_is_written_is_read_back(text):
+def test_a_configuration_survives_json(text):
     config = RunConfig.from_toml(text, "own.toml")
     written = json.loads(json.dumps(config.as_dict()))
     assert RunConfig.from_dict(written) == config
     assert written["source"] == "own.toml"
 
 
-def test_writing_leaves_the_configuration_alone():
+def test_as_dict_returns_a_copy():
     config = RunConfig(model_arguments={"num_capsules": (4, 2)})
     plain = config.as_dict()
     assert plain["model"] == {"name": "hgcn", "num_capsules": [4, 2]}
@@ -72,11 +72,11 @@ def test_writing_leaves_the_configuration_alone():
     assert config.model_arguments == {"num_capsules": (4, 2)}
 
 
-def test_one_number_of_capsules_is_one_level():
+def test_a_single_num_capsules_is_one_level():
     assert RunConfig.from_toml("[model]\nnum_capsules = 4").model_arguments == {"num_capsules": (4,)}
 
 
-def test_false_stands_for_none():
+def test_false_is_read_as_none():
     features = RunConfig.from_toml("[features]\ndegree_onehot = false\nmax_nodes = false").features
     assert (features.degree_onehot, features.max_nodes) == (None, None)
     assert RunConfig.from_dict({"features": {"max_nodes": None}}).features.max_nodes is None
@@ -110,7 +110,7 @@ def test_false_stands_for_none():
         ("[training\n", "own: expected a TOML file, found "),
     ],
 )
-def test_a_wrong_file_is_refused_by_name(text, message):
+def test_invalid_toml_is_refused(text, message):
     with pytest.raises(DataError, match=re.escape(message)):
         RunConfig.from_toml(text, "own")
 
@@ -156,14 +156,14 @@ def test_a_value_out_of_range_is_refused(section, name, value, message):
         RunConfig.from_toml(f"[{section}]\n{name} = {value}")
 
 
-def test_the_rate_is_halved():
+def test_the_learning_rate_is_halved():
     training = TrainConfig(learning_rate=0.8, halve_every=3)
     assert [training.learning_rate_at(epoch) for epoch in range(8)] == pytest.approx(
         [0.8] * 3 + [0.4] * 3 + [0.2] * 2
     )
 
 
-def test_with_training():
+def test_with_training_changes_only_given_values():
     config = RunConfig.from_toml(FULL)
     changed = config.with_training(epochs=3, batch_size=None)
     assert (changed.training.epochs, changed.training.batch_size) == (3, 5)
@@ -174,7 +174,7 @@ def test_with_training():
 
 
 # ---------------------------------------------------------------------- the model
-def test_the_model_has_the_arguments():
+def test_the_model_is_built_with_the_arguments():
     config = RunConfig.from_toml(
         "[model]\ncapsule_dim = 8\nnum_capsules = [4, 3]\nnum_factors = 2\ndropout = 0"
     )
@@ -211,12 +211,12 @@ def test_the_model_has_the_arguments():
         ("trunk = 'xx'", "must be one of gin, sage, gat or a module, got 'xx'."),
     ],
 )
-def test_a_wrong_argument_is_refused_by_name(text, message):
+def test_an_invalid_model_argument_is_refused(text, message):
     with pytest.raises(GraphcapsError, match=re.escape(message)):
         model_factory(RunConfig.from_toml(f"[model]\n{text}"), 5, 2)(())
 
 
-def test_recipe_arguments_are_all_but_the_cap():
+def test_recipe_arguments_exclude_max_nodes():
     assert recipe_arguments(RunConfig.from_toml(FULL).features) == {
         "attributes": False,
         "labels": False,
@@ -228,11 +228,11 @@ def test_recipe_arguments_are_all_but_the_cap():
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 20_000], ids=["digits", "brackets"])
-def test_a_file_that_python_cannot_read_is_refused(value):
+def test_toml_that_python_cannot_parse_is_refused(value):
     with pytest.raises(DataError, match="own: expected a TOML file, found "):
         RunConfig.from_toml(f"[training]\nepochs = {value}", "own")
 
 
-def test_rates_are_floats():
+def test_whole_numbers_are_read_as_floats():
     training = RunConfig.from_toml("[training]\nlearning_rate = 1\nweight_decay = 0").training
     assert (type(training.learning_rate), type(training.weight_decay)) == (float, float)

@@ -134,7 +134,7 @@ def test_every_message_of_the_page_is_tried() -> None:
 
 @pytest.mark.parametrize("title", sorted(PRODUCED))
 def test_a_message_is_what_the_program_says(
-    title: str, own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    title: str, isolated_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if title in NEED_RDKIT:
         pytest.importorskip("rdkit", reason="molecules need RDKit: pip install 'graphcaps[chem]'")

@@ -1,10 +1,11 @@
-"""Imports point one way and form no cycle; the core needs only its declared dependencies; module names are unique."""
+"""Import directions, import cycles, declared dependencies and unique module names."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -23,7 +24,7 @@ TRITON = re.compile(r"graphcaps\.ops\.(_triton\.\w+|\w+\.\w+_triton)")
 SERVE_EXTRA = {"fastapi", "starlette", "pydantic", "python_multipart"}
 SERVE_MODULES = {"graphcaps.serve.app", "graphcaps.serve.schema", "graphcaps.serve.uploads"}
 BASE = {"types", "errors", "registry", "config", "metrics", "_io"}
-# What each part may import besides itself; "base" is the modules above.
+# What each part may import besides itself; "base" stands for the modules above.
 ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "ops": {"base"},
@@ -51,27 +52,27 @@ def part_of(module: str) -> str:
     return "graphcaps" if len(names) == 1 else "base" if names[1] in BASE else names[1]
 
 
-def imported(tree: ast.AST, module: str) -> list[str]:
-    """Full names of all modules that a file imports, anywhere in it."""
-    found = []
+def imported_modules(tree: ast.AST, module: str) -> list[str]:
+    """Full names of all modules that a file imports, late imports included."""
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{module}: relative import in line {node.lineno}"
             base = node.module or ""
             # `from graphcaps import data` imports graphcaps.data
             if base == "graphcaps":
-                found += [base if a.name.startswith("_") else f"{base}.{a.name}" for a in node.names]
+                names += [base if a.name.startswith("_") else f"{base}.{a.name}" for a in node.names]
             else:
-                found.append(base)
-    return found
+                names.append(base)
+    return names
 
 
 def wrong_imports(source: str, module: str) -> list[str]:
-    """What is wrong with the imports of ``module``."""
+    """A message for each import of ``module`` that is not allowed."""
     part, wrong = part_of(module), []
-    for name in imported(ast.parse(source), module):
+    for name in imported_modules(ast.parse(source), module):
         top = name.partition(".")[0]
         if top != "graphcaps":
             if top == "triton" and TRITON.fullmatch(module):
@@ -97,33 +98,34 @@ def module_name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_one_way(path):
+def test_imports_follow_the_allowed_directions(path):
     assert wrong_imports(path.read_text("utf-8"), module_name(path)) == []
 
 
-def import_targets(source: str, modules: dict[str, str]) -> set[str]:
+def import_targets(tree: ast.Module, modules: dict[str, ast.Module]) -> set[str]:
     """Modules of the package that a file imports anywhere, in functions and under TYPE_CHECKING too.
 
     ``from package import name`` counts as an import of the module that the package takes ``name`` from, so that
     re-exports in an ``__init__`` are no modules of their own.
     """
     targets = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             targets |= {alias.name for alias in node.names if alias.name in modules}
         elif isinstance(node, ast.ImportFrom) and node.module in modules:
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
                 origin = (
-                    submodule if submodule in modules else reexports(node.module, modules).get(alias.name)
+                    submodule if submodule in modules else reexports(modules[node.module]).get(alias.name)
                 )
                 targets.add(origin or node.module)
     return targets
 
 
-def reexports(module: str, modules: dict[str, str]) -> dict[str, str]:
-    """Names that a module imports from the package, and the module that each comes from."""
-    nodes = [node for node in ast.walk(ast.parse(modules[module])) if isinstance(node, ast.ImportFrom)]
+@cache
+def reexports(tree: ast.Module) -> dict[str, str]:
+    """Names that a module imports from other modules, and the module that each comes from."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {alias.asname or alias.name: str(node.module) for node in nodes for alias in node.names}
 
 
@@ -134,10 +136,11 @@ def import_cycles(modules: dict[str, str], packages: set[str]) -> list[list[str]
         modules (dict): Source text of each module by its full name.
         packages (set): Names of those that are an ``__init__`` file.
     """
+    trees = {module: ast.parse(source) for module, source in modules.items()}
     graph = nx.DiGraph()
-    for module, source in modules.items():
+    for module, tree in trees.items():
         if module not in packages:
-            targets = import_targets(source, modules) - packages - {module}
+            targets = import_targets(tree, trees) - packages - {module}
             graph.add_edges_from((module, target) for target in targets)
     groups = nx.strongly_connected_components(graph)
     return sorted(sorted(group) for group in groups if len(group) > 1)
@@ -214,5 +217,5 @@ def test_a_wrong_import_is_caught(module, line):
         ("graphcaps.reproduction.plan", "import tomllib, torch\nfrom graphcaps.evaluation import ledger"),
     ],
 )
-def test_a_right_import_is_not(module, line):
+def test_an_allowed_import_is_accepted(module, line):
     assert wrong_imports(line, module) == []

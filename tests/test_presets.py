@@ -1,4 +1,4 @@
-"""Every preset is loaded, builds its model, and says what the supplement says."""
+"""Presets: each builds its model, and those of the paper have the values of its supplement."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PAPER = sorted(paper_datasets())
 ALL = "paper, default, planted-parts, planted-parts-blocks, planted-parts-gin"
 
 
-def name_of(path: Path) -> str:
+def preset_name(path: Path) -> str:
     return path.relative_to(FOLDER).with_suffix("").as_posix()
 
 
-def test_the_list_is_the_folder():
-    assert list_presets() == tuple(sorted(map(name_of, FILES)))
+def test_list_presets_names_every_file():
+    assert list_presets() == tuple(sorted(map(preset_name, FILES)))
     assert {name.removeprefix("paper/") for name in list_presets()} == {
         *PAPER,
         "default",
@@ -38,33 +38,33 @@ def test_the_list_is_the_folder():
     }
 
 
-def dataset_of(path: Path) -> str:
-    """The data set that a preset is shown with; the default is for any."""
+def dataset_name(path: Path) -> str:
+    """The data set in a preset's first line; the default preset is for any data set."""
     return "MUTAG" if path.stem == "default" else path.stem.removesuffix("-gin").removesuffix("-blocks")
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("path", FILES, ids=preset_name)
 def test_every_file_builds_its_model(path):
-    config = load_preset(name_of(path))
-    assert config == RunConfig.from_toml(path.read_text("utf-8"), name_of(path))
-    assert config.source == name_of(path)
-    assert config.dataset == ("" if path.stem == "default" else dataset_of(path))
+    config = load_preset(preset_name(path))
+    assert config == RunConfig.from_toml(path.read_text("utf-8"), preset_name(path))
+    assert config.source == preset_name(path)
+    assert config.dataset == ("" if path.stem == "default" else dataset_name(path))
     FeatureRecipe(**recipe_arguments(config.features))
-    model = model_factory(config, 7, CATALOGUE[dataset_of(path)].classes)(())
-    assert model.num_classes == CATALOGUE[dataset_of(path)].classes
+    model = model_factory(config, 7, CATALOGUE[dataset_name(path)].classes)(())
+    assert model.num_classes == CATALOGUE[dataset_name(path)].classes
     assert RunConfig.from_dict(config.as_dict()) == config
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_the_launch_line_stands_on_top(path):
+@pytest.mark.parametrize("path", FILES, ids=preset_name)
+def test_the_first_line_is_the_command(path):
     first = path.read_text("utf-8").splitlines()[0]
-    preset = name_of(path).partition("/")[0]
-    assert first == f"# graphcaps evaluate {dataset_of(path)} --preset {preset}"
+    preset = preset_name(path).partition("/")[0]
+    assert first == f"# graphcaps evaluate {dataset_name(path)} --preset {preset}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("path", FILES, ids=preset_name)
 @pytest.mark.parametrize("section", ["features", "model", "training", ""])
-def test_an_unknown_key_is_refused_by_name(path, section):
+def test_an_unknown_key_is_named(path, section):
     text = path.read_text("utf-8")
     text = (
         text.replace(f"[{section}]\n", f"[{section}]\nkapsules = 3\n") if section else f"kapsules = 3\n{text}"
@@ -74,7 +74,7 @@ def test_an_unknown_key_is_refused_by_name(path, section):
 
 
 @pytest.mark.parametrize("dataset", PAPER)
-def test_the_supplements_values(dataset):
+def test_values_of_the_supplement(dataset):
     config, published = load_preset("paper", dataset), hyperparameters(dataset)
     assert config.model == "hgcn"
     assert config.model_arguments == {
@@ -96,7 +96,7 @@ def test_the_supplements_values(dataset):
 
 
 @pytest.mark.parametrize("dataset", PAPER)
-def test_the_released_programs_columns(dataset):
+def test_features_of_the_released_program(dataset):
     features = load_preset("paper", dataset).features
     large = dataset in ("DD", "REDDIT-BINARY")
     assert (features.attributes, features.labels, features.degree) == (True, True, True)
@@ -128,7 +128,7 @@ def test_residual_nodes_are_the_largest_graph(dataset, shared_data):
         ("planted_parts_hard", None, "planted-parts"),
     ],
 )
-def test_names(preset, dataset, name):
+def test_preset_names(preset, dataset, name):
     assert load_preset(preset, dataset).source == name
 
 
@@ -161,13 +161,13 @@ def test_names(preset, dataset, name):
         ("paper", "planted-parts-hard", "got 'planted-parts-hard'. Use the preset 'planted-parts'."),
     ],
 )
-def test_unknown_names_are_refused_with_near_ones(preset, dataset, message):
+def test_unknown_names_are_refused_with_suggestions(preset, dataset, message):
     with pytest.raises(ArgumentError, match=re.escape(message)):
         load_preset(preset, dataset)
 
 
-# ---------------------------------------------------------------------- a user's own file
-def test_an_own_file(tmp_path, monkeypatch):
+# ---------------------------------------------------------------------- user files
+def test_a_user_file(tmp_path, monkeypatch):
     path = tmp_path / "mine.toml"
     path.write_text('dataset = "mine"\n[model]\nnum_capsules = [5, 3]\n[training]\nepochs = 7\n')
     config = load_preset(str(path))
@@ -180,7 +180,7 @@ def test_an_own_file(tmp_path, monkeypatch):
     assert load_preset("./mine").training.epochs == 7
 
 
-def test_an_own_file_that_is_wrong(tmp_path):
+def test_an_invalid_user_file_is_refused(tmp_path):
     path = tmp_path / "mine.toml"
     with pytest.raises(DataError, match=r"mine.toml: file not found"):
         load_preset(path)
@@ -201,6 +201,6 @@ def test_an_own_file_that_is_wrong(tmp_path):
         load_preset(path)
 
 
-def test_a_file_in_an_unknown_home_is_refused():
+def test_an_unknown_home_folder_is_refused():
     with pytest.raises(ArgumentError, match="load_preset: 'preset' must be in a known home folder"):
         load_preset("~no-such-user/own.toml")

@@ -1,4 +1,4 @@
-"""The wheel holds the whole package, its data files and nothing else."""
+"""The wheel contains all files of the package, its metadata and nothing else."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def wheel(tmp_path_factory) -> zipfile.ZipFile:
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(TREE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
     (path,) = folder.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
         yield archive
@@ -38,24 +38,24 @@ def metadata(wheel) -> Message:
     return Parser().parsestr(wheel.read(name).decode())
 
 
-def test_every_file_of_the_package_is_inside(wheel):
+def test_every_file_of_the_package_is_included(wheel):
     expected = {
         f"graphcaps/{path.relative_to(PACKAGE).as_posix()}"
         for path in PACKAGE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    inside = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
-    assert inside == expected
-    assert "graphcaps/py.typed" in inside
+    included = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
+    assert included == expected
+    assert "graphcaps/py.typed" in included
     presets = {name for name in expected if name.endswith(".toml")}
-    assert presets <= inside
+    assert presets <= included
 
 
-def test_no_tests_are_inside(wheel):
+def test_no_tests_are_included(wheel):
     assert not [name for name in wheel.namelist() if re.search(r"(^|/)(tests?|conftest)", name)]
 
 
-def test_the_program_is_declared(wheel):
+def test_the_command_is_declared(wheel):
     (name,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
     assert "graphcaps = graphcaps.cli.main:main" in wheel.read(name).decode()
 
@@ -70,6 +70,6 @@ def test_metadata(metadata):
     assert set(metadata.get_all("Provides-Extra")) == set(extras)
 
 
-def test_the_licence_is_inside(wheel):
+def test_the_licence_is_included(wheel):
     (name,) = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
     assert "MIT License" in wheel.read(name).decode()

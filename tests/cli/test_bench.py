@@ -14,7 +14,7 @@ import graphcaps.bench
 from graphcaps.bench import Ceilings, Count, PhaseTime, Scaling, Speed, StepTime, read_measurements
 from graphcaps.cli.main import app
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 
 def run(*arguments: str) -> Result:

@@ -37,7 +37,7 @@ REMOVED = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 
 def run(*arguments: object) -> Result:

@@ -11,7 +11,7 @@ from graphcaps.cli.main import app
 
 
 @pytest.fixture(autouse=True)
-def own_place(own_folders, tmp_path, monkeypatch):
+def own_place(isolated_folders, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
 
 

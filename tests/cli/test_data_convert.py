@@ -15,7 +15,7 @@ from graphcaps.data.readers.tu import read_tu
 
 
 @pytest.fixture(autouse=True)
-def own_place(own_folders, tmp_path, monkeypatch):
+def own_place(isolated_folders, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path / "out")
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from graphcaps.cli.main import app
 
 pytest.importorskip("rdkit.Chem")
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 
 @pytest.fixture(autouse=True)

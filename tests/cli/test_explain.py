@@ -22,7 +22,7 @@ from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, MET
 from graphcaps.inference.applicability import TrainingProfile
 from tests.small_models import planted, small_model, train_small
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 
 @pytest.fixture

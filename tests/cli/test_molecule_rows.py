@@ -15,7 +15,7 @@ from graphcaps import HGCNClassifier
 from graphcaps.cli.main import app
 
 pytest.importorskip("rdkit", reason="molecules need the extra chem")
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 TEXTS = ("CCO", "C1CC", "CC(=O)O", "", "CCS", "OCCC")
 REASON = "it is not a valid SMILES: invalid SMILES syntax"

@@ -17,7 +17,7 @@ from graphcaps.cli.main import app
 from graphcaps.data import GraphStore, read_tu
 from tests.small_models import labelled, labelled_model, small_model, train_small
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 
 @pytest.fixture

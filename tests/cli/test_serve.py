@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from graphcaps.cli.main import app
 from tests.small_models import small_model
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'graphcaps[serve]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'graphcaps[serve]'")
 

@@ -1,8 +1,8 @@
-"""scikit-learn's own checks of an estimator.
+"""scikit-learn's estimator checks.
 
-The classifier reads graphs, and the checks speak in rows of numbers. So they are run twice: on the class as it is,
-where each check that hands over rows is named below with the reason; and on the same class with one method
-replaced, which reads a row as a graph of one node, so that all that is not about reading is checked.
+The classifier takes graphs, and the checks pass numeric arrays. They run twice: on the class itself, where each check
+that passes an array is listed as an expected failure; and on a subclass whose input method reads a row as a graph of
+one node, where all checks pass.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ SMALL: dict[str, Any] = {
 }
 
 
-class AskedWithRows(HGCNClassifier):
-    """The class as it is, but for a tag that says it reads rows: else no check would be made."""
+class TaggedForArrays(HGCNClassifier):
+    """The class with a tag that declares numeric arrays as input; without it scikit-learn skips most checks."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = True
         tags.input_tags.string = False
-        tags.classifier_tags.poor_score = True  # two epochs: checks of a contract, not of learning
+        tags.classifier_tags.poor_score = True  # two epochs: the checks are not about accuracy
         return tags
 
 
-class RowsAsGraphs(AskedWithRows):
-    """Reads a row of numbers as a graph of one node with these attributes."""
+class RowsAsGraphs(TaggedForArrays):
+    """Reads each row of an array as a graph of one node with these attributes."""
 
     def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
         X = validate_data(self, X, reset=fitting, dtype=np.float64)
-        ones = torch.arange(len(X) + 1)
+        node_ptr = torch.arange(len(X) + 1)
         empty = torch.empty(0, dtype=torch.int32)
         store = GraphStore(
-            "rows", ones, torch.zeros(len(X) + 1, dtype=torch.long), empty,
+            "rows", node_ptr, torch.zeros(len(X) + 1, dtype=torch.long), empty,
             node_attributes=torch.from_numpy(np.array(X)),
         )  # fmt: skip
         return GraphInput(store, None, {}, True)
 
 
-NOT_ROWS = "it hands over rows of numbers, and graphs are none: fit refuses them in a sentence"
+NO_ARRAYS = "the check passes a numeric array, which fit refuses with a message"
 EXPECTED = dict.fromkeys(
     [
         "check_fit_score_takes_y",
@@ -96,21 +96,21 @@ EXPECTED = dict.fromkeys(
         "check_n_features_in",
         "check_fit2d_predict1d",
     ],
-    NOT_ROWS,
-) | {"check_requires_y_none": "the rows that it hands over are refused before y is looked at"}
+    NO_ARRAYS,
+) | {"check_requires_y_none": "the numeric array is refused before y is checked"}
 
 
-@parametrize_with_checks([AskedWithRows(**SMALL)], expected_failed_checks=lambda _: EXPECTED)
-def test_the_class_as_it_is(estimator, check):
+@parametrize_with_checks([TaggedForArrays(**SMALL)], expected_failed_checks=lambda _: EXPECTED)
+def test_estimator_checks_of_the_class(estimator, check):
     check(estimator)
 
 
 @parametrize_with_checks([RowsAsGraphs(**SMALL)])
-def test_all_but_the_reading(estimator, check):
+def test_estimator_checks_with_rows_as_graphs(estimator, check):
     check(estimator)
 
 
-def test_the_real_tags_say_that_rows_are_not_read():
+def test_tags_declare_no_numeric_arrays():
     tags = HGCNClassifier().__sklearn_tags__()
     assert not tags.input_tags.two_d_array
     assert tags.estimator_type == "classifier"
@@ -118,6 +118,6 @@ def test_the_real_tags_say_that_rows_are_not_read():
 
 
 @pytest.mark.parametrize("rows", [np.zeros((4, 3)), [[1.0, 2.0], [3.0, 4.0]], [1, 2, 3]])
-def test_an_array_is_refused_in_a_sentence(rows):
+def test_a_numeric_array_is_refused(rows):
     with pytest.raises(ValueError, match="'X' must be a GraphStore or a list of torch-geometric Data"):
         HGCNClassifier(**SMALL).fit(rows, [0, 1, 0, 1][: len(rows)])

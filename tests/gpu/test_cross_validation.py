@@ -1,4 +1,4 @@
-"""Cross-validation on a GPU gives what it gives on a CPU, and goes on where it was stopped."""
+"""Cross-validation on a GPU: equal to the CPU, and resumable."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from graphcaps.evaluation import GroupEpoch, cross_validate
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
 CONFIG = RunConfig(
@@ -20,16 +20,16 @@ CONFIG = RunConfig(
 )
 
 
-def test_losses_of_a_gpu_are_those_of_a_cpu() -> None:
+def test_losses_equal_those_on_a_cpu() -> None:
     store = load_dataset("planted-parts")[:120]
     one, two = (cross_validate(store, CONFIG, folds=3, seeds=2, device=name) for name in ("cpu", "cuda"))
     for cpu, gpu in zip(one.records, two.records, strict=True):
-        np.testing.assert_allclose(cpu.curves.train_loss, gpu.curves.train_loss, atol=200)  # steps of 1e-5
+        np.testing.assert_allclose(cpu.curves.train_loss, gpu.curves.train_loss, atol=200)  # in units of 1e-5
         np.testing.assert_allclose(cpu.curves.validation_loss, gpu.curves.validation_loss, atol=200)
     assert "core" not in two.hardware
 
 
-def test_resume_on_a_gpu(tmp_path: Path) -> None:
+def test_an_interrupted_cross_validation_is_resumed(tmp_path: Path) -> None:
     store = load_dataset("planted-parts")[:120]
 
     def stop(event: GroupEpoch) -> None:

@@ -1,4 +1,4 @@
-"""What a CPU computes, a GPU computes: values, gradients and whole trainings, float64."""
+"""GPU results equal CPU results in float64: values, gradients and trainings."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.graphs import assert_equal, random_graphs
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
 MODELS: dict[str, Any] = {
@@ -30,10 +30,10 @@ MODELS: dict[str, Any] = {
 
 @pytest.mark.parametrize("drawn", [None, [[0, 1, 3], [4, 2, -1]]], ids=["one model", "replicas"])
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-def test_model(make: Any, drawn: list[list[int]] | None) -> None:
+def test_model_equals_cpu(make: Any, drawn: list[list[int]] | None) -> None:
     graphs = random_graphs([7, 70, 1, 33, 12])
     lead = () if drawn is None else (2,)
-    found = []
+    results = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = make(lead).double().to(device)
@@ -41,18 +41,18 @@ def test_model(make: Any, drawn: list[list[int]] | None) -> None:
         batch = store.batch(graphs.x.to(device), None if drawn is None else torch.tensor(drawn))
         output = model.forward_batch(batch, batch.y)
         model.loss(output, batch.y).total.sum().backward()
-        slopes = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
-        found.append(
-            {"scores": output.class_scores.cpu()} | slopes | {n: b.cpu() for n, b in model.named_buffers()}
+        gradients = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
+        results.append(
+            {"scores": output.class_scores.cpu()} | gradients | {n: b.cpu() for n, b in model.named_buffers()}
         )
-    for name, value in found[0].items():
+    for name, value in results[0].items():
         if value.is_floating_point():
-            assert_equal(found[1][name], value, name)
+            assert_equal(results[1][name], value, name)
         else:
-            assert torch.equal(found[1][name], value), name
+            assert torch.equal(results[1][name], value), name
 
 
-def test_ops_with_sizes_unknown_to_the_host() -> None:
+def test_ops_without_sizes_on_the_host_equal_cpu() -> None:
     graphs = random_graphs([7, 500, 1, 65])
     h, weight, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((573, 6), (4, 6, 5), (4, 5)))
     batch = graphs.batch
@@ -70,11 +70,11 @@ def test_ops_with_sizes_unknown_to_the_host() -> None:
         assert_equal(two, one)
 
 
-def test_training_with_dropout() -> None:
+def test_training_with_dropout_equals_cpu() -> None:
     store = planted_parts(num_graphs=30)
     prepared = encode_graphs(store, FeatureRecipe(degree_onehot=10), dtype=torch.float64)
-    every = torch.arange(30)
-    replicas = [Replica(every[:20], every[20:25], every[25:], fold=f) for f in range(3)]
+    indices = torch.arange(30)
+    replicas = [Replica(indices[:20], indices[20:25], indices[25:], fold=f) for f in range(3)]
 
     def make(lead: tuple[int, ...]) -> HGCN:
         width = prepared.recipe.num_columns

@@ -1,4 +1,4 @@
-"""The stream of a replica is its own, and it looks like chance."""
+"""ReplicaDropout: one random stream per replica, statistically independent and reproducible."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def _dropped(layer: ReplicaDropout, *shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_share_and_scale(p: float) -> None:
+def test_dropped_fraction_and_scale(p: float) -> None:
     torch.manual_seed(0)
     layer = ReplicaDropout(p)
     out = layer(torch.ones(1000, 100))
@@ -35,30 +35,30 @@ def test_steps_rows_columns_and_seeds_are_independent() -> None:
     for name, (a, b) in pairs.items():
         correlation = float((a * b).mean() * 4)
         assert abs(correlation) < 5 / a.numel() ** 0.5, f"{name}: {correlation:.4f}"
-    # Shares of rows and columns spread like a binomial's: neither stripes nor too even.
+    # The dropped fractions of rows and columns have about the variance of a binomial distribution.
     for axis, count in ((0, 400), (1, 100)):
         spread = float((first[0].mean(axis) * (count**0.5 * 2)).square().mean())
         assert 0.6 < spread < 1.5, f"axis {axis}: {spread:.2f}"
 
 
-def test_a_replica_drops_the_same_alone() -> None:
+def test_a_replica_drops_what_a_single_model_drops() -> None:
     torch.manual_seed(2)
     together = ReplicaDropout(0.3, lead=(3,))
     alone = ReplicaDropout(0.3)
     alone.seed.copy_(together.seed[1])
     for rows in (7, 4):
-        # Other replicas may be longer: their padding moves nothing.
-        wide = _dropped(together, 3, 20, 5)[1, :rows]
-        assert torch.equal(_dropped(alone, rows, 5), wide)
+        # Other replicas may have more rows: padding does not shift the stream.
+        expected = _dropped(together, 3, 20, 5)[1, :rows]
+        assert torch.equal(_dropped(alone, rows, 5), expected)
 
 
-def test_a_replica_without_rows_takes_no_step() -> None:
+def test_a_replica_without_rows_does_not_advance_its_stream() -> None:
     layer = ReplicaDropout(0.3, lead=(2,))
     layer(torch.ones(2, 4, 3), torch.tensor([[True] * 4, [False] * 4]))
     assert layer.step.tolist() == [1, 0]
 
 
-def test_evaluation_and_zero_change_nothing() -> None:
+def test_evaluation_and_p_zero_return_the_input() -> None:
     x = torch.randn(5, 4)
     assert ReplicaDropout(0.5).eval()(x) is x
     assert ReplicaDropout(0.0)(x) is x
@@ -66,7 +66,7 @@ def test_evaluation_and_zero_change_nothing() -> None:
         ReplicaDropout(1.0)
 
 
-def test_a_seeded_model_repeats_itself_and_a_copy_goes_on() -> None:
+def test_seeded_models_are_equal_and_a_loaded_state_continues_the_stream() -> None:
     graphs = random_graphs([6, 9])
     batch = graphs.as_batch()
 
@@ -84,8 +84,8 @@ def test_a_seeded_model_repeats_itself_and_a_copy_goes_on() -> None:
     )
 
 
-def test_the_stream_never_changes() -> None:
-    """Saved models go on with the numbers that they began with: these are from the first version."""
+def test_the_stream_is_fixed() -> None:
+    """Literal values: a changed stream would break resuming from saved models."""
     layer = ReplicaDropout(0.5)
     layer.seed.fill_(123456789012345)
     layer.step.fill_(4)

@@ -1,4 +1,4 @@
-"""The model with kernels equals the model without: scores, losses, gradients, running statistics."""
+"""Models with kernels equal models without: scores, losses, gradients and running statistics."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from graphcaps.types import EdgeTable, GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs
 from tests.ops.conftest import kernel_device  # noqa: F401
 
-# A product of node vectors near 1 makes the slope of log(1 − P) large, and rounding with it: torch's float32
-# differs from its float64 by a tenth of this.
+# Where a product P of node vectors is near 1, the gradient of log(1 − P) is large and amplifies rounding: torch in
+# float32 differs from float64 by a tenth of this tolerance.
 TOLERANCE = 3e-4
 DRAWN = torch.tensor([[0, 3, 1, -1], [2, 2, 5, 4], [-1, -1, -1, -1]])
 
@@ -30,29 +30,29 @@ def _batch(dtype: torch.dtype, device: str) -> GraphBatch:
     table = EdgeTable(
         edges.ptr, edges.neighbours, None, edges.node, edges.first, edges.num_entries, edges.max_degree, bits
     )
-    again = Segments(segments.ptr, segments.index, True, segments.max_size)
-    poison = batch.x.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
-    return GraphBatch(poison, again, table, batch.y)
+    copied = Segments(segments.ptr, segments.index, True, segments.max_size)
+    poisoned = batch.x.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
+    return GraphBatch(poisoned, copied, table, batch.y)
 
 
 def _run(model: Any, batch: GraphBatch) -> dict[str, Tensor]:
-    found = {}
-    for _ in range(2):  # twice: the second step draws another dropout, and meets running statistics
+    results = {}
+    for _ in range(2):  # twice: the second step has another dropout mask and updated running statistics
         output = model.forward_batch(batch, batch.y)
         loss = model.loss(output, batch.y).total
         model.zero_grad()
         loss.sum().backward()
-    found["loss"] = loss
-    found["scores"] = output.class_scores[:2]
+    results["loss"] = loss
+    results["scores"] = output.class_scores[:2]
     for name, parameter in model.named_parameters():
-        found[f"gradient of {name}"] = parameter.grad
+        results[f"gradient of {name}"] = parameter.grad
     for name, buffer in model.named_buffers():
         if buffer.is_floating_point():
-            found[name] = buffer
+            results[name] = buffer
     model.eval()
     with torch.no_grad():
-        found["scores in evaluation"] = model.forward_batch(batch).class_scores[:2]
-    return {name: value.detach().cpu().double() for name, value in found.items()}
+        results["scores in evaluation"] = model.forward_batch(batch).class_scores[:2]
+    return {name: value.detach().cpu().double() for name, value in results.items()}
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def _run(model: Any, batch: GraphBatch) -> dict[str, Tensor]:
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
 )
-def test_kernels_change_nothing(kernel_device: str, kind: Any, arguments: dict[str, Any]) -> None:  # noqa: F811
+def test_kernels_equal_torch(kernel_device: str, kind: Any, arguments: dict[str, Any]) -> None:  # noqa: F811
     sizes = {"hidden": 16} if kind is GIN else {"capsule_dim": 16, "num_capsules": (4,)}
-    given = sizes | {"dropout": 0.3, "lead": (3,)} | arguments
+    settings = sizes | {"dropout": 0.3, "lead": (3,)} | arguments
     torch.manual_seed(0)
-    fast = kind(5, 3, **given).to(kernel_device)
-    slow = kind(5, 3, **given)
+    fast = kind(5, 3, **settings).to(kernel_device)
+    slow = kind(5, 3, **settings)
     slow.load_state_dict({name: value.cpu() for name, value in fast.state_dict().items()})
-    # The paper's bound 1 − 1e-7 is another number in float32, and log(1 − P) there another loss.
+    # The paper's bound 1 − 1e-7 rounds to another value in float32, which changes log(1 − P).
     reference = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
     slow.to(reference)
     with use_kernels("off"):
         expected = _run(slow, _batch(reference, "cpu"))
     with use_kernels("always"):
-        found = _run(fast, _batch(torch.float32, kernel_device))
+        actual = _run(fast, _batch(torch.float32, kernel_device))
     for name, value in expected.items():
-        assert_equal(found[name], value, name, TOLERANCE)
+        assert_equal(actual[name], value, name, TOLERANCE)

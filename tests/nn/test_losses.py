@@ -1,3 +1,5 @@
+"""Margin loss and cross entropy, with padding and class weights."""
+
 import pytest
 import torch
 
@@ -17,37 +19,37 @@ def test_margin_loss_by_hand() -> None:
 
 def test_margins_and_weight_are_arguments() -> None:
     scores = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
-    found = margin_loss(scores, torch.tensor([1]), upper=1.0, lower=0.2, absent_weight=2.0)
-    assert_equal(found, torch.tensor(2 * 0.09 + 0.25, dtype=torch.float64), tolerance=1e-15)
+    actual = margin_loss(scores, torch.tensor([1]), upper=1.0, lower=0.2, absent_weight=2.0)
+    assert_equal(actual, torch.tensor(2 * 0.09 + 0.25, dtype=torch.float64), tolerance=1e-15)
 
 
-def test_padding_graphs_count_nothing() -> None:
+def test_padding_graphs_are_ignored() -> None:
     scores = torch.rand(2, 3, 2, dtype=torch.float64)
     y = torch.tensor([[0, 1, 1], [1, -1, -1]])
     for loss in (margin_loss, cross_entropy):
-        found = loss(scores, y)
-        assert_equal(found[0], loss(scores[0], y[0]))
-        assert_equal(found[1], loss(scores[1, :1], y[1, :1]))
+        actual = loss(scores, y)
+        assert_equal(actual[0], loss(scores[0], y[0]))
+        assert_equal(actual[1], loss(scores[1, :1], y[1, :1]))
 
 
-def test_cross_entropy_is_torch_s() -> None:
+def test_cross_entropy_equals_torch() -> None:
     scores = torch.randn(6, 4, dtype=torch.float64)
     y = torch.tensor([0, 3, 1, 2, 2, 0])
     assert_equal(cross_entropy(scores, y), torch.nn.functional.cross_entropy(scores, y))
 
 
-def test_message() -> None:
+def test_wrong_number_of_classes_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"loss: 'y' must have one class per graph, \[2\], got \[3\]\."):
         margin_loss(torch.zeros(2, 2), torch.zeros(3, dtype=torch.long))
 
 
-def test_class_weights_by_hand():
+def test_class_weights_by_hand() -> None:
     scores = torch.tensor([[0.5, 0.3], [0.2, 0.4], [0.9, 0.9]], dtype=torch.float64)
     y = torch.tensor([0, 1, -1])
     first, second = margin_loss(scores[:1], y[:1]), margin_loss(scores[1:2], y[1:2])
     weight = torch.tensor([3.0, 0.5])
-    found = margin_loss(scores, y, class_weight=weight)
-    torch.testing.assert_close(found, (3 * first + 0.5 * second) / 2)
+    actual = margin_loss(scores, y, class_weight=weight)
+    torch.testing.assert_close(actual, (3 * first + 0.5 * second) / 2)
     first, second = cross_entropy(scores[:1], y[:1]), cross_entropy(scores[1:2], y[1:2])
     torch.testing.assert_close(cross_entropy(scores, y, weight), (3 * first + 0.5 * second) / 2)
     assert torch.equal(margin_loss(scores, y, class_weight=torch.ones(2)), margin_loss(scores, y))

@@ -1,4 +1,4 @@
-"""The option ``parts``: its loss by hand, and what must hold whatever the numbers are."""
+"""The option ``parts="blocks"``: its loss by hand, its invariants, and kernels."""
 
 import math
 from typing import Any
@@ -9,8 +9,11 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN, CapsuleLayer, Context, PartsOutput, Trunk, block_loss
+from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import GraphBatch, HGCNOutput
 from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs, with_padding
+from tests.nn.test_hgcn_kernels import TOLERANCE, _batch, _run
+from tests.ops.conftest import kernel_device  # noqa: F401
 
 CHANNELS = 5
 
@@ -38,35 +41,35 @@ def _block_loss(graphs: Graphs, c: Tensor, temperature: float = 0.0) -> float:
 
 
 def _by_hand(blocks: list[tuple[float, float]], M: float, N: float) -> float:
-    """Blocks as edges and pairs, both counted in both directions; each starts with one pair of density M / N."""
+    """The loss of blocks (edges, pairs), counted in both directions; each has one prior pair of density M / N."""
     density = M / N
     gains = [(m + density) * math.log((m + density) / ((n + 1) * density)) for m, n in blocks]
     return -sum(gains) / M
 
 
-def test_hard_parts_by_hand() -> None:
+def test_hard_assignment_by_hand() -> None:
     graphs = _two_triangles()
     # A triangle has 6 neighbours and 6 ordered pairs; between the two are 2 of 18.
-    found = _block_loss(graphs, _hard([0, 0, 0, 1, 1, 1], 2))
-    assert found == pytest.approx(_by_hand([(6, 6), (6, 6), (2, 18)], 14, 30), abs=1e-12)
-    # An empty third capsule gains and costs nothing; one capsule alone explains nothing.
-    assert _block_loss(graphs, _hard([0, 0, 0, 1, 1, 1], 3)) == pytest.approx(found, abs=1e-12)
-    alone = _block_loss(graphs, _hard([0] * 6, 2))
-    assert alone == pytest.approx(_by_hand([(14, 30), (0, 0), (0, 0)], 14, 30), abs=1e-12)
-    other = _block_loss(graphs, _hard([0, 1, 0, 1, 0, 1], 2))
-    assert found < other
-    assert found < alone
+    two_blocks = _block_loss(graphs, _hard([0, 0, 0, 1, 1, 1], 2))
+    assert two_blocks == pytest.approx(_by_hand([(6, 6), (6, 6), (2, 18)], 14, 30), abs=1e-12)
+    # An empty third capsule does not change the loss; a single block gives no gain.
+    assert _block_loss(graphs, _hard([0, 0, 0, 1, 1, 1], 3)) == pytest.approx(two_blocks, abs=1e-12)
+    one_block = _block_loss(graphs, _hard([0] * 6, 2))
+    assert one_block == pytest.approx(_by_hand([(14, 30), (0, 0), (0, 0)], 14, 30), abs=1e-12)
+    mixed = _block_loss(graphs, _hard([0, 1, 0, 1, 0, 1], 2))
+    assert two_blocks < mixed
+    assert two_blocks < one_block
 
 
-def test_soft_parts_by_hand() -> None:
+def test_soft_assignment_by_hand() -> None:
     graphs, T = _two_triangles(), 0.25
     c = torch.full((6, 2), 0.5, dtype=torch.float64)
-    # Every pair is inside a given capsule with probability 1/4, and apart with 1/2.
+    # A pair is inside a certain capsule with probability 1/4, and in different capsules with 1/2.
     expected = _by_hand([(3.5, 7.5), (3.5, 7.5), (7, 15)], 14, 30) - 2 * T * 6 * math.log(2) / 14
     assert _block_loss(graphs, c, T) == pytest.approx(expected, abs=1e-12)
 
 
-def test_densities_belong_to_the_capsules_of_all_graphs() -> None:
+def test_capsules_have_one_density_for_all_graphs() -> None:
     one = _two_triangles()
     two = Graphs(
         torch.cat([one.x, one.x]),
@@ -77,11 +80,11 @@ def test_densities_belong_to_the_capsules_of_all_graphs() -> None:
     c = _hard([0, 0, 0, 1, 1, 1] * 2, 2)
     expected = _by_hand([(12, 12), (12, 12), (4, 36)], 28, 60)  # no pairs between graphs
     assert _block_loss(two, c) == pytest.approx(expected, abs=1e-12)
-    # A dense capsule and a sparse one say more than two that hold a triangle and a path each.
+    # Separate capsules for triangles and paths differ from capsules that mix both.
     path = torch.tensor([[6, 7, 8, 9, 10, 11], [7, 6, 9, 8, 11, 10]])
     mixed = Graphs(two.x, torch.cat([one.edge_index, path], 1), two.batch, two.y)
-    kinds = _block_loss(mixed, _hard([0] * 3 + [1] * 3 + [2] * 2 + [3] * 4, 4))
-    assert kinds != pytest.approx(_block_loss(mixed, _hard([0] * 3 + [1] * 3 + [0] * 2 + [1] * 4, 4)))
+    separate = _block_loss(mixed, _hard([0] * 3 + [1] * 3 + [2] * 2 + [3] * 4, 4))
+    assert separate != pytest.approx(_block_loss(mixed, _hard([0] * 3 + [1] * 3 + [0] * 2 + [1] * 4, 4)))
 
 
 def test_loss_equals_the_sum_over_all_pairs() -> None:
@@ -98,49 +101,49 @@ def test_loss_equals_the_sum_over_all_pairs() -> None:
     counts.append((M - sum(m for m, _ in counts), N - sum(n for _, n in counts)))
     gain = sum((m + M / N) * torch.log((m + M / N) / ((n + 1) * M / N)) for m, n in counts)
     expected = -(gain - 2 * T * (c * c.log()).sum()) / M
-    found = block_loss(c, graphs.edges, graphs.segments, temperature=T)
-    assert_equal(found, expected, "loss")
-    (slope,) = torch.autograd.grad(found, c)
-    assert_equal(slope, torch.autograd.grad(expected, c)[0], "gradient")
+    actual = block_loss(c, graphs.edges, graphs.segments, temperature=T)
+    assert_equal(actual, expected, "loss")
+    (gradient,) = torch.autograd.grad(actual, c)
+    assert_equal(gradient, torch.autograd.grad(expected, c)[0], "gradient")
 
 
-def test_nothing_to_explain_is_zero() -> None:
+def test_loss_of_graphs_without_edges_is_zero() -> None:
     graphs = random_graphs([1, 3])
     graphs.edge_index = torch.zeros(2, 0, dtype=torch.long)
     c = torch.full((4, 2), 0.5, dtype=torch.float64, requires_grad=True)
-    found = block_loss(c, graphs.edges, graphs.segments)
-    found.backward()
-    assert float(found.detach()) == 0
+    loss = block_loss(c, graphs.edges, graphs.segments)
+    loss.backward()
+    assert float(loss.detach()) == 0
     assert c.grad is not None
     assert c.grad.isfinite().all()
     with pytest.raises(ShapeError, match="'assignment' must have one row per node"):
         block_loss(c[:3], graphs.edges, graphs.segments)
 
 
-def test_without_the_option_nothing_changes() -> None:
+def test_without_the_option_the_model_is_plain_hgcn() -> None:
     plain, graphs = _model(parts=None), random_graphs([7, 12, 4])
-    named, default = dict(plain.state_dict()), HGCN(CHANNELS, 2, capsule_dim=8, num_capsules=(4,))
-    assert list(named) == list(default.state_dict())
-    assert not any("context" in name for name in named)
+    state, default = dict(plain.state_dict()), HGCN(CHANNELS, 2, capsule_dim=8, num_capsules=(4,))
+    assert list(state) == list(default.state_dict())
+    assert not any("context" in name for name in state)
     assert plain.capturable
     output = plain(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
     assert type(output) is HGCNOutput
     terms = plain.loss(output, graphs.y)
     assert list(terms.terms) == ["margin", "reconstruction"]
     assert torch.equal(terms.total, terms.terms["margin"] + 0.1 * terms.terms["reconstruction"])
-    assert not output.levels[0].assignment.requires_grad  # c is a constant, as released
+    assert not output.levels[0].assignment.requires_grad  # no gradient through c, as in the released program
 
 
 @pytest.mark.parametrize("formulation", ["released", "paper"])
-def test_the_loss_reaches_the_weights_through_the_assignment(formulation: str) -> None:
+def test_the_loss_has_gradients_through_the_assignment(formulation: str) -> None:
     model, graphs = _model(formulation=formulation, parts_weight=0.5), random_graphs([7, 12, 4])
     output = model(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
     assert isinstance(output, PartsOutput)
     assert output.parts_loss is not None
     terms = model.loss(output, graphs.y)
     assert list(terms.terms) == ["margin", "reconstruction", "parts"]
-    parts = terms.terms["margin"] + 0.1 * terms.terms["reconstruction"] + 0.5 * terms.terms["parts"]
-    assert_equal(terms.total, parts, "total")
+    expected = terms.terms["margin"] + 0.1 * terms.terms["reconstruction"] + 0.5 * terms.terms["parts"]
+    assert_equal(terms.total, expected, "total")
     assert_equal(output.parts_loss, block_loss(output.levels[0].assignment, graphs.edges, graphs.segments))
     output.parts_loss.backward()
     for name, parameter in model.named_parameters():
@@ -157,7 +160,7 @@ def test_weight_zero_leaves_the_loss_out() -> None:
     assert list(model.loss(output, graphs.y).terms) == ["margin", "reconstruction"]
 
 
-def _losses_and_slopes(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str, Tensor]]:
+def _losses_and_gradients(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str, Tensor]]:
     model.zero_grad()
     output = model.forward_batch(batch, batch.y)
     assert batch.y is not None
@@ -168,11 +171,11 @@ def _losses_and_slopes(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tens
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("formulation", ["released", "paper"])
-def test_padding_full_of_nan_changes_nothing(formulation: str, training: bool) -> None:
+def test_nan_in_padding_does_not_reach_results(formulation: str, training: bool) -> None:
     for graphs in (random_graphs([7, 40, 1, 12]), tiny_graphs()):
         model = _model(formulation=formulation).train(training)
-        bare = _losses_and_slopes(model, graphs.as_batch())
-        padded = _losses_and_slopes(
+        bare = _losses_and_gradients(model, graphs.as_batch())
+        padded = _losses_and_gradients(
             _model(formulation=formulation).train(training), with_padding(graphs.as_batch())
         )
         B, V = len(graphs.y), len(graphs.x)
@@ -180,46 +183,46 @@ def test_padding_full_of_nan_changes_nothing(formulation: str, training: bool) -
         assert_equal(padded[0].levels[0].assignment[:V], bare[0].levels[0].assignment, "assignment")
         assert not padded[0].levels[0].assignment[V:].detach().any()
         assert_equal(padded[1], bare[1], "loss")
-        for name, slope in bare[2].items():
-            assert_equal(padded[2][name], slope, name)
+        for name, gradient in bare[2].items():
+            assert_equal(padded[2][name], gradient, name)
 
 
 def test_node_order_does_not_matter() -> None:
     graphs, model = random_graphs([7, 12, 4]), _model()
-    inside = [torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (7, 12, 4)]
-    order = torch.cat([inside[0], inside[1] + 7, inside[2] + 19])
-    place = order.argsort()
-    moved = Graphs(graphs.x[order], place[graphs.edge_index], graphs.batch, graphs.y)
-    bare, other = (_losses_and_slopes(model, one.as_batch()) for one in (graphs, moved))
+    permutations = [torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (7, 12, 4)]
+    order = torch.cat([permutations[0], permutations[1] + 7, permutations[2] + 19])
+    position = order.argsort()
+    permuted = Graphs(graphs.x[order], position[graphs.edge_index], graphs.batch, graphs.y)
+    bare, other = (_losses_and_gradients(model, one.as_batch()) for one in (graphs, permuted))
     assert_equal(other[0].levels[0].assignment, bare[0].levels[0].assignment[order], "assignment")
     assert_equal(other[1], bare[1], "loss")
-    for name, slope in bare[2].items():
-        assert_equal(other[2][name], slope, name)
+    for name, gradient in bare[2].items():
+        assert_equal(other[2][name], gradient, name)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_replica_is_the_model_alone(training: bool) -> None:
+def test_a_replica_equals_the_model_alone(training: bool) -> None:
     graphs = random_graphs([7, 40, 1, 12, 33, 5])
     store, drawn = graphs.as_store(), [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
-    alone = [_model(seed=f).train(training) for f in range(3)]
-    whole = _model((3,)).train(training)
-    state = whole.state_dict()
-    for f, one in enumerate(alone):
-        for name, value in one.state_dict().items():
+    singles = [_model(seed=f).train(training) for f in range(3)]
+    stacked = _model((3,)).train(training)
+    state = stacked.state_dict()
+    for f, single in enumerate(singles):
+        for name, value in single.state_dict().items():
             state[name][f].copy_(value)
-    together = _losses_and_slopes(whole, store.batch(graphs.x, torch.tensor(drawn)))
+    together = _losses_and_gradients(stacked, store.batch(graphs.x, torch.tensor(drawn)))
     assert together[1].shape == (3,)
-    for f, one in enumerate(alone):
-        own = store.batch(graphs.x, torch.tensor([g for g in drawn[f] if g >= 0]))
-        _, total, slopes = _losses_and_slopes(one, own)
+    for f, single in enumerate(singles):
+        batch = store.batch(graphs.x, torch.tensor([g for g in drawn[f] if g >= 0]))
+        _, total, gradients = _losses_and_gradients(single, batch)
         assert_equal(together[1][f], total, f"loss of replica {f}")
-        for name, slope in slopes.items():
-            assert_equal(together[2][name][f], slope, f"{name} of replica {f}")
-        for name, value in one.state_dict().items():
-            assert_equal(whole.state_dict()[name][f].double(), value.double(), name)
+        for name, gradient in gradients.items():
+            assert_equal(together[2][name][f], gradient, f"{name} of replica {f}")
+        for name, value in single.state_dict().items():
+            assert_equal(stacked.state_dict()[name][f].double(), value.double(), name)
 
 
-def test_wrong_arguments_are_named() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ArgumentError, match="'parts' must be None or 'blocks', got 'cut'"):
         _model(parts="cut")
     with pytest.raises(ArgumentError, match="'parts_weight' must be 0 or more, and finite, got -1"):
@@ -232,3 +235,18 @@ def test_wrong_arguments_are_named() -> None:
         Context(4, 1, hops=-1)
     with pytest.raises(ArgumentError, match="'context' must be None if there is a trunk"):
         CapsuleLayer(4, 4, 2, trunk=Trunk("gin", 4), context=Context(4, 1))
+
+
+@pytest.mark.slow
+def test_kernels_equal_torch(kernel_device: str) -> None:  # noqa: F811
+    arguments: dict[str, Any] = {"capsule_dim": 16, "num_capsules": (4,), "lead": (3,), "parts": "blocks"}
+    torch.manual_seed(0)
+    fast = HGCN(5, 3, **arguments).to(kernel_device)
+    slow = HGCN(5, 3, **arguments)
+    slow.load_state_dict({name: value.cpu() for name, value in fast.state_dict().items()})
+    with use_kernels("off"):
+        expected = _run(slow.double(), _batch(torch.float64, "cpu"))
+    with use_kernels("always"):
+        actual = _run(fast, _batch(torch.float32, kernel_device))
+    for name, value in expected.items():
+        assert_equal(actual[name], value, name, TOLERANCE)

@@ -1,4 +1,4 @@
-"""RaggedBatchNorm is torch's BatchNorm1d on the real rows."""
+"""RaggedBatchNorm equals torch.nn.BatchNorm1d on the rows that are not padding."""
 
 import pytest
 import torch
@@ -7,16 +7,16 @@ from graphcaps.nn import RaggedBatchNorm
 from tests.graphs import assert_equal
 
 
-def _torch_twin(x: torch.Tensor, steps: int) -> tuple[torch.nn.BatchNorm1d, torch.Tensor]:
-    twin = torch.nn.BatchNorm1d(3).double()
+def _torch_reference(x: torch.Tensor, steps: int) -> tuple[torch.nn.BatchNorm1d, torch.Tensor]:
+    reference = torch.nn.BatchNorm1d(3).double()
     for _ in range(steps):
-        out = twin(x)
-    return twin, out
+        out = reference(x)
+    return reference, out
 
 
 def test_equals_torch_with_and_without_padding() -> None:
     x = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 4 + 2
-    twin, expected = _torch_twin(x, 3)
+    reference, expected = _torch_reference(x, 3)
     bare, masked = RaggedBatchNorm(3).double(), RaggedBatchNorm(3).double()
     padded = torch.cat([x, torch.full((4, 3), 1e6, dtype=torch.float64)])
     mask = torch.arange(13) < 9
@@ -25,10 +25,10 @@ def test_equals_torch_with_and_without_padding() -> None:
     assert_equal(one, expected)
     assert_equal(two[:9], expected)
     for norm in (bare, masked):
-        assert_equal(norm.running_mean, twin.running_mean, "mean")
-        assert_equal(norm.running_var, twin.running_var, "variance")
-    twin.eval()
-    assert_equal(masked.eval()(x), twin(x), "evaluation")
+        assert_equal(norm.running_mean, reference.running_mean, "mean")
+        assert_equal(norm.running_var, reference.running_var, "variance")
+    reference.eval()
+    assert_equal(masked.eval()(x), reference(x), "evaluation")
 
 
 def test_gradient_of_the_masked_form() -> None:
@@ -40,21 +40,21 @@ def test_gradient_of_the_masked_form() -> None:
     )
 
 
-def test_gradients_of_replicas_and_of_the_gradient() -> None:
+def test_first_and_second_derivatives_of_replicas() -> None:
     x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     norm = RaggedBatchNorm(3, lead=(2,)).double()
     weight, bias = torch.randn(2, 2, 3, dtype=torch.float64, requires_grad=True)
     for mask in (None, torch.tensor([[True, True, True, False, True], [False, True, True, True, True]])):
 
-        def normalised(*given: torch.Tensor, mask: torch.Tensor | None = mask) -> torch.Tensor:
-            named = {"weight": given[1], "bias": given[2]}
-            return torch.func.functional_call(norm, named, (given[0], mask)).square()
+        def normalised(*tensors: torch.Tensor, mask: torch.Tensor | None = mask) -> torch.Tensor:
+            parameters = {"weight": tensors[1], "bias": tensors[2]}
+            return torch.func.functional_call(norm, parameters, (tensors[0], mask)).square()
 
         assert torch.autograd.gradcheck(normalised, (x, weight, bias))
         assert torch.autograd.gradgradcheck(normalised, (x, weight, bias))
 
 
-def test_a_replica_without_rows_learns_nothing() -> None:
+def test_a_replica_without_rows_keeps_its_running_statistics() -> None:
     norm = RaggedBatchNorm(3, lead=(2,)).double()
     norm(torch.randn(2, 4, 3, dtype=torch.float64), torch.tensor([[True] * 4, [False] * 4]))
     assert torch.equal(norm.running_mean[1], torch.zeros(3, dtype=torch.float64))
@@ -69,21 +69,21 @@ def test_a_single_row_becomes_the_bias() -> None:
     assert bool(norm.running_var.isfinite().all())
 
 
-def test_padding_rows_become_zero_whatever_they_hold() -> None:
+def test_nan_in_padding_rows_becomes_zero() -> None:
     x = torch.randn(2, 6, 3, dtype=torch.float64)
     mask = torch.arange(6) < torch.tensor([[6], [4]])
     poisoned = x.masked_fill(~mask.unsqueeze(-1), float("nan")).requires_grad_()
     for training in (True, False):
         norm = RaggedBatchNorm(3, lead=(2,)).double().train(training)
         torch.nn.init.constant_(norm.bias, 0.5)
-        for found in (norm(poisoned, mask), norm.standardise(poisoned, mask)):
-            assert bool((found[1, 4:] == 0).all())
-            assert bool(found.isfinite().all())
+        for rows in (norm(poisoned, mask), norm.standardise(poisoned, mask)):
+            assert bool((rows[1, 4:] == 0).all())
+            assert bool(rows.isfinite().all())
         assert bool(norm.running_var.isfinite().all())
     norm.train()
-    (slope,) = torch.autograd.grad(norm(poisoned, mask).square().sum(), poisoned)
-    assert bool((slope[1, 4:] == 0).all())
-    assert bool(slope.isfinite().all())
+    (gradient,) = torch.autograd.grad(norm(poisoned, mask).square().sum(), poisoned)
+    assert bool((gradient[1, 4:] == 0).all())
+    assert bool(gradient.isfinite().all())
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
@@ -92,7 +92,7 @@ def test_padding_rows_become_zero_whatever_they_hold() -> None:
     [((), None), ((3,), None), ((3,), torch.arange(7) < torch.tensor([[7], [3], [0]]))],
     ids=["one model", "replicas", "padded replicas"],
 )
-def test_standardised_rows_are_the_normalised_without_weights(
+def test_standardise_equals_forward_with_unit_weights(
     lead: tuple[int, ...], mask: torch.Tensor | None, training: bool
 ) -> None:
     one, two = (RaggedBatchNorm(4, lead=lead).double().train(training) for _ in range(2))
@@ -101,9 +101,9 @@ def test_standardised_rows_are_the_normalised_without_weights(
         torch.nn.init.constant_(norm.running_var, 1.7)
     x = torch.randn(*lead, 7, 4, dtype=torch.float64) * 3 + 2
     before = x.clone()
-    found = two.standardise(x, mask)
-    assert_equal(found, one(x, mask))
-    assert not found.requires_grad
+    standardised = two.standardise(x, mask)
+    assert_equal(standardised, one(x, mask))
+    assert not standardised.requires_grad
     assert torch.equal(x, before)
     assert_equal(two.running_mean, one.running_mean, "running mean")
     assert_equal(two.running_var, one.running_var, "running variance")

@@ -18,7 +18,7 @@ from graphcaps.reproduction.plan import Progress, plan_runs, reproduce
 from graphcaps.reproduction.table_formats import latex, lines, markdown
 from tests.cli.test_evaluate import write_tu
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 FEW = {"seeds": 1, "epochs": 2, "device": "cpu"}
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint is whole, belongs to one run, and gives back exactly what was put in."""
+"""Checkpoints: an exact round trip, refusal of damaged files and of other runs' checkpoints."""
 
 import json
 import math
@@ -23,8 +23,11 @@ from graphcaps.training.trainer import EpochEnd, Trainer
 from tests.graphs import Graphs, random_graphs
 
 CONFIG = RunConfig(training=TrainConfig(epochs=5, batch_size=4, halve_every=2))
-EVERY = torch.arange(12)
-REPLICAS = [Replica(EVERY[:8], EVERY[8:10], EVERY[10:]), Replica(EVERY[3:], EVERY[:2], EVERY[2:3], fold=1)]
+INDICES = torch.arange(12)
+REPLICAS = [
+    Replica(INDICES[:8], INDICES[8:10], INDICES[10:]),
+    Replica(INDICES[3:], INDICES[:2], INDICES[2:3], fold=1),
+]
 
 
 def graphs() -> Graphs:
@@ -37,10 +40,8 @@ def trainer() -> Trainer:
     def make(lead: tuple[int, ...]) -> HGCN:
         return HGCN(5, 2, capsule_dim=8, num_capsules=(3,), num_factors=2, dropout=0.3, lead=lead)
 
-    drawn = graphs()
-    return Trainer(
-        stack_replicas(make, REPLICAS), drawn.as_store(), drawn.x.float(), REPLICAS, CONFIG.training
-    )
+    data = graphs()
+    return Trainer(stack_replicas(make, REPLICAS), data.as_store(), data.x.float(), REPLICAS, CONFIG.training)
 
 
 def fingerprint(**changes: object) -> dict[str, object]:
@@ -56,80 +57,80 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.checkpoint"
 
 
-def refusal(path: Path, wanted: dict[str, object] | None = None) -> str:
+def refusal(path: Path, expected: dict[str, object] | None = None) -> str:
     with pytest.raises(DataError) as caught:
-        load_checkpoint(path, fingerprint() if wanted is None else wanted)
+        load_checkpoint(path, fingerprint() if expected is None else expected)
     assert "\n" not in str(caught.value)
     return str(caught.value).removeprefix(f"{path}: ")
 
 
-def test_a_resumed_training_of_two_replicas_is_the_unbroken_one_bit_for_bit(path: Path) -> None:
-    unbroken, resumed = trainer(), trainer()
-    events = [*unbroken.run()]
-    found = load_checkpoint(path, fingerprint())
-    resumed.load_state(found.state)
-    later = [*found.history, *resumed.run()]
-    for name, value in unbroken.state().items():
+def test_resumed_training_of_two_replicas_equals_an_uninterrupted_one(path: Path) -> None:
+    uninterrupted, resumed = trainer(), trainer()
+    events = [*uninterrupted.run()]
+    checkpoint = load_checkpoint(path, fingerprint())
+    resumed.load_state(checkpoint.state)
+    later = [*checkpoint.history, *resumed.run()]
+    for name, value in uninterrupted.state().items():
         assert torch.equal(resumed.state()[name], value), name
     for one, two in zip(events, later, strict=True):
         assert {**one.__dict__, "seconds": 0} == {**two.__dict__, "seconds": 0}
 
 
-def test_history_and_extra_tensors_come_back_exactly(tmp_path: Path) -> None:
+def test_history_and_extra_tensors_are_restored_exactly(tmp_path: Path) -> None:
     running = trainer()
-    odd = [0.1 + 0.2, math.nan]
-    history = [EpochEnd(1, 5, 1 / 3, odd, [1.0, 0.5], [], [], [0.25, 0.75])]
+    losses = [0.1 + 0.2, math.nan]
+    history = [EpochEnd(1, 5, 1 / 3, losses, [1.0, 0.5], [], [], [0.25, 0.75])]
     running.epoch = 1
     extra = {"best": torch.arange(4, dtype=torch.int64), "half": torch.rand(2, 3)[:, ::2]}
     save_checkpoint(tmp_path / "c", running, history, fingerprint(), extra)
-    found = load_checkpoint(tmp_path / "c", fingerprint())
-    event = found.history[0]
+    checkpoint = load_checkpoint(tmp_path / "c", fingerprint())
+    event = checkpoint.history[0]
     assert (event.epoch, event.epochs, event.seconds) == (1, 5, 1 / 3)
-    assert event.train_loss[0] == odd[0]
+    assert event.train_loss[0] == losses[0]
     assert math.isnan(event.train_loss[1])
     assert (event.validation_loss, event.test_accuracy) == ([], [0.25, 0.75])
-    assert all(torch.equal(found.extra[name], value) for name, value in extra.items())
-    assert (found.epoch, found.notes) == (1, ())
+    assert all(torch.equal(checkpoint.extra[name], value) for name, value in extra.items())
+    assert (checkpoint.epoch, checkpoint.notes) == (1, ())
 
 
-def test_a_training_that_has_not_begun_can_be_saved(tmp_path: Path) -> None:
+def test_a_training_can_be_saved_before_its_first_epoch(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "c", trainer(), [], fingerprint())
     assert load_checkpoint(tmp_path / "c", fingerprint()).history == ()
 
 
-def test_a_copy_stays_while_the_training_goes_on(tmp_path: Path) -> None:
+def test_a_taken_checkpoint_does_not_change_with_later_epochs(tmp_path: Path) -> None:
     running = trainer()
     history = [running.run_epoch()]
     taken = take_checkpoint(running, history)
     before = {name: value.clone() for name, value in running.state().items()}
     history.append(running.run_epoch())
     write_checkpoint(tmp_path / "c", taken, fingerprint())
-    found = load_checkpoint(tmp_path / "c", fingerprint())
-    assert (found.epoch, len(found.history)) == (1, 1)
-    assert all(torch.equal(found.state[name], value) for name, value in before.items())
+    checkpoint = load_checkpoint(tmp_path / "c", fingerprint())
+    assert (checkpoint.epoch, len(checkpoint.history)) == (1, 1)
+    assert all(torch.equal(checkpoint.state[name], value) for name, value in before.items())
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none").startswith("file not found.")
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5, 0.999])
-def test_the_start_of_a_file_is_refused(path: Path, share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.0, 0.001, 0.05, 0.5, 0.999])
+def test_a_truncated_file_is_refused(path: Path, fraction: float) -> None:
     data = path.read_bytes()
-    path.write_bytes(data[: int(len(data) * share)])
+    path.write_bytes(data[: int(len(data) * fraction)])
     assert refusal(path).endswith(". Start again without resuming.")
 
 
-def test_a_single_changed_bit_is_noticed_wherever_it_is(path: Path) -> None:
+def test_a_single_changed_bit_is_refused(path: Path) -> None:
     data = path.read_bytes()
-    for place in range(8, len(data), len(data) // 97):
+    for offset in range(8, len(data), len(data) // 97):
         changed = bytearray(data)
-        changed[place] ^= 4
+        changed[offset] ^= 4
         path.write_bytes(changed)
         assert refusal(path).endswith(". Start again without resuming.")
 
 
-def test_foreign_files_are_refused_and_run_no_code(path: Path) -> None:
+def test_other_files_are_refused_and_execute_no_code(path: Path) -> None:
     marker = path.with_name("ran")
     call = f"__import__('pathlib').Path({str(marker)!r}).touch()"
 
@@ -151,19 +152,19 @@ def test_foreign_files_are_refused_and_run_no_code(path: Path) -> None:
     assert not marker.exists()
 
 
-def test_a_newer_format_is_named(path: Path) -> None:
+def test_a_newer_format_is_refused(path: Path) -> None:
     path.write_bytes(encode_checked("graphcaps checkpoint", 9, {}, {"w": torch.zeros(2)}))
     assert "found the newer format 9" in refusal(path)
 
 
-def test_a_sealed_file_without_a_run_is_refused(path: Path) -> None:
+def test_a_checked_file_without_a_run_is_refused(path: Path) -> None:
     path.write_bytes(encode_checked("graphcaps checkpoint", 1, {}, {"w": torch.zeros(2)}))
     assert "one of another run" in refusal(path)
 
 
-def test_another_run_is_refused_by_what_differs(path: Path) -> None:
-    wanted = fingerprint(seed=[7], **{"training.batch_size": 32})
-    assert refusal(path, wanted) == (
+def test_a_checkpoint_of_another_run_is_refused_with_the_differences(path: Path) -> None:
+    other = fingerprint(seed=[7], **{"training.batch_size": 32})
+    assert refusal(path, other) == (
         "expected a checkpoint of this run, found one of another run: training.batch_size 4 (here 32), "
         "seed 0 (here 7). Use the values of that run, or start again without resuming."
     )
@@ -171,7 +172,7 @@ def test_another_run_is_refused_by_what_differs(path: Path) -> None:
     assert "training.new none (here 3)" in refusal(path, fingerprint(**{"training.new": 3}))
 
 
-def test_another_device_or_version_is_a_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_device_or_version_gives_a_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (note,) = load_checkpoint(path, fingerprint(), "cuda").notes
     assert note.startswith("The checkpoint was written with device cpu, and this is cuda: the last bits")
     older = library_versions() | {"torch": "2.6.0"}
@@ -180,13 +181,13 @@ def test_another_device_or_version_is_a_note(path: Path, monkeypatch: pytest.Mon
     assert "and this is 2.6.0: the last bits" in note
 
 
-def test_the_fingerprint_sees_what_weights_follow_from() -> None:
+def test_the_fingerprint_covers_all_that_determines_the_weights() -> None:
     store = graphs().as_store()
     base = fingerprint()
     longer = CONFIG.with_training(epochs=9)
     assert run_fingerprint(longer, data_digest(store), REPLICAS) == base
     assert json.loads(json.dumps(base)) == base
-    moved = [Replica(EVERY[:9], EVERY[9:10], EVERY[10:]), REPLICAS[1]]
+    moved = [Replica(INDICES[:9], INDICES[9:10], INDICES[10:]), REPLICAS[1]]
     assert describe_differences(base, run_fingerprint(CONFIG, data_digest(store), moved)) == [
         "other training or validation graphs"
     ]
@@ -198,5 +199,5 @@ def test_the_fingerprint_sees_what_weights_follow_from() -> None:
         assert data_digest(changed) != data_digest(store), name
 
 
-def test_nothing_else_is_left_in_the_folder(path: Path) -> None:
+def test_no_temporary_files_are_left(path: Path) -> None:
     assert os.listdir(path.parent) == ["run.checkpoint"]

@@ -1,5 +1,8 @@
-"""Steps of few shapes learn what steps sized exactly learn; a step without graphs changes nothing."""
+"""Bucketed steps equal exactly sized ones; memory pools of captured steps."""
 
+import contextlib
+import gc
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,20 +11,22 @@ import torch
 from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.batch_schedule import schedule_epoch
-from graphcaps.training.cuda_graphs import BucketedRunner
+from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder
 from tests.graphs import assert_equal
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
 
-def _trainer(kind: str, steps: Any, replicas: list[Replica], dropout: float = 0.3, **changes: int) -> Trainer:
+def _trainer(
+    kind: str, step_mode: Any, replicas: list[Replica], dropout: float = 0.3, **changes: int
+) -> Trainer:
     graphs = _graphs()
     model = stack_replicas(_maker(kind, dropout), replicas, torch.float64)
     config = TrainConfig(**({**CONFIG.__dict__, **changes}))
-    return Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=steps)
+    return Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=step_mode)
 
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
-def test_bucketed_is_unbucketed(kind: str) -> None:
+def test_bucketed_steps_equal_eager_steps(kind: str) -> None:
     replicas = _replicas()  # folds of unequal size, one of them with fewer batches
     exact, padded = (_trainer(kind, steps, replicas) for steps in ("eager", "bucketed"))
     for one, other in zip(exact.run(), padded.run(), strict=True):
@@ -33,50 +38,50 @@ def test_bucketed_is_unbucketed(kind: str) -> None:
         assert_equal(_scores(models[0]), _scores(models[1]), "scores", 1e-9)
 
 
-def test_fewer_graphs_than_a_batch() -> None:
+def test_bucketed_steps_with_fewer_graphs_than_a_batch() -> None:
     replicas = _replicas()[2:]
     exact, padded = (_trainer("hgcn", steps, replicas, batch_size=64) for steps in ("eager", "bucketed"))
     for one, other in zip(exact.run(), padded.run(), strict=True):
         assert one.train_loss == pytest.approx(other.train_loss, abs=1e-9)
 
 
-def test_a_step_that_overflows_gets_a_bucket_of_its_own() -> None:
+def test_a_step_with_more_rows_gets_a_larger_bucket() -> None:
     trainer = _trainer("hgcn", "bucketed", _replicas())
-    steps = trainer._runner
-    assert isinstance(steps, BucketedRunner)
+    runner = trainer._runner
+    assert isinstance(runner, BucketedRunner)
     trainer.run_epoch()
-    first = set(steps.steps)
+    buckets = set(runner.steps)
     sizes = trainer.store.host_node_ptr.diff()
-    # The largest graphs together: more nodes than any step had.
-    largest = sizes.argsort(descending=True)[:16]
+    # The largest graphs in one step: more nodes than in any step of the epoch.
+    largest = sizes.argsort(descending=True)[:4]
     none = torch.empty(0, dtype=torch.long)
-    plan = schedule_epoch([Replica(largest, none, none)] * 3, 0, 4, sizes)
-    assert max(plan.num_rows) > max(first)
-    steps.run(plan)
-    assert max(steps.steps) > max(first)
+    schedule = schedule_epoch([Replica(largest, none, none)] * 3, 0, 4, sizes)
+    assert max(schedule.num_rows) > max(buckets)
+    runner.run(schedule)
+    assert max(runner.steps) > max(buckets)
     assert all(torch.isfinite(value).all() for value in trainer.state().values())
 
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
-def test_a_step_without_graphs_changes_nothing(kind: str) -> None:
-    """What a capture is warmed up with."""
+def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
+    """Captures are warmed up with such a step."""
     trainer = _trainer(kind, "bucketed", _replicas())
     trainer.run_epoch()
-    steps = trainer._runner
-    assert isinstance(steps, BucketedRunner)
+    runner = trainer._runner
+    assert isinstance(runner, BucketedRunner)
     before = {name: value.clone() for name, value in trainer.state().items()}
     sums = trainer._metrics.read()["sums"]
-    steps.cursor.fill_(steps.num_steps)
+    runner.cursor.fill_(runner.num_steps)
     trainer.model.train()
-    steps._step(96)
+    runner._step(96)
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     for name, value in trainer._metrics.read()["sums"].items():
         assert torch.equal(value, sums[name]), name
 
 
-def test_padding_holds_anything() -> None:
-    """Rows of padding slots are not defined: here they are NaN, and nothing shows it."""
+def test_nan_in_padding_does_not_reach_results() -> None:
+    """Padding rows are undefined; filled with NaN they change neither losses nor weights."""
     trainer, poisoned = (_trainer("hgcn", "bucketed", _replicas()) for _ in range(2))
     import graphcaps.training.cuda_graphs as module
 
@@ -94,3 +99,94 @@ def test_padding_holds_anything() -> None:
     assert one.train_loss == other.train_loss
     state = poisoned.state()
     assert all(torch.equal(value, state[name]) for name, value in trainer.state().items())
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """Replaces torch.cuda by a fake that counts the graphs of each memory pool, as torch's allocator does."""
+    counts: dict[int, int] = {}
+
+    class Graph:
+        pool: int | None = None
+
+        def capture_begin(self, pool: int, capture_error_mode: str) -> None:
+            assert counts.get(pool) != 0, "this pool was freed with its last graph"  # torch's INTERNAL ASSERT
+            counts[pool] = counts.get(pool, 0) + 1
+            self.pool = pool
+
+        def capture_end(self) -> None: ...
+
+        def replay(self) -> None: ...
+
+        def __del__(self) -> None:
+            if self.pool is not None:
+                counts[self.pool] -= 1
+
+    stream = SimpleNamespace(wait_stream=lambda other: None, synchronize=lambda: None)
+    handles = iter(range(100))
+    for name, value in {
+        "CUDAGraph": Graph,
+        "Stream": lambda: stream,
+        "current_stream": lambda: stream,
+        "stream": lambda stream: contextlib.nullcontext(),
+        "graph_pool_handle": lambda: next(handles),
+        "empty_cache": lambda: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    return counts
+
+
+def test_replays_share_a_pool_while_one_is_alive(pools: dict[int, int]) -> None:
+    recorder, calls = CudaGraphRecorder(), []
+    first = recorder.record(lambda: calls.append("a"))
+    second = recorder.record(lambda: calls.append("b"))
+    assert calls == ["a", "a", "b", "b"]  # once to warm up, once captured
+    assert pools == {0: 2}
+    del first
+    third = recorder.record(lambda: None)
+    assert pools == {0: 2}
+    del second, third
+    assert pools == {0: 0}  # the recorder holds no reference
+
+
+def test_a_new_pool_is_used_after_all_replays_are_deleted(pools: dict[int, int]) -> None:
+    recorder = CudaGraphRecorder()
+    for _ in range(3):
+        recorder.record(lambda: None)()
+        gc.collect()
+    assert pools == {0: 0, 1: 0, 2: 0}
+
+
+def test_recording_works_after_a_failed_capture(pools: dict[int, int]) -> None:
+    recorder = CudaGraphRecorder()
+    succeeds = iter((True, False))
+
+    def body() -> None:
+        if not next(succeeds):
+            raise RuntimeError("capture failed")
+
+    with pytest.raises(RuntimeError, match="capture failed"):
+        recorder.record(body)
+    gc.collect()
+    kept = recorder.record(lambda: None)
+    assert 1 in pools.values()
+    kept()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_captures_on_a_gpu_one_after_another() -> None:
+    recorder = CudaGraphRecorder()
+    total: Any = torch.zeros(3, device="cuda")
+    for _ in range(3):  # the previous graph has been deleted
+
+        def body() -> None:
+            total.add_(torch.ones(3, device="cuda") * 2)
+
+        total.zero_()
+        replay = recorder.record(body)
+        total.zero_()
+        replay()
+        replay()
+        assert total.tolist() == [4.0, 4.0, 4.0]
+        del replay

@@ -1,14 +1,18 @@
-"""A training's precision reaches kernels and torch's products, and ends with it."""
+"""Device, matmul precision and number of threads of a training."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 from graphcaps.config import RunConfig, TrainConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.ops._triton.precision import current_precision
-from graphcaps.training.device import matmul_precision
+from graphcaps.training.device import SINGLE_THREAD_ROWS, limit_threads, matmul_precision
+from graphcaps.training.final_training import FinalTraining
 
 
 def test_an_unknown_precision_is_refused() -> None:
@@ -19,7 +23,7 @@ def test_an_unknown_precision_is_refused() -> None:
     assert RunConfig.from_dict({"training": {"precision": "tf32"}}).training.precision == "tf32"
 
 
-def test_it_holds_inside_a_training_and_no_longer() -> None:
+def test_precision_is_set_inside_the_context_and_restored() -> None:
     before = torch.get_float32_matmul_precision()
     with matmul_precision("tf32", torch.device("cuda")):
         assert current_precision() == "tf32"
@@ -30,7 +34,51 @@ def test_it_holds_inside_a_training_and_no_longer() -> None:
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_a_cpu_takes_float32() -> None:
+def test_a_cpu_always_uses_float32() -> None:
     with matmul_precision("bf16", torch.device("cpu")):
         assert current_precision() == "float32"
         assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_small_steps_use_one_thread() -> None:
+    cpu = torch.device("cpu")
+    for rows, threads in ((1, 1), (SINGLE_THREAD_ROWS, 1), (SINGLE_THREAD_ROWS + 1, 2)):
+        with limit_threads(rows, cpu):
+            assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 2
+    with limit_threads(1, torch.device("meta")):
+        assert torch.get_num_threads() == 2
+    with pytest.raises(ValueError, match="inside"), limit_threads(1, cpu):
+        raise ValueError("inside")
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(("batch_size", "threads"), [(4, 1), (64, 2)])
+def test_a_training_sets_threads_by_the_rows_of_its_steps(
+    monkeypatch: pytest.MonkeyPatch, batch_size: int, threads: int
+) -> None:
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (3,), "num_factors": 2},
+        training=TrainConfig(epochs=1, batch_size=batch_size),
+    )
+    training = FinalTraining(planted_parts(num_graphs=90), config, device="cpu", validation=0)
+    seen: list[int] = []
+    run = training.trainer._runner.run
+    monkeypatch.setattr(
+        training.trainer._runner,
+        "run",
+        lambda schedule: (seen.append(torch.get_num_threads()), run(schedule)),
+    )
+    list(training.run())
+    assert seen == [threads]
+    assert torch.get_num_threads() == 2

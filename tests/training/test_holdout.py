@@ -1,4 +1,4 @@
-"""One training on given parts: test graphs are unholdout to it, and are asked at the end."""
+"""Training with a fixed split: the test set has no influence on the model and is scored at the end."""
 
 from __future__ import annotations
 
@@ -30,23 +30,27 @@ def store() -> GraphStore:
     return planted_parts(num_graphs=36)
 
 
-def test_figures_are_those_of_the_test_graphs(store: GraphStore, tmp_path: Path) -> None:
+def test_test_metrics_are_those_of_the_test_set(store: GraphStore, tmp_path: Path) -> None:
     result = train_final(store, CONFIG, split=SPLIT, device="cpu")
-    told = result.training
-    assert (told["train_graphs"], told["validation_graphs"], told["test_graphs"]) == (20, 5, 11)
-    assert (told["split"], told["validation_share"], told["graphs"]) == ("column 'part'", None, 25)
-    tested = store[SPLIT.test]
-    assert tested.y is not None
-    wanted = class_metrics(tested.y.numpy(), result.model.predict_proba(tested))
-    assert told["test_metrics"] == wanted
-    assert told["test_accuracy"] == wanted["accuracy"]
-    assert {"balanced_accuracy", "roc_auc", "pr_auc", "mcc", "brier"} <= wanted.keys()
+    training = result.training
+    assert (training["train_graphs"], training["validation_graphs"], training["test_graphs"]) == (20, 5, 11)
+    assert (training["split"], training["validation_share"], training["graphs"]) == (
+        "column 'part'",
+        None,
+        25,
+    )
+    test_store = store[SPLIT.test]
+    assert test_store.y is not None
+    expected = class_metrics(test_store.y.numpy(), result.model.predict_proba(test_store))
+    assert training["test_metrics"] == expected
+    assert training["test_accuracy"] == expected["accuracy"]
+    assert {"balanced_accuracy", "roc_auc", "pr_auc", "mcc", "brier"} <= expected.keys()
     result.model.save(tmp_path / "m.safetensors")
-    assert graphcaps.load(tmp_path / "m.safetensors").training == told
+    assert graphcaps.load(tmp_path / "m.safetensors").training == training
 
 
-def test_the_training_knows_nothing_of_the_test_graphs(store: GraphStore) -> None:
-    """Other test graphs, with labels and classes of their own, leave the model as it is, bit by bit."""
+def test_the_test_set_does_not_influence_the_model(store: GraphStore) -> None:
+    """Test graphs with other node labels and classes give an identical model."""
     assert store.y is not None
     labels, y = store.degree.unsqueeze(1) % 3, store.y.clone()
     store = replace(store, node_labels=labels.clone())
@@ -67,31 +71,31 @@ def test_the_training_knows_nothing_of_the_test_graphs(store: GraphStore) -> Non
     assert two.training["test_graphs_with_new_labels"] == 1
 
 
-def test_without_a_validation_part_a_share_is_drawn(store: GraphStore) -> None:
-    two = replace(SPLIT, train=torch.arange(25), validation=None)
-    training = FinalTraining(store, CONFIG, split=two, validation=0.2, device="cpu")
-    alone = FinalTraining(store[torch.arange(25)], CONFIG, validation=0.2, device="cpu")
-    assert torch.equal(training.holdout.validation, alone.holdout.validation)
+def test_without_a_validation_set_one_is_drawn(store: GraphStore) -> None:
+    split = replace(SPLIT, train=torch.arange(25), validation=None)
+    training = FinalTraining(store, CONFIG, split=split, validation=0.2, device="cpu")
+    without_split = FinalTraining(store[torch.arange(25)], CONFIG, validation=0.2, device="cpu")
+    assert torch.equal(training.holdout.validation, without_split.holdout.validation)
     assert training.holdout.describe()["validation_share"] == 0.2
     assert training.holdout.describe()["test_graphs"] == 11
-    assert "split" not in alone.holdout.describe()
+    assert "split" not in without_split.holdout.describe()
 
 
-def test_graphs_in_any_order_keep_their_parts(store: GraphStore) -> None:
+def test_a_split_in_any_order_is_kept(store: GraphStore) -> None:
     order = torch.from_numpy(np.random.default_rng(0).permutation(36))
-    parts = Split(order[:20].sort().values, order[20:26].sort().values, order[26:].sort().values)
-    holdout = FinalTraining(store, CONFIG, split=parts, device="cpu").holdout
+    split = Split(order[:20].sort().values, order[20:26].sort().values, order[26:].sort().values)
+    holdout = FinalTraining(store, CONFIG, split=split, device="cpu").holdout
     assert store.y is not None
     assert holdout.store.y is not None
     assert holdout.test_store is not None
     assert holdout.test_store.y is not None
-    assert parts.validation is not None
-    assert torch.equal(holdout.store.y[holdout.train], store.y[parts.train])
-    assert torch.equal(holdout.store.sizes[holdout.validation], store.sizes[parts.validation])
-    assert torch.equal(holdout.test_store.sizes, store.sizes[parts.test])
+    assert split.validation is not None
+    assert torch.equal(holdout.store.y[holdout.train], store.y[split.train])
+    assert torch.equal(holdout.store.sizes[holdout.validation], store.sizes[split.validation])
+    assert torch.equal(holdout.test_store.sizes, store.sizes[split.test])
 
 
-def test_another_test_part_is_another_run(store: GraphStore, tmp_path: Path) -> None:
+def test_another_test_set_is_another_run(store: GraphStore, tmp_path: Path) -> None:
     training = FinalTraining(store, CONFIG, split=SPLIT, device="cpu")
     next(training.run())
     training.save(tmp_path / "c")
@@ -103,7 +107,7 @@ def test_another_test_part_is_another_run(store: GraphStore, tmp_path: Path) -> 
     assert same.epoch == 1
 
 
-def test_one_class_to_learn_from_is_refused(store: GraphStore) -> None:
+def test_a_training_set_of_one_class_is_refused(store: GraphStore) -> None:
     assert store.y is not None
     one = (store.y == 0).nonzero().squeeze(-1)
     others = (store.y != 0).nonzero().squeeze(-1)

@@ -45,36 +45,36 @@ def _pool(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) ->
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
 @pytest.mark.parametrize("threads", [2, 3, 9])
 def test_a_pool_equals_one_trainer(kind: str, threads: int) -> None:
-    whole, pool = _together(kind), _pool(kind, threads)
+    single, pool = _together(kind), _pool(kind, threads)
     assert isinstance(pool, ProcessPoolTrainer)
     assert [replica.fold for replica in pool.replicas] == [replica.fold for replica in _replicas()]
     for _ in range(2):
-        one, other = whole.run_epoch(), pool.run_epoch()
+        one, other = single.run_epoch(), pool.run_epoch()
         assert one.epoch == other.epoch == pool.epoch
         for name in ("train_loss", "validation_loss"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=2e-4), name
-    mine, theirs = whole.state(), pool.state()
-    assert {name: value.shape for name, value in mine.items()} == {n: v.shape for n, v in theirs.items()}
+    expected, actual = single.state(), pool.state()
+    assert {name: value.shape for name, value in expected.items()} == {n: v.shape for n, v in actual.items()}
 
 
 @pytest.mark.parametrize("average_epochs", [1, 3])
 def test_states_are_interchangeable_with_one_trainer(average_epochs: int) -> None:
     config = replace(CONFIG, average_epochs=average_epochs)
-    whole, pool = _together(config=config), _pool(config=config)
-    for _ in range(2):  # after one epoch the mean is the last weights
-        whole.run_epoch()
-    pool.load_state({name: value.clone() for name, value in whole.state().items()})
-    one, other = whole.run_epoch(), pool.run_epoch()
+    single, pool = _together(config=config), _pool(config=config)
+    for _ in range(2):  # after one epoch the average equals the weights
+        single.run_epoch()
+    pool.load_state({name: value.clone() for name, value in single.state().items()})
+    one, other = single.run_epoch(), pool.run_epoch()
     assert other.epoch == 3
     assert one.train_loss == pytest.approx(other.train_loss, abs=2e-4)
     assert one.validation_loss == pytest.approx(other.validation_loss, abs=2e-4, nan_ok=True)
-    assert torch.equal(whole.state()["adam.steps"], pool.state()["adam.steps"])
+    assert torch.equal(single.state()["adam.steps"], pool.state()["adam.steps"])
     again = _together(config=config)  # and back again
     again.load_state(pool.state())
-    assert again.run_epoch().train_loss == pytest.approx(whole.run_epoch().train_loss, abs=4e-4)
+    assert again.run_epoch().train_loss == pytest.approx(single.run_epoch().train_loss, abs=4e-4)
 
 
-def test_training_twice_gives_the_same_bits() -> None:
+def test_training_twice_gives_identical_states() -> None:
     states = []
     for _ in range(2):
         pool = _pool()
@@ -84,7 +84,7 @@ def test_training_twice_gives_the_same_bits() -> None:
 
 
 class _Interrupted:
-    """The end of a pipe at which Ctrl-C is pressed."""
+    """A pipe whose ``recv`` raises KeyboardInterrupt, as Ctrl-C does."""
 
     def __init__(self, pipe: Any) -> None:
         self.pipe = pipe
@@ -225,6 +225,6 @@ def test_the_start_method_depends_on_cuda(
     assert _start_method() == expected
 
 
-def test_after_a_backward_pass_forks_work_without_a_gpu_only() -> None:
+def test_after_a_backward_pass_forking_works_only_without_a_gpu() -> None:
     torch.ones(1, requires_grad=True).sum().backward()
     assert _backward_works_in_a_fork() is not torch.cuda.is_available()

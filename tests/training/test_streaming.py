@@ -1,4 +1,4 @@
-"""Graphs that stay on the host give the same batches, and the same training, as graphs on the device."""
+"""Graphs streamed from host memory give the same batches and training as graphs on the device."""
 
 import pytest
 import torch
@@ -10,21 +10,23 @@ from tests.graphs import assert_equal
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
 
-def test_a_streamed_batch_is_a_resident_batch() -> None:
+def test_a_streamed_batch_equals_a_resident_one() -> None:
     graphs = _graphs()
     store = graphs.as_store()
-    chosen = torch.tensor([[7, 3, 44, -1], [3, 0, -1, -1]])
-    here, there = (source.batch(graphs.x, chosen) for source in (store, StreamedStore(store, store.device)))
+    chosen = torch.tensor([[7, 3, 24, -1], [3, 0, -1, -1]])
+    resident, streamed = (
+        source.batch(graphs.x, chosen) for source in (store, StreamedStore(store, store.device))
+    )
     for name in ("ptr", "index"):
-        assert torch.equal(getattr(here.segments, name), getattr(there.segments, name)), name
-    assert torch.equal(here.x, there.x)
-    assert torch.equal(here.y, there.y)  # type: ignore[arg-type]
+        assert torch.equal(getattr(resident.segments, name), getattr(streamed.segments, name)), name
+    assert torch.equal(resident.x, streamed.x)
+    assert torch.equal(resident.y, streamed.y)  # type: ignore[arg-type]
     model = stack_replicas(_maker("hgcn", 0.0), _replicas()[:2], torch.float64).eval()
-    scores = [model.forward_batch(batch).class_scores for batch in (here, there)]  # type: ignore[operator]
+    scores = [model.forward_batch(batch).class_scores for batch in (resident, streamed)]  # type: ignore[operator]
     assert_equal(scores[0], scores[1], "scores", 1e-12)
 
 
-def test_a_streamed_training_is_a_resident_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streamed_training_equals_resident_training(monkeypatch: pytest.MonkeyPatch) -> None:
     replicas, graphs = _replicas(), _graphs()
     trained = []
     for streamed in (False, True):
@@ -41,7 +43,7 @@ def test_a_streamed_training_is_a_resident_one(monkeypatch: pytest.MonkeyPatch) 
     assert [e.validation_loss for e in trained[0][1]] == [e.validation_loss for e in trained[1][1]]
 
 
-def test_what_is_too_large_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_larger_than_half_the_memory_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = _graphs()
     store = graphs.as_store()
     size = dataset_bytes(store, graphs.x)
@@ -54,6 +56,6 @@ def test_what_is_too_large_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(batch_source(kept, device), StreamedStore)
     moved: list[object] = []
     monkeypatch.setattr(module, "total_memory", lambda _: 2 * size + 1)
-    monkeypatch.setattr(type(store), "to", lambda self, where: moved.append(where) or self)
+    monkeypatch.setattr(type(store), "to", lambda self, device: moved.append(device) or self)
     assert move_to_device(store, graphs.x, device)[1].device == device
     assert moved == [device]

@@ -1,9 +1,9 @@
-"""HGCN the way the released program works, written for comparison and nothing else.
+"""A dense, padded reference implementation of HGCN, for tests only.
 
-Every graph is padded to the largest, every vote is stored, each whole has a graph convolution of its own in
+Every graph is padded to the largest one, all votes are stored, each output capsule has its graph convolution in
 a Python loop, and the adjacency is reconstructed as an n×n matrix per graph. It takes the weights of a
-:class:`graphcaps.nn.HGCN` and the arguments that it was made with, shares no code with it, and decides by
-itself which norms and residuals there are: a piece that the model lost is missed here.
+:class:`graphcaps.nn.HGCN` and the constructor arguments. It shares no code with the model and derives norms and
+residuals from the arguments alone, so that a part missing from the model is noticed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _squash(z: Tensor, released: bool) -> Tensor:
 
 
 def _batch_norm(x: Tensor, mask: Tensor, norm: torch.nn.Module, released: bool) -> Tensor:
-    """Batch normalisation of the real rows of ``[B, n, d]`` by torch's own layer; the rest becomes zero."""
+    """Batch normalisation of the real rows of ``[B, n, d]`` by ``torch.nn.BatchNorm1d``; padding becomes zero."""
     if not released:
         return x
     layer = torch.nn.BatchNorm1d(x.size(-1)).to(x.dtype)
@@ -50,25 +50,25 @@ def _batch_norm(x: Tensor, mask: Tensor, norm: torch.nn.Module, released: bool) 
 
 
 def _graph_convolution(x: Tensor, A: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-    loops = A + torch.eye(A.size(-1), dtype=A.dtype)
-    scale = loops.sum(-1).clamp(min=1).pow(-0.5)
-    hat = scale.unsqueeze(-1) * loops * scale.unsqueeze(-2)
-    return (hat @ (x @ weight) + bias) * mask.unsqueeze(-1)
+    A_loops = A + torch.eye(A.size(-1), dtype=A.dtype)
+    scale = A_loops.sum(-1).clamp(min=1).pow(-0.5)
+    A_hat = scale.unsqueeze(-1) * A_loops * scale.unsqueeze(-2)
+    return (A_hat @ (x @ weight) + bias) * mask.unsqueeze(-1)
 
 
 def _capsule_layer(
-    layer: torch.nn.Module, u: Tensor, A: Tensor, mask: Tensor, divisor: Tensor, wholes: int, choice: _Choice
+    layer: torch.nn.Module, u: Tensor, A: Tensor, mask: Tensor, divisor: Tensor, J: int, settings: _Settings
 ):
-    released = choice.released
+    released = settings.released
     u = _batch_norm(u, mask, layer.norm, released)
-    residual = choice.residual and u.size(-1) == choice.capsule_dim
+    residual = settings.residual and u.size(-1) == settings.capsule_dim
     votes = torch.stack(
-        [_graph_convolution(u, A, layer.weight[j], layer.bias[j], mask) for j in range(wholes)], 2
+        [_graph_convolution(u, A, layer.weight[j], layer.bias[j], mask) for j in range(J)], 2
     )  # [B, n, J, d]
     mean = (u * mask.unsqueeze(-1)).sum(1, keepdim=True) / divisor
     b = votes.new_zeros(votes.shape[:-1])
-    for round_ in range(choice.routing_iterations):
-        last = round_ == choice.routing_iterations - 1
+    for iteration in range(settings.routing_iterations):
+        last = iteration == settings.routing_iterations - 1
         c = b.softmax(-1)
         v = votes if last or not released else votes.detach()
         s = ((c.detach() if released else c).unsqueeze(-1) * v).sum(1)
@@ -88,8 +88,8 @@ def _capsule_layer(
 
 
 @dataclass
-class _Choice:
-    """What the model was asked to be; the defaults are those of the issue, not read from the model."""
+class _Settings:
+    """Arguments of the model; the defaults stand here and are not read from the model."""
 
     capsule_dim: int = 8
     num_capsules: tuple[int, ...] = (4,)
@@ -108,30 +108,30 @@ class _Choice:
 
 
 def dense_hgcn(model: HGCN, graphs: Graphs, **arguments: Any) -> DenseResult:
-    choice = _Choice(**arguments)
-    released = choice.released
+    settings = _Settings(**arguments)
+    released = settings.released
     sizes = graphs.sizes
     B, n = len(sizes), int(sizes.max())
     mask = torch.arange(n) < sizes.unsqueeze(-1)
-    place = torch.arange(len(graphs.x)) - F.pad(sizes.cumsum(0), (1, 0))[graphs.batch]
+    row = torch.arange(len(graphs.x)) - F.pad(sizes.cumsum(0), (1, 0))[graphs.batch]
     x = graphs.x.new_zeros(B, n, graphs.x.size(-1))
-    x[graphs.batch, place] = graphs.x
+    x[graphs.batch, row] = graphs.x
     A = graphs.x.new_zeros(B, n, n)
     source, target = graphs.edge_index
-    A[graphs.batch[source], place[source], place[target]] = 1
+    A[graphs.batch[source], row[source], row[target]] = 1
 
     primary = model.primary
     u = _batch_norm(x, mask, primary.norm, released)
-    if choice.disentangle:
-        width = choice.capsule_dim // choice.num_factors
+    if settings.disentangle:
+        width = settings.capsule_dim // settings.num_factors
         factors = []
-        for k in range(choice.num_factors):  # one projection per factor
+        for k in range(settings.num_factors):  # one projection per factor
             part = slice(k * width, (k + 1) * width)
             if released:
                 factors.append((u @ primary.weight[:, part] + primary.bias[part]).relu())
             else:
                 factors.append((u @ primary.weight[:, part]).relu() + primary.bias[part])
-        if choice.factor_squash == "separate":
+        if settings.factor_squash == "separate":
             factors = [_squash(z, released) / len(factors) ** 0.5 for z in factors]
             u = torch.cat(factors, -1)
         else:
@@ -139,19 +139,21 @@ def dense_hgcn(model: HGCN, graphs: Graphs, **arguments: Any) -> DenseResult:
     else:
         u = _squash(u, released)
     u = u * mask.unsqueeze(-1)
-    first = u
+    primary_capsules = u
 
-    own = sizes.to(x.dtype).reshape(B, 1, 1)
-    fixed = choice.residual_nodes
-    divisor = torch.full_like(own, float(fixed)) if fixed and released else own
+    node_counts = sizes.to(x.dtype).reshape(B, 1, 1)
+    residual_nodes = settings.residual_nodes
+    divisor = (
+        torch.full_like(node_counts, float(residual_nodes)) if residual_nodes and released else node_counts
+    )
     assignments, adjacencies, capsules = [], [], []
-    levels = (*choice.num_capsules, model.num_classes)
+    levels = (*settings.num_capsules, model.num_classes)
     assert len(model.layers) == len(levels)
-    for layer, wholes in zip(model.layers, levels, strict=True):
-        below = adjacencies[-1] if capsules else A
-        u, c, A_next = _capsule_layer(layer, u, below, mask, divisor, wholes, choice)
+    for layer, J in zip(model.layers, levels, strict=True):
+        A_below = adjacencies[-1] if capsules else A
+        u, c, A_next = _capsule_layer(layer, u, A_below, mask, divisor, J, settings)
         mask = torch.ones(u.shape[:2], dtype=torch.bool)
-        divisor = torch.full_like(own, float(u.size(1)))
+        divisor = torch.full_like(node_counts, float(u.size(1)))
         capsules.append(u)
         assignments.append(c)
         adjacencies.append(A_next)
@@ -164,10 +166,10 @@ def dense_hgcn(model: HGCN, graphs: Graphs, **arguments: Any) -> DenseResult:
         .mean()
     )
     reconstruction = None
-    if choice.reconstruction:
-        kept = (u * T.unsqueeze(-1)).reshape(B, -1)
-        code = kept @ model.decoder.weight + model.decoder.bias
-        Z = first + (code.relu() if released else code).unsqueeze(1)
+    if settings.reconstruction:
+        selected = (u * T.unsqueeze(-1)).reshape(B, -1)
+        code = selected @ model.decoder.weight + model.decoder.bias
+        Z = primary_capsules + (code.relu() if released else code).unsqueeze(1)
         P = Z @ Z.transpose(1, 2)
         pairs = (torch.arange(n) < sizes.unsqueeze(-1)).to(x.dtype)
         pairs = pairs.unsqueeze(-1) * pairs.unsqueeze(-2)

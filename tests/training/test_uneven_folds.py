@@ -1,4 +1,4 @@
-"""Folds and classes that are not as one would like them: nothing of a neighbour reaches a replica."""
+"""Folds of unequal size, batches that are never full and missing classes: replicas stay independent."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from graphcaps.training.final_training import train_final
 from graphcaps.training.replicas import pick_replica, stack_replicas
 from tests.graphs import Graphs, random_graphs
 
-FIGURES = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
+METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
 SETTINGS: dict[str, dict[str, Any]] = {
     "hgcn": {"capsule_dim": 8, "num_capsules": (3,), "dropout": 0.3},
     "gin": {"hidden": 8, "num_layers": 2},
 }
-BOTH = pytest.mark.parametrize("kind", ["hgcn", "gin"])
-STEPS = pytest.mark.parametrize("steps", ["eager", "bucketed"])
+BOTH_MODELS = pytest.mark.parametrize("kind", ["hgcn", "gin"])
+STEP_MODES = pytest.mark.parametrize("steps", ["eager", "bucketed"])
 
 
 def _graphs(classes: list[int]) -> Graphs:
@@ -52,14 +52,14 @@ def _train(
     return trainer, list(trainer.run())
 
 
-def _assert_each_is_as_alone(
+def _assert_equal_to_single_trainings(
     kind: str, graphs: Graphs, replicas: list[Replica], batch_size: int, steps: Any
 ) -> tuple[Trainer, list[EpochEnd]]:
     trainer, together = _train(kind, graphs, replicas, batch_size, steps)
     for f, replica in enumerate(replicas):
         _, alone = _train(kind, graphs, [replica], batch_size)
         for many, one in zip(together, alone, strict=True):
-            for name in FIGURES:
+            for name in METRICS:
                 assert getattr(many, name)[f] == pytest.approx(getattr(one, name)[0], abs=1e-9), (f, name)
     return trainer, together
 
@@ -73,23 +73,23 @@ def _config(kind: str, **training: Any) -> RunConfig:
     )
 
 
-@BOTH
-@STEPS
-def test_a_fold_one_graph_smaller(kind: str, steps: str) -> None:
-    """16 graphs to learn from beside 17 and 17: the last batch of two folds is one graph, the third has none."""
+@BOTH_MODELS
+@STEP_MODES
+def test_folds_of_unequal_size(kind: str, steps: str) -> None:
+    """16, 17 and 17 training graphs: the last batch holds one graph in two folds and none in the third."""
     graphs = _graphs([0] * 13 + [1] * 12)
     (group,) = plan_groups(stratified_folds(graphs.y, 3), "paper", [0])
-    held = torch.arange(4)  # something to choose by, so that every figure is compared
-    replicas = [replace(replica, validation=held) for replica in group.replicas]
+    validation = torch.arange(4)  # so that validation metrics are compared too
+    replicas = [replace(replica, validation=validation) for replica in group.replicas]
     assert sorted(replica.train.numel() for replica in replicas) == [16, 17, 17]
-    trainer, _ = _assert_each_is_as_alone(kind, graphs, replicas, 8, steps)
-    assert sorted(trainer.adam.steps.tolist()) == [6, 9, 9]  # in three epochs
+    trainer, _ = _assert_equal_to_single_trainings(kind, graphs, replicas, 8, steps)
+    assert sorted(trainer.adam.steps.tolist()) == [6, 9, 9]  # three epochs
 
 
-@BOTH
-@STEPS
+@BOTH_MODELS
+@STEP_MODES
 def test_fewer_graphs_than_a_batch(kind: str, steps: str) -> None:
-    """A batch that is never full is the batch of all graphs."""
+    """A batch size above the number of graphs equals one batch of all graphs."""
     graphs = _graphs([0, 1] * 5)
     (group,) = plan_groups(stratified_folds(graphs.y, 3), "held-out", [0])
     replicas = list(group.replicas)
@@ -97,47 +97,49 @@ def test_fewer_graphs_than_a_batch(kind: str, steps: str) -> None:
     assert min(replica.train.numel() for replica in replicas) < most
     wide, events = _train(kind, graphs, replicas, 1000, steps)
     _, exact = _train(kind, graphs, replicas, most)
-    assert wide.adam.steps.tolist() == [3, 3, 3]  # an update an epoch
+    assert wide.adam.steps.tolist() == [3, 3, 3]  # one update per epoch
     for one, other in zip(events, exact, strict=True):
-        for name in FIGURES:
+        for name in METRICS:
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-9), name
 
 
-@BOTH
-@STEPS
-def test_a_class_missing_from_what_a_replica_learns_from(kind: str, steps: str) -> None:
-    """Class 2 is one graph. The replica that tests it never saw it, and still is what it is alone."""
+@BOTH_MODELS
+@STEP_MODES
+def test_a_class_missing_from_a_training_set(kind: str, steps: str) -> None:
+    """Class 2 has one graph: two replicas train without it and still equal their single trainings."""
     graphs = _graphs([0, 1] * 8 + [2])
     (group,) = plan_groups(stratified_folds(graphs.y, 3), "held-out", [0])
     replicas = list(group.replicas)
     seen = [2 in graphs.y[replica.train] for replica in replicas]
-    assert sorted(seen) == [False, False, True]  # the one tests it, the other chooses by it
-    _, events = _assert_each_is_as_alone(kind, graphs, replicas, 8, steps)
-    assert all(math.isfinite(value) for event in events for name in FIGURES for value in getattr(event, name))
+    assert sorted(seen) == [False, False, True]  # one has it in its test set, one in its validation set
+    _, events = _assert_equal_to_single_trainings(kind, graphs, replicas, 8, steps)
+    assert all(math.isfinite(value) for event in events for name in METRICS for value in getattr(event, name))
 
 
-@BOTH
-def test_classes_missing_from_a_test_part(kind: str) -> None:
-    """Parts of one class, of another, of a class that was not learned, and no part at all."""
+@BOTH_MODELS
+def test_classes_missing_from_a_test_set(kind: str) -> None:
+    """Test sets of one class, of another, of a class without training graphs, and an empty one."""
     graphs = _graphs([0, 1] * 8 + [2])
-    learn, none = torch.arange(12), torch.arange(0)
+    train, none = torch.arange(12), torch.arange(0)
     tests = [torch.tensor([12, 14]), torch.tensor([13, 15, 1]), torch.tensor([16]), none]
-    replicas = [Replica(learn, none, test, fold=fold) for fold, test in enumerate(tests)]
+    replicas = [Replica(train, none, test, fold=fold) for fold, test in enumerate(tests)]
     trainer, events = _train(kind, graphs, replicas, 8)
     assert events[-1].validation_loss == []
     for f, test in enumerate(tests[:-1]):
         model: Any = pick_replica(trainer.model, _maker(kind, 3), f).eval()
-        found = model.forward_batch(graphs.as_batch()).class_scores.argmax(-1)
-        assert events[-1].test_accuracy[f] == pytest.approx((found == graphs.y)[test].double().mean().item())
+        predictions = model.forward_batch(graphs.as_batch()).class_scores.argmax(-1)
+        assert events[-1].test_accuracy[f] == pytest.approx(
+            (predictions == graphs.y)[test].double().mean().item()
+        )
     assert math.isnan(events[-1].test_accuracy[3])
 
 
-@BOTH
+@BOTH_MODELS
 def test_a_ledger_of_a_class_with_one_graph(kind: str) -> None:
-    """Every graph is tested once, that of the rare class too, and a note tells it."""
+    """Every graph is in one test set, that of the rare class too, and a note names the class."""
     store = _graphs([0, 1] * 8 + [2]).as_store()
     ledger = cross_validate(store, _config(kind), folds=3, protocol="both")
-    assert any("has 1 graph for 3 folds" in told for told in ledger.notes)
+    assert any("has 1 graph for 3 folds" in note for note in ledger.notes)
     assert list(ledger.figures) == ["held-out", "C", "C*", "optimism"]
     assert all(0 <= ledger.figures[name].mean <= 100 for name in ("held-out", "C", "C*"))
     for record in ledger.records:
@@ -148,9 +150,9 @@ def test_a_ledger_of_a_class_with_one_graph(kind: str) -> None:
         assert (curves.test_right <= curves.test_graphs[:, None]).all()
 
 
-@BOTH
+@BOTH_MODELS
 def test_a_ledger_of_fewer_graphs_than_a_batch(kind: str) -> None:
-    """The width of a batch that is never full does not show in the curves."""
+    """Curves do not depend on the batch size once a batch holds all graphs."""
     store = _graphs([0, 1] * 4).as_store()
     one, other = (
         cross_validate(store, _config(kind, batch_size=size), folds=4, protocol="paper") for size in (6, 512)
@@ -159,26 +161,26 @@ def test_a_ledger_of_fewer_graphs_than_a_batch(kind: str) -> None:
     assert one.records[0].curves.train_graphs.tolist() == [6, 6, 6, 6]
 
 
-def _only(label: int) -> GraphStore:
-    """Two classes have names, and all graphs are of one of them."""
+def _single_class(label: int) -> GraphStore:
+    """Ten graphs of one class; two class names."""
     store = _graphs([0, 1] * 5).as_store()
     return replace(store, y=torch.full((10,), label))
 
 
 @pytest.mark.parametrize("label", [0, 1])
-@BOTH
-def test_a_single_class_is_refused_in_a_sentence(
+@BOTH_MODELS
+def test_a_single_class_is_refused_before_training(
     kind: str, label: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("training began")
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("training started")
 
-    monkeypatch.setattr(Trainer, "__init__", never)
-    for refused in (
-        lambda: cross_validate(_only(label), _config(kind), folds=3),
-        lambda: train_final(_only(label), _config(kind)),
+    monkeypatch.setattr(Trainer, "__init__", fail)
+    for call in (
+        lambda: cross_validate(_single_class(label), _config(kind), folds=3),
+        lambda: train_final(_single_class(label), _config(kind)),
     ):
         with pytest.raises(ArgumentError, match=r"at least two classes, got only class '?\d'?") as raised:
-            refused()
+            call()
         assert str(raised.value).count(". ") == 0
         assert str(raised.value).endswith(".")

@@ -1,4 +1,4 @@
-"""Features read from the store: same results as gathered rows, and no rows are gathered."""
+"""HGCN with a FeatureTable: the same results as with gathered rows, without gathering them."""
 
 from typing import Any
 
@@ -19,17 +19,17 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("given", [{}, {"formulation": "paper", "factor_squash": "separate"}], ids=str)
-def test_equals_gathered_rows(given: dict[str, Any], kernel_device: str, monkeypatch: Any) -> None:  # noqa: F811
+@pytest.mark.parametrize("arguments", [{}, {"formulation": "paper", "factor_squash": "separate"}], ids=str)
+def test_equals_gathered_rows(arguments: dict[str, Any], kernel_device: str, monkeypatch: Any) -> None:  # noqa: F811
     monkeypatch.setattr("graphcaps.ops.projection.projection_triton._PROGRAMS", 4)
     graphs = random_graphs([5, 9, 1], channels=6, seed=3)
     store = graphs.as_store().to(kernel_device)
     x = graphs.x.float().to(kernel_device).relu()
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     with use_kernels("always"):
         for features in (x, feature_table(x, store)):
             torch.manual_seed(0)
-            model = HGCN(6, 2, **SMALL, **given)
+            model = HGCN(6, 2, **SMALL, **arguments)
             model.to(kernel_device)
             batch = collate(store, features, DRAWN)
             output = model.forward_batch(batch, batch.y)
@@ -39,7 +39,7 @@ def test_equals_gathered_rows(given: dict[str, Any], kernel_device: str, monkeyp
             result: dict[str, Any] = {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
             result |= {name: b.clone() for name, b in model.named_buffers() if b.is_floating_point()}
             result["scores"] = output.class_scores[:1]
-            found.append(result)
-    plain, stored = found
-    for name, value in plain.items():
-        assert_equal(stored[name], value, name, 1e-4)
+            results.append(result)
+    gathered, from_table = results
+    for name, value in gathered.items():
+        assert_equal(from_table[name], value, name, 1e-4)

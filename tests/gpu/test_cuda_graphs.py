@@ -1,4 +1,4 @@
-"""On a GPU: captured steps learn what eager steps learn, without asking the host, bit by bit the same again."""
+"""Captured steps on a GPU: equal to eager steps, reproducible, without host–device synchronisation."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,21 +14,22 @@ from graphcaps.models import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
+from graphcaps.training.batch_schedule import bucket_size
 from graphcaps.training.cuda_graphs import BucketedRunner
 from graphcaps.types import FeatureTable
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
 CONFIG = TrainConfig(epochs=3, batch_size=16, learning_rate=0.002, weight_decay=0.001)
 
 
 def _replicas(graphs: int) -> list[Replica]:
-    """Four folds; one trains on a graph less, one on far fewer, one class of which is missing in its test part."""
-    order = torch.randperm(graphs, generator=torch.Generator().manual_seed(1))
-    parts = order.chunk(4)
+    """Four folds with training sets of unequal size; one is much smaller, and its test set lacks a class."""
+    permutation = torch.randperm(graphs, generator=torch.Generator().manual_seed(1))
+    parts = permutation.chunk(4)
     replicas = []
     for f in range(4):
         train = torch.cat([part for g, part in enumerate(parts) if g not in (f, (f + 1) % 4)])
@@ -38,27 +39,27 @@ def _replicas(graphs: int) -> list[Replica]:
 
 
 def _trainer(
-    kind: str, steps: Any, average_epochs: int = 1, weights: list[float] | None = None, **arguments: Any
+    kind: str, step_mode: Any, average_epochs: int = 1, weights: list[float] | None = None, **arguments: Any
 ) -> Trainer:
     store = load_dataset("planted-parts")[:200]
-    ready = encode_graphs(store, FeatureRecipe())
-    sizes = (ready.x.size(-1), store.num_classes)
+    encoded = encode_graphs(store, FeatureRecipe())
+    sizes = (encoded.x.size(-1), store.num_classes)
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:
         if kind == "gin":
             return GIN(*sizes, hidden=32, dropout=0.2, lead=lead)
-        given: dict[str, Any] = {"capsule_dim": 32, "num_capsules": (6,), "dropout": 0.2} | arguments
-        return HGCN(*sizes, lead=lead, **given)
+        settings: dict[str, Any] = {"capsule_dim": 32, "num_capsules": (6,), "dropout": 0.2} | arguments
+        return HGCN(*sizes, lead=lead, **settings)
 
     replicas = _replicas(len(store))
     model = stack_replicas(make, replicas).cuda()
     config = replace(CONFIG, average_epochs=average_epochs)
-    given_weights = None if weights is None else torch.tensor(weights)
-    graphs, x = store.to("cuda"), ready.x.cuda()
-    return Trainer(model, graphs, x, replicas, config, step_mode=steps, class_weight=given_weights)
+    class_weight = None if weights is None else torch.tensor(weights)
+    graphs, x = store.to("cuda"), encoded.x.cuda()
+    return Trainer(model, graphs, x, replicas, config, step_mode=step_mode, class_weight=class_weight)
 
 
-def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
+def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
     for a, b in zip(one, other, strict=True):
         assert a.train_loss == pytest.approx(b.train_loss, abs=tolerance)
         assert a.validation_loss == pytest.approx(b.validation_loss, abs=tolerance)
@@ -78,26 +79,26 @@ def _near(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
     ],
     ids=lambda value: str(value),
 )
-def test_captured_is_eager(kind: str, arguments: dict[str, Any]) -> None:
+def test_captured_steps_equal_eager_steps(kind: str, arguments: dict[str, Any]) -> None:
     captured = _trainer(kind, "auto", **arguments)
     assert captured.captured
-    # The same shapes, one operation after another: the same bits.
+    # The same shapes without capture give identical bits.
     bucketed = _trainer(kind, "bucketed", **arguments)
     one, two = list(captured.run()), list(bucketed.run())
     assert [event.train_loss for event in one] == [event.train_loss for event in two]
     state = bucketed.state()
     assert all(torch.equal(value, state[name]) for name, value in captured.state().items())
-    _near(one, two, 1e-5)  # validation graphs are scored in other batches
-    # Other shapes, and torch without kernels: rounding differs, and grows from step to step.
+    _assert_close(one, two, 1e-5)  # validation batches differ
+    # Other shapes, and torch without kernels, round differently; differences grow with the steps.
     eager = _trainer(kind, "eager", **arguments)
-    _near(one[:1], [eager.run_epoch()], 2e-3)
+    _assert_close(one[:1], [eager.run_epoch()], 2e-3)
     with use_kernels("off"):
         plain = _trainer(kind, "eager", **arguments)
-        _near(one[:1], [plain.run_epoch()], 1e-2)
+        _assert_close(one[:1], [plain.run_epoch()], 1e-2)
     assert captured.adam.steps.tolist() == [3 * step for step in eager.adam.steps.tolist()]
 
 
-def test_the_same_bits_again_and_after_a_resume() -> None:
+def test_repeated_and_resumed_trainings_are_identical() -> None:
     one, two = (_trainer("hgcn", "captured") for _ in range(2))
     events, again = list(one.run()), [two.run_epoch()]
     state = {name: value.clone() for name, value in two.state().items()}
@@ -111,42 +112,36 @@ def test_the_same_bits_again_and_after_a_resume() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_an_epoch_asks_the_host_once() -> None:
+def test_steps_need_no_host_synchronisation() -> None:
     trainer = _trainer("hgcn", "captured")
     trainer.run_epoch()
-    steps = trainer._runner
-    assert isinstance(steps, BucketedRunner)
+    runner = trainer._runner
+    assert isinstance(runner, BucketedRunner)
     trainer.run_epoch()
-    plan = trainer._draw_schedule(trainer.epoch)
-    if any(slots not in steps.steps for slots in map(_bucket, plan.num_rows)):
-        steps.run(plan)  # captures what is missing
+    schedule = trainer._draw_schedule(trainer.epoch)
+    if any(bucket_size(rows) not in runner.steps for rows in schedule.num_rows):
+        runner.run(schedule)  # captures missing buckets
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        steps.run(plan)
-        for name, scorer in trainer._evaluators.items():
-            assert scorer is not None
-            trainer._evaluate(name, scorer)
+        runner.run(schedule)
+        for name, evaluator in trainer._evaluators.items():
+            assert evaluator is not None
+            trainer._evaluate(name, evaluator)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def _bucket(slots: int) -> int:
-    from graphcaps.training.batch_schedule import bucket_size
-
-    return bucket_size(slots)
-
-
-def test_warming_up_changes_nothing() -> None:
+def test_capturing_changes_no_state() -> None:
     trainer = _trainer("hgcn", "captured")
-    steps = trainer._runner
-    assert isinstance(steps, BucketedRunner)
+    runner = trainer._runner
+    assert isinstance(runner, BucketedRunner)
     trainer.run_epoch()
     before = {name: value.clone() for name, value in trainer.state().items()}
     trainer.model.train()
-    trainer._metrics.clear()  # as at the beginning of an epoch
+    trainer._metrics.clear()  # as at the start of an epoch
     sums = trainer._metrics.read()
-    steps._prepare(4096)
+    runner._prepare(4096)
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     for name, value in trainer._metrics.read()["sums"].items():
@@ -161,4 +156,4 @@ def test_a_store_on_the_host_is_streamed() -> None:
         _trainer("hgcn", "eager").model, resident.store.to("cpu"), features, resident.replicas, CONFIG
     )
     assert not streamed.captured
-    _near(list(resident.run()), list(streamed.run()), 1e-3)
+    _assert_close(list(resident.run()), list(streamed.run()), 1e-3)
