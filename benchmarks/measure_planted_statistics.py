@@ -114,9 +114,9 @@ STATISTICS: dict[str, Callable[[Numbers], list[Counts]]] = {
     "sizes and degree histogram": sizes_and_degrees,
     "triangles and clustering": triangles_and_clustering,
     "joint degrees of edges": joint_degrees,
-    "colours, 2 rounds": refined_colours(2),
-    "colours, 3 rounds": refined_colours(3),
-    "colours, 4 rounds": refined_colours(4),
+    "colours, 2 iterations": refined_colours(2),
+    "colours, 3 iterations": refined_colours(3),
+    "colours, 4 iterations": refined_colours(4),
 }
 
 

@@ -42,7 +42,7 @@ def _replace_repository_links(app: Sphinx, doctree: nodes.document) -> None:
 def _download(app: Sphinx, file: Path, link: nodes.Element) -> nodes.Element:
     docname, name = app.env.docname, str(file)
     app.env.note_dependency(name)
-    copied = app.env.dlfiles.add_file(docname, name)
+    copied = Path(app.env.dlfiles.add_file(docname, name)).as_posix()
     return addnodes.download_reference(
         "", "", *link.children, reftarget=name, filename=copied, refdoc=docname
     )
