@@ -167,9 +167,9 @@ def test_the_same_random_state_gives_identical_predictions():
     np.testing.assert_array_equal(again, fitted().predict_proba(labelled()))
     other = small(random_state=1).fit(labelled()).predict_proba(labelled())
     assert not np.allclose(other, again)
-    drawn = small(random_state=np.random.RandomState(5)).fit(labelled())
+    once = small(random_state=np.random.RandomState(5)).fit(labelled())
     twice = small(random_state=np.random.RandomState(5)).fit(labelled())
-    assert drawn.model_.training["seed"] == twice.model_.training["seed"]
+    assert once.model_.training["seed"] == twice.model_.training["seed"]
 
 
 def test_transform_returns_the_class_capsules():

@@ -106,7 +106,7 @@ def import_targets(tree: ast.Module, modules: dict[str, ast.Module]) -> set[str]
     """Modules of the package that a file imports anywhere, in functions and under TYPE_CHECKING too.
 
     ``from package import name`` counts as an import of the module that the package takes ``name`` from, so that
-    re-exports in an ``__init__`` are no modules of their own.
+    re-exports in an ``__init__`` do not count as modules.
     """
     targets = set()
     for node in ast.walk(tree):

@@ -28,17 +28,17 @@ MODELS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("drawn", [None, [[0, 1, 3], [4, 2, -1]]], ids=["one model", "replicas"])
+@pytest.mark.parametrize("indices", [None, [[0, 1, 3], [4, 2, -1]]], ids=["one model", "replicas"])
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-def test_model_equals_cpu(make: Any, drawn: list[list[int]] | None) -> None:
+def test_model_equals_cpu(make: Any, indices: list[list[int]] | None) -> None:
     graphs = random_graphs([7, 70, 1, 33, 12])
-    lead = () if drawn is None else (2,)
+    lead = () if indices is None else (2,)
     results = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = make(lead).double().to(device)
         store = graphs.as_store().to(device)
-        batch = store.batch(graphs.x.to(device), None if drawn is None else torch.tensor(drawn))
+        batch = store.batch(graphs.x.to(device), None if indices is None else torch.tensor(indices))
         output = model.forward_batch(batch, batch.y)
         model.loss(output, batch.y).total.sum().backward()
         gradients = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}

@@ -203,17 +203,17 @@ def test_node_order_does_not_matter() -> None:
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_a_replica_equals_the_model_alone(training: bool) -> None:
     graphs = random_graphs([7, 40, 1, 12, 33, 5])
-    store, drawn = graphs.as_store(), [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
+    store, indices = graphs.as_store(), [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
     singles = [_model(seed=f).train(training) for f in range(3)]
     stacked = _model((3,)).train(training)
     state = stacked.state_dict()
     for f, single in enumerate(singles):
         for name, value in single.state_dict().items():
             state[name][f].copy_(value)
-    together = _losses_and_gradients(stacked, store.batch(graphs.x, torch.tensor(drawn)))
+    together = _losses_and_gradients(stacked, store.batch(graphs.x, torch.tensor(indices)))
     assert together[1].shape == (3,)
     for f, single in enumerate(singles):
-        batch = store.batch(graphs.x, torch.tensor([g for g in drawn[f] if g >= 0]))
+        batch = store.batch(graphs.x, torch.tensor([g for g in indices[f] if g >= 0]))
         _, total, gradients = _losses_and_gradients(single, batch)
         assert_equal(together[1][f], total, f"loss of replica {f}")
         for name, gradient in gradients.items():
