@@ -135,7 +135,7 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     if gpu and arguments.jobs == 1:  # concurrent jobs share the memory
         figures[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")
         figures[": peak memory reserved"] = (torch.cuda.max_memory_reserved() / 1e6, "MB")
-    for rule, figure in ledger.figures.items():
+    for rule, figure in ledger.estimates.items():
         figures[f": accuracy {rule}"] = (figure.mean, "%")
         if figure.std_seeds is not None:
             figures[f": accuracy {rule}, deviation over seeds"] = (figure.std_seeds, "%")

@@ -85,7 +85,7 @@ def test_the_study_of_the_paper_is_complete(ledgers: dict[str, dict[tuple[str, s
     for ledger in paper.values():
         assert {record.key.protocol for record in ledger.records} == {"held-out", "paper"}
         assert {record.key.seed for record in ledger.records} == {0}
-        assert set(ledger.figures) == {"held-out", "C", "C*", "optimism"}
+        assert set(ledger.estimates) == {"held-out", "C", "C*", "optimism"}
 
 
 def test_every_measurement_of_speed_can_be_repeated() -> None:

@@ -26,7 +26,7 @@ def statements(root: Path) -> list[str]:
     names = next(
         columns for head in heads if {*(columns := [full.get(cell, cell) for cell in head[1:]])} == {*hgcn}
     )
-    rows = [[f"{hgcn[name].figures[rule].mean:.1f}" for name in names] for rule in ("held-out", "C")]
+    rows = [[f"{hgcn[name].estimates[rule].mean:.1f}" for name in names] for rule in ("held-out", "C")]
     rows.append([f"{published_hgcn(name, 'C').mean:.1f}" for name in names])
     row_name = measurement_names("paper", 1, "tf32")[1]
     (row,) = [

@@ -52,9 +52,9 @@ def paper_table(ledgers: list[Ledger]) -> str:
     """One seed: mean and standard deviation over folds."""
     rows = []
     for ledger in ledgers:
-        shown = {name: mean_std(value.mean, value.std_folds) for name, value in ledger.figures.items()}
+        shown = {name: mean_std(value.mean, value.std_folds) for name, value in ledger.estimates.items()}
         paper = [f"{published_hgcn(ledger.dataset, rule).mean:.2f}" for rule in ("C", "C*")]
-        cells = (f"**{shown['held-out']}**", f"{ledger.figures['optimism'].mean:.2f}")
+        cells = (f"**{shown['held-out']}**", f"{ledger.estimates['optimism'].mean:.2f}")
         rows.append(
             (ledger.dataset, *cells, shown["C"], paper[0], shown["C*"], paper[1], f"{ledger.seconds:.0f}")
         )
@@ -66,10 +66,10 @@ def five_seeds_table(ledgers: list[Ledger]) -> str:
     """Several seeds: mean and standard deviation over seeds."""
     rows = []
     for ledger in ledgers:
-        held_out, optimism = ledger.figures["held-out"], ledger.figures["optimism"]
+        held_out, optimism = ledger.estimates["held-out"], ledger.estimates["optimism"]
         cells = [ledger.dataset, f"**{mean_std(held_out.mean, held_out.std_seeds)}**", f"{optimism.mean:.2f}"]
         for rule in ("C", "C*"):
-            ours, paper = ledger.figures[rule], published_hgcn(ledger.dataset, rule).mean
+            ours, paper = ledger.estimates[rule], published_hgcn(ledger.dataset, rule).mean
             cells += [mean_std(ours.mean, ours.std_seeds), f"{paper:.2f}", f"{ours.mean - paper:+.2f}"]
         rows.append(cells)
     upper = ("C", "C of the paper", "difference", "C\\*", "C\\* of the paper", "difference")

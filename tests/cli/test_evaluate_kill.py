@@ -23,7 +23,7 @@ fsync = os.fsync
 os.fsync = lambda number: (time.sleep(0.03), fsync(number))[1]
 import graphcaps.evaluation.replica_groups as groups
 groups.CHECKPOINT_SECONDS = 0.0
-groups.MOST_SHARE = 1e9
+groups.MAX_TIME_SHARE = 1e9
 from graphcaps.cli.main import main
 main()
 """

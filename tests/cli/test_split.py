@@ -155,7 +155,7 @@ def test_evaluate_trains_one_split(small: list[str], molecules: str) -> None:
     result = invoke(*whole)
     assert "mols: one split × 1 seed" in result.stderr
     assert (
-        "One split (column 'part'): 16 graphs to learn from, 4 to choose by, 4 to test on." in result.stdout
+        "One split (column 'part'): 16 training, 4 validation, 4 test graphs." in result.stdout
     )
 
 
@@ -187,7 +187,7 @@ def test_evaluate_draws_the_graphs_to_choose_by(small: list[str], networks: str)
     write("two.csv", "graph,split\n" + "".join(f"{n},{'test' if n % 3 else 'train'}\n" for n in range(24)))
     told = invoke(*nets, "--split", "two.csv")
     assert told.exit_code == 0, told.stderr
-    assert "One split (file two.csv): 5 graphs to learn from, 3 to choose by (a tenth" in told.stdout
+    assert "One split (file two.csv): 5 training, 3 validation (a tenth" in told.stdout
     (found,) = shown(*nets, "--split", "two.csv")
     assert (found["partition"]["count"], found["partition"]["drawn"]) == (2, 3)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.evaluation import EpochRecords, RecordKey, SeedRecord
-from graphcaps.evaluation.record import DataMark, Protocol
+from graphcaps.evaluation.record import DatasetFingerprint, Protocol
 
 CONFIG = RunConfig(model_arguments={"num_capsules": (5,)}, training=TrainConfig(epochs=4))
 
@@ -37,7 +37,7 @@ def record(
     plain = SeedRecord(
         RecordKey(dataset, "hgcn", protocol, seed),
         CONFIG,
-        DataMark(graphs=33, nodes=500, edges=600, classes=2, y_sha256="ab" * 32, sha256="ef" * 32),
+        DatasetFingerprint(graphs=33, nodes=500, edges=600, classes=2, y_sha256="ab" * 32, sha256="ef" * 32),
         12345,
         curves(seed, validation=6 if protocol == "held-out" else 0),
         1.5,

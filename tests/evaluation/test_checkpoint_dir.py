@@ -66,7 +66,7 @@ def test_ctrl_c_while_the_state_is_copied_leaves_the_copy_before(
 ) -> None:
     """An interrupt inside a team ends its processes: nothing more can be asked of it."""
     monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
     received, asked = multiprocess._receive, iter(range(10**6))
 
     def interrupted(pipe: Any, *arguments: Any) -> Any:

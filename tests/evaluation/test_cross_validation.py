@@ -90,10 +90,10 @@ def test_more_seeds_leave_the_first_as_it_is() -> None:
 def test_what_a_ledger_of_both_protocols_holds() -> None:
     seen: list[GroupEpoch] = []
     ledger = graphcaps.cross_validate(STORE, GIN, folds=3, protocol="both", on_event=seen.append)
-    assert list(ledger.figures) == ["held-out", "C", "C*", "optimism"]
+    assert list(ledger.estimates) == ["held-out", "C", "C*", "optimism"]
     assert (ledger.dataset, ledger.variant, ledger.num_folds, ledger.folds_seed) == ("test", "gin", 3, 12345)
-    honest, paper = ledger.records
-    assert (honest.curves.train_graphs + honest.curves.validation_graphs).tolist() == (
+    held_out_records, paper = ledger.records
+    assert (held_out_records.curves.train_graphs + honest.curves.validation_graphs).tolist() == (
         paper.curves.train_graphs.tolist()
     )
     assert paper.curves.validation_graphs.tolist() == [0, 0, 0]
@@ -142,7 +142,7 @@ def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: in
     rest: list[GroupEpoch] = []
     ledger = cross_validate(STORE, HGCN, **settings, results=tmp_path, resume=True, on_event=rest.append)
     assert [record.curves for record in ledger.records] == [record.curves for record in whole.records]
-    assert ledger.figures == whole.figures
+    assert ledger.estimates == whole.estimates
     trainings = {None: 1, 2: 4, 3: 2}[group] * len(whole.protocols)
     assert stop.seen + len(rest) == 4 * trainings  # no epoch was trained twice
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
@@ -153,7 +153,7 @@ def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: in
 def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written on the way out: what was written between epochs has to do."""
     monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
     whole = cross_validate(STORE, HGCN, folds=3)
     written: list[bytes] = []
 
@@ -177,7 +177,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
     (tmp_path / "unfinished").write_text("no folder")
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert ResultsStore(tmp_path).records() == ledger.records
@@ -187,7 +187,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
 
 def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
     folder, write = tmp_path / "unfinished", replica_groups.write_checkpoint
     calls: list[Path] = []
 
@@ -253,7 +253,7 @@ def test_refusals_come_before_training() -> None:
     refuse("hold at least two classes, got only class '0' in 'test'", replace(STORE, y=alone))
     refuse("hold at least 32 graphs for as many folds, got 31 in 'test'", folds=32)
     refuse("'folds' must be an integer of at least 2, got 1", folds=1, protocol="paper")
-    refuse("'folds' must be at least 3, since one fold tests and one chooses the epoch, got 2", folds=2)
+    refuse("'folds' must be at least 3: one fold for testing and one for validation, got 2", folds=2)
     CrossValidation(STORE, GIN, folds=2, protocol="paper")
     refuse("'seeds' must be a whole number from 1 on, got 0", seeds=0)
     refuse("'seeds' must be a whole number from 1 on, got True", seeds=True)
@@ -288,6 +288,6 @@ def test_an_interrupted_run_is_not_started_over_by_accident(tmp_path: Path) -> N
 
     with pytest.raises(KeyboardInterrupt):
         cross_validate(store, config, folds=3, results=tmp_path, on_event=stop)
-    with pytest.raises(DataError, match=r"no interrupted run yet, found one\. Add --resume"):
+    with pytest.raises(DataError, match=r"this is the checkpoint of an interrupted run\. Add --resume"):
         cross_validate(store, config, folds=3, results=tmp_path)
     assert cross_validate(store, config, folds=3, results=tmp_path, resume=True).held_out is not None

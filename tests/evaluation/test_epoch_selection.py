@@ -14,7 +14,7 @@ from graphcaps.evaluation.epoch_selection import (
     Choice,
     average_seeds,
     best_common_epoch,
-    best_own_epochs,
+    best_epoch_per_fold,
     held_out,
     optimism,
     smooth,
@@ -93,10 +93,10 @@ def test_c_takes_one_epoch_for_all_folds() -> None:
 
 
 def test_c_star_takes_each_folds_own_best() -> None:
-    choice = best_own_epochs(TEST)
+    choice = best_epoch_per_fold(TEST)
     assert choice.epochs.tolist() == [4, 1]
     assert choice.mean == pytest.approx(90)
-    assert best_own_epochs(np.array([[0.5, 0.7, 0.7]])).epochs.tolist() == [2]
+    assert best_epoch_per_fold(np.array([[0.5, 0.7, 0.7]])).epochs.tolist() == [2]
 
 
 def test_a_tie_is_not_broken_by_the_order_of_the_folds() -> None:
@@ -106,10 +106,10 @@ def test_a_tie_is_not_broken_by_the_order_of_the_folds() -> None:
 
 
 @given(TABLES)
-def test_honest_is_at_most_c_and_c_is_at_most_c_star(table: np.ndarray) -> None:
+def test_held_out_is_at_most_c_and_c_is_at_most_c_star(table: np.ndarray) -> None:
     test, loss = table / 20, np.roll(table, 1, axis=1)
     best = best_common_epoch(test).mean
-    assert best <= best_own_epochs(test).mean + 1e-9
+    assert best <= best_epoch_per_fold(test).mean + 1e-9
     if len(test) == 1:
         assert held_out(loss, test).mean <= best + 1e-9
 
@@ -146,8 +146,8 @@ def test_wrong_tables_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"must have the shape \[2, 5\] of the loss, got \[1, 5\]\."):
         held_out(LOSS, TEST[:1])
     with pytest.raises(ShapeError, match="a row per fold and a column per epoch"):
-        best_own_epochs(TEST[0])
-    with pytest.raises(ArgumentError, match="must hold numbers alone"):
+        best_epoch_per_fold(TEST[0])
+    with pytest.raises(ArgumentError, match="must be finite"):
         held_out(np.where(LOSS == 9, np.nan, LOSS), TEST)
     with pytest.raises(ArgumentError, match="must be one per seed, 2, got 1"):
-        average_seeds([best_own_epochs(TEST)], [0, 1])
+        average_seeds([best_epoch_per_fold(TEST)], [0, 1])

@@ -15,7 +15,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import held_out_scores as module
 from graphcaps.evaluation.cross_validation import FOLDS_SEED, cross_validate
 from graphcaps.evaluation.epoch_selection import held_out
-from graphcaps.evaluation.held_out_scores import BestReplicas, held_out_scores
+from graphcaps.evaluation.held_out_scores import BestReplicaWeights, held_out_scores
 from graphcaps.training.early_stopping import BestWeights
 from graphcaps.training.trainer import EpochEnd
 
@@ -36,13 +36,13 @@ def test_each_replica_keeps_what_a_single_training_would():
     model = torch.nn.Linear(1, 1)
     many = torch.nn.Module()
     many.register_buffer("w", torch.zeros(3, 2))
-    best = BestReplicas(many, 60, patience=9)
+    best = BestReplicaWeights(many, 60, patience=9)
     singles = [BestWeights(True, 60) for _ in range(3)]
     stopped = [False] * 3
     histories: list[list[EpochEnd]] = [[] for _ in range(3)]
     for epoch in range(1, 61):
         many.w.fill_(epoch)
-        best.see(many, event(epoch, curves[:, epoch - 1].tolist()))
+        best.update(many, event(epoch, curves[:, epoch - 1].tolist()))
         for f, single in enumerate(singles):
             if stopped[f]:
                 continue

@@ -10,7 +10,7 @@ import pytest
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import RULES, Ledger
 from graphcaps.evaluation.epoch_records import LOSS_STEP
-from graphcaps.evaluation.epoch_selection import best_common_epoch, best_own_epochs, held_out, window_for
+from graphcaps.evaluation.epoch_selection import best_common_epoch, best_epoch_per_fold, held_out, window_for
 from graphcaps.evaluation.ledger import UPPER_BOUNDS, held_out_accuracies
 from tests.evaluation.records import CONFIG, record
 
@@ -22,7 +22,7 @@ def _ledger() -> Ledger:
 def test_each_figure_comes_from_its_own_training() -> None:
     ledger = _ledger()
     paper = [record(seed, "paper").curves for seed in (0, 1)]
-    honest = [record(seed, "held-out").curves for seed in (0, 1)]
+    held_out_curves = [record(seed, "held-out").curves for seed in (0, 1)]
     assert ledger.C is not None
     assert ledger.C_star is not None
     assert ledger.held_out is not None
@@ -30,11 +30,11 @@ def test_each_figure_comes_from_its_own_training() -> None:
     means = [best_common_epoch(part.test_accuracy).mean for part in paper]
     assert ledger.C.mean == pytest.approx(sum(means) / 2)
     assert ledger.C_star.mean == pytest.approx(
-        sum(best_own_epochs(part.test_accuracy).mean for part in paper) / 2
+        sum(best_epoch_per_fold(part.test_accuracy).mean for part in paper) / 2
     )
-    chosen = [held_out(part.validation_loss * LOSS_STEP, part.test_accuracy).mean for part in honest]
+    chosen = [held_out(part.validation_loss * LOSS_STEP, part.test_accuracy).mean for part in held_out_curves]
     assert ledger.held_out.mean == pytest.approx(sum(chosen) / 2)
-    common = [best_common_epoch(part.test_accuracy).mean for part in honest]
+    common = [best_common_epoch(part.test_accuracy).mean for part in held_out_curves]
     assert ledger.optimism.mean == pytest.approx((sum(common) - sum(chosen)) / 2)
     assert ledger.C.seeds == (0, 1)
 
@@ -43,7 +43,7 @@ def test_a_rule_names_the_window_that_was_taken() -> None:
     ledger = _ledger()
     window = window_for(ledger.records[0].curves.num_epochs)
     assert window < 21
-    told = f"(mean over {window} epoch{'' if window == 1 else 's'}); honest"
+    told = f"(mean over {window} epoch{'' if window == 1 else 's'}); chosen without test data"
     assert ledger.rule("held-out").endswith(told)
     assert ledger.summary()["figures"]["held-out"]["rule"] == ledger.rule("held-out")
     assert told in repr(ledger)
@@ -53,9 +53,9 @@ def test_a_rule_names_the_window_that_was_taken() -> None:
 def test_a_figure_without_its_training_is_none() -> None:
     paper = Ledger((record(protocol="paper"),))
     assert (paper.held_out, paper.optimism, paper.protocols) == (None, None, ("paper",))
-    honest = Ledger((record(),))
-    assert (honest.C, honest.C_star, honest.protocols) == (None, None, ("held-out",))
-    assert list(honest.figures) == ["held-out", "optimism"]
+    ledger = Ledger((record(),))
+    assert (ledger.C, ledger.C_star, ledger.protocols) == (None, None, ("held-out",))
+    assert list(ledger.estimates) == ["held-out", "optimism"]
 
 
 def test_what_it_is_of() -> None:
@@ -75,7 +75,7 @@ def test_json_round_trip() -> None:
     ledger = _ledger()
     again = Ledger.from_json(ledger.to_json())
     assert again == ledger
-    assert again.figures == ledger.figures
+    assert again.estimates == ledger.estimates
     summary = json.loads(json.dumps(ledger.summary()))
     assert "records" not in summary
     assert summary["config"] == CONFIG.as_dict() | {"model": {"name": "hgcn", "num_capsules": [5]}}
@@ -120,11 +120,11 @@ def test_seeds_of_the_protocols_may_differ() -> None:
     assert ledger.C.std_seeds is None
 
 
-def test_accuracies_to_compare_by_are_those_of_the_honest_figure() -> None:
+def test_held_out_accuracies_average_to_the_held_out_estimate() -> None:
     ledger = Ledger(tuple(record(seed, "held-out") for seed in (0, 1)))
-    found = held_out_accuracies(ledger)
-    assert found.shape == (2, ledger.num_folds)
+    accuracies = held_out_accuracies(ledger)
+    assert accuracies.shape == (2, ledger.num_folds)
     assert ledger.held_out is not None
-    assert 100 * found.mean() == pytest.approx(ledger.held_out.mean)
-    with pytest.raises(ArgumentError, match="held-out training"):
+    assert 100 * accuracies.mean() == pytest.approx(ledger.held_out.mean)
+    with pytest.raises(ArgumentError, match="records of the held-out protocol"):
         held_out_accuracies(Ledger((record(0, "paper"),)))

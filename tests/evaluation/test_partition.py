@@ -28,11 +28,11 @@ GIN = RunConfig(
 STORE = random_graphs([3, 4, 5] * 8, classes=2, seed=3).as_store()
 GROUPS = np.arange(24) // 2
 SPLIT = Split(torch.arange(0, 12), torch.arange(12, 16), torch.arange(16, 24))
-MARK = Partition("groups", 12, "ab" * 32, "copies")
+PARTITION = Partition("groups", 12, "ab" * 32, "copies")
 
 
-# ---------------------------------------------------------------------- marks
-def test_a_mark_knows_the_groups_whatever_they_are_called() -> None:
+# ---------------------------------------------------------------------- fingerprints
+def test_fingerprint_is_independent_of_group_names() -> None:
     one = partition_by_groups(np.array(["b", "a", "b", "c"]), "x")
     assert one is not None
     assert (one.kind, one.count, one.by) == ("groups", 3, "x")
@@ -42,18 +42,18 @@ def test_a_mark_knows_the_groups_whatever_they_are_called() -> None:
     )
     assert other is not None
     assert third is not None
-    assert one.mark == other.mark != third.mark
+    assert one.fingerprint == other.fingerprint != third.fingerprint
     assert partition_by_groups(np.arange(4), "x") is None  # each graph alone: the plain folds
 
 
-def test_plain_records_are_written_as_ever_and_grouped_ones_with_their_mark() -> None:
-    plain, grouped = record(), record(partition=MARK)
+def test_only_records_of_grouped_folds_have_an_entry_partition() -> None:
+    plain, grouped = record(), record(partition=PARTITION)
     assert "partition" not in plain.as_dict()
     assert "partition" not in plain.settings
     assert grouped.settings == plain.settings | {"partition": "12 groups abababababababab"}
-    assert record(partition=replace(MARK, by="elsewhere")).settings == grouped.settings
+    assert record(partition=replace(PARTITION, by="elsewhere")).settings == grouped.settings
     again = SeedRecord.from_json(grouped.to_json())
-    assert (again, again.partition) == (grouped, MARK)
+    assert (again, again.partition) == (grouped, PARTITION)
     assert SeedRecord.from_json(plain.to_json()).partition is None
 
 
@@ -63,10 +63,10 @@ def test_plain_records_are_written_as_ever_and_grouped_ones_with_their_mark() ->
         None,
         3,
         {},
-        {**vars(MARK), "kind": "x"},
-        {**vars(MARK), "count": "2"},
-        {**vars(MARK), "drawn": "2"},
-        {name: value for name, value in vars(MARK).items() if name != "drawn"},
+        {**vars(PARTITION), "kind": "x"},
+        {**vars(PARTITION), "count": "2"},
+        {**vars(PARTITION), "drawn": "2"},
+        {name: value for name, value in vars(PARTITION).items() if name != "drawn"},
         {"kind": "groups"},
     ],
 )
@@ -78,13 +78,13 @@ def test_a_mark_that_is_none(values: Any) -> None:
 
 def test_grouped_and_plain_records_never_stand_together(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="share the settings"):
-        Ledger((record(), record(seed=1, partition=MARK)))
+        Ledger((record(), record(seed=1, partition=PARTITION)))
     store = ResultsStore(tmp_path / "a")
     store.add(record())
     with pytest.raises(DataError, match=r"\(partition none \(plain folds\) and 12 groups abababababababab\)"):
-        store.add(record(partition=MARK))
+        store.add(record(partition=PARTITION))
     other = ResultsStore(tmp_path / "b")
-    other.add(record(partition=MARK))
+    other.add(record(partition=PARTITION))
     with pytest.raises(DataError, match="two that differ"):
         store.merge(tmp_path / "b")
 
@@ -156,7 +156,7 @@ def test_one_split_is_trained_as_given() -> None:
     assert ledger.held_out.std_folds is None
     assert ledger.held_out.std_seeds is not None
     assert repr(ledger).startswith("Ledger: test, gin, one split")
-    assert ledger.notes == ("One split (given): 12 graphs to learn from, 4 to choose by, 8 to test on.",)
+    assert ledger.notes == ("One split (given): 12 training, 4 validation, 8 test graphs.",)
     assert ledger.partition is not None
     assert (ledger.partition.kind, ledger.partition.count) == ("split", 3)
 
@@ -173,9 +173,9 @@ def test_without_a_validation_part_a_tenth_of_every_class_is_drawn(
     assert (paper.train_graphs.tolist(), paper.test_graphs.tolist()) == ([16], [8])
     assert ledger.partition is not None
     assert (ledger.partition.count, ledger.partition.drawn, drawn) == (2, 2, 2)
-    assert f"One split (column 'part', {drawn} training graphs drawn to choose by)" in repr(ledger)
+    assert f"One split (column 'part', {drawn} training graphs drawn for validation)" in repr(ledger)
     assert (
-        f"{drawn} to choose by (a tenth, at least one graph, of every class of the training part"
+        f"{drawn} validation (a tenth, at least one graph, of every class of the training set"
         in ledger.notes[0]
     )
     assert Ledger.from_json(ledger.to_json()).partition == ledger.partition
@@ -209,7 +209,7 @@ def test_splits_that_cannot_be_trained() -> None:
     y[two.train] = 0
     y[two.train[3]] = 1
     few = replace(STORE, y=y)
-    told = r"'split' must leave .* got 1 graph of class '1' in all \(column 'part'\)\. Add graphs to choose"
+    told = r"'split' must leave .* got 1 graph of class '1' in all \(column 'part'\)\. Add validation graphs"
     with pytest.raises(ArgumentError, match=told):
         CrossValidation(few, GIN, split=two)
     assert CrossValidation(few, GIN, protocol="paper", split=two).folds.num_folds == 1

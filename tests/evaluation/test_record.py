@@ -58,7 +58,7 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
         ("format", "graphcaps record 1", "a record in the format 'graphcaps record 2'"),
         ("seed", "0", "a whole number under 'seed'"),
         ("seed", True, "a whole number under 'seed'"),
-        ("protocol", "mine", "a protocol out of held-out, paper"),
+        ("protocol", "mine", "one of the protocols held-out, paper"),
         ("seconds", None, "a number under 'seconds'"),
         ("data", {"graphs": 3}, "a whole number under 'nodes'"),
         ("config", {"modle": {}}, "a valid configuration"),
@@ -86,5 +86,5 @@ def test_seconds_are_a_finite_number(seconds: str) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "9" * 5000])
 def test_json_that_python_refuses_is_no_record(text: str) -> None:
-    with pytest.raises(DataError, match="found no"):
+    with pytest.raises(DataError, match="found invalid JSON"):
         SeedRecord.from_json(text)

@@ -154,6 +154,6 @@ def test_what_is_unpacked_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     _write(path, bomb)
     with pytest.raises(DataError, match=r"at most \d,\d+ bytes in train_loss\.3, found more"):
         list(RecordArchive(path).records())
-    monkeypatch.setattr(module, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(module, "_MAX_BYTES", 1000)
     with pytest.raises(DataError, match=r"at most 1,000 bytes in records\.jsonl, found more"):
         RecordArchive(path)

@@ -112,16 +112,16 @@ def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
     by_key = {(each.cell.row, each.cell.criterion): each for each in found}
     for rule in ("C", "C*", "held-out"):
         each = by_key["HGCN", rule]
-        assert each.ours == ledger.figures[rule]
+        assert each.ours == ledger.estimates[rule]
         values = each.as_dict()
         assert set(values) == {
             *("table", "row", "dataset", "criterion", "paper", "ours", "std_folds", "std_seeds"),
             *("seeds", "epochs", "formulation"),
         }
-        assert values["ours"] == pytest.approx(ledger.figures[rule].mean, abs=1e-4)
+        assert values["ours"] == pytest.approx(ledger.estimates[rule].mean, abs=1e-4)
         assert (values["seeds"], values["epochs"], values["formulation"]) == (5, 1000, "released")
         json.dumps(values)
-    assert by_key["HGCN", "C"].difference == pytest.approx(ledger.figures["C"].mean - 93.16)
+    assert by_key["HGCN", "C"].difference == pytest.approx(ledger.estimates["C"].mean - 93.16)
     assert by_key["HGCN", "held-out"].difference is None
     for row in ("A1", "GIN"):
         assert by_key[row, "C"].ours is None
@@ -166,7 +166,7 @@ def test_pages_for_people_and_papers() -> None:
     assert "| HGCN | C\\* | paper | 95.79" in page
     ours = next(line for line in lines(found, "table1")[1] if (line.row, line.what) == ("HGCN", "ours"))
     assert all(cell.count("±") == 2 for cell in ours.cells)
-    short = lines(found, "table1", apart=True)[1]
+    short = lines(found, "table1", separate_deviations=True)[1]
     assert [line.what for line in short if (line.row, line.criterion) == ("HGCN", "C")] == [
         *("paper", "ours", "± folds", "± seeds", "difference")
     ]

@@ -140,8 +140,8 @@ def test_a_ledger_of_a_class_with_one_graph(kind: str) -> None:
     store = _graphs([0, 1] * 8 + [2]).as_store()
     ledger = cross_validate(store, _config(kind), folds=3, protocol="both")
     assert any("has 1 graph for 3 folds" in note for note in ledger.notes)
-    assert list(ledger.figures) == ["held-out", "C", "C*", "optimism"]
-    assert all(0 <= ledger.figures[name].mean <= 100 for name in ("held-out", "C", "C*"))
+    assert list(ledger.estimates) == ["held-out", "C", "C*", "optimism"]
+    assert all(0 <= ledger.estimates[name].mean <= 100 for name in ("held-out", "C", "C*"))
     for record in ledger.records:
         curves = record.curves
         assert int(curves.test_graphs.sum()) == 17

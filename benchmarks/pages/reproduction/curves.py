@@ -106,7 +106,7 @@ def draw(results: Results) -> str:
         axes = figure.subplots(3, 4).ravel()
         figure.subplots_adjust(0.06, 0.07, 0.99, 0.96, 0.24, 0.26)  # fixed: a layout engine takes seconds
         for ax, name in zip(axes, paper_datasets(), strict=False):
-            ours = results.figure(name, "hgcn", "C")
+            ours = results.estimate(name, "hgcn", "C")
             _panel(ax, name, found.get(name, {}), None if ours is None else ours.mean)
         _legend(axes[len(paper_datasets())])
         figure.supxlabel("epoch", fontsize=9, y=0.01)

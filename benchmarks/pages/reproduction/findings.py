@@ -159,7 +159,7 @@ def precision(results: Results) -> str:
     for rule in ("C", "held-out"):
         gaps, far = {}, []
         for name in paper_datasets():
-            own, exact = results.seeds(name, "hgcn", rule), results.exact.figure(name, "hgcn", rule)
+            own, exact = results.seeds(name, "hgcn", rule), results.exact.estimate(name, "hgcn", rule)
             if len(own) > 1 and exact is not None:
                 gaps[name] = float(own[0]) - exact.mean
                 if abs(gaps[name]) > 2 * np.sqrt(2) * own.std(ddof=1):

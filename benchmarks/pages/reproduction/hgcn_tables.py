@@ -46,8 +46,8 @@ class Results:
         self.exact = MeasuredLedgers(ResultsStore(folder / "paper"))
         self.folds = cache(self._folds)
 
-    def figure(self, dataset: str, variant: str, rule: str) -> AccuracyEstimate | None:
-        return self.library.figure(dataset, variant, rule)
+    def estimate(self, dataset: str, variant: str, rule: str) -> AccuracyEstimate | None:
+        return self.library.estimate(dataset, variant, rule)
 
     def _folds(self, dataset: str, variant: str, rule: str) -> np.ndarray:
         """Accuracy in percent of every seed and fold under a rule, ``[S, F]``; ``[0, 0]`` if nothing is stored."""
@@ -131,7 +131,7 @@ def ledger_table(results: Results) -> str:
     """All eleven data sets: held-out, optimism, C and C*, next to the paper's."""
     rows = []
     for name in paper_datasets():
-        own = [shown(results.figure(name, "hgcn", rule)) for rule in ("held-out", "optimism", "C", "C*")]
+        own = [shown(results.estimate(name, "hgcn", rule)) for rule in ("held-out", "optimism", "C", "C*")]
         paper = [str(published_hgcn(name, rule)) for rule in ("C", "C*")]
         rows.append((name, f"**{own[0]}**", own[1], own[2], paper[0], own[3], paper[1]))
     head = ("data set", "held-out", "optimism", "C", "C of the paper", "C\\*", "C\\* of the paper")
@@ -165,7 +165,7 @@ def comparable(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
     rows, differences = [], []
     for name in paper_datasets():
         folds = results.folds(name, "hgcn", "held-out")
-        ours = shown(results.figure(name, "hgcn", "held-out"))
+        ours = shown(results.estimate(name, "hgcn", "held-out"))
         if name not in COMPARABLE or not len(folds):
             best = f"{COMPARABLE[name][0]:.1f}" if name in COMPARABLE else "none found"
             rows.append((name, f"**{ours}**", "–", best, "–", "–"))

@@ -111,8 +111,8 @@ def done(results: Results, found: Sequence[Agreement]) -> str:
     pairs = [
         (held_out.mean, best.mean)
         for name in paper_datasets()
-        if (held_out := results.figure(name, "hgcn", "held-out")) is not None
-        and (best := results.figure(name, "hgcn", "C")) is not None
+        if (held_out := results.estimate(name, "hgcn", "held-out")) is not None
+        and (best := results.estimate(name, "hgcn", "C")) is not None
     ]
     what = (
         f"HGCN was trained on {len(found)} of the paper's {len(paper_datasets())} data sets with several "

@@ -19,7 +19,7 @@ from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
-from graphcaps.evaluation.replica_groups import GroupTraining, plan_groups
+from graphcaps.evaluation.replica_groups import GroupTrainer, plan_groups
 from graphcaps.models.builder import model_factory
 from graphcaps.nn import HGCN
 from graphcaps.training.device import matmul_precision
@@ -145,7 +145,7 @@ def measure_speed(
     resident = prepared.store.device.type == target.type  # features as training reads them
     features: Tensor | FeatureTable = compact_features(prepared.x, prepared.store) if resident else prepared.x
     for plan in plans:  # one after another where they do not fit into memory together
-        training = GroupTraining(plan, prepared, target, config, make)
+        training = GroupTrainer(plan, prepared, target, config, make)
         took, trained = _epoch_seconds(training, warm_up, epochs)
         seconds, part = seconds + took, part or trained
     memory = torch.cuda.max_memory_allocated(target) if gpu else _resident_peak()
@@ -169,7 +169,7 @@ def measure_speed(
     )
 
 
-def _epoch_seconds(training: GroupTraining, warm_up: int, epochs: int) -> tuple[float, list[Replica]]:
+def _epoch_seconds(training: GroupTrainer, warm_up: int, epochs: int) -> tuple[float, list[Replica]]:
     """Median seconds of an epoch of one group, and the replicas that one of its processes trains."""
     try:
         trainer = training.trainer

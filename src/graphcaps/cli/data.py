@@ -280,8 +280,8 @@ def _forecast(store: GraphStore) -> dict[str, Any] | None:
         seconds = (time.perf_counter() - start) * len(store) / len(sample)
     except GraphcapsError:  # too few graphs or classes: the findings report it
         return None
-    assert validation.forecast is not None
-    memory = validation.forecast.bytes_for(1)
+    assert validation.memory_estimate is not None
+    memory = validation.memory_estimate.bytes_for(1)
     sentence = (
         f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, preset: "
         f"{config.source}) takes about {format_size(memory)} of memory and {_time(seconds * epochs)}; "

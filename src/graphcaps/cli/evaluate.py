@@ -215,11 +215,11 @@ def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:
 
 def _describe_memory(validation: CrossValidation) -> str:
     """How many models are trained together, and the memory that they need."""
-    assert validation.forecast is not None
+    assert validation.memory_estimate is not None
     assert validation.group is not None
     together = min(validation.group, validation.folds.num_folds * len(validation.seeds))
     count = "one model at a time" if together == 1 else f"{together} models together"
-    memory = format_size(validation.forecast.bytes_for(together))
+    memory = format_size(validation.memory_estimate.bytes_for(together))
     return f"{validation.store.name}: training {count}, about {memory} of memory."
 
 
@@ -260,12 +260,12 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
     from graphcaps.evaluation import RULES
     from graphcaps.evaluation.ledger import UPPER_BOUNDS
 
-    several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.figures.values())
+    several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
     numbers = ("mean", "± folds", *(("± seeds",) if several_seeds else ()), "seconds")
     table = columns("data set", "model", "result", *numbers, "", right=numbers)
     for ledger in ledgers:
         head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")
-        for name, figure in ledger.figures.items():
+        for name, figure in ledger.estimates.items():
             spreads = (figure.std_folds, figure.std_seeds)[: len(numbers) - 2]
             cells = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
             bound = "upper bound" if name in UPPER_BOUNDS else ""
@@ -275,7 +275,7 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
     console.print(table)
     console.print("\nAccuracy in percent; ± is a standard deviation.", style="dim")
     for name in RULES:
-        if any(name in ledger.figures for ledger in ledgers):
+        if any(name in ledger.estimates for ledger in ledgers):
             console.print(
                 f"{name}: {_describe_rule(name, ledgers)}.", style="dim", markup=False, soft_wrap=True
             )
@@ -288,6 +288,6 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
 def _describe_rule(name: str, ledgers: list[Ledger]) -> str:
     """The rule of a result, as the shortest training applied it."""
     rule = min(ledgers, key=lambda ledger: ledger.records[0].curves.num_epochs).rule(name)
-    if name == "optimism" and not any("C" in ledger.figures for ledger in ledgers):
+    if name == "optimism" and not any("C" in ledger.estimates for ledger in ledgers):
         return rule.replace("C minus", "C, the best of one epoch for all folds by mean test accuracy, minus")
     return rule

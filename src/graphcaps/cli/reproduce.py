@@ -184,11 +184,11 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
     from rich.table import Table
 
     from graphcaps.evaluation import RULES
-    from graphcaps.reproduction.table_formats import REPORTED, lines, titles
+    from graphcaps.reproduction.table_formats import REPORTED_ONLY, lines, titles
 
     console = terminal()
     for table, title in titles(found).items():
-        datasets, rows = lines(found, table, apart=True)
+        datasets, rows = lines(found, table, separate_deviations=True)
         shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", title=title)
         shown.title_justify, shown.title_style = "left", "bold"
         shown.add_column("", no_wrap=True)
@@ -196,8 +196,8 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
             shown.add_column(name, justify="right", no_wrap=True)
         before = None
         for line in rows:
-            if line.what == REPORTED:
-                shown.add_row(f"{line.row}, {REPORTED}", *line.cells, style="dim")
+            if line.what == REPORTED_ONLY:
+                shown.add_row(f"{line.row}, {REPORTED_ONLY}", *line.cells, style="dim")
                 continue
             if (line.row, line.criterion) != before:
                 shown.add_row(f"{line.row}, {line.criterion}", style="bold")

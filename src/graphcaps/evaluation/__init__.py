@@ -1,4 +1,4 @@
-"""Honest evaluation: folds and seeds as replicas, rules that choose the epoch, records and the ledger."""
+"""Evaluation: cross-validation with folds and seeds as replicas, epoch selection, records and results stores."""
 
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, cross_validate
 from graphcaps.evaluation.epoch_records import EpochRecords

@@ -1,4 +1,4 @@
-"""Checkpoints of trainings that have no record yet, in the folder of results."""
+"""Checkpoints of unfinished trainings, in the folder ``unfinished`` of a results store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CheckpointDir:
     """The checkpoints of one data set and variant.
 
     Args:
-        results (Path, optional): Folder of results; without one nothing is kept.
+        results (Path, optional): Folder of results; without one no checkpoint is written.
         dataset (str): Name of the data set.
         variant (str): Name of the model in results.
     """
@@ -31,46 +31,50 @@ class CheckpointDir:
         self.dataset, self.variant = dataset, variant
 
     def path(self, group: ReplicaGroup) -> Path | None:
-        """Where the checkpoint of a group is kept."""
+        """The checkpoint file of a group; ``None`` without a folder of results."""
         if self.folder is None:
             return None
-        return self.folder / f"{self._start(group.protocol)}{group.name}.checkpoint"
+        return self.folder / f"{self._prefix(group.protocol)}{group.name}.checkpoint"
 
-    def refuse(self, protocols: Iterable[Protocol]) -> None:
-        """An interrupted run is not overwritten by accident, whatever replicas it trained together."""
+    def require_none(self, protocols: Iterable[Protocol]) -> None:
+        """Prevents a new run from overwriting an interrupted one, whatever replicas that one trained together.
+
+        Raises:
+            DataError: If a checkpoint of one of the protocols exists.
+        """
         for protocol in protocols:
-            for path, _ in self._found(protocol):
-                fix = "Add --resume to go on with it, or name another folder."
-                raise DataError(path, "no interrupted run yet", "one", fix=fix)
+            for path, _ in self._checkpoints(protocol):
+                fix = "Add --resume to continue it, or name another folder."
+                raise DataError(path, "this is the checkpoint of an interrupted run", fix=fix)
 
-    def unused(self, groups: Iterable[ReplicaGroup]) -> tuple[str, ...]:
-        """A sentence on each checkpoint that none of these groups goes on from: another number ran together."""
+    def unused_notes(self, groups: Iterable[ReplicaGroup]) -> tuple[str, ...]:
+        """A note for each checkpoint that no group resumes from, because it holds a different set of replicas."""
         groups = list(groups)
-        wanted = {self.path(group) for group in groups}
+        used = {self.path(group) for group in groups}
         return tuple(
             f"The checkpoint {path.name} was not used: other folds or seeds were trained together there."
             for protocol in dict.fromkeys(group.protocol for group in groups)
-            for path, _ in self._found(protocol)
-            if path not in wanted
+            for path, _ in self._checkpoints(protocol)
+            if path not in used
         )
 
-    def tidy(self, protocol: Protocol, seeds: set[int]) -> None:
-        """Removes checkpoints whose seeds all have their record."""
-        for path, own in self._found(protocol):
-            if own <= seeds:
-                with contextlib.suppress(OSError):  # the folder stays: other runs may write into it
+    def remove_finished(self, protocol: Protocol, finished_seeds: set[int]) -> None:
+        """Removes the checkpoints whose seeds all have a record. The folder stays: other runs may write into it."""
+        for path, seeds in self._checkpoints(protocol):
+            if seeds <= finished_seeds:
+                with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
 
-    def _start(self, protocol: Protocol) -> str:
+    def _prefix(self, protocol: Protocol) -> str:
         return file_name(self.dataset, self.variant, protocol, "")
 
-    def _found(self, protocol: Protocol) -> Iterator[tuple[Path, set[int]]]:
-        """Checkpoints of a protocol and their seeds."""
+    def _checkpoints(self, protocol: Protocol) -> Iterator[tuple[Path, set[int]]]:
+        """The checkpoints of a protocol, each with its seeds."""
         if self.folder is None or not self.folder.is_dir():
             return
-        start = self._start(protocol)
+        prefix = self._prefix(protocol)
         for path in sorted(self.folder.glob("*.checkpoint")):
-            seeds = _SEEDS.match(path.name.removeprefix(start))
-            if path.name.startswith(start) and seeds is not None:
+            seeds = _SEEDS.match(path.name.removeprefix(prefix))
+            if path.name.startswith(prefix) and seeds is not None:
                 first = int(seeds[1])
                 yield path, set(range(first, int(seeds[2] or first) + 1))

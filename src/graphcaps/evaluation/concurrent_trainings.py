@@ -1,4 +1,7 @@
-"""Several trainings on one GPU at a time: while one waits between two kernels, another computes."""
+"""Runs several trainings on one GPU at a time.
+
+A training leaves the GPU idle between two kernel launches; concurrent trainings use that time.
+"""
 
 from __future__ import annotations
 
@@ -12,37 +15,40 @@ import torch
 __all__ = ["run_concurrently"]
 
 Result = TypeVar("Result")
-_TURN = 5e-4  # seconds that a thread may keep the interpreter
+_SWITCH_INTERVAL = 5e-4  # seconds after which a thread hands over the interpreter lock
 
 
 def run_concurrently(
     tasks: Sequence[Callable[[], Result]], jobs: int, device: torch.device
 ) -> Iterator[Result]:
-    """Runs tasks, at most ``jobs`` at a time, and gives their results in the order of the tasks.
+    """Runs tasks, at most ``jobs`` at a time, and yields their results in the order of the tasks.
 
-    Each has a thread and a stream of the GPU. What it computes is what it would compute alone, bit by bit; it
-    takes as much memory. On a CPU, and with one job, the tasks run one after another. Ctrl-C, or a task that
-    fails, is told when those that run have ended.
+    Each task has a thread and a CUDA stream of its own. It computes the same bits and needs the same memory as on
+    its own. On a CPU, or with one job, the tasks run one after another. Ctrl-C and exceptions of a task are raised
+    after the running tasks have ended.
 
     Args:
         tasks (list): Functions without arguments.
-        jobs (int): Tasks at a time.
-        device (device): Where they compute.
+        jobs (int): Largest number of tasks at a time.
+        device (device): Device of the computation.
+
+    Yields:
+        The return value of each task.
     """
     if device.type != "cuda" or jobs < 2 or len(tasks) < 2:
         for task in tasks:
             yield task()
         return
 
-    def on_own_stream(task: Callable[[], Result]) -> Result:
+    def run_on_stream(task: Callable[[], Result]) -> Result:
         with torch.cuda.stream(torch.cuda.Stream(device)):
             return task()
 
-    before = sys.getswitchinterval()
-    # One that compiles kernels would keep the others waiting for the interpreter, and the GPU for them.
-    sys.setswitchinterval(_TURN)
+    previous_interval = sys.getswitchinterval()
+    # A thread that compiles kernels would otherwise hold the interpreter lock while the others have work for the GPU.
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         with ThreadPoolExecutor(jobs) as pool:
-            yield from pool.map(on_own_stream, tasks)
+            yield from pool.map(run_on_stream, tasks)
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(previous_interval)

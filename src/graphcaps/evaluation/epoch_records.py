@@ -1,4 +1,4 @@
-"""Epoch by epoch, fold by fold: what a training is remembered by, exactly and in few bytes."""
+"""Losses and accuracies of every epoch and fold, stored exactly and compactly."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["CURVES", "LOSS_STEP", "EpochRecords"]
 
 LOSS_STEP = 1e-5
 _LARGEST = np.iinfo(np.int32).max
-_MOST_VALUES = 5 * 10**7  # per curve; ten folds of 1000 epochs have 10⁴
+_MAX_VALUES = 5 * 10**7  # per curve; ten folds of 1000 epochs have 10⁴
 CURVES = ("train_loss", "train_right", "validation_loss", "validation_right", "test_right")
 _SIZES = ("train_graphs", "validation_graphs", "test_graphs")
 
 
 @dataclass(frozen=True, eq=False)
 class EpochRecords:
-    """Losses and right answers of F trainings over E epochs, all as whole numbers ``[F, E]``.
+    """Losses and numbers of correct predictions of F folds over E epochs, as integers ``[F, E]``.
 
-    Accuracies are kept as counts, which are exact; losses as multiples of 0.00001, and one that is no number
-    as the largest multiple. Rounding happens here, before any rule looks, so that figures made in memory and
-    figures made from files are the same.
+    Accuracies are stored as counts, which are exact. Losses are stored as multiples of 0.00001; NaN and infinity
+    become the largest multiple. Values are rounded here, before an epoch is selected, so that results computed in
+    memory and results computed from files are identical.
 
     Args:
-        train_loss, train_right (ndarray): Over the training part, while learning.
-        validation_loss, validation_right (ndarray): Over the validation part; all zero where there is none.
-        test_right (ndarray): Over the test part.
-        train_graphs, validation_graphs, test_graphs (ndarray): Graphs of each part, ``[F]``.
+        train_loss, train_right (ndarray): Loss and correct predictions on the training set, during the epoch.
+        validation_loss, validation_right (ndarray): The same on the validation set; zero where there is none.
+        test_right (ndarray): Correct predictions on the test set.
+        train_graphs, validation_graphs, test_graphs (ndarray): Number of graphs of each set, ``[F]``.
     """
 
     train_loss: np.ndarray
@@ -50,19 +50,19 @@ class EpochRecords:
 
     @classmethod
     def from_events(cls, events: Sequence[EpochEnd], replicas: Sequence[Replica]) -> EpochRecords:
-        """The records of one training of several replicas, from all its events."""
-        parts = {
+        """The curves of one training of several replicas, from the events of all its epochs."""
+        counts = {
             name: [getattr(r, name).numel() for r in replicas] for name in ("train", "validation", "test")
         }
-        sizes = {name: np.array(counts, dtype=np.int64) for name, counts in parts.items()}
+        sizes = {name: np.array(count, dtype=np.int64) for name, count in counts.items()}
 
         def collect(name: str) -> np.ndarray:
             rows = [getattr(event, name) or [0.0] * len(replicas) for event in events]
             return np.array(rows, dtype=np.float64).T  # [F, E]
 
         def right(name: str) -> np.ndarray:
-            counts = np.nan_to_num(collect(f"{name}_accuracy")) * sizes[name][:, None]
-            return np.rint(counts).astype(np.int64)
+            correct = np.nan_to_num(collect(f"{name}_accuracy")) * sizes[name][:, None]
+            return np.rint(correct).astype(np.int64)
 
         def loss(name: str) -> np.ndarray:
             values = np.nan_to_num(collect(f"{name}_loss") / LOSS_STEP, nan=_LARGEST, posinf=_LARGEST)
@@ -89,7 +89,7 @@ class EpochRecords:
 
     @property
     def validation_accuracy(self) -> np.ndarray:
-        """From 0 to 1, ``[F, E]``; NaN where there is no validation part."""
+        """From 0 to 1, ``[F, E]``; NaN where there is no validation set."""
         with np.errstate(invalid="ignore"):
             return self.validation_right / self.validation_graphs[:, None]
 
@@ -99,12 +99,12 @@ class EpochRecords:
         return self.test_right / self.test_graphs[:, None]
 
     def folds(self, rows: Sequence[int]) -> EpochRecords:
-        """The named rows alone."""
+        """The curves of the given rows."""
         return EpochRecords(*(getattr(self, name)[list(rows)] for name in (*CURVES, *_SIZES)))
 
     @staticmethod
     def join(parts: Sequence[EpochRecords]) -> EpochRecords:
-        """The rows of several records of equally many epochs, one after another."""
+        """Concatenates the rows of several records with the same number of epochs."""
         names = (*CURVES, *_SIZES)
         return EpochRecords(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -118,7 +118,7 @@ class EpochRecords:
 
     # ------------------------------------------------------------------ saving
     def header(self) -> dict[str, Any]:
-        """Shape and part sizes, without the curves; JSON-safe."""
+        """Shape and set sizes, without the curves; JSON-safe."""
         sizes = {name: getattr(self, name).tolist() for name in _SIZES}
         return {"folds": self.num_folds, "epochs": self.num_epochs, "loss_step": LOSS_STEP} | sizes
 
@@ -131,19 +131,19 @@ class EpochRecords:
         """Reads what :meth:`as_dict` wrote.
 
         Args:
-            values (mapping): Shape, sizes and curves. A curve is text, or an array ``[F, E]`` of int64.
+            values (mapping): Shape, sizes and curves. A curve is encoded text or an int64 array ``[F, E]``.
             where (str): The file, for messages.
 
         Raises:
-            DataError: If an entry is missing, truncated, no integer or out of range.
+            DataError: If an entry is missing, truncated, not an integer or out of range.
         """
         shape = values.get("folds"), values.get("epochs")
         if not all(type(size) is int and 0 < size < 10**7 for size in shape):
             raise DataError(where, "whole numbers under 'folds' and 'epochs'", repr(shape))
         F, E = int(shape[0] or 0), int(shape[1] or 0)
-        if F * E > _MOST_VALUES:  # bounds the memory that a small malicious file can claim
+        if F * E > _MAX_VALUES:  # bounds the memory that a small malicious file can claim
             raise DataError(
-                where, f"at most {_MOST_VALUES:,} values per curve", f"{F:,} folds of {E:,} epochs"
+                where, f"at most {_MAX_VALUES:,} values per curve", f"{F:,} folds of {E:,} epochs"
             )
         if values.get("loss_step") != LOSS_STEP:
             raise DataError(where, f"{LOSS_STEP} under 'loss_step'", repr(values.get("loss_step"))[:60])
@@ -152,9 +152,9 @@ class EpochRecords:
             entry = values.get(name)
             if not isinstance(entry, list) or len(entry) != F or not all(type(n) is int for n in entry):
                 raise DataError(where, f"{F} whole numbers under '{name}'", "something else")
-            least = 0 if name == "validation_graphs" else 1  # the paper's protocol has no such part
-            if not all(least <= n <= _LARGEST for n in entry):
-                raise DataError(where, f"numbers from {least} on under '{name}'", "others")
+            smallest = 0 if name == "validation_graphs" else 1  # the paper's protocol has no validation set
+            if not all(smallest <= n <= _LARGEST for n in entry):
+                raise DataError(where, f"numbers from {smallest} on under '{name}'", "others")
             sizes[name] = np.array(entry, dtype=np.int64)
         curves = {}
         for name in CURVES:
@@ -163,26 +163,27 @@ class EpochRecords:
                 value if isinstance(value, np.ndarray) else _unpack(value, F, E, f"{where}, {name}")
             )
         for name, curve in curves.items():
-            part, what = name.split("_")
-            most = sizes[f"{part}_graphs"][:, None] if what == "right" else _LARGEST
-            if (curve < 0).any() or (curve > most).any():
-                limit = "the number of graphs" if what == "right" else f"{_LARGEST}"
+            subset, quantity = name.split("_")
+            largest = sizes[f"{subset}_graphs"][:, None] if quantity == "right" else _LARGEST
+            if (curve < 0).any() or (curve > largest).any():
+                limit = "the number of graphs" if quantity == "right" else f"{_LARGEST}"
                 raise DataError(where, f"numbers from 0 to {limit} under '{name}'", "others")
         return cls(*curves.values(), *sizes.values())
 
 
 def _pack(values: np.ndarray) -> str:
-    """Differences along epochs as little-endian int32, bytes of equal weight together, zlib, base64."""
+    """Encodes a curve: differences along epochs as little-endian int32, byte planes, zlib, base64."""
     steps = np.diff(values, axis=1, prepend=0).astype("<i4")
     planes = np.ascontiguousarray(steps.reshape(-1, 1).view(np.uint8).T)
     return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode("ascii")
 
 
 def _unpack(text: Any, F: int, E: int, where: str) -> np.ndarray:
+    """Decodes what :func:`_pack` encoded, ``[F, E]``."""
     size = 4 * F * E
     try:
         packed = base64.b64decode(text, validate=True)
-        # A limit on the output: a small file cannot fill the memory.
+        # Bounds the output: a small file cannot fill the memory.
         raw = zlib.decompressobj().decompress(packed, size + 1)
     except (TypeError, ValueError, OverflowError, binascii.Error, zlib.error) as error:
         raise DataError(where, "a packed curve", "something else") from error

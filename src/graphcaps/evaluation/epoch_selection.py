@@ -1,7 +1,7 @@
-"""Which epoch counts: rules from the records of a cross-validation to one accuracy per fold.
+"""Epoch selection: from the curves of a cross-validation to one epoch and one test accuracy per fold.
 
-All rules read arrays ``[F, E]``, a row per fold and a column per epoch, and know nothing of trainings. Ties go
-to the earliest epoch. Rules that look at test accuracies to choose give upper bounds, and are named so.
+All rules take arrays ``[F, E]``, a row per fold and a column per epoch. Ties go to the earliest epoch. Rules that
+select on test accuracy give upper bounds, which their docstrings state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
     "Choice",
     "average_seeds",
     "best_common_epoch",
-    "best_own_epochs",
+    "best_epoch_per_fold",
     "held_out",
     "optimism",
     "smooth",
@@ -32,12 +32,12 @@ UPPER_BOUND = "an upper bound: the epoch is chosen on test data"
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a rule chose among the epochs of one seed.
+    """The epochs that a rule selects for one seed, and the test accuracies there.
 
     Args:
-        epochs (ndarray): Chosen epoch of each fold, counted from 1, ``[F]``.
+        epochs (ndarray): Selected epoch of each fold, counted from 1, ``[F]``.
         accuracies (ndarray): Test accuracy of each fold at that epoch, from 0 to 1, ``[F]``; for
-            :func:`optimism` a difference of two.
+            :func:`optimism` a difference of two accuracies.
     """
 
     epochs: np.ndarray
@@ -56,14 +56,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """An accuracy in percent, as it is printed.
+    """A mean accuracy with its standard deviations, in percent.
 
     Args:
         mean (float): Mean over folds, then over seeds.
         std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds.
         std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean; ``None`` for
             one seed.
-        seeds (tuple): Seeds it was made from.
+        seeds (tuple): Seeds that were averaged.
     """
 
     mean: float
@@ -76,13 +76,13 @@ class AccuracyEstimate:
 
 
 def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
-    r"""Centred mean over ``window`` epochs, ``[F, E]``; at the ends, over the epochs of it that exist.
+    r"""Centred mean over ``window`` epochs, ``[F, E]``; truncated at both ends.
 
     .. math::
         \bar\ell_e = \frac{1}{|W_e|} \sum_{t \in W_e} \ell_t, \qquad
         W_e = \{\, t : |t - e| \le (\mathrm{window} - 1) / 2,\; 1 \le t \le E \,\}
 
-    Sums are taken in whole billionths, so that equal losses have equal means wherever they stand.
+    Sums are integers in units of 1e-9, so that equal losses have equal means at every epoch.
     """
     if window < 1 or window % 2 == 0:
         raise ArgumentError("smooth", "window", "be an odd number from 1 on", window)
@@ -96,12 +96,12 @@ def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
 
 
 def window_for(epochs: int) -> int:
-    """Over how many epochs a loss is smoothed: the largest odd number up to 21 and up to half of the epochs.
+    """Width of the smoothing window: the largest odd number up to 21 and up to half of the epochs.
 
-    A window that held all epochs at each of them would make all means equal, and choose the first epoch.
+    A wider window would contain all epochs at every position: all means would be equal and epoch 1 selected.
     """
-    most = max(min(WINDOW, epochs // 2), 1)
-    return most - (most + 1) % 2
+    limit = max(min(WINDOW, epochs // 2), 1)
+    return limit - (limit + 1) % 2
 
 
 def held_out(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
@@ -109,13 +109,13 @@ def held_out(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int
 
     .. math:: e_f = \arg\min_e \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
 
-    The test part takes no part in the choice: this is the honest figure. Losses are smoothed over ``window``
-    epochs. (default: :func:`window_for` as many as there are)
+    Test data is not used for the selection: this is the held-out accuracy. Losses are smoothed over ``window``
+    epochs. (default: :func:`window_for` the number of epochs)
     """
     loss = _table("held_out", "validation_loss", validation_loss)
     smoothed = smooth(loss, window_for(loss.shape[1]) if window is None else window)
     test = _table("held_out", "test_accuracy", test_accuracy, smoothed.shape)
-    return _at(test, smoothed.argmin(1))
+    return _select(test, smoothed.argmin(1))
 
 
 def best_common_epoch(test_accuracy: np.ndarray) -> Choice:
@@ -124,43 +124,43 @@ def best_common_epoch(test_accuracy: np.ndarray) -> Choice:
     .. math:: e = \arg\max_e \frac{1}{F} \sum_f a^{\mathrm{test}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e}
     """
     test = _table("best_common_epoch", "test_accuracy", test_accuracy)
-    # Folds summed in another order must not break a tie.
+    # Rounded, so that the order of the folds in the sum cannot break a tie.
     epoch = int(test.mean(0).round(12).argmax())
-    return _at(test, np.full(len(test), epoch))
+    return _select(test, np.full(len(test), epoch))
 
 
-def best_own_epochs(test_accuracy: np.ndarray) -> Choice:
-    r"""Criterion C*: each fold's own best test epoch. An upper bound, and never below C.
+def best_epoch_per_fold(test_accuracy: np.ndarray) -> Choice:
+    r"""Criterion C*: each fold's own best test epoch. An upper bound, at least as high as C.
 
     .. math:: e_f = \arg\max_e a^{\mathrm{test}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
     """
-    test = _table("best_own_epochs", "test_accuracy", test_accuracy)
-    return _at(test, test.argmax(1))
+    test = _table("best_epoch_per_fold", "test_accuracy", test_accuracy)
+    return _select(test, test.argmax(1))
 
 
 def optimism(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
-    """What choosing on the test folds is worth: C minus held-out, both on the same held-out training."""
+    """Gain from selecting the epoch on test data: C minus held-out, both on the same held-out training."""
     best = best_common_epoch(test_accuracy)
-    honest = held_out(validation_loss, test_accuracy, window)
-    return Choice(best.epochs, best.accuracies - honest.accuracies)
+    validated = held_out(validation_loss, test_accuracy, window)
+    return Choice(best.epochs, best.accuracies - validated.accuracies)
 
 
 def average_seeds(choices: Sequence[Choice], seeds: Sequence[int]) -> AccuracyEstimate:
-    """One figure from the choices of several seeds: folds first, then seeds."""
+    """Averages the accuracies of several seeds: over folds first, then over seeds."""
     if not choices or len(choices) != len(seeds):
         raise ArgumentError("average_seeds", "choices", f"be one per seed, {len(seeds)}", len(choices))
     means = np.array([choice.mean for choice in choices])
-    spreads = [choice.std_folds for choice in choices]
-    known = [spread for spread in spreads if spread is not None]
+    deviations = [std for choice in choices if (std := choice.std_folds) is not None]
     return AccuracyEstimate(
         float(means.mean()),
-        float(np.mean(known)) if len(known) == len(spreads) else None,
+        float(np.mean(deviations)) if len(deviations) == len(choices) else None,
         _std(means),
         tuple(seeds),
     )
 
 
-def _at(test: np.ndarray, epochs: np.ndarray) -> Choice:
+def _select(test: np.ndarray, epochs: np.ndarray) -> Choice:
+    """Test accuracies at one epoch index per fold."""
     return Choice(epochs + 1, test[np.arange(len(test)), epochs])
 
 
@@ -169,12 +169,12 @@ def _std(values: np.ndarray) -> float | None:
 
 
 def _table(owner: str, name: str, values: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """``values`` as float64 ``[F, E]``, all of them numbers."""
+    """``values`` as a finite float64 array ``[F, E]``."""
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or 0 in table.shape:
         raise ShapeError(owner, name, "have a row per fold and a column per epoch", list(table.shape))
     if shape is not None and table.shape != shape:
         raise ShapeError(owner, name, f"have the shape {list(shape)} of the loss", list(table.shape))
     if not np.isfinite(table).all():
-        raise ArgumentError(owner, name, "hold numbers alone", "NaN or infinity")
+        raise ArgumentError(owner, name, "be finite", "NaN or infinity")
     return table

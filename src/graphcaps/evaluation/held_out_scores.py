@@ -1,14 +1,13 @@
-"""Scores of every graph by a model that did not learn from it: what calibration is measured on.
+"""Held-out class scores of every graph, for measuring calibration.
 
-Records keep how many graphs of a fold were right at each epoch. Here the weights of the epoch that counts are
-kept instead, fold by fold, and asked for the scores of each graph.
+Records hold only the number of correct predictions per fold and epoch. Here the weights of each fold's selected
+epoch are kept, and every graph is scored by models that were not trained on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,19 +29,19 @@ from graphcaps.training.replicas import TRUNK_KEY, Replica, pick_replica, stack_
 from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd, Trainer
 
-__all__ = ["BestReplicas", "HeldOutScores", "held_out_scores"]
+__all__ = ["BestReplicaWeights", "HeldOutScores", "held_out_scores"]
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScores:
-    """What ten models, or as many as there are folds, say about graphs that they did not learn from.
+    """Class scores of graphs by models that were not trained on them, one model per fold.
 
     Args:
-        scores (ndarray): Of each graph, by the model of the fold in which it is tested, ``[G, O]``.
-        validation_scores (ndarray): By the model of the fold in which it chooses the epoch, ``[G, O]``.
-        y (ndarray): Index of each graph's class, ``[G]``.
-        fold, validation_fold (ndarray): Those folds, ``[G]``.
-        epochs (ndarray): Epoch kept in each fold, counted from 1, ``[F]``.
+        scores (ndarray): Scores of each graph by the model that has it in its test set, ``[G, O]``.
+        validation_scores (ndarray): Scores by the model that has it in its validation set, ``[G, O]``.
+        y (ndarray): Class index of each graph, ``[G]``.
+        fold, validation_fold (ndarray): Fold of the model behind each row of the two scores, ``[G]``.
+        epochs (ndarray): Selected epoch of each fold, counted from 1, ``[F]``.
         scores_are (str): ``"lengths"`` or ``"logits"``.
     """
 
@@ -55,15 +54,15 @@ class HeldOutScores:
     scores_are: str
 
 
-class BestReplicas:
-    """The weights of the epoch that counts, of each replica of one training.
+class BestReplicaWeights:
+    """Keeps each replica's weights at its epoch of lowest smoothed validation loss.
 
-    The rule is that of :class:`graphcaps.training.early_stopping.BestWeights`, replica by replica.
+    The rule is that of :class:`graphcaps.training.early_stopping.BestWeights`, applied to each replica.
 
     Args:
         model (Module): Leading axis F; without a trunk.
         epochs (int): Length of the training.
-        patience (int, optional): Epochs without progress after which a replica is done.
+        patience (int, optional): Epochs without progress after which a replica stops changing.
     """
 
     def __init__(self, model: nn.Module, epochs: int, patience: int | None = None) -> None:
@@ -78,8 +77,8 @@ class BestReplicas:
         self._progress = PatienceTracker((num_replicas,))
         self._done = np.zeros(num_replicas, dtype=bool)
 
-    def see(self, model: nn.Module, event: EpochEnd) -> None:
-        """Looks at the epoch that just ended; a replica whose patience has run out keeps what it has."""
+    def update(self, model: nn.Module, event: EpochEnd) -> None:
+        """Takes the epoch that just ended; a replica whose patience has run out keeps its weights."""
         self._recent = [*self._recent, event.validation_loss][-WINDOW:]
         if event.epoch < self.first:
             return
@@ -88,8 +87,8 @@ class BestReplicas:
         if better.any():
             rows = torch.from_numpy(np.flatnonzero(better))
             for name, value in model.state_dict().items():
-                chosen = rows.to(value.device)
-                self.weights[name][chosen] = value.detach()[chosen]
+                indices = rows.to(value.device)
+                self.weights[name][indices] = value.detach()[indices]
             self.loss, self.epochs = (
                 np.where(better, loss, self.loss),
                 np.where(better, event.epoch, self.epochs),
@@ -114,59 +113,69 @@ def held_out_scores(
     device: str = "auto",
     on_epoch: Callable[[EpochEnd], object] | None = None,
 ) -> HeldOutScores:
-    """Trains a model per fold, all together, and scores the graphs that each did not learn from.
+    """Trains one model per fold, all together, and scores the graphs that each was not trained on.
 
-    Folds are those of :func:`graphcaps.cross_validate`: a model learns from all folds but two, chooses its epoch
-    on one and is tested on the other.
+    The folds are those of :func:`graphcaps.cross_validate`: a model is trained on all folds but two, one of which
+    is its validation set and the other its test set.
 
     Args:
-        store (GraphStore): Graphs with classes.
-        config (RunConfig): Model, input columns and training.
+        store (GraphStore): Graphs with class labels.
+        config (RunConfig): Model, input features and training.
         folds (int): Number of folds. (default: 10)
-        seed (int): Of weights, order and dropout. (default: 0)
-        patience (int, optional): As in :class:`BestReplicas`.
+        seed (int): Seed of weights, batch order and dropout. (default: 0)
+        patience (int, optional): See :class:`BestReplicaWeights`.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
-        on_epoch (callable, optional): Is handed every event.
+        on_epoch (callable, optional): Called with the event of every epoch.
     """
     if store.y is None:
         raise ArgumentError("held_out_scores", "store", "have a class for every graph", "none")
     config = resolve_config(config, store)
-    where = choose_device(device, "held_out_scores")
-    split = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
-    parts = [split.held_out(fold) for fold in range(folds)]
+    torch_device = choose_device(device, "held_out_scores")
+    stratified = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
+    splits = [stratified.held_out(fold) for fold in range(folds)]
     replicas = [
-        Replica(part.train, _known(part.validation), part.test, seed=seed, fold=fold)
-        for fold, part in enumerate(parts)
+        Replica(split.train, _indices(split.validation), split.test, seed=seed, fold=fold)
+        for fold, split in enumerate(splits)
     ]
     recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
-    ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
-    make = model_factory(config, ready.x.size(-1), store.num_classes)
-    model = stack_replicas(make, replicas).to(where)
-    trainer = Trainer(model, *move_to_device(ready.store, ready.x, where), replicas, config.training)
-    best = BestReplicas(model, config.training.epochs, patience)
+    encoded = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
+    make = model_factory(config, encoded.x.size(-1), store.num_classes)
+    model = stack_replicas(make, replicas).to(torch_device)
+    trainer = Trainer(
+        model, *move_to_device(encoded.store, encoded.x, torch_device), replicas, config.training
+    )
+    best = BestReplicaWeights(model, config.training.epochs, patience)
     for event in trainer.run():
-        best.see(model, event)
+        best.update(model, event)
         if on_epoch is not None:
             on_epoch(event)
         if best.done:
             break
     model.load_state_dict(best.weights)
-    found: dict[str, Any] = {}
+    scores_of: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name in ("test", "validation"):
         scores = np.full((len(store), store.num_classes), np.nan)
-        of_fold = np.zeros(len(store), dtype=np.int64)
-        for fold, part in enumerate(parts):
-            graphs = _known(getattr(part, name))
+        fold_of = np.zeros(len(store), dtype=np.int64)
+        for fold, split in enumerate(splits):
+            graphs = _indices(getattr(split, name))
             single = pick_replica(model, make, fold)
-            fitted = FittedModel(single, config, ready.recipe, store.class_names).to(where)
+            fitted = FittedModel(single, config, encoded.recipe, store.class_names).to(torch_device)
             scores[graphs.numpy()] = fitted._scores(store[graphs]).double().numpy()
-            of_fold[graphs.numpy()] = fold
-        found[name] = scores, of_fold
-    are = str(getattr(model, "scores_are", "logits"))
-    (test, fold_of), (chosen, chose) = found["test"], found["validation"]
-    return HeldOutScores(test, chosen, store.y.cpu().numpy(), fold_of, chose, best.epochs, are)
+            fold_of[graphs.numpy()] = fold
+        scores_of[name] = scores, fold_of
+    test_scores, test_fold = scores_of["test"]
+    validation_scores, validation_fold = scores_of["validation"]
+    return HeldOutScores(
+        test_scores,
+        validation_scores,
+        store.y.cpu().numpy(),
+        test_fold,
+        validation_fold,
+        best.epochs,
+        str(getattr(model, "scores_are", "logits")),
+    )
 
 
-def _known(graphs: Tensor | None) -> Tensor:
+def _indices(graphs: Tensor | None) -> Tensor:
     assert graphs is not None
     return graphs

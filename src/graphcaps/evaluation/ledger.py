@@ -1,4 +1,4 @@
-"""The figures of one data set and one model, honest and optimistic side by side."""
+"""Accuracies of one variant on one data set, by every rule of epoch selection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcaps.evaluation.epoch_selection import (
     Choice,
     average_seeds,
     best_common_epoch,
-    best_own_epochs,
+    best_epoch_per_fold,
     held_out,
     optimism,
     window_for,
@@ -32,12 +32,12 @@ __all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "choose_epochs", "held_out_accurac
 
 _FORMAT = "graphcaps ledger 1"
 
-# What each figure is, in one line, wherever it is shown.
+# One line on each accuracy, shown wherever it is printed.
 RULES = {
-    "held-out": f"each fold's epoch of lowest validation loss (mean over {WINDOW} epochs); honest",
+    "held-out": f"each fold's epoch of lowest validation loss (mean over {WINDOW} epochs); chosen without test data",
     "C": f"one epoch for all folds by mean test accuracy; {UPPER_BOUND}",
     "C*": f"each fold's own best test epoch; {UPPER_BOUND}",
-    "optimism": "C minus held-out on the same held-out training: what choosing on test data is worth",
+    "optimism": "C minus held-out on the same held-out training: the gain from choosing on test data",
 }
 
 UPPER_BOUNDS = ("C", "C*")
@@ -45,11 +45,11 @@ UPPER_BOUNDS = ("C", "C*")
 
 @dataclass(frozen=True, repr=False)
 class Ledger:
-    """Records of one data set and one variant, and the figures that follow from them.
+    """Records of one data set and one variant, and the accuracies computed from them.
 
-    Figures are in percent, per seed first and then averaged over seeds. ``None`` stands where the training
-    that a figure needs is not there: ``held_out`` and ``optimism`` need the held-out protocol, ``C`` and
-    ``C_star`` the paper's. C and C* choose the epoch on test data and are upper bounds.
+    Accuracies are in percent, per seed first and then averaged over seeds. They are ``None`` without records of the
+    protocol they need: ``held_out`` and ``optimism`` need the held-out protocol, ``C`` and ``C_star`` the paper's.
+    C and C* select the epoch on test data and are upper bounds.
 
     Args:
         records (tuple): One :class:`SeedRecord` per protocol and seed, of equal settings.
@@ -70,11 +70,11 @@ class Ledger:
                 )
         keys = [record.key for record in self.records]
         if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise ArgumentError("Ledger", "records", "be one per protocol and seed", f"two of {twice}")
+            duplicate = next(key for key in keys if keys.count(key) > 1)
+            raise ArgumentError("Ledger", "records", "be one per protocol and seed", f"two of {duplicate}")
         object.__setattr__(self, "records", tuple(sorted(self.records, key=lambda record: record.key)))
 
-    # ------------------------------------------------------------------ what it is of
+    # ------------------------------------------------------------------ description
     @property
     def dataset(self) -> str:
         return self.records[0].key.dataset
@@ -97,17 +97,17 @@ class Ledger:
 
     @property
     def partition(self) -> Partition | None:
-        """How the folds differ from the plain ones, where they do."""
+        """Groups or fixed split behind the folds; ``None`` for plain stratified folds."""
         return self.records[0].partition
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        found = {record.key.protocol for record in self.records}
-        return tuple(protocol for protocol in PROTOCOLS if protocol in found)
+        present = {record.key.protocol for record in self.records}
+        return tuple(protocol for protocol in PROTOCOLS if protocol in present)
 
     @property
     def seconds(self) -> float:
-        """What all its trainings took."""
+        """Time of all trainings."""
         return sum(record.seconds for record in self.records)
 
     @property
@@ -122,24 +122,24 @@ class Ledger:
         """The records of one protocol, by seed."""
         return tuple(record for record in self.records if record.key.protocol == protocol)
 
-    # ------------------------------------------------------------------ figures
+    # ------------------------------------------------------------------ accuracies
     @property
     def held_out(self) -> AccuracyEstimate | None:
-        """The honest figure."""
-        return self.figures.get("held-out")
+        """Held-out accuracy: the epoch is selected on validation data."""
+        return self.estimates.get("held-out")
 
     @property
     def C(self) -> AccuracyEstimate | None:
         """One epoch for all folds of a seed, by mean test accuracy: an upper bound chosen on test data."""
-        return self.figures.get("C")
+        return self.estimates.get("C")
 
     @property
     def C_star(self) -> AccuracyEstimate | None:
         """Each fold's own best test epoch: an upper bound chosen on test data."""
-        return self.figures.get("C*")
+        return self.estimates.get("C*")
 
     def rule(self, name: str) -> str:
-        """What a figure is, in one line; of short trainings, with the window that was taken."""
+        """One line on an accuracy of :data:`RULES`; for short trainings, with the window that was used."""
         window = min(window_for(record.curves.num_epochs) for record in self.records)
         return RULES[name].replace(
             f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}"
@@ -148,23 +148,23 @@ class Ledger:
     @property
     def optimism(self) -> AccuracyEstimate | None:
         """C minus held-out, both of the held-out training."""
-        return self.figures.get("optimism")
+        return self.estimates.get("optimism")
 
     @cached_property
-    def figures(self) -> dict[str, AccuracyEstimate]:
-        """The figures that there are, by the names of :data:`RULES`."""
-        found = {}
-        for name, (protocol, rule) in _CHOOSERS.items():
+    def estimates(self) -> dict[str, AccuracyEstimate]:
+        """The accuracies that the records allow, by the names of :data:`RULES`."""
+        estimates = {}
+        for name, (protocol, rule) in _SELECTION_RULES.items():
             records = self.of(protocol)
             if records:
                 seeds = [record.key.seed for record in records]
-                found[name] = average_seeds([rule(record) for record in records], seeds)
-        return found
+                estimates[name] = average_seeds([rule(record) for record in records], seeds)
+        return estimates
 
     def per_seed(self) -> list[dict[str, Any]]:
-        """What each rule chose under each seed, JSON-safe: epochs and accuracies of the folds, and their mean."""
+        """Selected epochs and accuracies of every fold, and their mean, for each rule and seed; JSON-safe."""
         rows = []
-        for name, (protocol, rule) in _CHOOSERS.items():
+        for name, (protocol, rule) in _SELECTION_RULES.items():
             for record in self.of(protocol):
                 choice = rule(record)
                 rows.append(
@@ -189,26 +189,26 @@ class Ledger:
         lines = [f"Ledger: {self._title}, {folds}, {self.seconds:.1f} s"]
         if self.partition is not None:
             lines.append(f"  {self.partition.sentence}")
-        for name, figure in self.figures.items():
-            several = "" if figure.std_seeds is None else f", ± {figure.std_seeds:.2f} over seeds"
-            seeds = f"{len(figure.seeds)} seed{'' if len(figure.seeds) == 1 else 's'}"
-            lines.append(f"  {name:<9} {figure} over folds{several} ({seeds}; {self.rule(name)})")
+        for name, estimate in self.estimates.items():
+            several = "" if estimate.std_seeds is None else f", ± {estimate.std_seeds:.2f} over seeds"
+            seeds = f"{len(estimate.seeds)} seed{'' if len(estimate.seeds) == 1 else 's'}"
+            lines.append(f"  {name:<9} {estimate} over folds{several} ({seeds}; {self.rule(name)})")
         return "\n".join(lines)
 
     # ------------------------------------------------------------------ saving
     def summary(self) -> dict[str, Any]:
-        """All but the curves, JSON-safe: figures with their rules, configuration, versions, hardware."""
+        """All but the curves, JSON-safe: accuracies with their rules, configuration, versions, hardware."""
         first = self.records[0]
-        figures = {
+        estimates = {
             name: {
-                "mean": round(figure.mean, 4),
-                "std_folds": None if figure.std_folds is None else round(figure.std_folds, 4),
-                "std_seeds": None if figure.std_seeds is None else round(figure.std_seeds, 4),
-                "seeds": list(figure.seeds),
+                "mean": round(estimate.mean, 4),
+                "std_folds": None if estimate.std_folds is None else round(estimate.std_folds, 4),
+                "std_seeds": None if estimate.std_seeds is None else round(estimate.std_seeds, 4),
+                "seeds": list(estimate.seeds),
                 "rule": self.rule(name),
                 "upper_bound": name in UPPER_BOUNDS,
             }
-            for name, figure in self.figures.items()
+            for name, estimate in self.estimates.items()
         }
         return {
             "dataset": self.dataset,
@@ -217,7 +217,7 @@ class Ledger:
             "folds": self.num_folds,
             "folds_seed": self.folds_seed,
             **({} if self.partition is None else {"partition": vars(self.partition)}),
-            "figures": figures,
+            "figures": estimates,
             "per_seed": self.per_seed(),
             "seconds": round(self.seconds, 3),
             "hardware": self.hardware,
@@ -237,11 +237,11 @@ class Ledger:
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "ledger") -> Ledger:
-        """Reads what :meth:`to_json` wrote; figures are computed again from the records."""
+        """Reads what :meth:`to_json` wrote; accuracies are recomputed from the records."""
         try:
             values = json.loads(text)
         except ValueError as error:
-            raise DataError(where, "a ledger written by graphcaps", "no JSON") from error
+            raise DataError(where, "a ledger written by graphcaps", "invalid JSON") from error
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise DataError(where, f"a file that names its format '{_FORMAT}'", "none")
         records = values.get("records")
@@ -251,18 +251,20 @@ class Ledger:
 
 
 def choose_epochs(record: SeedRecord) -> dict[str, Choice]:
-    """The chosen epochs and test accuracies of one record, by the rules of :data:`RULES` that its protocol allows."""
+    """Selected epochs and test accuracies of one record, by the rules of :data:`RULES` that its protocol allows."""
     return {
-        name: rule(record) for name, (protocol, rule) in _CHOOSERS.items() if protocol == record.key.protocol
+        name: rule(record)
+        for name, (protocol, rule) in _SELECTION_RULES.items()
+        if protocol == record.key.protocol
     }
 
 
 def held_out_accuracies(ledger: Ledger) -> np.ndarray:
-    """The honest accuracy of every seed and fold, from 0 to 1, ``[S, F]``: what models are compared by."""
-    _, rule = _CHOOSERS["held-out"]
+    """Held-out accuracy of every seed and fold, from 0 to 1, ``[S, F]``; models are compared by it."""
+    _, rule = _SELECTION_RULES["held-out"]
     records = ledger.of("held-out")
     if not records:
-        raise ArgumentError("held_out_accuracies", "ledger", "hold a held-out training", "none")
+        raise ArgumentError("held_out_accuracies", "ledger", "hold records of the held-out protocol", "none")
     return np.stack([rule(record).accuracies for record in records])
 
 
@@ -270,9 +272,9 @@ def _losses(record: SeedRecord) -> np.ndarray:
     return record.curves.validation_loss * LOSS_STEP
 
 
-_CHOOSERS: dict[str, tuple[Protocol, Callable[[SeedRecord], Choice]]] = {
+_SELECTION_RULES: dict[str, tuple[Protocol, Callable[[SeedRecord], Choice]]] = {
     "held-out": ("held-out", lambda record: held_out(_losses(record), record.curves.test_accuracy)),
     "C": ("paper", lambda record: best_common_epoch(record.curves.test_accuracy)),
-    "C*": ("paper", lambda record: best_own_epochs(record.curves.test_accuracy)),
+    "C*": ("paper", lambda record: best_epoch_per_fold(record.curves.test_accuracy)),
     "optimism": ("held-out", lambda record: optimism(_losses(record), record.curves.test_accuracy)),
 }

@@ -1,4 +1,4 @@
-"""One training of all folds under one seed, with everything needed to read it years later."""
+"""Record of all folds of one seed: curves, configuration, data fingerprint, versions and hardware."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcaps.errors import DataError, GraphcapsError
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.partition import Partition
 
-__all__ = ["PROTOCOLS", "DataMark", "Protocol", "RecordKey", "SeedRecord", "read_key", "settings"]
+__all__ = ["PROTOCOLS", "DatasetFingerprint", "Protocol", "RecordKey", "SeedRecord", "read_key", "settings"]
 
 Protocol = Literal["held-out", "paper"]
 PROTOCOLS: tuple[Protocol, ...] = ("held-out", "paper")
@@ -22,7 +22,7 @@ _FORMAT = "graphcaps record 2"
 
 @dataclass(frozen=True, order=True)
 class RecordKey:
-    """What a record is of; a results store holds one record for each."""
+    """Identifies a record; a results store holds one record per key."""
 
     dataset: str
     variant: str
@@ -34,13 +34,13 @@ class RecordKey:
 
 
 @dataclass(frozen=True)
-class DataMark:
-    """By what a data set is known again: its sizes, and checksums of its classes and of all of it.
+class DatasetFingerprint:
+    """Identifies a data set by its sizes and by checksums of its class labels and of its content.
 
     Args:
-        graphs, nodes, edges, classes (int): Counts.
-        y_sha256 (str): SHA-256 of the classes in order.
-        sha256 (str): SHA-256 of graphs, classes, labels, attributes and weights.
+        graphs, nodes, edges, classes (int): Number of each.
+        y_sha256 (str): SHA-256 of the class labels in order.
+        sha256 (str): SHA-256 of edges, class labels, node and edge labels, attributes and weights.
     """
 
     graphs: int
@@ -53,26 +53,26 @@ class DataMark:
 
 @dataclass(frozen=True, repr=False)
 class SeedRecord:
-    """The folds of one seed, trained under one protocol.
+    """Curves of all folds of one seed, trained under one protocol.
 
     Args:
         key (RecordKey): Data set, variant, protocol and seed.
         config (RunConfig): The resolved configuration.
-        data (DataMark): The graphs it was trained on.
+        data (DatasetFingerprint): The graphs it was trained on.
         folds_seed (int): Seed of the folds, not of the training.
         curves (EpochRecords): A row per fold, in the order of the folds.
-        seconds (float): What the training took; of several seeds trained together, an equal share each.
-        finished (str): When it was finished, UTC, as ``2026-01-31T12:00:00Z``.
+        seconds (float): Training time; seeds trained together have equal shares of it.
+        finished (str): Time of completion, UTC, as ``2026-01-31T12:00:00Z``.
         versions (dict): Versions and commit.
-        hardware (str): The device, in words.
-        notes (tuple): What a reader should know, one sentence each.
-        partition (Partition, optional): The mark of folds that keep groups together, or of a given split; not
-            written where the folds are the plain ones.
+        hardware (str): Description of the device.
+        notes (tuple): Remarks on the training, one sentence each.
+        partition (Partition, optional): Groups or fixed split behind the folds; not written for plain stratified
+            folds.
     """
 
     key: RecordKey
     config: RunConfig
-    data: DataMark
+    data: DatasetFingerprint
     folds_seed: int
     curves: EpochRecords
     seconds: float
@@ -83,7 +83,7 @@ class SeedRecord:
     partition: Partition | None = None
 
     def __post_init__(self) -> None:
-        # As it is written, so that a record read back is the record.
+        # Rounded as in the file, so that a record that is read back equals the original.
         object.__setattr__(self, "seconds", round(self.seconds, 3))
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class SeedRecord:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that decides the figures besides the key: what two records must share to stand together."""
+        """All values that determine the results besides the key; equal for records that can be compared."""
         return settings(self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition)
 
     # ------------------------------------------------------------------ saving
@@ -99,7 +99,7 @@ class SeedRecord:
         """JSON-safe; :meth:`from_dict` reads it back.
 
         Args:
-            curves (dict, optional): What to write in place of the encoded curves.
+            curves (dict, optional): Value written in place of the encoded curves.
         """
         return {
             "format": _FORMAT,
@@ -124,17 +124,17 @@ class SeedRecord:
         """Reads what :meth:`to_json` wrote.
 
         Raises:
-            DataError: If it is something else, in one sentence that names ``where``.
+            DataError: If the text is not a record; the message names ``where``.
         """
         try:
             values = json.loads(text)
         except (ValueError, RecursionError, OverflowError) as error:
-            raise DataError(where, "a record written by graphcaps", "no JSON") from error
+            raise DataError(where, "a record written by graphcaps", "invalid JSON") from error
         return cls.from_dict(values, where)
 
     @classmethod
     def from_dict(cls, values: Any, where: str = "record") -> SeedRecord:
-        """Reads what :meth:`as_dict` gave."""
+        """Reads what :meth:`as_dict` returned."""
         key = read_key(values, where)
         _expect_types(values, _TYPES, where)
         _expect_types(values["data"], _DATA_TYPES, f"{where}, data")
@@ -145,7 +145,7 @@ class SeedRecord:
         return cls(
             key,
             config,
-            DataMark(**{name: values["data"][name] for name in _DATA_TYPES}),
+            DatasetFingerprint(**{name: values["data"][name] for name in _DATA_TYPES}),
             values["folds_seed"],
             EpochRecords.from_dict(values["curves"], where),
             _seconds(values["seconds"], where),
@@ -161,30 +161,34 @@ def read_key(values: Any, where: str) -> RecordKey:
     """The key of a record given as :meth:`SeedRecord.as_dict`.
 
     Raises:
-        DataError: If the values are no record of this format, or the key is incomplete.
+        DataError: If the values are not a record of this format, or the key is incomplete.
     """
     name = values.get("format") if isinstance(values, Mapping) else None
     if name != _FORMAT:
         raise DataError(where, f"a record in the format '{_FORMAT}'", repr(name)[:60])
     _expect_types(values, _KEY_TYPES, where)
     if values["protocol"] not in PROTOCOLS:
-        raise DataError(where, f"a protocol out of {', '.join(PROTOCOLS)}", repr(values["protocol"])[:60])
+        raise DataError(where, f"one of the protocols {', '.join(PROTOCOLS)}", repr(values["protocol"])[:60])
     return RecordKey(*(values[name] for name in _KEY_TYPES))
 
 
 def settings(
-    config: RunConfig, folds: int, folds_seed: int, data: DataMark, partition: Partition | None = None
+    config: RunConfig,
+    folds: int,
+    folds_seed: int,
+    data: DatasetFingerprint,
+    partition: Partition | None = None,
 ) -> dict[str, Any]:
-    """Names and values that decide the figures of a run, in one flat table.
+    """All values that determine the results of a run, as a flat table.
 
-    Where a configuration was read from is left out: the same values are the same run. Plain folds have no entry
+    The file of a configuration is left out: equal values are the same run. Plain stratified folds have no entry
     ``partition``.
     """
     flat: dict[str, Any] = {}
     for section in ("model", "features", "training"):
         flat |= {f"{section}.{name}": value for name, value in config.as_dict()[section].items()}
     flat |= {"folds": folds, "folds_seed": folds_seed}
-    flat |= {} if partition is None else {"partition": partition.mark}
+    flat |= {} if partition is None else {"partition": partition.fingerprint}
     return flat | {f"data.{name}": value for name, value in vars(data).items()}
 
 

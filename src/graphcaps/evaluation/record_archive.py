@@ -30,9 +30,9 @@ __all__ = ["RecordArchive", "write_archive"]
 
 _INDEX = "records.jsonl"
 _PLANES = tuple(f"{name}.{byte}" for name in CURVES for byte in range(4))
-_MOST_BYTES = 2**28  # of the index, unpacked; that of a thousand records has 2**21
-_MOST_VALUES = 2**25  # of a curve over all records; a thousand records of ten folds have 2**22
-_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
+_MAX_BYTES = 2**28  # of the unpacked index; a thousand records have 2**21
+_MAX_VALUES = 2**25  # per curve, all records; a thousand records of ten folds have 2**22
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
 _FOREIGN = (NotImplementedError, RuntimeError, ValueError, OverflowError)  # encryption, odd sizes, odd names
 
 
@@ -43,7 +43,7 @@ class RecordArchive:
         path (Path): The file.
 
     Raises:
-        DataError: If the file is no archive written by :func:`write_archive`, or holds two records of one key.
+        DataError: If the file is not an archive written by :func:`write_archive`, or holds two records of one key.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,7 +51,7 @@ class RecordArchive:
         self._entries: dict[RecordKey, tuple[dict[str, Any], int]] = {}  # values, offset of its curves
         self._curves: dict[str, np.ndarray] | None = None
         self._num_values = 0
-        for number, line in enumerate(_read_members(path, (_INDEX,), _MOST_BYTES)[_INDEX].splitlines(), 1):
+        for number, line in enumerate(_read_members(path, (_INDEX,), _MAX_BYTES)[_INDEX].splitlines(), 1):
             self._add_line(line, f"{path}, {_INDEX}, line {number}")
 
     def _add_line(self, line: bytes, where: str) -> None:
@@ -66,12 +66,12 @@ class RecordArchive:
         shape: list[Any] = (
             [curves.get(name) for name in ("folds", "epochs")] if isinstance(curves, dict) else []
         )
-        if not shape or not all(type(size) is int and 0 < size <= _MOST_VALUES for size in shape):
+        if not shape or not all(type(size) is int and 0 < size <= _MAX_VALUES for size in shape):
             raise DataError(where, "numbers of folds and epochs under 'curves'", repr(curves)[:60])
         self._entries[key] = values, self._num_values
         self._num_values += shape[0] * shape[1]
-        if self._num_values > _MOST_VALUES:
-            raise DataError(where, f"at most {_MOST_VALUES:,} values per curve in all records", "more")
+        if self._num_values > _MAX_VALUES:
+            raise DataError(where, f"at most {_MAX_VALUES:,} values per curve in all records", "more")
 
     @property
     def keys(self) -> tuple[RecordKey, ...]:
@@ -81,7 +81,7 @@ class RecordArchive:
         return key in self._entries
 
     def get(self, key: RecordKey) -> SeedRecord | None:
-        """The record of that key; ``None`` if there is none.
+        """The record of a key; ``None`` if there is none.
 
         Raises:
             DataError: If the record or the curves are damaged.
@@ -164,8 +164,8 @@ def _encode(values: np.ndarray) -> np.ndarray:
     return ((steps << 1) ^ (steps >> 63)).astype("<u4").reshape(-1)
 
 
-def _read_members(path: Path, names: tuple[str, ...], most: int) -> dict[str, bytes]:
-    """The content of those of the named members that exist, each at most ``most`` bytes long."""
+def _read_members(path: Path, names: tuple[str, ...], max_bytes: int) -> dict[str, bytes]:
+    """The content of the named members that exist, each at most ``max_bytes`` long."""
     try:
         with zipfile.ZipFile(path) as archive:
             listed = archive.namelist()
@@ -176,9 +176,9 @@ def _read_members(path: Path, names: tuple[str, ...], most: int) -> dict[str, by
 
             def read(name: str) -> bytes:
                 with archive.open(name) as member:
-                    content = member.read(most + 1)
-                if len(content) > most:
-                    raise DataError(path, f"at most {most:,} bytes in {name}", "more")
+                    content = member.read(max_bytes + 1)
+                if len(content) > max_bytes:
+                    raise DataError(path, f"at most {max_bytes:,} bytes in {name}", "more")
                 return content
 
             present = [name for name in names if name in listed]
@@ -188,5 +188,5 @@ def _read_members(path: Path, names: tuple[str, ...], most: int) -> dict[str, by
         raise
     except OSError as error:
         raise DataError(path, f"the archive cannot be read ({error.strerror or error})") from error
-    except (*_DAMAGE, *_FOREIGN) as error:
+    except (*_DAMAGED, *_FOREIGN) as error:
         raise DataError(path, "an archive of records", f"a damaged or foreign file ({error})") from error

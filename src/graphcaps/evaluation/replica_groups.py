@@ -1,4 +1,4 @@
-"""Folds × seeds (× variants) as replicas, in groups that are trained as one computation each."""
+"""Groups of replicas (folds × seeds × variants), each group trained as one computation with checkpoints."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replicas import ModelFactory, Replica
 from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["GroupTraining", "ReplicaGroup", "plan_groups"]
+__all__ = ["GroupTrainer", "ReplicaGroup", "plan_groups"]
 
 CHECKPOINT_SECONDS = 20.0
+"""Least time between two checkpoints."""
 COPY_SECONDS = 1.0
-"""How old the copy may be that an interrupted epoch falls back to: epochs of milliseconds are not copied each."""
-MOST_SHARE = 0.01
-"""Share of the time that copies, and checkpoints, may take: those of many replicas are large, and come later."""
+"""Least time between two copies of the state, to which an interrupted epoch falls back."""
+MAX_TIME_SHARE = 0.01
+"""Largest share of the time for copies, and for checkpoints: large states are copied and written less often."""
 
 
 @dataclass(frozen=True)
 class ReplicaGroup:
-    """Replicas of one protocol that are trained together."""
+    """Replicas of one protocol, trained together."""
 
     protocol: Protocol
     replicas: tuple[Replica, ...]
@@ -47,12 +48,12 @@ class ReplicaGroup:
 
     @property
     def runs(self) -> tuple[tuple[str, int], ...]:
-        """Variant and seed of its replicas, each once."""
+        """Distinct pairs of variant and seed of its replicas."""
         return tuple(dict.fromkeys((replica.variant, replica.seed) for replica in self.replicas))
 
     @property
     def name(self) -> str:
-        """``seed0-folds0to9``, ``seeds0to4-folds0to9``: the same for the same replicas."""
+        """``seed0-folds0to9``, ``seeds0to4-folds0to9``: determined by the replicas."""
         folds = sorted({replica.fold for replica in self.replicas})
         return f"seed{_range(self.seeds)}-fold{_range(folds)}"
 
@@ -60,15 +61,15 @@ class ReplicaGroup:
 def plan_groups(
     folds: Folds, protocol: Protocol, seeds: Sequence[int | tuple[str, int]], group: int | None = None
 ) -> list[ReplicaGroup]:
-    """All folds of all seeds, at most ``group`` replicas together.
+    """Distributes all folds of all seeds over groups of at most ``group`` replicas.
 
-    A group holds whole seeds, or a part of one seed: what is finished never depends on a seed that is not.
+    A group holds complete seeds, or a part of one seed: a finished seed never depends on an unfinished one.
 
     Args:
         folds (Folds): The folds.
         protocol (str): ``"held-out"`` or ``"paper"``.
-        seeds (list): Seeds of the trainings, or pairs of a variant and a seed.
-        group (int, optional): Most replicas at a time. (default: all)
+        seeds (list): Seeds, or pairs of variant and seed.
+        group (int, optional): Largest number of replicas per group. (default: all)
     """
     K = folds.num_folds
     limit = group or K * len(seeds)
@@ -76,14 +77,14 @@ def plan_groups(
     replicas = [_replica(folds, protocol, fold, *run) for run in runs for fold in range(K)]
     if limit >= K:
         size = limit // K * K
-        parts = [replicas[start : start + size] for start in range(0, len(replicas), size)]
+        groups = [replicas[start : start + size] for start in range(0, len(replicas), size)]
     else:
-        parts = [
+        groups = [
             replicas[first + start : first + min(start + limit, K)]
             for first in range(0, len(replicas), K)
             for start in range(0, K, limit)
         ]
-    return [ReplicaGroup(protocol, tuple(part)) for part in parts]
+    return [ReplicaGroup(protocol, tuple(each)) for each in groups]
 
 
 def _replica(folds: Folds, protocol: Protocol, fold: int, variant: str, seed: int) -> Replica:
@@ -92,29 +93,29 @@ def _replica(folds: Folds, protocol: Protocol, fold: int, variant: str, seed: in
     return Replica(split.train, validation, split.test, seed=seed, fold=fold, variant=variant)
 
 
-class GroupTraining:
-    """The training of one group, which can stop and go on.
+class GroupTrainer:
+    """Trains one group of replicas; writes checkpoints and can resume from them.
 
     Args:
-        group (ReplicaGroup): What is trained together.
-        ready (EncodedGraphs): Graphs and input columns, on the device or on the host to be streamed.
-        device (device): Where to train.
+        group (ReplicaGroup): Replicas that are trained together.
+        encoded (EncodedGraphs): Graphs and input features, on the device, or on the host for streaming.
+        device (device): Device of the training.
         config (RunConfig): Model and training.
-        make (callable): From leading axes to the model.
-        drawn (dict, optional): What draws the first weights of a variant.
+        make (callable): Builds the model, given its leading axes.
+        initializers (dict, optional): Model factory for the initial weights of each variant.
         data (str): Digest of the graphs, for the checkpoint.
-        checkpoint (Path, optional): File to keep up to date on the way.
-        keep_end (bool): Write a checkpoint of the last epoch too: no record follows yet. (default: ``False``)
+        checkpoint (Path, optional): Checkpoint file.
+        keep_end (bool): Also write a checkpoint after the last epoch, if no record follows. (default: ``False``)
     """
 
     def __init__(
         self,
         group: ReplicaGroup,
-        ready: EncodedGraphs,
+        encoded: EncodedGraphs,
         device: torch.device,
         config: RunConfig,
         make: ModelFactory,
-        drawn: Mapping[str, ModelFactory] | None = None,
+        initializers: Mapping[str, ModelFactory] | None = None,
         data: str = "",
         checkpoint: Path | None = None,
         keep_end: bool = False,
@@ -125,76 +126,80 @@ class GroupTraining:
         self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
         with self._memory():
             training = config.training
-            self.trainer = make_trainer(make, ready.store, ready.x, replicas, training, self.device, drawn)
+            self.trainer = make_trainer(
+                make, encoded.store, encoded.x, replicas, training, self.device, initializers
+            )
         self.history: list[EpochEnd] = []
         self.notes: tuple[str, ...] = ()
 
     def resume(self) -> None:
-        """Goes on from the checkpoint, where there is one.
+        """Continues from the checkpoint, if there is one.
 
         Raises:
-            DataError: If it is damaged or of another run.
+            DataError: If the checkpoint is damaged or belongs to another run.
         """
         if self.path is None or not self.path.is_file():
             return
-        found = load_checkpoint(self.path, self.fingerprint, self.device)
-        state: dict[str, Tensor] = {name: value.to(self.device) for name, value in found.state.items()}
+        checkpoint = load_checkpoint(self.path, self.fingerprint, self.device)
+        state: dict[str, Tensor] = {name: value.to(self.device) for name, value in checkpoint.state.items()}
         self.trainer.load_state(state)
-        self.history, self.notes = list(found.history), found.notes
+        self.history, self.notes = list(checkpoint.history), checkpoint.notes
 
     def run(self, on_epoch: Callable[[EpochEnd], object]) -> list[EpochEnd]:
-        """Trains to the last epoch and returns the events of all epochs, those before a resume too.
+        """Trains to the last epoch and returns the events of all epochs, including those before a resume.
 
-        Ctrl-C leaves a checkpoint of a whole epoch behind, the last or one of a second before. One that
-        cannot be written is noted.
+        After Ctrl-C a checkpoint of a complete epoch remains: the last one, or one about a second older. A failure
+        to write it becomes a note.
         """
-        last: Checkpoint | None = None
-        copied = written = monotonic()
-        copying = writing = 0.0  # seconds that the last one took
-        inside = False
+        copy: Checkpoint | None = None
+        copied_at = written_at = monotonic()
+        copy_seconds = write_seconds = 0.0  # of the last copy and the last checkpoint
+        in_epoch = False
         try:
             while self.trainer.epoch < self.config.training.epochs:
-                inside = True
+                in_epoch = True
                 with self._memory():
                     event = self.trainer.run_epoch()
                 self.history.append(event)
                 now, ended = monotonic(), self.trainer.epoch >= self.config.training.epochs
-                due = not ended and now - written >= max(CHECKPOINT_SECONDS, writing / MOST_SHARE)
-                if due or last is None or now - copied >= max(COPY_SECONDS, copying / MOST_SHARE):
-                    last, copied = self._take(), monotonic()
-                    copying = copied - now
-                inside = False
+                due = not ended and now - written_at >= max(
+                    CHECKPOINT_SECONDS, write_seconds / MAX_TIME_SHARE
+                )
+                if due or copy is None or now - copied_at >= max(COPY_SECONDS, copy_seconds / MAX_TIME_SHARE):
+                    copy, copied_at = self._copy_state(), monotonic()
+                    copy_seconds = copied_at - now
+                in_epoch = False
                 if due:
-                    self._write(last)
-                    written = monotonic()
-                    writing = written - copied
+                    self._write(copy)
+                    written_at = monotonic()
+                    write_seconds = written_at - copied_at
                 on_epoch(event)
         except BaseException:
-            # An epoch that was broken off has changed the weights, and a team that was broken off while it was
-            # copied has ended: the copy before counts.
-            self._write(last if inside else self._take())
+            # An interrupted epoch has changed some weights, and the processes of an interrupted copy have ended:
+            # in both cases the previous copy is written.
+            self._write(copy if in_epoch else self._copy_state())
             raise
         if self.keep_end:
-            self._write(self._take())
-        # A checkpoint of a longer run begins like this one.
+            self._write(self._copy_state())
+        # The checkpoint may come from a longer run.
         return self.history[: self.config.training.epochs]
 
-    def _take(self) -> Checkpoint | None:
+    def _copy_state(self) -> Checkpoint | None:
         return take_checkpoint(self.trainer, self.history) if self.path is not None and self.history else None
 
     def close(self) -> None:
-        """Gives the memory back: the weights, and on a GPU the captured steps."""
+        """Frees the memory of weights and, on a GPU, of captured steps."""
         self.trainer.close()
-        gc.collect()  # a training refers to itself here and there
+        gc.collect()  # a trainer contains reference cycles
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _write(self, checkpoint: Checkpoint | None) -> None:
-        """Writes a checkpoint, or notes that it cannot be written: the training goes on without."""
+        """Writes a checkpoint; a failure becomes a note and training continues."""
         if self.path is None or checkpoint is None:
             return
         failed: Exception | None = None
-        for _ in range(2):  # another run may remove the folder in between
+        for _ in range(2):  # another process may remove the folder in between
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 write_checkpoint(self.path, checkpoint, self.fingerprint)
@@ -208,6 +213,7 @@ class GroupTraining:
 
     @contextlib.contextmanager
     def _memory(self) -> Any:
+        """Adds the size of the group to messages about memory."""
         try:
             with explain_out_of_memory(self.config, self.device):
                 yield

@@ -1,4 +1,4 @@
-"""A folder of records that several runs and machines can fill: small files, and an archive of them."""
+"""A folder of records, shared by runs and machines: one JSON file per new record and one archive."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ENDING = ".record.json"
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What :meth:`ResultsStore.merge` did.
+    """Result of :meth:`ResultsStore.merge`.
 
     Args:
         added (tuple): Keys that were new.
-        replaced (tuple): Keys whose record came from elsewhere and was finished earlier than the one here.
-        kept (tuple): Keys that were here already, and stayed.
+        replaced (tuple): Keys whose record was replaced by one that was finished earlier.
+        kept (tuple): Keys whose record did not change.
     """
 
     added: tuple[RecordKey, ...]
@@ -59,7 +59,7 @@ class ResultsStore:
         return f"ResultsStore({str(self.folder)!r}, records={len(self)})"
 
     def __len__(self) -> int:
-        """Number of records, without reading the loose ones: by their file names."""
+        """Number of records, by the names of the files and the index of the archive."""
         archive = self._archive()
         archived = set() if archive is None else {self.path(key) for key in archive.keys}
         return len(archived.union(self._files()))
@@ -80,10 +80,10 @@ class ResultsStore:
         )
 
     def get(self, key: RecordKey) -> SeedRecord | None:
-        """The record of that key; ``None`` if there is none.
+        """The record of a key; ``None`` if there is none.
 
         Raises:
-            DataError: If the file is no record, or the record of another key.
+            DataError: If the file is not a record, or the record of another key.
         """
         archive, path = self._archive(), self.path(key)
         archived = None if archive is None else archive.get(key)
@@ -99,7 +99,7 @@ class ResultsStore:
         """All records, sorted by key.
 
         Raises:
-            DataError: If a file is no record, or two files hold records of one key.
+            DataError: If a file is not a record, or two files hold records of one key.
         """
         loose: dict[RecordKey, tuple[Path, SeedRecord]] = {}
         for path in self._files():
@@ -156,24 +156,24 @@ class ResultsStore:
         return len(records)
 
     def merge(self, *folders: str | Path) -> MergeReport:
-        """Takes in the records of other folders, all of them or, where one is refused, none.
+        """Adds the records of other folders: all of them or, if one is invalid, none.
 
         Raises:
-            DataError: If a folder is not there, a file is no record, or settings disagree.
+            DataError: If a folder does not exist, a file is not a record, or settings differ.
         """
-        coming: dict[RecordKey, SeedRecord] = {}
+        incoming: dict[RecordKey, SeedRecord] = {}
         for folder in folders:
             if not Path(folder).is_dir():
-                raise DataError(folder, "a folder of records", "none")
+                raise DataError(folder, "folder not found")
             for record in ResultsStore(folder).records():
-                known = coming.get(record.key) or self.get(record.key)
-                coming[record.key] = record if known is None else _first(known, record, Path(folder))
-        before = {key: self.get(key) for key in coming}
-        added = [key for key in sorted(coming) if before[key] is None]
-        kept = [key for key in sorted(coming) if before[key] == coming[key]]
-        replaced = [key for key in sorted(coming) if key not in {*added, *kept}]
+                present = incoming.get(record.key) or self.get(record.key)
+                incoming[record.key] = record if present is None else _first(present, record, Path(folder))
+        before = {key: self.get(key) for key in incoming}
+        added = [key for key in sorted(incoming) if before[key] is None]
+        kept = [key for key in sorted(incoming) if before[key] == incoming[key]]
+        replaced = [key for key in sorted(incoming) if key not in {*added, *kept}]
         for key in (*added, *replaced):
-            self.add(coming[key])
+            self.add(incoming[key])
         return MergeReport(tuple(added), tuple(replaced), tuple(kept))
 
     def ledgers(self) -> tuple[Ledger, ...]:
@@ -198,13 +198,13 @@ class ResultsStore:
 
 
 def _signature(path: Path) -> tuple[int, int]:
-    """Time of change and size: by what a file is recognised as unchanged."""
+    """Modification time and size, to recognise an unchanged file."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 
 
 def file_name(*parts: str) -> str:
-    """Parts of a key as a file name: ``MUTAG--hgcn--paper--seed0``; odd characters as ``%2F``."""
+    """Parts of a key as a file name: ``MUTAG--hgcn--paper--seed0``; other characters as ``%2F``."""
     name = "--".join(quote(part, safe=" +=,@") for part in parts)
     return f"%2E{name[1:]}" if name.startswith(".") else name  # a leading dot would hide it
 
@@ -213,7 +213,7 @@ def _read(path: Path) -> SeedRecord:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise DataError(path, "a record that can be read", f"'{error.strerror or error}'") from error
+        raise DataError(path, f"the record cannot be read ({error.strerror or error})") from error
     return SeedRecord.from_json(text, str(path))
 
 
@@ -223,23 +223,32 @@ def _first(one: SeedRecord, other: SeedRecord, where: Path) -> SeedRecord:
     return min((one, other), key=lambda record: (record.finished, _checksum(record)))
 
 
-def check_settings(here: dict[str, Any], coming: dict[str, Any], key: RecordKey, where: Path) -> None:
-    """Refuses a run whose settings are not those of the record of the same key."""
-    names = [name for name in dict.fromkeys((*here, *coming)) if here.get(name) != coming.get(name)]
+def check_settings(present: dict[str, Any], new: dict[str, Any], key: RecordKey, where: Path) -> None:
+    """Checks that a run has the settings of the record of the same key.
+
+    Args:
+        present, new (dict): Settings of the record and of the run.
+        key (RecordKey): Their key.
+        where (Path): The file or folder, for the message.
+
+    Raises:
+        DataError: If they differ; the message lists up to three differences.
+    """
+    names = [name for name in dict.fromkeys((*present, *new)) if present.get(name) != new.get(name)]
     if names:
-        # Folds of another kind come first: they make figures that do not compare.
+        # The kind of folds is listed first: it explains why the results cannot be compared.
         names.sort(key=lambda name: name != "partition")
-        told = [f"{name} {_said(name, here)} and {_said(name, coming)}" for name in names[:3]]
+        differences = [f"{name} {_setting(name, present)} and {_setting(name, new)}" for name in names[:3]]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise DataError(
             where,
             f"one run of {key}",
-            f"two that differ ({', '.join(told)}{more})",
+            f"two that differ ({', '.join(differences)}{more})",
             fix="Give one of them another variant name, or another folder.",
         )
 
 
-def _said(name: str, values: dict[str, Any]) -> str:
+def _setting(name: str, values: dict[str, Any]) -> str:
     return str(values.get(name, "none (plain folds)" if name == "partition" else None))
 
 

@@ -25,8 +25,8 @@ def summary_csv(records: Iterable[SeedRecord]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for record in sorted(records, key=lambda record: record.key):
-        chosen = choose_epochs(record)
-        accuracies = [f"{chosen[name].mean:.2f}" if name in chosen else "" for name in RULES]
+        choices = choose_epochs(record)
+        accuracies = [f"{choices[name].mean:.2f}" if name in choices else "" for name in RULES]
         key, curves = record.key, record.curves
         sizes = (curves.num_folds, curves.num_epochs)
         origin = (record.seconds, record.hardware, record.finished, record.versions.get("commit", ""))

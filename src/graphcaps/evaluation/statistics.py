@@ -1,4 +1,4 @@
-"""Tests fit for cross-validation: folds share training graphs, and several data sets are looked at together."""
+"""Significance tests for cross-validation, where folds share training graphs and several data sets are compared."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["PairedTest", "corrected_t_test", "holm"]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two models on the same folds.
+    """Result of a paired test of two models on the same folds.
 
     Args:
-        difference (float): Mean of the first less the second, in percentage points.
-        standard_error (float): Corrected, in points.
-        statistic (float): Difference over its standard error; 0 where both are 0.
+        difference (float): Mean accuracy of the first minus the second, in percentage points.
+        standard_error (float): Corrected standard error, in percentage points.
+        statistic (float): Difference divided by its standard error; 0 where both are 0.
         p (float): Two-sided p-value of Student's distribution.
-        pairs (int): Differences that entered, n.
-        interval (tuple): 95 % confidence interval of the difference, in points.
+        pairs (int): Number of differences n.
+        interval (tuple): 95 % confidence interval of the difference, in percentage points.
     """
 
     difference: float
@@ -44,11 +44,11 @@ def corrected_t_test(first: np.ndarray, second: np.ndarray, test_share: float) -
 
     with :math:`\delta` the difference of accuracies on each fold (of several seeds, the mean over seeds: seeds
     of one fold share their test graphs and are no further evidence), :math:`s^2_\delta` its variance (n − 1)
-    and :math:`\rho` the share of graphs that test. A plain t-test takes folds for independent and finds too much.
+    and :math:`\rho` the share of test graphs. A plain t-test treats the folds as independent and rejects too often.
 
     Args:
         first, second (ndarray): Accuracies from 0 to 1, ``[F]``, or ``[S, F]`` for S seeds.
-        test_share (float): Graphs that test over graphs that test or train, 0.1 for ten folds.
+        test_share (float): Test graphs divided by test and training graphs; 0.1 for ten folds.
     """
     one, two = (np.atleast_2d(np.asarray(values, dtype=np.float64)) for values in (first, second))
     if one.shape[1] != two.shape[1] or one.shape[1] < 2:
@@ -60,7 +60,7 @@ def corrected_t_test(first: np.ndarray, second: np.ndarray, test_share: float) -
     delta = 100 * (one.mean(0) - two.mean(0))
     n, mean = len(delta), float(delta.mean())
     error = math.sqrt((1 / n + test_share / (1 - test_share)) * float(delta.var(ddof=1)))
-    if error == 0:  # all folds alike: no spread to judge by
+    if error == 0:  # all differences are equal
         p = 1.0 if mean == 0 else 0.0
         return PairedTest(mean, 0.0, 0.0 if mean == 0 else math.copysign(math.inf, mean), p, n, (mean, mean))
     t = mean / error
@@ -69,17 +69,18 @@ def corrected_t_test(first: np.ndarray, second: np.ndarray, test_share: float) -
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    r"""Holm's adjusted p-values (Scandinavian Journal of Statistics 6, 1979), in the order given.
+    r"""Holm's adjusted p-values (Scandinavian Journal of Statistics 6, 1979), in the order of the input.
 
     .. math:: \tilde p_{(i)} = \max_{k \le i} \min\big(1, (m - k + 1)\, p_{(k)}\big)
 
-    One at most α keeps the chance of a single wrong finding among all m at most α, whatever they share.
+    Rejecting where the adjusted value is at most α bounds the family-wise error rate of all m tests by α, also for
+    dependent tests.
     """
     if any(not 0 <= p <= 1 for p in p_values):
         raise ArgumentError("holm", "p_values", "be from 0 to 1", list(p_values))
     m, order = len(p_values), np.argsort(p_values, kind="stable")
     adjusted, largest = [0.0] * m, 0.0
-    for rank, place in enumerate(order.tolist()):
-        largest = max(largest, min(1.0, (m - rank) * p_values[place]))
-        adjusted[place] = largest
+    for rank, index in enumerate(order.tolist()):
+        largest = max(largest, min(1.0, (m - rank) * p_values[index]))
+        adjusted[index] = largest
     return adjusted

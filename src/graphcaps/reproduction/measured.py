@@ -88,11 +88,11 @@ class MeasuredLedgers:
             self._ledgers[key] = Ledger(tuple(records)) if records else None
         return self._ledgers[key]
 
-    def figure(self, dataset: str, variant: str, name: str) -> AccuracyEstimate | None:
+    def estimate(self, dataset: str, variant: str, name: str) -> AccuracyEstimate | None:
         """A figure of :data:`graphcaps.evaluation.RULES` by its name."""
         protocol = "paper" if name in ("C", "C*") else "held-out"
         ledger = self.ledger(dataset, variant, protocol)
-        return None if ledger is None else ledger.figures.get(name)
+        return None if ledger is None else ledger.estimates.get(name)
 
 
 def cell_results(cells: Iterable[Cell], library: MeasuredLedgers) -> list[CellResult]:
@@ -106,5 +106,5 @@ def cell_results(cells: Iterable[Cell], library: MeasuredLedgers) -> list[CellRe
             found.append(CellResult(cell, None, None, None))
             continue
         epochs = ledger.records[0].curves.num_epochs
-        found.append(CellResult(cell, ledger.figures[cell.criterion], epochs, ledger.seconds))
+        found.append(CellResult(cell, ledger.estimates[cell.criterion], epochs, ledger.seconds))
     return found

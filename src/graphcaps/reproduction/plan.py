@@ -143,7 +143,7 @@ def reproduce(
             joint_variants=configs, seeds=seeds, protocol=run.protocol, device=device, results=results, resume=True,
         )  # fmt: skip
         if not resume:
-            validation.unfinished.refuse(validation.protocols)
+            validation.checkpoints.require_none(validation.protocols)
         validation.run_all(lambda epoch: tell(run, number, len(runs), epoch))
         tell(run, number, len(runs), None, True)
         return True

@@ -9,9 +9,9 @@ from graphcaps.reproduction.cells import Criterion
 from graphcaps.reproduction.measured import CellResult
 from graphcaps.reproduction.published import paper_datasets
 
-__all__ = ["REPORTED", "Line", "latex", "lines", "markdown", "titles"]
+__all__ = ["REPORTED_ONLY", "Line", "latex", "lines", "markdown", "titles"]
 
-REPORTED = "reported"
+REPORTED_ONLY = "reported"
 
 _TITLES = {
     "table1": "Table 1: biological graphs",
@@ -46,7 +46,7 @@ def titles(comparisons: Iterable[CellResult]) -> dict[str, str]:
 
 
 def lines(
-    comparisons: Sequence[CellResult], table: str, *, apart: bool = False
+    comparisons: Sequence[CellResult], table: str, *, separate_deviations: bool = False
 ) -> tuple[list[str], list[Line]]:
     """Data sets of a table, and its rows in order.
 
@@ -55,7 +55,7 @@ def lines(
     Args:
         comparisons (list): Cells of this and other tables.
         table (str): Which.
-        apart (bool): Deviations of ours on lines of their own, those of the paper left out: for a narrow page.
+        separate_deviations (bool): Deviations of ours on lines of their own, those of the paper left out: for a narrow page.
     """
     own = [each for each in comparisons if each.cell.table == table]
     datasets = [name for name in paper_datasets() if any(each.cell.dataset == name for each in own)]
@@ -68,14 +68,14 @@ def lines(
             if (each.cell.row, each.cell.criterion) == (row, criterion)
         }
         known = [cells.get(name) for name in datasets]
-        paper = tuple(_paper(each, apart) for each in known)
+        paper = tuple(_paper(each, separate_deviations) for each in known)
         if all(each is None or each.cell.variant is None for each in known):
-            found.append(Line(row, criterion, REPORTED, paper))
+            found.append(Line(row, criterion, REPORTED_ONLY, paper))
             continue
         if any(text != "–" for text in paper):
             found.append(Line(row, criterion, "paper", paper))
-        found.append(Line(row, criterion, "ours", tuple(_ours(each, apart) for each in known)))
-        for what in ("folds", "seeds") if apart else ():
+        found.append(Line(row, criterion, "ours", tuple(_ours(each, separate_deviations) for each in known)))
+        for what in ("folds", "seeds") if separate_deviations else ():
             spreads = tuple(_spread(each, what) for each in known)
             found += [Line(row, criterion, f"± {what}", spreads)] if set(spreads) != {"–"} else []
         if any(text != "–" for text in paper):
@@ -114,10 +114,10 @@ def latex(comparisons: Sequence[CellResult]) -> str:
     return "\n".join(parts)
 
 
-def _paper(each: CellResult | None, apart: bool) -> str:
+def _paper(each: CellResult | None, separate_deviations: bool) -> str:
     if each is None or each.cell.paper is None:
         return "–"
-    return f"{each.cell.paper.mean:.2f}" if apart else str(each.cell.paper)
+    return f"{each.cell.paper.mean:.2f}" if separate_deviations else str(each.cell.paper)
 
 
 def _spread(each: CellResult | None, what: str) -> str:
@@ -125,10 +125,10 @@ def _spread(each: CellResult | None, what: str) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _ours(each: CellResult | None, apart: bool) -> str:
+def _ours(each: CellResult | None, separate_deviations: bool) -> str:
     if each is None or each.ours is None:
         return "–"
-    if apart:
+    if separate_deviations:
         return f"{each.ours.mean:.2f}"
     seeds = "" if each.ours.std_seeds is None else f" ± {each.ours.std_seeds:.2f}"
     return f"{each.ours}{seeds}"
