@@ -92,8 +92,8 @@ def test_what_a_ledger_of_both_protocols_holds() -> None:
     ledger = graphcaps.cross_validate(STORE, GIN, folds=3, protocol="both", on_event=seen.append)
     assert list(ledger.estimates) == ["held-out", "C", "C*", "optimism"]
     assert (ledger.dataset, ledger.variant, ledger.num_folds, ledger.folds_seed) == ("test", "gin", 3, 12345)
-    held_out_records, paper = ledger.records
-    assert (held_out_records.curves.train_graphs + honest.curves.validation_graphs).tolist() == (
+    held_out, paper = ledger.records
+    assert (held_out.curves.train_graphs + held_out.curves.validation_graphs).tolist() == (
         paper.curves.train_graphs.tolist()
     )
     assert paper.curves.validation_graphs.tolist() == [0, 0, 0]

@@ -50,7 +50,7 @@ def test_a_rule_names_the_window_that_was_taken() -> None:
     assert ledger.rule("C") == RULES["C"]
 
 
-def test_a_figure_without_its_training_is_none() -> None:
+def test_accuracies_without_records_of_their_protocol_are_none() -> None:
     paper = Ledger((record(protocol="paper"),))
     assert (paper.held_out, paper.optimism, paper.protocols) == (None, None, ("paper",))
     ledger = Ledger((record(),))
@@ -58,7 +58,7 @@ def test_a_figure_without_its_training_is_none() -> None:
     assert list(ledger.estimates) == ["held-out", "optimism"]
 
 
-def test_what_it_is_of() -> None:
+def test_description() -> None:
     ledger = _ledger()
     assert (ledger.dataset, ledger.variant, ledger.num_folds, ledger.folds_seed) == (
         "MUTAG",

@@ -1,4 +1,4 @@
-"""The paper: its published figures, and the presets that stand for its experiments."""
+"""Reproduction of the paper: its published results, its presets, and the trainings behind its tables."""
 
 from graphcaps.presets import list_presets, load_preset
 from graphcaps.reproduction.published import (

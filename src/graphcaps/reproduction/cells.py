@@ -1,4 +1,4 @@
-"""What the paper's tables ask for: cells to show, and the trainings that they are made from."""
+"""Cells of the paper's tables 1 to 6, the model variants in their rows, and the trainings they need."""
 
 from __future__ import annotations
 
@@ -37,16 +37,22 @@ __all__ = [
 ]
 
 
+Criterion = Literal["C", "C*", "held-out"]
+CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
+TABLES = ("table1", "table2", "table3", "table4", "table5", "table6")
+_PROTOCOL: dict[Criterion, Protocol] = {"C": "paper", "C*": "paper", "held-out": "held-out"}
+
+
 @dataclass(frozen=True)
 class Variant:
-    """A row of tables 1 to 6 that is a change of the paper's presets.
+    """A row of tables 1 to 6: the paper's preset with changed model arguments.
 
     Args:
-        row (str): Its name in tables, ``"HGCN"``.
-        name (str): Its name in records, ``"hgcn"``.
-        published (str, optional): Its name in the published tables, ``"Ours"``; ``None`` where they have none.
-        what (str): What it is, in words.
-        changes (dict): Arguments of the model in place of the preset's.
+        row (str): Name in our tables, ``"HGCN"``.
+        name (str): Name in records, ``"hgcn"``.
+        published (str, optional): Name in the published tables, ``"Ours"``; ``None`` if they do not have it.
+        what (str): Description.
+        changes (dict): Model arguments in place of the preset's.
     """
 
     row: str
@@ -64,6 +70,47 @@ class Variant:
         preset = load_preset("paper", dataset)
         changed = replace(preset, model_arguments=preset.model_arguments | self.changes)
         return changed.with_training(epochs=epochs, precision=precision)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One accuracy of one table.
+
+    Args:
+        table (str): ``"table1"`` to ``"table6"``.
+        row (str): A variant of this project, or a baseline of the paper.
+        dataset (str): Name of the data set.
+        criterion (str): Rule of epoch selection.
+        paper (PublishedResult, optional): The published accuracy, if there is one.
+        variant (Variant, optional): Variant to train; ``None`` for results that only the paper reports.
+    """
+
+    table: str
+    row: str
+    dataset: str
+    criterion: Criterion
+    paper: PublishedResult | None
+    variant: Variant | None
+
+    @property
+    def protocol(self) -> Protocol:
+        """Protocol of the training that this accuracy needs."""
+        return _PROTOCOL[self.criterion]
+
+
+@dataclass(frozen=True)
+class Training:
+    """All seeds of one variant on one data set under one protocol; several cells can share a training."""
+
+    dataset: str
+    variant: Variant
+    protocol: Protocol
+
+    @property
+    def cost(self) -> float:
+        """Estimate of the relative training time: nodes of all graphs times epochs."""
+        counts = statistics(self.dataset)
+        return counts.graphs * counts.avg_nodes * self.variant.config(self.dataset).training.epochs
 
 
 EQUATIONS = "HGCN (equations)"
@@ -93,60 +140,8 @@ VARIANTS: tuple[Variant, ...] = (
 ABLATIONS = ("A1", "A2", "A3")
 
 
-def find_variant(row: str) -> Variant | None:
-    """The variant of that row; case does not matter."""
-    return next((variant for variant in VARIANTS if variant.row.lower() == row.lower()), None)
-
-
-Criterion = Literal["C", "C*", "held-out"]
-CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
-TABLES = ("table1", "table2", "table3", "table4", "table5", "table6")
-_PROTOCOL: dict[Criterion, Protocol] = {"C": "paper", "C*": "paper", "held-out": "held-out"}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One figure of one table.
-
-    Args:
-        table (str): ``"table1"`` to ``"table6"``.
-        row (str): A variant of this project, or a system that the paper compares with.
-        dataset (str): Name of the data set.
-        criterion (str): How the epoch is chosen.
-        paper (PublishedResult, optional): The published figure, where there is one.
-        variant (Variant, optional): What is trained for it; ``None``: reported by the paper alone.
-    """
-
-    table: str
-    row: str
-    dataset: str
-    criterion: Criterion
-    paper: PublishedResult | None
-    variant: Variant | None
-
-    @property
-    def protocol(self) -> Protocol:
-        """The training that gives this figure."""
-        return _PROTOCOL[self.criterion]
-
-
-@dataclass(frozen=True)
-class Training:
-    """Seeds of one variant on one data set under one protocol; what several cells may share."""
-
-    dataset: str
-    variant: Variant
-    protocol: Protocol
-
-    @property
-    def work(self) -> float:
-        """By what the longest is known: nodes of all graphs times epochs."""
-        counts = statistics(self.dataset)
-        return counts.graphs * counts.avg_nodes * self.variant.config(self.dataset).training.epochs
-
-
 def choose_cells(
-    wanted: Sequence[str] = ("all",),
+    tables: Sequence[str] = ("all",),
     *,
     rows: Iterable[str] | None = None,
     datasets: Iterable[str] | None = None,
@@ -155,41 +150,46 @@ def choose_cells(
     """The cells of some tables, in the paper's order.
 
     Args:
-        wanted (list): Names of :data:`TABLES`, or ``"all"``.
-        rows, datasets, criteria (optional): Only these; case and punctuation may differ. (default: all)
+        tables (list): Names of :data:`TABLES`, or ``"all"``.
+        rows, datasets, criteria (optional): Only these, regardless of case and punctuation. (default: all)
 
     Raises:
-        ArgumentError: If a name is unknown, or nothing is left.
+        ArgumentError: If a name is unknown, or no cell is selected.
     """
-    for table in wanted:
+    for table in tables:
         if table not in (*TABLES, "all"):
             raise ArgumentError("reproduce", "table", f"be one of {', '.join(TABLES)}, all", repr(table))
-    cells = [cell for table in TABLES if table in wanted or "all" in wanted for cell in _cells(table)]
-    known = list(dict.fromkeys(cell.row for cell in cells))
-    chosen_rows = None if rows is None else {_known("rows", row, known) for row in rows}
-    chosen_sets = None if datasets is None else {_dataset(name) for name in datasets}
-    chosen_rules = None if criteria is None else {_known("criteria", rule, CRITERIA) for rule in criteria}
-    left = [
+    cells = [cell for table in TABLES if table in tables or "all" in tables for cell in _cells(table)]
+    all_rows = list(dict.fromkeys(cell.row for cell in cells))
+    chosen_rows = None if rows is None else {_match("rows", row, all_rows) for row in rows}
+    chosen_datasets = None if datasets is None else {_match_dataset(name) for name in datasets}
+    chosen_criteria = None if criteria is None else {_match("criteria", each, CRITERIA) for each in criteria}
+    chosen = [
         cell
         for cell in cells
         if (chosen_rows is None or cell.row in chosen_rows)
-        and (chosen_sets is None or cell.dataset in chosen_sets)
-        and (chosen_rules is None or cell.criterion in chosen_rules)
+        and (chosen_datasets is None or cell.dataset in chosen_datasets)
+        and (chosen_criteria is None or cell.criterion in chosen_criteria)
     ]
-    if not left:
-        what = "name a row, a data set and a criterion that the table has"
-        raise ArgumentError("reproduce", ", ".join(wanted), what, "none of its cells")
-    return left
+    if not chosen:
+        expected = "name a row, a data set and a criterion that the table has"
+        raise ArgumentError("reproduce", ", ".join(tables), expected, "none of its cells")
+    return chosen
+
+
+def find_variant(row: str) -> Variant | None:
+    """The variant of a row, regardless of case; ``None`` if there is none."""
+    return next((variant for variant in VARIANTS if variant.row.lower() == row.lower()), None)
 
 
 def trainings(cells: Iterable[Cell]) -> list[Training]:
-    """What must be trained for these cells, each once, the longest first."""
+    """The distinct trainings that the cells need, longest first."""
     needed = {
         (cell.dataset, cell.variant.name, cell.protocol): Training(cell.dataset, cell.variant, cell.protocol)
         for cell in cells
         if cell.variant is not None
     }
-    return sorted(needed.values(), key=lambda training: -training.work)
+    return sorted(needed.values(), key=lambda training: -training.cost)
 
 
 def _cells(table: str) -> list[Cell]:
@@ -200,21 +200,20 @@ def _cells(table: str) -> list[Cell]:
     reported = [row for row in systems(number) if all(row != each.published for each in VARIANTS)]
     cells = []
     for row in reported:
-        rule: Criterion = "C*" if number > 4 else "C"
-        figures = [(name, published(number, row, name)) for name in columns]
+        criterion: Criterion = "C*" if number > 4 else "C"
+        results = [(name, published(number, row, name)) for name in columns]
         cells += [
-            Cell(table, row, name, rule, figure, None) for name, figure in figures if figure is not None
+            Cell(table, row, name, criterion, result, None) for name, result in results if result is not None
         ]
-    for variant, rule in _own_rows(number):
+    for variant, criterion in _trained_rows(number):
         for name in columns:
-            cells.append(
-                Cell(table, variant.row, name, rule, _published(number, variant, name, rule), variant)
-            )
+            result = _published(number, variant, name, criterion)
+            cells.append(Cell(table, variant.row, name, criterion, result, variant))
     return cells
 
 
-def _own_rows(number: int) -> list[tuple[Variant, Criterion]]:
-    """Rows of a table that this project trains, and how their epoch is chosen."""
+def _trained_rows(number: int) -> list[tuple[Variant, Criterion]]:
+    """Rows of a table that this project trains, with their criterion."""
     hgcn, equations = find_variant("HGCN"), find_variant(EQUATIONS)
     assert hgcn is not None
     assert equations is not None
@@ -227,26 +226,28 @@ def _own_rows(number: int) -> list[tuple[Variant, Criterion]]:
 
 
 def _columns(number: int) -> list[str]:
+    """Data sets of a table."""
     return [name for name in paper_datasets() if published(number, "Ours", name) is not None]
 
 
-def _published(number: int, variant: Variant, dataset: str, rule: Criterion) -> PublishedResult | None:
-    if rule == "held-out" or variant.published is None:
+def _published(number: int, variant: Variant, dataset: str, criterion: Criterion) -> PublishedResult | None:
+    if criterion == "held-out" or variant.published is None:
         return None
-    if variant.row == "HGCN":  # the run log has C* of all data sets, the tables of some
-        return published_hgcn(dataset, rule)
+    if variant.row == "HGCN":  # the run log has C* for all data sets, the tables for some
+        return published_hgcn(dataset, criterion)
     return published(number, variant.published, dataset)
 
 
-def _known(what: str, name: str, known: Sequence[str]) -> str:
-    for each in known:
+def _match(option: str, name: str, names: Sequence[str]) -> str:
+    """The entry of ``names`` that equals ``name`` regardless of case."""
+    for each in names:
         if each.lower() == name.lower():
             return each
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
-    raise ArgumentError("reproduce", f"--{what}", f"be among {', '.join(near)}", repr(name))
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+    raise ArgumentError("reproduce", f"--{option}", f"be among {', '.join(near)}", repr(name))
 
 
-def _dataset(name: str) -> str:
+def _match_dataset(name: str) -> str:
     entry = find_entry(name)
     if entry is None or entry.name not in paper_datasets():
         near = difflib.get_close_matches(name.upper(), paper_datasets(), n=3, cutoff=0.4) or paper_datasets()

@@ -1,4 +1,4 @@
-"""Paper beside ours: a row of figures per cell, from what the results store holds."""
+"""Measured accuracies beside the published ones, cell by cell, from a results store."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class CellResult:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's, in points."""
+        """Our accuracy minus the paper's, in percentage points."""
         if self.ours is None or self.cell.paper is None:
             return None
         return self.ours.mean - self.cell.paper.mean
 
     @property
     def standard_error(self) -> float | None:
-        """Of our mean, over seeds; ``None`` for one seed."""
+        """Standard error of our mean over seeds; ``None`` for one seed."""
         if self.ours is None or self.ours.std_seeds is None:
             return None
         return self.ours.std_seeds / len(self.ours.seeds) ** 0.5
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-safe; rows of other systems have no figure of ours."""
+        """JSON-safe; baselines have no accuracy of ours."""
         ours, variant = self.ours, self.cell.variant
         return {
             "table": self.cell.table,
@@ -64,11 +64,11 @@ class CellResult:
 
 
 class MeasuredLedgers:
-    """Ledgers by data set, variant and protocol, read from a results store when they are first asked for.
+    """Ledgers by data set, variant and protocol, read from a results store on first use.
 
     Args:
         results (ResultsStore): Records.
-        seeds (int, optional): Only the first so many seeds. (default: all that are there)
+        seeds (int, optional): Number of seeds to use, from seed 0 on. (default: all)
     """
 
     def __init__(self, results: ResultsStore, seeds: int | None = None) -> None:
@@ -76,35 +76,35 @@ class MeasuredLedgers:
         self._ledgers: dict[tuple[str, str, str], Ledger | None] = {}
 
     def ledger(self, dataset: str, variant: str, protocol: str) -> Ledger | None:
-        """The seeds from 0 on, without a gap; ``None`` where seed 0 is missing."""
+        """The records of consecutive seeds from 0 on; ``None`` if seed 0 is missing."""
         key = (dataset, variant, protocol)
         if key not in self._ledgers:
             records: list[SeedRecord] = []
             while self.seeds is None or len(records) < self.seeds:
                 record = self.results.get(RecordKey(*key, len(records)))
-                if record is None or record.partition is not None:  # other folds than the paper's
+                if record is None or record.partition is not None:  # not the paper's folds
                     break
                 records.append(record)
             self._ledgers[key] = Ledger(tuple(records)) if records else None
         return self._ledgers[key]
 
     def estimate(self, dataset: str, variant: str, name: str) -> AccuracyEstimate | None:
-        """A figure of :data:`graphcaps.evaluation.RULES` by its name."""
+        """An accuracy by its name in :data:`graphcaps.evaluation.RULES`; ``None`` if it was not measured."""
         protocol = "paper" if name in ("C", "C*") else "held-out"
         ledger = self.ledger(dataset, variant, protocol)
         return None if ledger is None else ledger.estimates.get(name)
 
 
-def cell_results(cells: Iterable[Cell], library: MeasuredLedgers) -> list[CellResult]:
-    """What was measured for each cell, beside what was published."""
-    found = []
+def cell_results(cells: Iterable[Cell], measured: MeasuredLedgers) -> list[CellResult]:
+    """The measured and the published accuracy of each cell."""
+    results = []
     for cell in cells:
         ledger = (
-            None if cell.variant is None else library.ledger(cell.dataset, cell.variant.name, cell.protocol)
+            None if cell.variant is None else measured.ledger(cell.dataset, cell.variant.name, cell.protocol)
         )
         if ledger is None:
-            found.append(CellResult(cell, None, None, None))
+            results.append(CellResult(cell, None, None, None))
             continue
         epochs = ledger.records[0].curves.num_epochs
-        found.append(CellResult(cell, ledger.estimates[cell.criterion], epochs, ledger.seconds))
-    return found
+        results.append(CellResult(cell, ledger.estimates[cell.criterion], epochs, ledger.seconds))
+    return results

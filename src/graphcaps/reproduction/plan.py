@@ -1,4 +1,4 @@
-"""Trains what the tables need and the results store does not have yet."""
+"""Plans and runs the trainings that the tables need and the results store does not hold yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Progress", "Run", "plan_runs", "reproduce"]
 
 @dataclass(frozen=True)
 class Run:
-    """Trainings that are one computation: variants that only start otherwise are replicas of one run."""
+    """Trainings computed together: variants that differ only in their initial weights are replicas of one run."""
 
     trainings: tuple[Training, ...]
 
@@ -43,13 +43,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Progress:
-    """What happened to one of several runs.
+    """Progress of one of several runs.
 
     Args:
-        run (Run): Which.
-        number, of (int): Its place among all, from 1.
-        epoch (GroupEpoch, optional): An epoch that ended; ``None`` when the run begins or is finished.
-        finished (bool): Whether its records are written.
+        run (Run): The run.
+        number, of (int): Number of the run, from 1, and number of runs.
+        epoch (GroupEpoch, optional): The epoch that ended; ``None`` when the run starts or is finished.
+        finished (bool): Whether the records are written.
     """
 
     run: Run
@@ -60,11 +60,11 @@ class Progress:
 
 
 def plan_runs(needed: Iterable[Training], results: ResultsStore, seeds: int) -> list[Run]:
-    """The trainings without all their records, joined where they can be replicas of one run.
+    """The trainings that lack a record, combined where they can be replicas of one run.
 
     Args:
-        needed (list): What tables ask for, in the order in which to train.
-        results (ResultsStore): What is there.
+        needed (list): Trainings, in the order in which to run them.
+        results (ResultsStore): Existing records.
         seeds (int): Number of seeds; they are 0, 1, 2, …
     """
     runs: list[list[Training]] = []
@@ -97,42 +97,42 @@ def reproduce(
     root: Path | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> int:
-    """Trains runs and keeps the record of every finished seed.
+    """Trains runs and stores the record of every finished seed.
 
     Args:
         runs (list): From :func:`plan_runs`.
-        results (ResultsStore): Where records are kept.
+        results (ResultsStore): Store for the records.
         seeds (int): Number of seeds. (default: 5)
-        epochs (int, optional): In place of the published ones.
-        precision (str, optional): Of products on a GPU.
+        epochs (int, optional): Number of epochs in place of the published one.
+        precision (str, optional): Precision of matrix products on a GPU.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
-        jobs (int): Runs side by side on a GPU. (default: 1)
-        minutes (float, optional): Start no run after this long.
-        resume (bool): Go on from checkpoints of interrupted runs; without it they are refused.
-        root (Path, optional): Folder to look in first for the data sets.
-        on_progress (callable, optional): Is handed a :class:`Progress`; from several threads, one at a time.
+        jobs (int): Concurrent runs on a GPU. (default: 1)
+        minutes (float, optional): Time after which no further run is started.
+        resume (bool): Continue from checkpoints of interrupted runs; without it they are an error.
+        root (Path, optional): Folder that is searched first for the data sets.
+        on_progress (callable, optional): Called with a :class:`Progress`; from several threads, one at a time.
 
     Returns:
-        int: Runs that were not started, since the time was over.
+        int: Number of runs that were not started because of ``minutes``.
     """
-    began, telling, opening = monotonic(), Lock(), Lock()
+    start, progress_lock, data_lock = monotonic(), Lock(), Lock()
     stores: dict[str, GraphStore] = {}
 
-    def tell(*what: object) -> None:
+    def report(*fields: object) -> None:
         if on_progress is not None:
-            with telling:
-                on_progress(Progress(*what))  # type: ignore[arg-type]
+            with progress_lock:
+                on_progress(Progress(*fields))  # type: ignore[arg-type]
 
     def open_once(name: str) -> GraphStore:
-        with opening:
+        with data_lock:
             if name not in stores:
                 stores[name] = open_dataset(name, root).store
             return stores[name]
 
     def train(number: int, run: Run) -> bool:
-        if minutes is not None and monotonic() - began > 60 * minutes:
+        if minutes is not None and monotonic() - start > 60 * minutes:
             return False
-        tell(run, number, len(runs))
+        report(run, number, len(runs))
         first, *others = run.trainings
         configs = {
             each.variant.name: each.variant.config(run.dataset, epochs=epochs, precision=precision)
@@ -144,16 +144,16 @@ def reproduce(
         )  # fmt: skip
         if not resume:
             validation.checkpoints.require_none(validation.protocols)
-        validation.run_all(lambda epoch: tell(run, number, len(runs), epoch))
-        tell(run, number, len(runs), None, True)
+        validation.run_all(lambda epoch: report(run, number, len(runs), epoch))
+        report(run, number, len(runs), None, True)
         return True
 
     tasks = [partial(train, number, run) for number, run in enumerate(runs, 1)]
-    place = choose_device(device, "reproduce")
-    return sum(not done for done in run_concurrently(tasks, jobs, place))
+    torch_device = choose_device(device, "reproduce")
+    return sum(not started for started in run_concurrently(tasks, jobs, torch_device))
 
 
 def _one_computation(one: Training, other: Training) -> bool:
-    """Whether two trainings differ in the number of joined factors alone, which only draws the first weights."""
+    """Whether two trainings differ only in ``num_factors``, which changes only the initial weights."""
     first, second = ({**training.variant.changes, "num_factors": None} for training in (one, other))
     return (one.dataset, one.protocol) == (other.dataset, other.protocol) and first == second

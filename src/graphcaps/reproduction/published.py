@@ -1,7 +1,7 @@
-"""The published figures: facts of the paper (AAAI 2021, https://arxiv.org/abs/2012.08734) and its supplement.
+"""Results published in the paper (AAAI 2021, https://arxiv.org/abs/2012.08734) and its supplement.
 
-They lie beside this file as ``tables.json``. Accuracies are percentages over ten folds. Both of the paper's
-rules choose on test data, so its figures are upper bounds: C takes the one epoch with the best mean test
+They are stored in ``tables.json`` beside this file. Accuracies are percentages over ten folds. Both rules of the paper
+select the epoch on test data, so its accuracies are upper bounds: C takes the one epoch with the best mean test
 accuracy of all folds, C* each fold's own best test epoch.
 """
 
@@ -67,7 +67,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What the supplement gives for a data set, with the values that all share."""
+    """Hyper-parameters of a data set from the supplement, including the values shared by all data sets."""
 
     capsule_dim: int
     num_capsules: int
@@ -84,11 +84,11 @@ class Hyperparameters:
 
 @cache
 def tables() -> dict[str, Any]:
-    """All that ``tables.json`` holds, as plain values; do not change it."""
-    read: dict[str, Any] = json.loads(
+    """The content of ``tables.json``; cached, so do not modify it."""
+    content: dict[str, Any] = json.loads(
         resources.files("graphcaps").joinpath("reproduction", "tables.json").read_text("utf-8")
     )
-    return read
+    return content
 
 
 def paper_datasets() -> tuple[str, ...]:
@@ -97,22 +97,22 @@ def paper_datasets() -> tuple[str, ...]:
 
 
 def statistics(dataset: str) -> Statistics:
-    """The paper's row on a data set."""
+    """The paper's statistics of a data set."""
     return Statistics(**tables()["dataset_statistics"][_dataset("statistics", dataset)])
 
 
 def hyperparameters(dataset: str) -> Hyperparameters:
     """The supplement's hyper-parameters of HGCN on a data set."""
-    held = tables()["hgcn_hyperparameters"]
-    own, shared = held["per_dataset"][_dataset("hyperparameters", dataset)], held["shared"]
+    values = tables()["hgcn_hyperparameters"]
+    specific, shared = values["per_dataset"][_dataset("hyperparameters", dataset)], values["shared"]
     return Hyperparameters(
-        capsule_dim=own["capsule_dim"],
-        num_capsules=own["num_capsules"],
-        dropout=own["dropout"],
-        batch_size=own["batch_size"],
-        weight_decay=own["weight_decay"],
-        learning_rate=own["lr"],
-        epochs=own["epochs"],
+        capsule_dim=specific["capsule_dim"],
+        num_capsules=specific["num_capsules"],
+        dropout=specific["dropout"],
+        batch_size=specific["batch_size"],
+        weight_decay=specific["weight_decay"],
+        learning_rate=specific["lr"],
+        epochs=specific["epochs"],
         num_factors=shared["num_factors_K"],
         routing_iterations=shared["routing_iterations_R"],
         reconstruction_weight=shared["beta"],
@@ -126,35 +126,35 @@ def systems(table: int) -> tuple[str, ...]:
 
 
 def published(table: int, system: str, dataset: str) -> PublishedResult | None:
-    """A figure of tables 1 to 6; ``None`` where the paper reports none.
+    """An accuracy of tables 1 to 6; ``None`` if the paper does not report it.
 
     Args:
         table (int): 1 and 2 by rule C, 3 and 4 ablations and sensitivity by rule C, 5 and 6 by rule C*.
         system (str): A row, such as "Ours", "GIN" or "K=2".
-        dataset (str): One of the paper's data sets; case and punctuation may differ.
+        dataset (str): One of the paper's data sets, regardless of case and punctuation.
 
     Raises:
         ArgumentError: If the paper has no such table, row or data set.
     """
     rows = _table("published", table)
     if system not in rows:
-        _refuse("published", "system", system, rows)
-    return _figure(rows[system].get(_dataset("published", dataset)))
+        _raise_unknown("published", "system", system, rows)
+    return _result(rows[system].get(_dataset("published", dataset)))
 
 
 def published_hgcn(dataset: str, criterion: Literal["C", "C*"] = "C") -> PublishedResult:
-    """HGCN's own figure on a data set, by rule C (tables 1 and 2) or C* (the authors' run log)."""
+    """The published accuracy of HGCN on a data set, by rule C (tables 1 and 2) or C* (the authors' run log)."""
     if criterion not in ("C", "C*"):
         raise ArgumentError("published_hgcn", "criterion", "be 'C' or 'C*'", repr(criterion))
     name = _dataset("published_hgcn", dataset)
-    held = tables()
-    of_rule_c = held[TABLES[1]]["Ours"] | held[TABLES[2]]["Ours"]
-    figure = _figure((of_rule_c if criterion == "C" else held["hgcn_run_log"]["Cstar_all"])[name])
-    assert figure is not None
-    return figure
+    content = tables()
+    rule_c = content[TABLES[1]]["Ours"] | content[TABLES[2]]["Ours"]
+    result = _result((rule_c if criterion == "C" else content["hgcn_run_log"]["Cstar_all"])[name])
+    assert result is not None
+    return result
 
 
-def _figure(pair: list[float | None] | None) -> PublishedResult | None:
+def _result(pair: list[float | None] | None) -> PublishedResult | None:
     if pair is None:
         return None
     mean, std = pair
@@ -172,11 +172,11 @@ def _table(owner: str, table: int) -> dict[str, Any]:
 def _dataset(owner: str, name: str) -> str:
     entry = find_entry(name)
     if entry is None or entry.name not in paper_datasets():
-        _refuse(owner, "dataset", name, paper_datasets())
+        _raise_unknown(owner, "dataset", name, paper_datasets())
     return entry.name
 
 
-def _refuse(owner: str, argument: str, got: str, known: Iterable[str]) -> NoReturn:
-    names = list(known)
-    near = difflib.get_close_matches(got, names, n=3, cutoff=0.4) or names
+def _raise_unknown(owner: str, argument: str, got: str, names: Iterable[str]) -> NoReturn:
+    choices = list(names)
+    near = difflib.get_close_matches(got, choices, n=3, cutoff=0.4) or choices
     raise ArgumentError(owner, argument, f"be one of {', '.join(near)}", repr(got))

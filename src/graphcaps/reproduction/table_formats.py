@@ -1,4 +1,4 @@
-"""Comparisons as tables: Markdown for pages, LaTeX for papers, cells for a terminal."""
+"""Published and measured accuracies as tables: lines of text for a terminal, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graphcaps.reproduction.published import paper_datasets
 __all__ = ["REPORTED_ONLY", "Line", "latex", "lines", "markdown", "titles"]
 
 REPORTED_ONLY = "reported"
+"""``Line.what`` of results that only the paper reports."""
 
 _TITLES = {
     "table1": "Table 1: biological graphs",
@@ -25,13 +26,13 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table under one criterion: paper, ours and difference for each data set.
+    """A line of a table: one quantity of a row and a criterion, for each data set.
 
     Args:
-        row (str): Its name.
-        criterion (str): How the epoch is chosen.
+        row (str): Name of the row.
+        criterion (str): Rule of epoch selection.
         what (str): ``"paper"``, ``"ours"``, ``"difference"``, ``"reported"``, or ``"± folds"``, ``"± seeds"``.
-        cells (tuple): A text per data set.
+        cells (tuple): One text per data set.
     """
 
     row: str
@@ -41,50 +42,53 @@ class Line:
 
 
 def titles(comparisons: Iterable[CellResult]) -> dict[str, str]:
-    """Headings of the tables that there are cells of."""
+    """Headings of the tables to which the cells belong."""
     return {each.cell.table: _TITLES[each.cell.table] for each in comparisons}
 
 
 def lines(
     comparisons: Sequence[CellResult], table: str, *, separate_deviations: bool = False
 ) -> tuple[list[str], list[Line]]:
-    """Data sets of a table, and its rows in order.
+    """Data sets and lines of a table, in order.
 
-    ``±`` is a standard deviation over folds, and after a second one over seeds where there are several.
+    The first ``±`` is the standard deviation over folds, the second the one over seeds, if there are several.
 
     Args:
         comparisons (list): Cells of this and other tables.
-        table (str): Which.
-        separate_deviations (bool): Deviations of ours on lines of their own, those of the paper left out: for a narrow page.
+        table (str): Name of the table.
+        separate_deviations (bool): Put our deviations on lines of their own and leave out the paper's, which makes
+            the table narrower. (default: ``False``)
     """
-    own = [each for each in comparisons if each.cell.table == table]
-    datasets = [name for name in paper_datasets() if any(each.cell.dataset == name for each in own)]
-    rows = list(dict.fromkeys((each.cell.row, each.cell.criterion) for each in own))
-    found = []
+    selected = [each for each in comparisons if each.cell.table == table]
+    datasets = [name for name in paper_datasets() if any(each.cell.dataset == name for each in selected)]
+    rows = list(dict.fromkeys((each.cell.row, each.cell.criterion) for each in selected))
+    result = []
     for row, criterion in rows:
         cells = {
             each.cell.dataset: each
-            for each in own
+            for each in selected
             if (each.cell.row, each.cell.criterion) == (row, criterion)
         }
-        known = [cells.get(name) for name in datasets]
-        paper = tuple(_paper(each, separate_deviations) for each in known)
-        if all(each is None or each.cell.variant is None for each in known):
-            found.append(Line(row, criterion, REPORTED_ONLY, paper))
+        columns = [cells.get(name) for name in datasets]
+        paper = tuple(_paper(each, separate_deviations) for each in columns)
+        if all(each is None or each.cell.variant is None for each in columns):
+            result.append(Line(row, criterion, REPORTED_ONLY, paper))
             continue
         if any(text != "–" for text in paper):
-            found.append(Line(row, criterion, "paper", paper))
-        found.append(Line(row, criterion, "ours", tuple(_ours(each, separate_deviations) for each in known)))
+            result.append(Line(row, criterion, "paper", paper))
+        result.append(
+            Line(row, criterion, "ours", tuple(_ours(each, separate_deviations) for each in columns))
+        )
         for what in ("folds", "seeds") if separate_deviations else ():
-            spreads = tuple(_spread(each, what) for each in known)
-            found += [Line(row, criterion, f"± {what}", spreads)] if set(spreads) != {"–"} else []
+            spreads = tuple(_spread(each, what) for each in columns)
+            result += [Line(row, criterion, f"± {what}", spreads)] if set(spreads) != {"–"} else []
         if any(text != "–" for text in paper):
-            found.append(Line(row, criterion, "difference", tuple(_difference(each) for each in known)))
-    return datasets, found
+            result.append(Line(row, criterion, "difference", tuple(_difference(each) for each in columns)))
+    return datasets, result
 
 
 def markdown(comparisons: Sequence[CellResult]) -> str:
-    """All tables, with a heading each."""
+    """All tables in Markdown, each with a heading."""
     parts = []
     for table, title in titles(comparisons).items():
         datasets, rows = lines(comparisons, table)
@@ -98,7 +102,7 @@ def markdown(comparisons: Sequence[CellResult]) -> str:
 
 
 def latex(comparisons: Sequence[CellResult]) -> str:
-    """All tables for a paper that loads ``booktabs``."""
+    """All tables in LaTeX; needs the package ``booktabs``."""
     parts = []
     for table, title in titles(comparisons).items():
         datasets, rows = lines(comparisons, table)
