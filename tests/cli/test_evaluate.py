@@ -112,7 +112,10 @@ def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
 @pytest.mark.parametrize(
     ("epochs", "told"),
     [
-        (3, "held-out: each fold's epoch of lowest validation loss (mean over 1 epoch); chosen without test data."),
+        (
+            3,
+            "held-out: each fold's epoch of lowest validation loss (mean over 1 epoch); chosen without test data.",
+        ),
         (12, "(mean over 5 epochs); chosen without test data."),
         (42, "(mean over 21 epochs); chosen without test data."),
     ],

@@ -154,9 +154,7 @@ def test_evaluate_trains_one_split(small: list[str], molecules: str) -> None:
     )
     result = invoke(*whole)
     assert "mols: one split × 1 seed" in result.stderr
-    assert (
-        "One split (column 'part'): 16 training, 4 validation, 4 test graphs." in result.stdout
-    )
+    assert "One split (column 'part'): 16 training, 4 validation, 4 test graphs." in result.stdout
 
 
 def test_evaluate_refuses_before_it_trains(small: list[str], molecules: str, networks: str) -> None:
