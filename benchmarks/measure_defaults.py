@@ -187,7 +187,10 @@ def main() -> None:
             write_atomically(arguments.out, rows_as_json(command(arguments), rows))
         print(name, seed, row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
-    done = [(row["dataset"], row["seed"], row["config"], row["patience"]) for row in rows]
+    done = [
+        (row["dataset"], row["seed"], RunConfig.from_dict(row["config"]).as_dict(), row["patience"])
+        for row in rows
+    ]
     tasks = []
     for name in arguments.datasets:
         wanted = configured(name, arguments, graphcaps.load_dataset(name)).as_dict()

@@ -143,15 +143,9 @@ class RunConfig:
         return values, tuple(name for name in self.by_data if name not in values)
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-safe dictionary that :meth:`from_dict` reads. Options that are off by default are left out."""
+        """A JSON-safe dictionary that :meth:`from_dict` reads."""
         plain = asdict(self)
-        if not self.features.edge_labels:
-            del plain["features"]["edge_labels"]
-        if self.training.average_epochs == 1:
-            del plain["training"]["average_epochs"]
-        del plain["by_data"]
-        if self.by_data:
-            plain["by_data"] = list(self.by_data)
+        plain["by_data"] = list(self.by_data)
         arguments = plain.pop("model_arguments")
         plain["model"] = {"name": self.model} | {
             name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()

@@ -42,7 +42,7 @@ def test_resolve_config_fills_in_numbers(store):
     assert "residual_nodes" not in resolved.model_arguments
     assert resolved.features.degree_onehot == auto_degree_onehot(store)
     assert resolve_config(resolved, store[:3]) == resolved
-    assert "by_data" not in resolved.as_dict()
+    assert resolved.as_dict()["by_data"] == []
     assert RunConfig.from_dict(config.as_dict()) == config
 
 

@@ -61,8 +61,8 @@ def test_resumed_training_equals_an_uninterrupted_one(after: int) -> None:
         assert torch.equal(resumed.state()[name], value), name
 
 
-def test_configuration_without_averaging_has_no_entry() -> None:
-    assert "average_epochs" not in RunConfig().as_dict()["training"]
+def test_average_epochs_is_stored_in_the_configuration() -> None:
+    assert RunConfig().as_dict()["training"]["average_epochs"] == 1
     averaged = RunConfig(training=TrainConfig(average_epochs=10))
     assert RunConfig.from_dict(averaged.as_dict()) == averaged
     with pytest.raises(ArgumentError, match="'average_epochs' must be at least 1, got 0"):

@@ -81,7 +81,8 @@ def test_saved_and_read_back():
     recipe = FeatureRecipe(edge_labels=True).fit(make())
     values = json.loads(json.dumps(recipe.to_dict()))
     assert FeatureRecipe.from_dict(values) == recipe
-    assert "edge_labels" not in FeatureRecipe().fit(make()).to_dict()  # left out where unused
+    plain = FeatureRecipe().fit(make())
+    assert FeatureRecipe.from_dict(json.loads(json.dumps(plain.to_dict()))) == plain
     with pytest.raises(
         ArgumentError, match="'edge_label_values' must be given if and only if edge labels are used"
     ):
@@ -130,7 +131,7 @@ def test_graphs_without_edges_are_compatible():
 
 
 def test_the_option_in_a_configuration():
-    assert "edge_labels" not in RunConfig().as_dict()["features"]
+    assert RunConfig().as_dict()["features"]["edge_labels"] is False
     config = RunConfig.from_toml("[features]\nedge_labels = true\n")
     assert config.as_dict()["features"]["edge_labels"] is True
     assert RunConfig.from_dict(config.as_dict()).features == config.features

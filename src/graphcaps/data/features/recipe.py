@@ -260,8 +260,6 @@ class FeatureRecipe:
         for name in ("label_values", "edge_label_values"):
             if values[name] is not None:
                 values[name] = [list(block) for block in values[name]]
-        if not self.edge_labels:  # left out where unused: checksums of such runs do not depend on this option
-            del values["edge_labels"], values["edge_label_values"]
         return values
 
     @classmethod
