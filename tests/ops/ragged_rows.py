@@ -37,12 +37,12 @@ def poisoned(segments: Segments, width: int, seed: int = 0) -> Tensor:
     return x.masked_fill((segments.index >= segments.num_graphs).unsqueeze(-1), float("nan"))
 
 
-def assert_close(found: Tensor | None, expected: Tensor | None, name: str) -> None:
+def assert_close(actual: Tensor | None, expected: Tensor | None, name: str) -> None:
     """Equal within ``TOLERANCE`` of the largest magnitude; NaN nowhere."""
-    assert found is not None, name
+    assert actual is not None, name
     assert expected is not None, name
-    assert found.shape == expected.shape, name
-    found = found.detach().cpu().double()
+    assert actual.shape == expected.shape, name
+    actual = actual.detach().cpu().double()
     scale = float(expected.detach().abs().max()) if expected.numel() else 0.0
-    worst = float((found - expected.detach()).abs().max()) if found.numel() else 0.0
+    worst = float((actual - expected.detach()).abs().max()) if actual.numel() else 0.0
     assert worst <= TOLERANCE * max(scale, 1e-6), f"{name}: off by {worst:.2e} of {scale:.2e}"

@@ -45,23 +45,23 @@ def test_clean_edges_equals_a_dictionary_of_pairs(case: tuple[int, list[Row]]) -
     for row in real:
         pairs.setdefault(frozenset(row[:2]), []).append(row)
     entries = sorted((a, b) for pair in pairs for a in pair for b in pair if a != b)
-    found = clean(n, rows)
+    actual = clean(n, rows)
 
-    source = torch.arange(n).repeat_interleave(found.ptr[1:] - found.ptr[:-1]).tolist()
-    assert found.ptr.numel() == n + 1
-    assert list(zip(source, found.neighbours.tolist(), strict=True)) == entries
-    assert found.weight is not None
-    assert found.labels is not None
-    assert found.attributes is not None
+    source = torch.arange(n).repeat_interleave(actual.ptr[1:] - actual.ptr[:-1]).tolist()
+    assert actual.ptr.numel() == n + 1
+    assert list(zip(source, actual.neighbours.tolist(), strict=True)) == entries
+    assert actual.weight is not None
+    assert actual.labels is not None
+    assert actual.attributes is not None
     for entry, pair in enumerate(entries):
         spoken = pairs[frozenset(pair)]
         mean = sum(row[2] for row in spoken) / len(spoken)
-        assert float(found.weight[entry]) == pytest.approx(mean, abs=1e-12)
-        assert found.attributes[entry].tolist() == pytest.approx([mean, -mean], abs=1e-12)
-        assert found.labels[entry].tolist() == [spoken[0][3]]  # the first row that names the pair
+        assert float(actual.weight[entry]) == pytest.approx(mean, abs=1e-12)
+        assert actual.attributes[entry].tolist() == pytest.approx([mean, -mean], abs=1e-12)
+        assert actual.labels[entry].tolist() == [spoken[0][3]]  # the first row that names the pair
 
     ordered = Counter((row[0], row[1]) for row in real)
-    assert found.report == EdgeReport(
+    assert actual.report == EdgeReport(
         rows=len(rows),
         self_loops=len(rows) - len(real),
         looped_nodes=len({row[0] for row in rows if row[0] == row[1]}),
@@ -98,32 +98,32 @@ def test_clean_edges_are_clean_already() -> None:
 
 
 def test_weights_of_both_directions_are_averaged_by_hand() -> None:
-    found = clean(3, [(0, 1, 1, 5), (1, 0, 3, 6), (2, 1, 7, 5)])
-    assert found.weight is not None
-    assert found.weight.tolist() == [2, 2, 7, 7]
-    assert found.labels is not None
-    assert found.labels.squeeze(1).tolist() == [5, 5, 5, 5]
-    assert found.report == EdgeReport(rows=3, one_way=1, conflicting_labels=1, edges=2)
+    actual = clean(3, [(0, 1, 1, 5), (1, 0, 3, 6), (2, 1, 7, 5)])
+    assert actual.weight is not None
+    assert actual.weight.tolist() == [2, 2, 7, 7]
+    assert actual.labels is not None
+    assert actual.labels.squeeze(1).tolist() == [5, 5, 5, 5]
+    assert actual.report == EdgeReport(rows=3, one_way=1, conflicting_labels=1, edges=2)
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_no_edges(n: int) -> None:
     empty = torch.empty(0, dtype=torch.long)
-    found = clean_edges(empty, empty, n, weight=torch.empty(0), labels=empty[:, None])
-    assert found.ptr.tolist() == [0] * (n + 1)
-    assert found.neighbours.numel() == 0
-    assert found.weight is not None
-    assert found.weight.numel() == 0
-    assert found.report == EdgeReport()
+    actual = clean_edges(empty, empty, n, weight=torch.empty(0), labels=empty[:, None])
+    assert actual.ptr.tolist() == [0] * (n + 1)
+    assert actual.neighbours.numel() == 0
+    assert actual.weight is not None
+    assert actual.weight.numel() == 0
+    assert actual.report == EdgeReport()
 
 
 def test_one_node_with_loops_alone() -> None:
     zeros = torch.zeros(3, dtype=torch.long)
-    found = clean_edges(zeros, zeros, 1, weight=torch.ones(3), attributes=torch.ones(3, 2))
-    assert found.ptr.tolist() == [0, 0]
-    assert found.attributes is not None
-    assert list(found.attributes.shape) == [0, 2]
-    assert found.report == EdgeReport(rows=3, self_loops=3, looped_nodes=1)
+    actual = clean_edges(zeros, zeros, 1, weight=torch.ones(3), attributes=torch.ones(3, 2))
+    assert actual.ptr.tolist() == [0, 0]
+    assert actual.attributes is not None
+    assert list(actual.attributes.shape) == [0, 2]
+    assert actual.report == EdgeReport(rows=3, self_loops=3, looped_nodes=1)
 
 
 # ---------------------------------------------------------------------- the table of one batch

@@ -16,9 +16,9 @@ def test_values_and_gradient(lead: tuple[int, ...], rows: int) -> None:
     grad = torch.randn(*lead, rows, 4, generator=generator, dtype=torch.float64)
     (expected,) = torch.autograd.grad(x @ weight, weight, grad)
     for product in (matmul_rows, _MatmulRows.apply):
-        found = product(x, weight)
-        assert_equal(found, x @ weight, "product")
-        assert_equal(torch.autograd.grad(found, weight, grad)[0], expected, "gradient")
+        actual = product(x, weight)
+        assert_equal(actual, x @ weight, "product")
+        assert_equal(torch.autograd.grad(actual, weight, grad)[0], expected, "gradient")
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 8])

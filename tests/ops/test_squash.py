@@ -44,22 +44,22 @@ def test_length_stays_below_one() -> None:
 
 
 def test_very_many_vectors_are_squashed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values, slopes and slopes of slopes are those of one piece; a zero vector is among them."""
+    """Values, first and second derivatives equal those without chunks; one vector is zero."""
     z = torch.randn(3, 11, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     z[1, 4] = 0
     z.requires_grad_()
     weight = torch.randn(3, 11, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     for epsilon in (0.0, 1e-7):
-        found = []
+        actual = []
         for chunk in (1 << 18, 20):  # four vectors
             monkeypatch.setattr(module, "_CHUNK", chunk)
             u = squash(z, epsilon)
-            (slope,) = torch.autograd.grad((u * weight).sum(), z, create_graph=True)
+            (gradient,) = torch.autograd.grad((u * weight).sum(), z, create_graph=True)
             (plain,) = torch.autograd.grad((squash(z, epsilon) * weight).sum(), z)
-            (second,) = torch.autograd.grad(slope[0].square().sum(), z)
-            found.append((u, plain, slope, second))
-        assert "SquashRows" in type(found[1][0].grad_fn).__name__ + str(found[1][0].grad_fn.next_functions)
-        for name, one, two in zip(("values", "slopes", "slopes again", "second"), *found, strict=True):
+            (second,) = torch.autograd.grad(gradient[0].square().sum(), z)
+            actual.append((u, plain, gradient, second))
+        assert "SquashRows" in type(actual[1][0].grad_fn).__name__ + str(actual[1][0].grad_fn.next_functions)
+        for name, one, two in zip(("values", "gradients", "gradients again", "second"), *actual, strict=True):
             assert_equal(two, one, name)
 
 

@@ -11,6 +11,6 @@ from graphcaps.ops._triton.arithmetic import product
 @triton.jit
 def one_product(a, b, out, N: tl.constexpr, PRECISION: tl.constexpr):
     i = tl.arange(0, N)
-    place = i[:, None] * N + i[None, :]
-    total = product(tl.load(a + place), tl.load(b + place), tl.full((N, N), 1.0, tl.float32), PRECISION)
-    tl.store(out + place, total)
+    offsets = i[:, None] * N + i[None, :]
+    total = product(tl.load(a + offsets), tl.load(b + offsets), tl.full((N, N), 1.0, tl.float32), PRECISION)
+    tl.store(out + offsets, total)

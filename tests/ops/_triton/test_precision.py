@@ -12,7 +12,7 @@ from graphcaps.ops._triton.precision import current_precision, dot_precision, us
 TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bf16": 1.6e-2}
 
 
-def test_the_precision_is_float32_unless_asked(monkeypatch):
+def test_the_default_precision_is_float32(monkeypatch):
     monkeypatch.delenv("GRAPHCAPS_PRECISION", raising=False)
     assert current_precision() == "float32"
     assert dot_precision() == "tf32x3"
@@ -32,7 +32,7 @@ def test_another_precision_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("name", list(TOLERANCE))
-def test_a_product_is_as_fine_as_it_says(kernel_device, name):
+def test_error_is_within_the_bound_of_the_precision(kernel_device, name):
     from tests.ops._triton.product_kernel import one_product
 
     torch.manual_seed(0)

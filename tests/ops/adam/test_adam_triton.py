@@ -27,8 +27,8 @@ def test_update_equals_torch(kernel_device: str, decay: float) -> None:
     for step in range(6):
         active = torch.tensor([True, step % 2 == 0, step != 3])
         for i, value in enumerate(start):
-            slope = torch.randn_like(value)
-            fast.values[i].grad, slow.values[i].grad = slope.to(kernel_device), slope.double()
+            gradient = torch.randn_like(value)
+            fast.values[i].grad, slow.values[i].grad = gradient.to(kernel_device), gradient.double()
         still = [value[1].detach().clone() for value in fast.values]
         with use_kernels("always"):
             adams[0].step(0.1 / (step + 1), active.to(kernel_device))

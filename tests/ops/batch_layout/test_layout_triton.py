@@ -29,27 +29,27 @@ def test_layout_equals_torch(kernel_device: str, graphs: list[list[int]], spare:
     V = int(sizes.sum(-1).max()) + spare
     with use_kernels("off"):
         expected = layout_batch(PTR, chosen, V, classes=CLASSES)
-    found = layout_triton.layout_batch(
+    actual = layout_triton.layout_batch(
         PTR.to(kernel_device), chosen.to(kernel_device), V, classes=CLASSES.to(kernel_device)
     )
     for name in NAMES:
-        assert torch.equal(getattr(found, name).cpu(), getattr(expected, name)), name
+        assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
-def test_a_cursor_walks_over_an_order(kernel_device: str, step: int) -> None:
+def test_a_cursor_advances_through_the_order(kernel_device: str, step: int) -> None:
     from graphcaps.ops.batch_layout import layout_triton
 
     order = torch.tensor([[4, 1, 0, 2, 3, 3, -1, -1], [0, -1, 1, 2, -1, -1, -1, -1]])
     chosen = order[:, 2 * step : 2 * step + 2]
     cursor = torch.tensor(step, device=kernel_device)
     ptr = PTR.to(kernel_device)
-    found = layout_triton.layout_batch(ptr, order.to(kernel_device), 12, cursor=cursor, batch_size=2)
+    actual = layout_triton.layout_batch(ptr, order.to(kernel_device), 12, cursor=cursor, batch_size=2)
     with use_kernels("off"):
         reference = layout_batch(PTR, order, 12, cursor=cursor.cpu(), batch_size=2)
         expected = layout_batch(PTR, chosen, 12)
-    assert found.y is None
+    assert actual.y is None
     for name in NAMES:
         if name != "y":
-            assert torch.equal(getattr(found, name).cpu(), getattr(expected, name)), name
+            assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
             assert torch.equal(getattr(reference, name), getattr(expected, name)), name

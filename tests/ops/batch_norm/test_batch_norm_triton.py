@@ -13,7 +13,7 @@ TOLERANCE = 5e-5
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """A number that a kernel forgets to write shows."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 def _norm(channels: int, lead: tuple[int, ...], seed: int = 0) -> RaggedBatchNorm:
@@ -59,26 +59,26 @@ def test_values_gradients_and_running_averages(
     reference = _norm(channels, lead).double().train(training)
     x, mask = _rows(lead, V, channels, padded)
     upstream = torch.randn_like(x)
-    poisoned, poisoned_slope, clean, clean_upstream = x, upstream, x, upstream
+    poisoned, poisoned_grad, clean, clean_upstream = x, upstream, x, upstream
     if mask is not None:
         away = ~mask.unsqueeze(-1)
-        poisoned, poisoned_slope = (t.masked_fill(away, float("nan")) for t in (x, upstream))
+        poisoned, poisoned_grad = (t.masked_fill(away, float("nan")) for t in (x, upstream))
         clean, clean_upstream = (t.masked_fill(away, 0) for t in (x, upstream))
     poisoned = poisoned.to(kernel_device).requires_grad_()
     clean = clean.double().requires_grad_()
     there = None if mask is None else mask.to(kernel_device)
     with use_kernels("always"):
-        found = norm(poisoned, there)
-        slopes = torch.autograd.grad(
-            found, (poisoned, norm.weight, norm.bias), poisoned_slope.to(kernel_device)
+        actual = norm(poisoned, there)
+        grads = torch.autograd.grad(
+            actual, (poisoned, norm.weight, norm.bias), poisoned_grad.to(kernel_device)
         )
     with use_kernels("off"):
         expected = reference(clean, mask)
         true = torch.autograd.grad(
             expected, (clean, reference.weight, reference.bias), clean_upstream.double()
         )
-    assert_equal(found.cpu().double(), expected, "value", TOLERANCE)
-    for name, one, two in zip(("x", "weight", "bias"), slopes, true, strict=True):
+    assert_equal(actual.cpu().double(), expected, "value", TOLERANCE)
+    for name, one, two in zip(("x", "weight", "bias"), grads, true, strict=True):
         assert_equal(one.cpu().double(), two, f"gradient of {name}", TOLERANCE)
     assert_equal(norm.running_mean.cpu().double(), reference.running_mean, "running mean", TOLERANCE)
     assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", TOLERANCE)
@@ -92,13 +92,13 @@ def test_standardised_rows(padded: bool, training: bool, kernel_device: str) -> 
     poisoned = x if mask is None else x.masked_fill(~mask.unsqueeze(-1), float("nan"))
     with use_kernels("always"):
         there = None if mask is None else mask.to(kernel_device)
-        found = norm.train(training).standardise(poisoned.to(kernel_device), there)
+        actual = norm.train(training).standardise(poisoned.to(kernel_device), there)
     with use_kernels("off"):
         expected = reference.train(training).standardise(x.double(), mask)
-    assert_equal(found.cpu().double(), expected, "value", TOLERANCE)
+    assert_equal(actual.cpu().double(), expected, "value", TOLERANCE)
     assert_equal(norm.running_mean.cpu().double(), reference.running_mean, "running mean", TOLERANCE)
     assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", TOLERANCE)
-    assert not found.requires_grad
+    assert not actual.requires_grad
 
 
 def test_a_mean_far_from_zero_costs_nothing(kernel_device: str) -> None:
@@ -106,8 +106,8 @@ def test_a_mean_far_from_zero_costs_nothing(kernel_device: str) -> None:
     x = torch.randn(300, 16) + 1000
     norm, reference = RaggedBatchNorm(16).to(kernel_device), RaggedBatchNorm(16).double()
     with use_kernels("always"):
-        found = norm(x.to(kernel_device))
-    assert_equal(found.cpu().double(), reference(x.double()), "value", 5e-4)  # what float32 keeps of x
+        actual = norm(x.to(kernel_device))
+    assert_equal(actual.cpu().double(), reference(x.double()), "value", 5e-4)  # what float32 keeps of x
     assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", 1e-5)
 
 

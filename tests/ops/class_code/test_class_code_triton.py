@@ -28,24 +28,24 @@ def run(decoder: AdjacencyDecoder, u: Tensor, y: Tensor, outer: Tensor, kernels:
     with use_kernels("always" if kernels else "off"):
         code = decoder.code(leaf, y)
         code.backward(outer)
-    found = {"code": code, "capsules": leaf.grad, "weight": decoder.weight.grad, "bias": decoder.bias.grad}
-    assert all(value is not None for value in found.values())
-    return {name: value.detach().double().cpu() for name, value in found.items()}
+    actual = {"code": code, "capsules": leaf.grad, "weight": decoder.weight.grad, "bias": decoder.bias.grad}
+    assert all(value is not None for value in actual.values())
+    return {name: value.detach().double().cpu() for name, value in actual.items()}
 
 
 def check(
     decoder: AdjacencyDecoder, u: Tensor, y: Tensor, device: str, tolerance: float = TOLERANCE["float32"]
 ) -> None:
     outer = torch.randn(*y.shape, decoder.capsule_dim, generator=torch.Generator().manual_seed(2)).to(device)
-    # The slope of relu jumps at 0: where the code is close to it, its gradient is not asked for.
+    # The derivative of ReLU is discontinuous at 0: gradients of entries close to 0 are not compared.
     linear = decoder_of(decoder.num_classes, decoder.class_dim, decoder.capsule_dim, decoder.lead, "paper")
     with torch.no_grad(), use_kernels("off"):
         outer = outer.masked_fill(linear.code(u, y).abs().to(device) < 1e-3, 0)
-    found = run(decoder.to(device), u.to(device), y.to(device), outer, kernels=True)
+    actual = run(decoder.to(device), u.to(device), y.to(device), outer, kernels=True)
     exact = run(decoder.double(), u.to(device).double(), y.to(device), outer.double(), kernels=False)
     for name, expected in exact.items():
         scale = expected.abs().max().clamp_min(1e-30)
-        assert_equal(found[name] / scale, expected / scale, name, tolerance)
+        assert_equal(actual[name] / scale, expected / scale, name, tolerance)
 
 
 @pytest.mark.parametrize("form", ["released", "paper"])
@@ -72,7 +72,7 @@ def test_kernel_is_torch(
 
 @pytest.mark.parametrize("name", ["tf32", "bf16"])
 def test_rounded_products(name: Precision, kernel_device: str, empty_is_nan: None) -> None:
-    """Without relu, whose slope would jump with the rounding."""
+    """Without ReLU, whose derivative is discontinuous at 0."""
     u = torch.randn(2, 9, 3, 40, generator=torch.Generator().manual_seed(1))
     y = torch.randint(0, 3, (2, 9), generator=torch.Generator().manual_seed(1))
     with use_precision(name):
@@ -80,38 +80,38 @@ def test_rounded_products(name: Precision, kernel_device: str, empty_is_nan: Non
 
 
 def test_other_classes_are_not_read(kernel_device: str, empty_is_nan: None) -> None:
-    """Capsules of all classes but the graph's own may hold anything, and get no gradient."""
+    """Capsules of other classes than the graph's are not read, and get no gradient."""
     u = torch.randn(6, 2, 8, generator=torch.Generator().manual_seed(1)).to(kernel_device)
     y = torch.tensor([0, 1, 1, 0, 1, 0], device=kernel_device)
     decoder = decoder_of(2, 8, 16, (), "released").to(kernel_device)
     outer = torch.ones(6, 16, device=kernel_device)
     other = torch.nn.functional.one_hot(1 - y, 2).bool().unsqueeze(-1)
     clean = run(decoder, u, y, outer, kernels=True)
-    found = run(decoder, u.masked_fill(other, float("nan")), y, outer, kernels=True)
-    for name, value in found.items():
+    actual = run(decoder, u.masked_fill(other, float("nan")), y, outer, kernels=True)
+    for name, value in actual.items():
         assert torch.equal(value, clean[name]), name
     assert float(clean["capsules"].masked_select(other.cpu()).abs().max()) == 0
 
 
-def test_a_class_that_no_graph_has(kernel_device: str, empty_is_nan: None) -> None:
+def test_a_class_without_graphs(kernel_device: str, empty_is_nan: None) -> None:
     u = torch.randn(2, 4, 3, 8, generator=torch.Generator().manual_seed(1)).to(kernel_device)
     y = torch.tensor([[0, 2, 2, 0], [-1, -1, -1, -1]], device=kernel_device)
     decoder = decoder_of(3, 8, 16, (2,), "released").to(kernel_device)
-    found = run(decoder, u, y, torch.ones(2, 4, 16, device=kernel_device), kernels=True)
-    assert float(found["weight"][:, 8:16].abs().max()) == 0
-    assert float(found["weight"][0, 16:].abs().max()) > 0
+    actual = run(decoder, u, y, torch.ones(2, 4, 16, device=kernel_device), kernels=True)
+    assert float(actual["weight"][:, 8:16].abs().max()) == 0
+    assert float(actual["weight"][0, 16:].abs().max()) > 0
 
 
-def test_no_graph_at_all(kernel_device: str, empty_is_nan: None) -> None:
+def test_zero_graphs(kernel_device: str, empty_is_nan: None) -> None:
     decoder = decoder_of(2, 8, 16, (2,), "released").to(kernel_device)
     y = torch.zeros(2, 0, dtype=torch.int64, device=kernel_device)
-    found = run(
+    actual = run(
         decoder,
         torch.zeros(2, 0, 2, 8, device=kernel_device),
         y,
         torch.zeros(2, 0, 16, device=kernel_device),
         True,
     )
-    assert found["code"].shape == (2, 0, 16)
-    assert float(found["weight"].abs().max()) == 0
-    assert float(found["bias"].abs().max()) == 0
+    assert actual["code"].shape == (2, 0, 16)
+    assert float(actual["weight"].abs().max()) == 0
+    assert float(actual["bias"].abs().max()) == 0

@@ -1,4 +1,4 @@
-"""The margin loss in one kernel is that of torch: loss and slope, padding graphs, replicas without graphs."""
+"""The margin loss in one kernel is that of torch: loss and gradient, padding graphs, replicas without graphs."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.graphs import assert_equal
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """A number that a kernel forgets to write shows."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 @pytest.mark.parametrize("lead", [(), (3,)])
@@ -30,16 +30,16 @@ def test_margin_loss(kernel_device: str, lead: tuple[int, ...], B: int, classes:
     (expected * weights.reshape(expected.shape)).sum().backward()
     fast = scores.to(kernel_device).requires_grad_()
     with use_kernels("always"):
-        found = margin_loss(fast, y.to(kernel_device))
-    (found * weights.float().to(kernel_device).reshape(found.shape)).sum().backward()
-    assert_equal(found.cpu().double(), expected, "loss", 1e-6)
+        actual = margin_loss(fast, y.to(kernel_device))
+    (actual * weights.float().to(kernel_device).reshape(actual.shape)).sum().backward()
+    assert_equal(actual.cpu().double(), expected, "loss", 1e-6)
     assert fast.grad is not None
     assert exact.grad is not None
-    assert_equal(fast.grad.cpu().double(), exact.grad.masked_fill((y < 0).unsqueeze(-1), 0), "slope", 1e-6)
+    assert_equal(fast.grad.cpu().double(), exact.grad.masked_fill((y < 0).unsqueeze(-1), 0), "gradient", 1e-6)
 
 
-def test_a_score_that_is_no_number_shows(kernel_device: str) -> None:
+def test_a_nan_score_gives_a_nan_loss(kernel_device: str) -> None:
     scores = torch.tensor([[[0.5, float("nan")]], [[0.5, 0.1]]], device=kernel_device)
     with use_kernels("always"):
-        found = margin_loss(scores, torch.zeros(2, 1, dtype=torch.long, device=kernel_device))
-    assert found.isnan().tolist() == [True, False]
+        actual = margin_loss(scores, torch.zeros(2, 1, dtype=torch.long, device=kernel_device))
+    assert actual.isnan().tolist() == [True, False]

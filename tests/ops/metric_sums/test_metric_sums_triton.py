@@ -28,8 +28,8 @@ def test_kernel_equals_torch(kernel_device: str, B: int, classes: int) -> None:
             moved = values.to(where)
             with use_kernels(mode):  # type: ignore[arg-type]
                 metrics.add(LossTerms(moved[0], {"margin": moved[1]}), scores.to(where), y.to(where))
-    found, expected = (metrics.read() for metrics in accumulators)
-    assert found["correct"].tolist() == expected["correct"].tolist()
-    assert found["finite_steps"] == expected["finite_steps"] == {"total": 2.0, "margin": 2.0}
+    actual, expected = (metrics.read() for metrics in accumulators)
+    assert actual["correct"].tolist() == expected["correct"].tolist()
+    assert actual["finite_steps"] == expected["finite_steps"] == {"total": 2.0, "margin": 2.0}
     for name in ("total", "margin"):
-        assert torch.allclose(found["sums"][name], expected["sums"][name], rtol=1e-12, equal_nan=True), name
+        assert torch.allclose(actual["sums"][name], expected["sums"][name], rtol=1e-12, equal_nan=True), name

@@ -33,7 +33,7 @@ DRAWN = {
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that a kernel forgets to write shows. Few programs, each with several tiles."""
+    """Fills new memory with NaN, and uses few programs, each with several tiles."""
     monkeypatch.setattr("graphcaps.ops.projection.projection_triton._PROGRAMS", 16)
 
 
@@ -61,9 +61,9 @@ def _rows(drawn: Any, channels: int, device: str, dtype: torch.dtype) -> Feature
     return rows
 
 
-def _layer(channels: int, d: int, lead: tuple[int, ...], **given: Any) -> PrimaryCapsules:
+def _layer(channels: int, d: int, lead: tuple[int, ...], **inputs: Any) -> PrimaryCapsules:
     torch.manual_seed(1)
-    layer = PrimaryCapsules(channels, d, num_factors=1, lead=lead, **given)
+    layer = PrimaryCapsules(channels, d, num_factors=1, lead=lead, **inputs)
     with torch.no_grad():
         if layer.norm is not None:
             for tensor in (layer.norm.weight, layer.norm.bias, layer.norm.running_mean):
@@ -73,27 +73,29 @@ def _layer(channels: int, d: int, lead: tuple[int, ...], **given: Any) -> Primar
     return layer
 
 
-def _run(layer: PrimaryCapsules, rows: FeatureRows, slope: Tensor, exact: bool = False) -> dict[str, Tensor]:
+def _run(
+    layer: PrimaryCapsules, rows: FeatureRows, grad_output: Tensor, exact: bool = False
+) -> dict[str, Tensor]:
     """What a step and a pass in evaluation leave."""
-    given: FeatureRows | Tensor = rows
+    inputs: FeatureRows | Tensor = rows
     if exact:
-        given = rows.gather()
+        inputs = rows.gather()
     else:
         outside = (rows.node < 0).unsqueeze(-1)
-        slope = slope.masked_fill(outside, float("nan"))
-    found = {"capsules": layer(given, rows.node >= 0)}
+        grad_output = grad_output.masked_fill(outside, float("nan"))
+    actual = {"capsules": layer(inputs, rows.node >= 0)}
     names, parameters = zip(*layer.named_parameters(), strict=True)
-    slopes = torch.autograd.grad(found["capsules"], parameters, slope)
-    found |= {f"gradient of {name}": value for name, value in zip(names, slopes, strict=True)}
+    grads = torch.autograd.grad(actual["capsules"], parameters, grad_output)
+    actual |= {f"gradient of {name}": value for name, value in zip(names, grads, strict=True)}
     if layer.norm is not None:
-        found |= {f"running {name}": value.clone() for name, value in layer.norm.named_buffers()}
+        actual |= {f"running {name}": value.clone() for name, value in layer.norm.named_buffers()}
     with torch.no_grad():
-        found["capsules in evaluation"] = layer.eval()(given, rows.node >= 0)
-    return {name: value.detach().cpu().double() for name, value in found.items()}
+        actual["capsules in evaluation"] = layer.eval()(inputs, rows.node >= 0)
+    return {name: value.detach().cpu().double() for name, value in actual.items()}
 
 
 @pytest.mark.parametrize(
-    ("drawn", "channels", "d", "given"),
+    ("drawn", "channels", "d", "inputs"),
     [
         ("one model", 19, 8, {}),
         ("one model, padded", 130, 33, {}),
@@ -107,28 +109,28 @@ def _run(layer: PrimaryCapsules, rows: FeatureRows, slope: Tensor, exact: bool =
     ],
 )
 def test_capsules_and_gradients(
-    drawn: str, channels: int, d: int, given: dict[str, Any], kernel_device: str
+    drawn: str, channels: int, d: int, inputs: dict[str, Any], kernel_device: str
 ) -> None:
     rows = _rows(DRAWN[drawn], channels, kernel_device, torch.float32)
     exact = _rows(DRAWN[drawn], channels, "cpu", torch.float64)
     lead = tuple(rows.node.shape[:-1])
-    slope = torch.randn(*rows.node.shape, d)
+    grad = torch.randn(*rows.node.shape, d)
     with use_kernels("always"):
-        layer = _layer(channels, d, lead, **given).to(kernel_device)
+        layer = _layer(channels, d, lead, **inputs).to(kernel_device)
         assert projects_without_gather(rows, layer.weight)
-        found = _run(layer, rows, slope.to(kernel_device))
+        actual = _run(layer, rows, grad.to(kernel_device))
     with use_kernels("off"):
-        clean = slope.masked_fill((exact.node < 0).unsqueeze(-1), 0)
-        expected = _run(_layer(channels, d, lead, **given).double(), exact, clean.double(), exact=True)
-    assert expected.keys() == found.keys()
+        clean = grad.masked_fill((exact.node < 0).unsqueeze(-1), 0)
+        expected = _run(_layer(channels, d, lead, **inputs).double(), exact, clean.double(), exact=True)
+    assert expected.keys() == actual.keys()
     for name, value in expected.items():
-        assert_equal(found[name], value, name, TOLERANCE["float32"])
+        assert_equal(actual[name], value, name, TOLERANCE["float32"])
 
 
-@pytest.mark.parametrize("wanted", TOLERANCE)
+@pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(("channels", "d", "drawn"), [(40, 24, "replicas"), (70, 5, "one model, padded")])
 def test_projection_equals_the_reference(
-    channels: int, d: int, drawn: str, wanted: Any, kernel_device: str
+    channels: int, d: int, drawn: str, precision: Any, kernel_device: str
 ) -> None:
     """Also of columns that do not vary in the batch: centred first, they leave nothing to be rounded."""
     rows = _rows(DRAWN[drawn], channels, kernel_device, torch.float32)
@@ -137,25 +139,25 @@ def test_projection_equals_the_reference(
     how = {"training": True, "momentum": 0.1, "epsilon": 1e-5}
     torch.manual_seed(0)
     weight, scale = torch.randn(*lead, channels, d), torch.randn(*lead, channels)
-    slope = torch.randn(*rows.node.shape, d)
-    found: dict[str, Tensor] = {}
+    gradient = torch.randn(*rows.node.shape, d)
+    actual: dict[str, Tensor] = {}
     expected: dict[str, Tensor] = {}
-    for result, given, mode in ((found, rows, "always"), (expected, exact, "off")):
-        x = given.table.x
+    for result, inputs, mode in ((actual, rows, "always"), (expected, exact, "off")):
+        x = inputs.table.x
         running = (x.new_zeros(*lead, channels), x.new_ones(*lead, channels))
         W, s = (t.to(x).requires_grad_() for t in (weight, scale))
-        with use_kernels(mode), use_precision(wanted):  # type: ignore[arg-type]
-            mean, result["rstd"] = feature_statistics(given, running, **how)  # type: ignore[arg-type]
+        with use_kernels(mode), use_precision(precision):  # type: ignore[arg-type]
+            mean, result["rstd"] = feature_statistics(inputs, running, **how)  # type: ignore[arg-type]
             result["running mean"], result["running variance"] = running
             multiply = project if mode == "always" else project_gathered
-            result["z"] = multiply(given, W, s * result["rstd"], mean)
-        away = slope.to(x).masked_fill(
-            (given.node < 0).unsqueeze(-1), float("nan") if mode == "always" else 0
+            result["z"] = multiply(inputs, W, s * result["rstd"], mean)
+        away = gradient.to(x).masked_fill(
+            (inputs.node < 0).unsqueeze(-1), float("nan") if mode == "always" else 0
         )
         result["gradient of W"], result["gradient of s"] = torch.autograd.grad(result["z"], (W, s), away)
     for name, value in expected.items():
-        kind = wanted if name.startswith("gradient") else "float32"
-        assert_equal(found[name].cpu().double(), value, name, TOLERANCE[kind])
+        kind = precision if name.startswith("gradient") else "float32"
+        assert_equal(actual[name].cpu().double(), value, name, TOLERANCE[kind])
 
 
 def test_statistics_are_those_of_the_rows(kernel_device: str) -> None:
@@ -174,9 +176,9 @@ def test_statistics_are_those_of_the_rows(kernel_device: str) -> None:
 
 def test_a_repeated_step_gives_the_same_bits(kernel_device: str) -> None:
     rows = _rows(DRAWN["one model, padded"], 20, kernel_device, torch.float32)
-    slope = torch.randn(*rows.node.shape, 24, device=kernel_device)
+    grad = torch.randn(*rows.node.shape, 24, device=kernel_device)
     with use_kernels("always"):
-        one, two = (_run(_layer(20, 24, ()).to(kernel_device), rows, slope) for _ in range(2))
+        one, two = (_run(_layer(20, 24, ()).to(kernel_device), rows, grad) for _ in range(2))
     for name, value in one.items():
         assert torch.equal(value, two[name]), name
 

@@ -16,7 +16,7 @@ from graphcaps.types import FeatureRows
 from tests.ops.projection.test_projection_triton import DRAWN, _rows
 
 
-def _walked(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
+def _project_sparse(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
     return sparse_product(rows, scale.unsqueeze(-1) * weight, mean)
 
 
@@ -33,21 +33,21 @@ def test_values_and_gradients(
     lead = rows.node.shape[:-1]
     torch.manual_seed(0)
     weight, scale = torch.randn(*lead, channels, d), torch.randn(*lead, channels)
-    slope = torch.randn(*rows.node.shape, d)
-    found: list[dict[str, Tensor]] = []
-    for given, multiply, poison in ((rows, _walked, float("nan")), (exact, project_gathered, 0.0)):
-        x = given.table.x
+    gradient = torch.randn(*rows.node.shape, d)
+    actual: list[dict[str, Tensor]] = []
+    for inputs, multiply, poison in ((rows, _project_sparse, float("nan")), (exact, project_gathered, 0.0)):
+        x = inputs.table.x
         running = (x.new_zeros(*lead, channels), x.new_ones(*lead, channels))
         W, s = (t.to(x).requires_grad_() for t in (weight, scale))
         with use_kernels("off"):
-            mean, rstd = feature_statistics(given, running, **HOW)  # type: ignore[arg-type]
-            z = multiply(given, W, s * rstd, mean)
-        away = slope.to(x).masked_fill((given.node < 0).unsqueeze(-1), poison)
+            mean, rstd = feature_statistics(inputs, running, **HOW)  # type: ignore[arg-type]
+            z = multiply(inputs, W, s * rstd, mean)
+        away = gradient.to(x).masked_fill((inputs.node < 0).unsqueeze(-1), poison)
         dW, ds = torch.autograd.grad(z, (W, s), away)
         result = {"z": z, "gradient of W": dW, "gradient of s": ds, "running variance": running[1]}
-        found.append({name: value.detach().double() for name, value in result.items()})
-    for name, value in found[1].items():
-        error, scale_ = float((found[0][name] - value).abs().max()), max(1.0, float(value.abs().max()))
+        actual.append({name: value.detach().double() for name, value in result.items()})
+    for name, value in actual[1].items():
+        error, scale_ = float((actual[0][name] - value).abs().max()), max(1.0, float(value.abs().max()))
         assert error <= tolerance * scale_, f"{name} differs by {error:.3g} (largest {scale_:.3g})"
 
 
@@ -56,16 +56,18 @@ def test_columns_beyond_short_numbers() -> None:
     rows = _rows([[0, 2]] * 250, 140, "cpu", torch.float64)
     weight = torch.randn(250, 140, 2, dtype=torch.float64, requires_grad=True)
     mean, one = torch.zeros(250, 140).double(), torch.ones(250, 140).double()
-    slopes = []
+    grads = []
     for z in (sparse_product(rows, weight, mean), project_gathered(rows, weight, one, mean)):
-        slopes.append(torch.autograd.grad(z, weight, torch.ones_like(z) * 0.5)[0])
-    assert float((slopes[0] - slopes[1]).abs().max()) <= 1e-12 * float(slopes[1].abs().max())
+        grads.append(torch.autograd.grad(z, weight, torch.ones_like(z) * 0.5)[0])
+    assert float((grads[0] - grads[1]).abs().max()) <= 1e-12 * float(grads[1].abs().max())
 
 
-def test_a_cpu_walks_rare_entries() -> None:
+def test_sparse_features_are_projected_by_their_entries() -> None:
     for channels, rare in ((10, False), (250, True)):
         rows = _rows(DRAWN["replicas"], channels, "cpu", torch.float32)
         weight, one, mean = torch.randn(4, channels, 3), torch.ones(4, channels), torch.randn(4, channels)
         assert projects_without_gather(rows, weight) == rare
-        whole = project_gathered(rows, weight, one, mean)
-        assert float((project(rows, weight, one, mean) - whole).abs().max()) < 1e-4 * float(whole.abs().max())
+        expected = project_gathered(rows, weight, one, mean)
+        assert float((project(rows, weight, one, mean) - expected).abs().max()) < 1e-4 * float(
+            expected.abs().max()
+        )

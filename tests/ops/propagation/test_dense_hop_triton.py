@@ -15,19 +15,19 @@ def test_dense_hop_equals_torch(kernel_device: str, lead: tuple[int, ...], n: in
     from graphcaps.ops.propagation.dense_hop_triton import dense_hop
 
     torch.manual_seed(n + d)
-    u, slope = torch.randn(2, *lead, 4, n, d)
+    u, gradient = torch.randn(2, *lead, 4, n, d)
     shared = torch.randn(*lead, 4, 1, d)
     A = torch.rand(*lead, 4, n, n)  # not symmetric: the gradient must take the transpose
     A[..., 0, :, :] = 0
     A[..., 1, 0, :] = -2  # a sum below 0 counts as 0
     reference = u.double().requires_grad_()
     expected, mean = dense_propagate(reference, A.double()), reference.mean(-2, keepdim=True)
-    torch.autograd.backward([expected, mean], [slope.double(), shared.double()])
+    torch.autograd.backward([expected, mean], [gradient.double(), shared.double()])
     leaf = u.to(kernel_device).requires_grad_()
-    found = dense_hop(leaf, A.to(kernel_device))
-    torch.autograd.backward(found, [slope.to(kernel_device), shared.to(kernel_device)])
-    assert_equal(found[0].detach().cpu().double(), expected.detach(), "h", 2e-6)
-    assert_equal(found[1].detach().cpu().double(), mean.detach(), "mean", 2e-6)
+    actual = dense_hop(leaf, A.to(kernel_device))
+    torch.autograd.backward(actual, [gradient.to(kernel_device), shared.to(kernel_device)])
+    assert_equal(actual[0].detach().cpu().double(), expected.detach(), "h", 2e-6)
+    assert_equal(actual[1].detach().cpu().double(), mean.detach(), "mean", 2e-6)
     assert leaf.grad is not None
     assert reference.grad is not None
     assert_equal(leaf.grad.cpu().double(), reference.grad, "gradient", 2e-6)

@@ -19,7 +19,7 @@ TOLERANCE = 2e-6
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """A number that a kernel forgets to write shows."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 def _table(
@@ -46,7 +46,7 @@ def _moved(edges: EdgeTable, device: str, **changes: object) -> EdgeTable:
 def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> None:
     generator = torch.Generator().manual_seed(1)
     shape = (*edges.node.shape, d)
-    x, slope = (torch.randn(shape, generator=generator) for _ in range(2))
+    x, grad_output = (torch.randn(shape, generator=generator) for _ in range(2))
     real = (edges.node >= 0).unsqueeze(-1)
     poisoned = x.masked_fill(~real, float("nan")).to(device).requires_grad_()
     there = _moved(edges, device, max_degree=max_degree)
@@ -55,15 +55,17 @@ def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> Non
     reference = dataclasses.replace(edges, weight=weight)
     for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
         with use_kernels("always"):
-            found = op(poisoned, there)
-            (found_slope,) = torch.autograd.grad(
-                found, poisoned, slope.to(device).masked_fill(~real.to(device), float("nan"))
+            actual = op(poisoned, there)
+            (actual_grad,) = torch.autograd.grad(
+                actual, poisoned, grad_output.to(device).masked_fill(~real.to(device), float("nan"))
             )
         with use_kernels("off"):
             expected = op(clean, reference)
-            (expected_slope,) = torch.autograd.grad(expected, clean, slope.double().masked_fill(~real, 0))
-        assert_equal(found.cpu().double(), expected, name, TOLERANCE)
-        assert_equal(found_slope.cpu().double(), expected_slope, f"gradient of {name}", TOLERANCE)
+            (expected_grad,) = torch.autograd.grad(
+                expected, clean, grad_output.double().masked_fill(~real, 0)
+            )
+        assert_equal(actual.cpu().double(), expected, name, TOLERANCE)
+        assert_equal(actual_grad.cpu().double(), expected_grad, f"gradient of {name}", TOLERANCE)
 
 
 @pytest.mark.parametrize("d", [1, 10, 20, 32, 128, 130])
@@ -90,16 +92,18 @@ def test_weights(max_degree: int | None, kernel_device: str) -> None:
     table = edge_table(edge_index, 6, weight)
     _check(table, 5, kernel_device, max_degree)
     with use_kernels("always"):
-        found = degrees(_moved(table, kernel_device))
-    assert_equal(found.cpu(), torch.tensor([3.5, 2.5, 5.0, 0.0, -5.0, -5.0]))
+        actual = degrees(_moved(table, kernel_device))
+    assert_equal(actual.cpu(), torch.tensor([3.5, 2.5, 5.0, 0.0, -5.0, -5.0]))
 
 
-def test_weights_that_ask_for_a_gradient_get_it(kernel_device: str) -> None:
+def test_weights_that_require_a_gradient_get_it(kernel_device: str) -> None:
     weight = torch.tensor([0.5, 2.0], device=kernel_device, requires_grad=True)
     table = edge_table(torch.tensor([[0, 1], [1, 2]], device=kernel_device), 3, weight)
     with use_kernels("always"):
-        (slope,) = torch.autograd.grad(propagate(torch.ones(3, 4, device=kernel_device), table).sum(), weight)
-    assert bool(slope.ne(0).all())
+        (gradient,) = torch.autograd.grad(
+            propagate(torch.ones(3, 4, device=kernel_device), table).sum(), weight
+        )
+    assert bool(gradient.ne(0).all())
 
 
 def test_a_gradient_of_the_gradient(kernel_device: str) -> None:
@@ -108,13 +112,13 @@ def test_a_gradient_of_the_gradient(kernel_device: str) -> None:
 
     def second(mode: str) -> Tensor:
         with use_kernels(mode):  # type: ignore[arg-type]
-            (slope,) = torch.autograd.grad(propagate(x, edges).pow(3).sum(), x, create_graph=True)
-            return torch.autograd.grad(slope.square().sum(), x)[0]
+            (gradient,) = torch.autograd.grad(propagate(x, edges).pow(3).sum(), x, create_graph=True)
+            return torch.autograd.grad(gradient.square().sum(), x)[0]
 
     assert_equal(second("always"), second("off"), tolerance=1e-5)
 
 
-def test_no_rows_at_all(kernel_device: str) -> None:
+def test_zero_rows(kernel_device: str) -> None:
     edges = _moved(edge_table(torch.zeros(2, 0, dtype=torch.int64), 0), kernel_device)
     with use_kernels("always"):
         assert propagate(torch.zeros(0, 4, device=kernel_device), edges).shape == (0, 4)

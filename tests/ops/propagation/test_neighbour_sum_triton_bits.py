@@ -19,7 +19,7 @@ TOLERANCE = 5e-6
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """A number that a kernel forgets to write shows."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 def _tables(drawn: Any, device: str) -> tuple[EdgeTable, EdgeTable]:
@@ -48,22 +48,24 @@ def test_values_and_gradients(
     )  # the lists of neighbours are not walked
     generator = torch.Generator().manual_seed(d)
     real = (edges.node >= 0).unsqueeze(-1)
-    x, slope = (torch.randn(*edges.node.shape, d, generator=generator) for _ in range(2))
+    x, grad_output = (torch.randn(*edges.node.shape, d, generator=generator) for _ in range(2))
     poisoned = x.masked_fill(~real, float("nan")).to(kernel_device).requires_grad_()
     clean = x.masked_fill(~real, 0).double().requires_grad_()
     for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
         with use_kernels("always"):
-            found = op(poisoned, there)
-            grad = slope.masked_fill(~real, float("nan")).to(kernel_device)
-            (found_slope,) = torch.autograd.grad(found, poisoned, grad)
+            actual = op(poisoned, there)
+            grad = grad_output.masked_fill(~real, float("nan")).to(kernel_device)
+            (actual_grad,) = torch.autograd.grad(actual, poisoned, grad)
         with use_kernels("off"):
             expected = op(clean, edges)
-            (expected_slope,) = torch.autograd.grad(expected, clean, slope.masked_fill(~real, 0).double())
-        assert_equal(found.cpu().double(), expected, name, TOLERANCE)
-        assert_equal(found_slope.cpu().double(), expected_slope, f"gradient of {name}", TOLERANCE)
+            (expected_grad,) = torch.autograd.grad(
+                expected, clean, grad_output.masked_fill(~real, 0).double()
+            )
+        assert_equal(actual.cpu().double(), expected, name, TOLERANCE)
+        assert_equal(actual_grad.cpu().double(), expected_grad, f"gradient of {name}", TOLERANCE)
 
 
-def test_a_scale_of_ones_own(kernel_device: str) -> None:
+def test_the_scale_argument_is_used(kernel_device: str) -> None:
     from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_product
 
     _, there = _tables(DRAWN, kernel_device)
@@ -71,12 +73,12 @@ def test_a_scale_of_ones_own(kernel_device: str) -> None:
     x = torch.randn(*there.node.shape, 24, generator=generator).to(kernel_device)
     scale = torch.rand(*there.node.shape, generator=generator).to(kernel_device)
     lists = dataclasses.replace(there, bits=None)
-    for given in (scale, None):
-        one, two = (neighbour_product(x, table, given, self_loops=True) for table in (there, lists))
+    for weight_scale in (scale, None):
+        one, two = (neighbour_product(x, table, weight_scale, self_loops=True) for table in (there, lists))
         assert_equal(one, two, "hop", TOLERANCE)
 
 
-def test_who_walks_the_bits() -> None:
+def test_dense_graphs_use_the_bits() -> None:
     sparse, dense = (random_graphs([40] * 4, density=density).as_store() for density in (1.0, 10.0))
-    found = [pack_adjacency(s.edge_ptr, s.neighbours, s.sizes).dense for s in (sparse, dense)]
-    assert found == [False, True]
+    actual = [pack_adjacency(s.edge_ptr, s.neighbours, s.sizes).dense for s in (sparse, dense)]
+    assert actual == [False, True]

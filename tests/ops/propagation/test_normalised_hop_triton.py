@@ -23,7 +23,7 @@ TOLERANCE = {"float32": 2e-5, "tf32": 2e-4, "bf16": 2e-2}
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """A number that a kernel forgets to write shows."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 def _batch(drawn: Any, sizes: list[int], dense: bool, device: str) -> tuple[EdgeTable, Segments]:
@@ -55,16 +55,16 @@ def _run(
     outputs = [hop.h, hop.mean, hop.inputs]
     pairs = [(o, s.to(o)) for o, s in zip(outputs, upstream, strict=True) if o is not None and s is not None]
     grads = torch.autograd.grad([o for o, _ in pairs], (u, norm.weight, norm.bias), [s for _, s in pairs])
-    found = {
+    actual = {
         "h": hop.h,
         "running mean": norm.running_mean,
         "running variance": norm.running_var,
     }
     if hop.mean is not None:
-        found["mean"] = hop.mean
+        actual["mean"] = hop.mean
     names = ("gradient of u", "gradient of weight", "gradient of bias")
-    found |= dict(zip(names, grads, strict=True))
-    return {name: value.detach().cpu().double() for name, value in found.items()}
+    actual |= dict(zip(names, grads, strict=True))
+    return {name: value.detach().cpu().double() for name, value in actual.items()}
 
 
 def _check(
@@ -95,15 +95,15 @@ def _check(
     segments = dataclasses.replace(segments, max_size=max_size)
     poisoned, poisoned_upstream = rows(float("nan"))
     with use_kernels("always"), use_precision(precision):
-        found = _run(
+        actual = _run(
             poisoned.to(device), _norm(d, lead).to(device), (edges, segments), poisoned_upstream, **how
         )
     for name, value in expected.items():
         exact = name.startswith("running") or name == "mean"
         tolerance = TOLERANCE["float32" if exact else precision]
-        assert_equal(found[name], value, name, slack * tolerance)
+        assert_equal(actual[name], value, name, slack * tolerance)
     if precision == "bf16" and dense:
-        assert float((found["h"] - expected["h"]).abs().max()) > 1e-4  # the rounding is really done
+        assert float((actual["h"] - expected["h"]).abs().max()) > 1e-4  # the rounding is really done
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])
@@ -141,7 +141,7 @@ def test_a_mean_far_from_zero_costs_little(kernel_device: str) -> None:
     _check(DRAWN, 8, kernel_device, far=100.0, slack=10)  # what float32 keeps of u
 
 
-def test_when_the_kernel_is_used(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_of_the_kernel(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluation, weights and float64 take the separate ops."""
     from graphcaps.ops.propagation import normalised_hop_triton
 
@@ -163,5 +163,5 @@ def test_only_the_inputs_are_read(kernel_device: str) -> None:
     grad = torch.randn_like(u)
     with use_kernels("always"):
         hop = _norm(8, ()).to(kernel_device).hop(u, edges, segments)
-        (found,) = torch.autograd.grad(hop.inputs, u, grad)
-    assert_equal(found, grad, "gradient", 1e-6)
+        (actual,) = torch.autograd.grad(hop.inputs, u, grad)
+    assert_equal(actual, grad, "gradient", 1e-6)

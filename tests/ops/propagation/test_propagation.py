@@ -60,10 +60,10 @@ def test_weights_and_their_gradient() -> None:
         scale = A.sum(-1).clamp_min(1).rsqrt()
         return scale[:, None] * A * scale @ x
 
-    found = propagate(x, edge_table(edge_index, 4, weight))
+    actual = propagate(x, edge_table(edge_index, 4, weight))
     expected = dense(weight)
-    assert_equal(found, expected)
-    for one, two in zip(torch.autograd.grad(found.square().sum(), (x, weight)),
+    assert_equal(actual, expected)
+    for one, two in zip(torch.autograd.grad(actual.square().sum(), (x, weight)),
                         torch.autograd.grad(expected.square().sum(), (x, weight)), strict=True):  # fmt: skip
         assert_equal(one, two, "gradient")
     constant = edge_table(edge_index, 4, weight.detach())
@@ -97,14 +97,14 @@ def test_coarsen_is_the_triple_product(sizes: list[int]) -> None:
     graphs = random_graphs(sizes)
     c = torch.randn(sum(sizes), 4, dtype=torch.float64, requires_grad=True)
     A = _dense(graphs.edges, sum(sizes))
-    found = coarsen(c, graphs.edges, graphs.segments)
+    actual = coarsen(c, graphs.edges, graphs.segments)
     parts = c.split(sizes)
     starts = [sum(sizes[:g]) for g in range(len(sizes))]
     expected = torch.stack(
         [p.T @ A[s : s + n, s : s + n] @ p for p, s, n in zip(parts, starts, sizes, strict=True)]
     )
-    assert_equal(found, expected)
-    (one,) = torch.autograd.grad(found.cos().sum(), c)
+    assert_equal(actual, expected)
+    (one,) = torch.autograd.grad(actual.cos().sum(), c)
     (two,) = torch.autograd.grad(expected.cos().sum(), c)
     assert_equal(one, two, "gradient")
 
@@ -126,8 +126,8 @@ def test_weights_that_change_are_read_again() -> None:
     with torch.no_grad():
         propagate(x, table)
     for _ in range(2):
-        (slope,) = torch.autograd.grad(propagate(x, table).square().sum(), weight)
-        assert float(slope.abs()) > 0
+        (gradient,) = torch.autograd.grad(propagate(x, table).square().sum(), weight)
+        assert float(gradient.abs()) > 0
     heavy = dataclasses.replace(table, weight=torch.full((2,), 3.0, dtype=torch.float64))
     assert_equal(degrees(heavy), torch.full((2,), 3.0, dtype=torch.float64))
     assert float((propagate(x, heavy) - propagate(x, table)).detach().abs().max()) > 0.1

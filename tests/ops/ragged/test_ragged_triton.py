@@ -14,7 +14,7 @@ from tests.ops.ragged_rows import SIZES, assert_close, moved, poisoned, rows
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """Where a kernel forgets an element, NaN is read."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 @pytest.mark.parametrize("width", [1, 8, 20, 130])
@@ -28,11 +28,11 @@ def test_sum_and_its_gradient(kernel_device: str, width: int, lead: bool) -> Non
     expected = segment_sum(exact, segments)
     there = moved(segments, kernel_device)
     x = x.to(kernel_device).requires_grad_()
-    found = ragged_triton.segment_sum(x, there)
-    assert_close(found, expected, "sum")
-    push = torch.linspace(-1, 1, expected.numel(), dtype=torch.float64).reshape(expected.shape)
-    (expected * push).sum().backward()
-    (found * push.float().to(kernel_device)).sum().backward()
+    actual = ragged_triton.segment_sum(x, there)
+    assert_close(actual, expected, "sum")
+    grad_output = torch.linspace(-1, 1, expected.numel(), dtype=torch.float64).reshape(expected.shape)
+    (expected * grad_output).sum().backward()
+    (actual * grad_output.float().to(kernel_device)).sum().backward()
     outside = (segments.index >= segments.num_graphs).unsqueeze(-1)
     assert_close(x.grad, exact.grad.masked_fill(outside, 0), "gradient")
     assert bool((x.grad.cpu().masked_select(outside) == 0).all())
@@ -49,11 +49,11 @@ def test_spread_and_its_gradient(kernel_device: str, width: int, lead: bool) -> 
     expected = segment_broadcast(exact, segments)
     there = moved(segments, kernel_device)
     x = x.to(kernel_device).requires_grad_()
-    found = ragged_triton.segment_broadcast(x, there)
-    assert_close(found, expected, "segment_broadcast")
-    push = poisoned(segments, width, seed=1)  # the gradient of a padding row is nobody's
-    (found * push.to(kernel_device)).sum().backward()
-    (expected * push.nan_to_num(0).double()).sum().backward()
+    actual = ragged_triton.segment_broadcast(x, there)
+    assert_close(actual, expected, "segment_broadcast")
+    grad_output = poisoned(segments, width, seed=1)  # the gradient of a padding row is nobody's
+    (actual * grad_output.to(kernel_device)).sum().backward()
+    (expected * grad_output.nan_to_num(0).double()).sum().backward()
     assert_close(x.grad, exact.grad, "gradient")
 
 
@@ -66,8 +66,8 @@ def test_large_graphs_are_cut(kernel_device: str) -> None:
         segments = rows(sizes, bound=bound)
         x, a = poisoned(segments, 5), poisoned(segments, 3, seed=1)
         there = moved(segments, kernel_device)
-        found = ragged_triton.segment_sum(x.to(kernel_device), there)
-        assert_close(found, segment_sum(x.double(), segments), f"sum, {bound}")
+        actual = ragged_triton.segment_sum(x.to(kernel_device), there)
+        assert_close(actual, segment_sum(x.double(), segments), f"sum, {bound}")
         product = ragged_triton.segment_product(a.to(kernel_device), x.to(kernel_device), there)
         pairs = (a.double().unsqueeze(-1) * x.double().unsqueeze(-2)).flatten(-2)
         assert_close(product.flatten(-2), segment_sum(pairs, segments), f"product, {bound}")
@@ -81,34 +81,34 @@ def test_product(kernel_device: str, left: int, right: int, lead: bool) -> None:
     segments = rows(SIZES, lead=lead)
     a, x = poisoned(segments, left), poisoned(segments, right, seed=1)
     there = moved(segments, kernel_device)
-    found = ragged_triton.segment_product(a.to(kernel_device), x.to(kernel_device), there)
+    actual = ragged_triton.segment_product(a.to(kernel_device), x.to(kernel_device), there)
     pairs = (a.double().unsqueeze(-1) * x.double().unsqueeze(-2)).flatten(-2)
-    assert_close(found.flatten(-2), segment_sum(pairs, segments), "product")
+    assert_close(actual.flatten(-2), segment_sum(pairs, segments), "product")
 
 
-def test_ops_take_the_kernels(kernel_device: str) -> None:
+def test_operations_use_the_kernels(kernel_device: str) -> None:
     """Through the ops, kernels on and off: the same, gradients of second order included."""
     segments = moved(rows(SIZES), kernel_device)
     x = poisoned(segments_on_cpu := rows(SIZES), 6).to(kernel_device)
-    found = {}
+    actual = {}
     for mode in ("always", "off"):
         with use_kernels(mode):
             leaf = x.clone().requires_grad_()
             total = segment_sum(leaf, segments)
             again = segment_broadcast(total.square(), segments)
-            (slope,) = torch.autograd.grad(again.square().sum(), leaf, create_graph=True)
+            (gradient,) = torch.autograd.grad(again.square().sum(), leaf, create_graph=True)
             real = (segments.index < segments.num_graphs).unsqueeze(-1)
-            slope = slope.where(real, 0)
-            (second,) = torch.autograd.grad(slope.square().sum(), leaf)
-            found[mode] = {
+            gradient = gradient.where(real, 0)
+            (second,) = torch.autograd.grad(gradient.square().sum(), leaf)
+            actual[mode] = {
                 "sum": total,
                 "segment_broadcast": again,
-                "slope": slope,
+                "gradient": gradient,
                 "second": second.where(real, 0),
             }
     assert segments_on_cpu.num_graphs == segments.num_graphs
-    for name, value in found["off"].items():
-        assert_close(found["always"][name], value.detach().cpu().double(), name)
+    for name, value in actual["off"].items():
+        assert_close(actual["always"][name], value.detach().cpu().double(), name)
 
 
 def test_coarsen_without_gradient_is_the_product(kernel_device: str) -> None:
@@ -127,13 +127,13 @@ def test_coarsen_without_gradient_is_the_product(kernel_device: str) -> None:
     with use_kernels("always"):
         assert_close(coarsen(c.to(kernel_device), edges, there), expected, "without gradient")
         leaf = c.to(kernel_device).requires_grad_()
-        found = coarsen(leaf, edges, there)
-        assert_close(found, expected, "with gradient")
-        found.sum().backward()
+        actual = coarsen(leaf, edges, there)
+        assert_close(actual, expected, "with gradient")
+        actual.sum().backward()
         assert leaf.grad is not None
 
 
-def test_nothing_at_all(kernel_device: str) -> None:
+def test_zero_rows_and_graphs(kernel_device: str) -> None:
     from graphcaps.ops.ragged import ragged_triton
 
     ptr = torch.zeros(2, 1, dtype=torch.long, device=kernel_device)

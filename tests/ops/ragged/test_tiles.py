@@ -18,15 +18,17 @@ from tests.graphs import assert_equal
 SIZES = [1, 63, 7, 32, 33, 500, 2]
 
 
-def _segments(known: bool) -> Segments:
+def _segments(with_max_size: bool) -> Segments:
     segments = Segments.from_sizes(torch.tensor(SIZES))
-    return Segments(segments.ptr, segments.index, padded=False, max_size=segments.max_size if known else None)
+    return Segments(
+        segments.ptr, segments.index, padded=False, max_size=segments.max_size if with_max_size else None
+    )
 
 
 @pytest.mark.parametrize("height", [1, 5, 32, 64, 1000])
-@pytest.mark.parametrize("known", [True, False])
-def test_there_and_back(height: int, known: bool) -> None:
-    segments = _segments(known)
+@pytest.mark.parametrize("with_max_size", [True, False])
+def test_gather_and_scatter_are_inverse(height: int, with_max_size: bool) -> None:
+    segments = _segments(with_max_size)
     tiles = tile_rows(segments, height)
     x = torch.randn(sum(SIZES), 3, dtype=torch.float64, requires_grad=True)
     tiled = to_tiles(x, tiles)
@@ -37,7 +39,7 @@ def test_there_and_back(height: int, known: bool) -> None:
 
 
 @pytest.mark.parametrize("height", [4, 64])
-def test_gradients_of_both_ways(height: int) -> None:
+def test_gradients_of_gather_and_scatter(height: int) -> None:
     segments = Segments.from_sizes(torch.tensor([3, 9, 1]))
     tiles = tile_rows(segments, height)
     x = torch.randn(13, 2, dtype=torch.float64, requires_grad=True)
@@ -84,6 +86,6 @@ def test_leading_axes_and_padding() -> None:
     assert torch.equal(graphs_to_tiles(codes, tiles)[..., 0], codes.squeeze(-1).gather(-1, tiles.graph))
 
 
-def test_holes_never_outnumber_a_tile_per_graph() -> None:
+def test_padding_is_at_most_a_tile_per_graph() -> None:
     tiles = tile_rows(_segments(False), 32)
     assert tiles.holes.numel() <= sum(SIZES) + 31 * len(SIZES)

@@ -16,14 +16,14 @@ SIZES = [1, 31, 32, 33, 63, 2, 64, 65, 100]
 
 def read(bits: AdjacencyBits, sizes: list[int]) -> list[list[int]]:
     """Neighbours of each node, bit by bit."""
-    found, words = [], bits.words.tolist()
+    actual, words = [], bits.words.tolist()
     node = 0
     for n in sizes:
         for _ in range(n):
             start = int(bits.start[node])
-            found.append([j for j in range(n) if words[start + j // 32] >> (j % 32) & 1])
+            actual.append([j for j in range(n) if words[start + j // 32] >> (j % 32) & 1])
             node += 1
-    return found
+    return actual
 
 
 def listed(ptr: Tensor, neighbours: Tensor) -> list[list[int]]:

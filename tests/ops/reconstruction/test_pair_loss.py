@@ -61,9 +61,9 @@ def test_padding_never_counts() -> None:
         one = reconstruction_loss(bare, batch.edges, batch.segments, rule)
         two = reconstruction_loss(padded, padded_batch.edges, padded_batch.segments, rule)
         assert_equal(two, one)
-    (slope,) = torch.autograd.grad(two, padded)
-    assert torch.equal(slope[7:], torch.zeros(3, 4, dtype=torch.float64))
-    assert bool(slope.isfinite().all())
+    (gradient,) = torch.autograd.grad(two, padded)
+    assert torch.equal(gradient[7:], torch.zeros(3, 4, dtype=torch.float64))
+    assert bool(gradient.isfinite().all())
 
 
 def test_a_shift_is_added_to_all_nodes_of_a_graph() -> None:
@@ -72,10 +72,12 @@ def test_a_shift_is_added_to_all_nodes_of_a_graph() -> None:
     z = torch.rand(10, 4, dtype=torch.float64, generator=generator)
     shift = torch.rand(segments.num_graphs, 4, dtype=torch.float64, generator=generator)
     results = []
-    for given in (True, False):
+    for as_argument in (True, False):
         rows, code = z.clone().requires_grad_(), shift.clone().requires_grad_()
-        whole = rows if given else rows + torch.nn.functional.pad(code, (0, 0, 0, 1))[segments.index]
-        loss = reconstruction_loss(whole, batch.edges, segments, shift=code if given else None)
+        embeddings = (
+            rows if as_argument else rows + torch.nn.functional.pad(code, (0, 0, 0, 1))[segments.index]
+        )
+        loss = reconstruction_loss(embeddings, batch.edges, segments, shift=code if as_argument else None)
         results.append((loss, *torch.autograd.grad(loss, (rows, code))))
     for one, two, name in zip(*results, ("loss", "rows", "shift"), strict=True):
         assert_equal(one, two, name)
@@ -97,7 +99,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_memory_does_not_grow_with_the_square() -> None:
-    """A process of its own, since a peak is one of the whole process; 12,000² float64 would take 1.15 GB."""
+    """Runs in a new process, since peak memory is measured per process; 12,000² float64 would take 1.15 GB."""
     pytest.importorskip("resource")
     root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
@@ -130,9 +132,9 @@ def test_one_tile_per_graph_is_naive(rule: PairRule, sizes: list[int], value: fl
         bare = reconstruction_loss(z, graphs.edges, segments, rule)
     for loss in (reconstruction_loss, reconstruction_loss_naive):
         leaf = z.clone().requires_grad_()
-        found = loss(leaf, graphs.edges, segments, rule)
-        (3 * found).backward()
-        results.append((found, leaf.grad))
+        actual = loss(leaf, graphs.edges, segments, rule)
+        (3 * actual).backward()
+        results.append((actual, leaf.grad))
     assert_equal(bare, results[1][0], "loss without a gradient")
     assert_equal(results[0][0], results[1][0], "loss")
     assert_equal(results[0][1], results[1][1], "gradient")
@@ -150,8 +152,8 @@ def test_one_tile_per_graph_is_many_tiles(monkeypatch: pytest.MonkeyPatch) -> No
     for chunk in (1 << 21, 1):
         monkeypatch.setattr(module, "CHUNK", chunk)
         leaf = z.clone().requires_grad_()
-        found = reconstruction_loss(leaf, edges, segments)
-        (found * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
-        results.append((found, leaf.grad))
+        actual = reconstruction_loss(leaf, edges, segments)
+        (actual * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+        results.append((actual, leaf.grad))
     assert_equal(results[0][0], results[1][0], "loss")
     assert_equal(results[0][1], results[1][1], "gradient")

@@ -65,10 +65,10 @@ def test_all_pairs_are_the_exact_loss(
     monkeypatch.setattr(module, "_CHUNK", chunk)
     z, keys = _vectors(batch), _keys(*batch.segments.index.shape[:-1])
     exact = _both(reconstruction_loss, z, batch, rule)
-    found = _both(sampled_reconstruction_loss, z, batch, rule, keys=keys, up_to=up_to, pairs=ALL)
-    assert_equal(found[0], exact[0], "loss")
-    assert_equal(found[1], exact[1], "gradient")
-    assert bool((found[1][batch.edges.node < 0] == 0).all())
+    actual = _both(sampled_reconstruction_loss, z, batch, rule, keys=keys, up_to=up_to, pairs=ALL)
+    assert_equal(actual[0], exact[0], "loss")
+    assert_equal(actual[1], exact[1], "gradient")
+    assert bool((actual[1][batch.edges.node < 0] == 0).all())
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
@@ -145,9 +145,9 @@ def test_a_replica_draws_the_same_alone_as_among_others() -> None:
     for r, chosen in enumerate([[2, 0], [1, 2], [0]]):
         alone = store.batch(graphs.x, torch.tensor(chosen))
         V = alone.segments.num_rows
-        found = _both(sampled_reconstruction_loss, z[r, :V], alone, keys=keys[r], up_to=10, pairs=2)
-        assert_equal(found[0], together[0][r], "loss", 1e-12)
-        assert_equal((r + 1) * found[1], together[1][r, :V], "gradient", 1e-12)
+        actual = _both(sampled_reconstruction_loss, z[r, :V], alone, keys=keys[r], up_to=10, pairs=2)
+        assert_equal(actual[0], together[0][r], "loss", 1e-12)
+        assert_equal((r + 1) * actual[1], together[1][r, :V], "gradient", 1e-12)
 
 
 def test_draws_follow_their_keys() -> None:
@@ -156,14 +156,14 @@ def test_draws_follow_their_keys() -> None:
     z = _vectors(batch, scale=0.3)
     seed, step = torch.tensor(7), torch.tensor(0)
     first, second = next_step_keys(seed, step, None), next_step_keys(seed, step, None)
-    found = [
+    actual = [
         _both(sampled_reconstruction_loss, z, batch, keys=keys, up_to=9, pairs=2)
         for keys in (first, second, first, None, None)
     ]
-    assert torch.equal(found[0][0], found[2][0])
-    assert torch.equal(found[0][1], found[2][1])
-    assert torch.equal(found[3][1], found[4][1])
-    assert float(found[0][0]) != float(found[1][0])
+    assert torch.equal(actual[0][0], actual[2][0])
+    assert torch.equal(actual[0][1], actual[2][1])
+    assert torch.equal(actual[3][1], actual[4][1])
+    assert float(actual[0][0]) != float(actual[1][0])
 
 
 def test_the_same_draw_gives_the_same_bits_where_many_edges_meet() -> None:
@@ -193,9 +193,9 @@ def test_small_graphs_never_change() -> None:
     for segments in (batch.segments, unknown):
         same = GraphBatch(batch.x, segments, batch.edges)
         exact = _both(reconstruction_loss, z, same)
-        found = _both(sampled_reconstruction_loss, z, same, up_to=33, keys=_keys())
-        assert torch.equal(found[0], exact[0])
-        assert torch.equal(found[1], exact[1])
+        actual = _both(sampled_reconstruction_loss, z, same, up_to=33, keys=_keys())
+        assert torch.equal(actual[0], exact[0])
+        assert torch.equal(actual[1], exact[1])
 
 
 @pytest.mark.parametrize("up_to", [0, 20, 40])
@@ -204,14 +204,14 @@ def test_a_shift_of_graphs_is_added_to_their_rows(up_to: int) -> None:
     batch = with_padding(graphs.as_batch())
     z = _vectors(batch, scale=0.3)
     shift = torch.rand(5, 7, dtype=torch.float64, requires_grad=True)
-    found = []
+    actual = []
     for loss in (
         reconstruction_loss(z, batch.edges, batch.segments, PAPER, shift),
         sampled_reconstruction_loss(z, batch.edges, batch.segments, PAPER, shift, up_to=up_to, pairs=ALL),
     ):
-        found.append((loss.detach(), torch.autograd.grad(loss, shift)[0]))
-    assert_equal(found[1][0], found[0][0], "loss")
-    assert_equal(found[1][1], found[0][1], "gradient of the shift")
+        actual.append((loss.detach(), torch.autograd.grad(loss, shift)[0]))
+    assert_equal(actual[1][0], actual[0][0], "loss")
+    assert_equal(actual[1][1], actual[0][1], "gradient of the shift")
 
 
 def test_a_loss_without_a_gradient() -> None:

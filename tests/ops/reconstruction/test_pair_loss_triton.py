@@ -28,7 +28,7 @@ BARE = PairRule(0.0, 1.0, 1e-12, False, "pairs")
 
 
 def rounded(rule: PairRule) -> PairRule:
-    """The rule as float32 knows it: 1 − 1e-7 is a number of its own there."""
+    """The rule rounded to float32, where 1 − 1e-7 differs from 1."""
     low, high, epsilon = (float(np.float32(x)) for x in (rule.low, rule.high, rule.epsilon))
     return replace(rule, low=low, high=high, epsilon=epsilon)
 
@@ -36,7 +36,7 @@ def rounded(rule: PairRule) -> PairRule:
 def vectors(rows: int, d: int, seed: int) -> Tensor:
     """Rows around four centres whose products lie on both sides of both bounds, and away from them.
 
-    Close to a bound the slope changes by more than any float32 product can promise.
+    Close to a bound the gradient changes by more than the error of a float32 product.
     """
     generator = torch.Generator().manual_seed(seed)
     for _ in range(10_000):
@@ -64,20 +64,22 @@ def batch_of(
     ptr = torch.nn.functional.pad(n.cumsum(-1), (1, 0))
     row = torch.arange(rows).expand(len(chosen), rows).contiguous()
     index = torch.searchsorted(ptr[:, 1:].contiguous(), row, right=True)
-    own = index.clamp_max(B - 1)
-    first = ptr[:, :-1].gather(-1, own)
-    node = store.node_ptr[table.clamp_min(0)].gather(-1, own) + row - first
+    graph_index = index.clamp_max(B - 1)
+    first = ptr[:, :-1].gather(-1, graph_index)
+    node = store.node_ptr[table.clamp_min(0)].gather(-1, graph_index) + row - first
     node, first = node.masked_fill(index == B, -1), first.masked_fill(index == B, 0)
-    made = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes) if bits else None
-    if made is not None:
-        made = replace(made, words=made.words.to(device), start=made.start.to(device))
+    adjacency_bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes) if bits else None
+    if adjacency_bits is not None:
+        adjacency_bits = replace(
+            adjacency_bits, words=adjacency_bits.words.to(device), start=adjacency_bits.start.to(device)
+        )
     edges = EdgeTable(
         store.edge_ptr.to(device),
         store.neighbours.to(device),
         None,
         node.to(device),
         first.to(device),
-        bits=made,
+        bits=adjacency_bits,
     )
     return edges, Segments(ptr.to(device), index.to(device), max_size=int(n.max()))
 
@@ -91,8 +93,8 @@ def parted(z: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
     """``z`` as the sum of rows and a shift per graph; the shift of a graph without rows is NaN."""
     generator = torch.Generator().manual_seed(8)
     shift = torch.randn(*segments.sizes.shape, z.size(-1), generator=generator).to(z.device) * 0.3
-    own = segments.index.clamp_max(segments.num_graphs - 1).unsqueeze(-1).expand_as(z)
-    rows = z - shift.gather(-2, own)
+    graph_index = segments.index.clamp_max(segments.num_graphs - 1).unsqueeze(-1).expand_as(z)
+    rows = z - shift.gather(-2, graph_index)
     return rows, shift.masked_fill((segments.sizes == 0).unsqueeze(-1), float("nan"))
 
 
@@ -124,8 +126,8 @@ def check_parts(
     lead = z.shape[:-2]
     outer = torch.linspace(0.5, 2, max(lead.numel(), 1), device=z.device).reshape(lead)
     with use_kernels("always"):
-        found = reconstruction_loss(leaf, edges, segments, rule, moved)
-        found.backward(outer)
+        actual = reconstruction_loss(leaf, edges, segments, rule, moved)
+        actual.backward(outer)
         with torch.no_grad():
             bare = reconstruction_loss(leaf, edges, segments, rule, moved)
     exact = z.masked_fill(padding, 0).double().requires_grad_()
@@ -135,8 +137,8 @@ def check_parts(
     assert exact.grad is not None
     assert leaf.grad is not None
     assert float(exact.grad.abs().max()) > 0
-    assert_equal(found.double(), expected, "loss", tolerance)
-    assert_equal(bare, found, "loss without a gradient", tolerance)
+    assert_equal(actual.double(), expected, "loss", tolerance)
+    assert_equal(bare, actual, "loss without a gradient", tolerance)
     scale = exact.grad.abs().amax((-1, -2), keepdim=True).clamp_min(1e-30)  # each replica by itself
     assert_equal(leaf.grad.double() / scale, exact.grad / scale, "gradient", tolerance)
     assert torch.equal(leaf.grad.masked_select(padding), torch.zeros_like(leaf.grad.masked_select(padding)))
@@ -208,7 +210,7 @@ def test_rounded_products(
 
 
 @pytest.mark.parametrize(("ahead", "unit"), [(False, 4), (True, 2)], ids=["late", "in pairs"])
-def test_how_columns_are_loaded(
+def test_all_ways_to_load_columns(
     ahead: bool, unit: int, kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graphcaps.ops.reconstruction import pair_loss_triton
@@ -252,12 +254,12 @@ def test_tiles_are_looked_up_once(kernel_device: str) -> None:
 
     edges, segments = batch_of([[0, 1, 2, 3], [3, 1], []], [1, 31, 33, 100], 170, kernel_device, bits=True)
     assert edges.bits is not None
-    found = tile_table(segments.ptr, edges, 32, edges.memo)
-    assert tile_table(segments.ptr, edges, 32, edges.memo) is found
+    actual = tile_table(segments.ptr, edges, 32, edges.memo)
+    assert tile_table(segments.ptr, edges, 32, edges.memo) is actual
     B, V = segments.num_graphs, 170
     for replica, ptr in enumerate(segments.ptr.tolist()):
         begins = [first // 32 + graph for graph, first in enumerate(ptr)]
-        for tile, (graph, first, end, top, high, low) in enumerate(found[replica].tolist()):
+        for tile, (graph, first, end, top, high, low) in enumerate(actual[replica].tolist()):
             expected = max(g for g, begin in enumerate(begins) if begin <= tile)
             assert (graph, first, end) == (expected, ptr[expected], [*ptr[1:], V][expected])
             assert top == first + 32 * (tile - begins[expected])
@@ -279,7 +281,7 @@ def test_many_graphs(kernel_device: str) -> None:
     check(vectors(V, 8, seed=5).to(kernel_device), replace(edges, bits=bits), segments, PAPER)
 
 
-def test_nan_of_a_real_row_shows(kernel_device: str) -> None:
+def test_nan_of_a_real_row_reaches_the_loss(kernel_device: str) -> None:
     edges, segments = batch_of([[0], [0]], [5], 5, kernel_device, bits=True)
     z = vectors(10, 8, seed=6).reshape(2, 5, 8).to(kernel_device)
     z[1, 2, 3] = float("nan")
@@ -288,7 +290,7 @@ def test_nan_of_a_real_row_shows(kernel_device: str) -> None:
     assert loss.isnan().tolist() == [False, True]
 
 
-def test_twice_the_same(kernel_device: str) -> None:
+def test_repeated_calls_give_the_same_bits(kernel_device: str) -> None:
     edges, segments = batch_of([[0, 1], [1]], [40, 70], 110, kernel_device, bits=True)
     z = vectors(220, 8, seed=7).reshape(2, 110, 8).to(kernel_device)
     grads = []
@@ -300,10 +302,10 @@ def test_twice_the_same(kernel_device: str) -> None:
     assert torch.equal(grads[0], grads[1])
 
 
-def test_no_replica_at_all(kernel_device: str) -> None:
+def test_zero_replicas(kernel_device: str) -> None:
     index = torch.zeros(0, 3, dtype=torch.int64, device=kernel_device)
     ptr = torch.zeros(0, 2, dtype=torch.int64, device=kernel_device)
     edges = EdgeTable(ptr.new_zeros(4), ptr.new_zeros(0), None, index, index)
     with use_kernels("always"):
-        found = reconstruction_loss(torch.zeros(0, 3, 4, device=kernel_device), edges, Segments(ptr, index))
-    assert found.shape == (0,)
+        actual = reconstruction_loss(torch.zeros(0, 3, 4, device=kernel_device), edges, Segments(ptr, index))
+    assert actual.shape == (0,)

@@ -49,6 +49,6 @@ def test_dense_rounds_are_those_of_dense_routing(R: int) -> None:
     assert_equal(assignments[0], torch.full((3, 7, 4), 0.25, dtype=torch.float64), "first")
 
 
-def test_no_round_is_refused() -> None:
+def test_zero_iterations_are_refused() -> None:
     with pytest.raises(ArgumentError, match="'iterations' must be at least 1"):
         routing_assignments_dense(_made(1, 2, 3), _made(4, 3, 3), _made(4, 3), 0)

@@ -34,7 +34,7 @@ def _run(
     method: str, arguments: dict[str, Tensor], batch: Tensor, R: int, detach: bool, residual: bool
 ) -> dict:
     leaves = {name: value.detach().clone().requires_grad_() for name, value in arguments.items()}
-    found = route(
+    actual = route(
         leaves["h"],
         leaves["weight"],
         leaves["bias"],
@@ -45,13 +45,15 @@ def _run(
         method=method,
     )
     # Weights that depend on the position, so that no error cancels.
-    push = torch.linspace(-1, 1, found.capsules.numel(), dtype=torch.float64).reshape(found.capsules.shape)
-    loss = (found.capsules * push).sum()
+    grad_output = torch.linspace(-1, 1, actual.capsules.numel(), dtype=torch.float64).reshape(
+        actual.capsules.shape
+    )
+    loss = (actual.capsules * grad_output).sum()
     if not detach:
-        pull = torch.linspace(0, 3, found.assignment.numel(), dtype=torch.float64).cos()
-        loss = loss + (found.assignment * pull.reshape(found.assignment.shape)).sum()
+        assignment_weights = torch.linspace(0, 3, actual.assignment.numel(), dtype=torch.float64).cos()
+        loss = loss + (actual.assignment * assignment_weights.reshape(actual.assignment.shape)).sum()
     loss.backward()
-    result = {"capsules": found.capsules, "assignment": found.assignment}
+    result = {"capsules": actual.capsules, "assignment": actual.assignment}
     result |= {f"grad {name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
     return result
 
@@ -89,13 +91,13 @@ def test_detached_weights_are_constants() -> None:
     batch = torch.zeros(4, dtype=torch.long)
     arguments = _arguments([4], 3)
     h, weight, bias = (arguments[name] for name in ("h", "weight", "bias"))
-    found = route(h, weight, bias, batch, 3)
-    assert not found.assignment.requires_grad
-    s = torch.einsum("vj,vd,jde->je", found.assignment, h, weight) + found.assignment.sum(0)[:, None] * bias
+    actual = route(h, weight, bias, batch, 3)
+    assert not actual.assignment.requires_grad
+    s = torch.einsum("vj,vd,jde->je", actual.assignment, h, weight) + actual.assignment.sum(0)[:, None] * bias
     squared = s.square().sum(-1, keepdim=True)
     expected = s * squared / ((1 + squared) * (squared + 1e-7).sqrt())
-    assert_equal(found.capsules[0], expected)
-    (grad,) = torch.autograd.grad(found.capsules.sum(), h, retain_graph=True)
+    assert_equal(actual.capsules[0], expected)
+    (grad,) = torch.autograd.grad(actual.capsules.sum(), h, retain_graph=True)
     (expected_grad,) = torch.autograd.grad(expected.sum(), h)
     assert_equal(grad, expected_grad)
 
@@ -104,13 +106,13 @@ def test_first_round_by_hand() -> None:
     """Two input and two output capsules, identity map: c = 1/2, so each output capsule is the squashed half sum."""
     h = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     weight = torch.eye(2, dtype=torch.float64).expand(2, 2, 2)
-    found = route(
+    actual = route(
         h, weight, torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, dtype=torch.long), 1, epsilon=0.0
     )
     half = 0.5**0.5  # length of (1/2, 1/2)
     expected = torch.full((1, 2, 2), 0.5 / half * 0.5 / 1.5, dtype=torch.float64)
-    assert_equal(found.capsules, expected)
-    assert_equal(found.assignment, torch.full((2, 2), 0.5, dtype=torch.float64))
+    assert_equal(actual.capsules, expected)
+    assert_equal(actual.assignment, torch.full((2, 2), 0.5, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("detach", [True, False])
@@ -151,13 +153,13 @@ def test_padding_rows_never_count(method: str) -> None:
         [arguments["h"], torch.full((2, 6), float("nan"), dtype=torch.float64)]
     ).requires_grad_()
     padded = torch.tensor([0, 0, 0, 0, 1, 1, 1, 3, 3])
-    found = route(poisoned, arguments["weight"], arguments["bias"], padded, 3, num_graphs=3, method=method)
-    assert_equal(found.capsules[:2], bare.capsules)
-    assert_equal(found.capsules[2], torch.zeros(3, 5, dtype=torch.float64))
-    assert_equal(found.assignment[:7], bare.assignment)
-    assert torch.equal(found.assignment[7:], torch.zeros(2, 3, dtype=torch.float64))
+    actual = route(poisoned, arguments["weight"], arguments["bias"], padded, 3, num_graphs=3, method=method)
+    assert_equal(actual.capsules[:2], bare.capsules)
+    assert_equal(actual.capsules[2], torch.zeros(3, 5, dtype=torch.float64))
+    assert_equal(actual.assignment[:7], bare.assignment)
+    assert torch.equal(actual.assignment[7:], torch.zeros(2, 3, dtype=torch.float64))
     if method == "factored":
-        found.capsules.sum().backward()
+        actual.capsules.sum().backward()
         assert bool(poisoned.grad.isfinite().all())
         assert torch.equal(poisoned.grad[7:], torch.zeros(2, 6, dtype=torch.float64))
 
@@ -175,8 +177,8 @@ def test_one_graph_a_thousand_times_larger() -> None:
 def test_assignment_rows_sum_to_one() -> None:
     arguments = _arguments(SIZES, 4)
     segments = Segments.from_sizes(torch.tensor(SIZES))
-    found = route(arguments["h"], arguments["weight"], arguments["bias"], segments, 3)
-    assert_equal(found.assignment.sum(-1), torch.ones(sum(SIZES), dtype=torch.float64))
+    actual = route(arguments["h"], arguments["weight"], arguments["bias"], segments, 3)
+    assert_equal(actual.assignment.sum(-1), torch.ones(sum(SIZES), dtype=torch.float64))
 
 
 def test_messages() -> None:
@@ -199,7 +201,7 @@ def test_messages() -> None:
         route(h, weight, bias, batch, 1, method="x")  # type: ignore[arg-type]
 
 
-def test_parts_out_of_order_are_refused() -> None:
+def test_unsorted_input_capsules_are_refused() -> None:
     arguments = {name: value.detach() for name, value in _arguments([4], 3).items()}
     with pytest.raises(ShapeError, match=r"route: 'batch' must be sorted, got graphs out of order\."):
         route(arguments["h"], arguments["weight"], arguments["bias"], torch.tensor([0, 1, 0, 1]), 1)

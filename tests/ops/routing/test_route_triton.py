@@ -16,7 +16,7 @@ from tests.ops.ragged_rows import SIZES, assert_close, moved, poisoned, rows
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """Where a kernel forgets an element, NaN is read."""
+    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
 def _arguments(h: Tensor, B: int, J: int, e: int, lead: tuple[int, ...]) -> dict[str, Tensor]:
@@ -34,35 +34,37 @@ def _arguments(h: Tensor, B: int, J: int, e: int, lead: tuple[int, ...]) -> dict
     }
 
 
-def _outcome(found: Routing, leaves: dict[str, Tensor], wanted: tuple[str, ...]) -> dict[str, Tensor]:
+def _outcome(actual: Routing, leaves: dict[str, Tensor], names: tuple[str, ...]) -> dict[str, Tensor]:
     """Results and gradients; weights that depend on the position, so that no error cancels."""
-    push = torch.linspace(-1, 1, found.capsules.numel(), dtype=torch.float64).cos()
-    push = push.to(found.capsules.dtype).to(found.capsules.device).reshape(found.capsules.shape)
-    (found.capsules * push).sum().backward()
-    result = {"capsules": found.capsules, "assignment": found.assignment}
-    return result | {f"grad {name}": leaves[name].grad for name in wanted}
+    grad_output = torch.linspace(-1, 1, actual.capsules.numel(), dtype=torch.float64).cos()
+    grad_output = (
+        grad_output.to(actual.capsules.dtype).to(actual.capsules.device).reshape(actual.capsules.shape)
+    )
+    (actual.capsules * grad_output).sum().backward()
+    result = {"capsules": actual.capsules, "assignment": actual.assignment}
+    return result | {f"grad {name}": leaves[name].grad for name in names}
 
 
 def _compare(
-    segments: Segments, given: dict[str, Tensor], R: int, residual: bool, epsilon: float, device: str
+    segments: Segments, inputs: dict[str, Tensor], R: int, residual: bool, epsilon: float, device: str
 ) -> dict[str, Tensor]:
-    wanted = ("h", "weight", "bias", "residual") if residual else ("h", "weight", "bias")
+    names = ("h", "weight", "bias", "residual") if residual else ("h", "weight", "bias")
     outcomes = []
     for exact in (True, False):
         leaves = {
             name: (value.double() if exact else value.to(device)).detach().clone().requires_grad_()
-            for name, value in given.items()
+            for name, value in inputs.items()
         }
         at = segments if exact else moved(segments, device)
         rest = leaves["residual"] if residual else None
         h, weight, bias = leaves["h"], leaves["weight"], leaves["bias"]
         if exact:
-            found = route_factored(h, weight, bias, at, R, rest, True, epsilon)
+            actual = route_factored(h, weight, bias, at, R, rest, True, epsilon)
         else:
             with use_kernels("always"):
-                found = route(h, weight, bias, at, R, residual=rest, method="kernel", epsilon=epsilon)
-        assert not found.assignment.requires_grad
-        outcomes.append(_outcome(found, leaves, wanted))
+                actual = route(h, weight, bias, at, R, residual=rest, method="kernel", epsilon=epsilon)
+        assert not actual.assignment.requires_grad
+        outcomes.append(_outcome(actual, leaves, names))
     for name, value in outcomes[0].items():
         assert_close(outcomes[1][name], value, name)
     return outcomes[1]
@@ -86,20 +88,20 @@ def test_kernel_is_factored(
 ) -> None:
     """Empty graphs, padding rows that hold NaN, and a replica of nothing else."""
     segments = rows(sizes)
-    given = _arguments(poisoned(segments, d), segments.num_graphs, J, e, (len(sizes),))
-    found = _compare(segments, given, R, residual, 1e-7, kernel_device)
+    inputs = _arguments(poisoned(segments, d), segments.num_graphs, J, e, (len(sizes),))
+    actual = _compare(segments, inputs, R, residual, 1e-7, kernel_device)
     outside = (segments.index >= segments.num_graphs).unsqueeze(-1)
     for name in ("assignment", "grad h"):
-        assert bool((found[name].detach().cpu().masked_select(outside) == 0).all()), name
+        assert bool((actual[name].detach().cpu().masked_select(outside) == 0).all()), name
 
 
 @pytest.mark.parametrize("sizes", [[63, 100], [3] * 35, [200]])
 def test_one_model_and_the_papers_squash(kernel_device: str, sizes: list[int]) -> None:
     """No leading axis, no epsilon, no padding rows; a block of graphs that is not full."""
     segments = rows([sizes], spare=0, lead=False)
-    given = _arguments(poisoned(segments, 20), len(sizes), 6, 16, ())
-    _compare(segments, given, 3, True, 0.0, kernel_device)
-    _compare(segments, given, 3, False, 0.0, kernel_device)
+    inputs = _arguments(poisoned(segments, 20), len(sizes), 6, 16, ())
+    _compare(segments, inputs, 3, True, 0.0, kernel_device)
+    _compare(segments, inputs, 3, False, 0.0, kernel_device)
 
 
 def test_large_graphs_are_cut(kernel_device: str) -> None:
@@ -108,8 +110,8 @@ def test_large_graphs_are_cut(kernel_device: str) -> None:
     for bound in (-1, 3 * CHUNK + 1):
         segments = rows([[2, 2 * CHUNK + 9, 0], [CHUNK, 1, CHUNK + 1]], bound=bound)
         h = poisoned(segments, 8) / CHUNK  # sums of a thousand rows stay where squash bends
-        given = _arguments(h, 3, 3, 8, (2,))
-        _compare(segments, given, 3, True, 1e-7, kernel_device)
+        inputs = _arguments(h, 3, 3, 8, (2,))
+        _compare(segments, inputs, 3, True, 1e-7, kernel_device)
 
 
 @pytest.mark.parametrize(
@@ -120,16 +122,16 @@ def test_dense(kernel_device: str, n: int, J: int, R: int, lead: tuple[int, ...]
 
     B = 5
     h = torch.randn(*lead, B, n, 16, generator=torch.Generator().manual_seed(1))
-    given = _arguments(h, B, J, 24, lead)
+    inputs = _arguments(h, B, J, 24, lead)
     outcomes = []
     for exact in (True, False):
         leaves = {
             name: (value.double() if exact else value.to(kernel_device)).clone().requires_grad_()
-            for name, value in given.items()
+            for name, value in inputs.items()
         }
         chosen = route_dense_factored if exact else route_dense_triton
-        found = chosen(leaves["h"], leaves["weight"], leaves["bias"], R, leaves["residual"])
-        outcomes.append(_outcome(found, leaves, tuple(leaves)))
+        actual = chosen(leaves["h"], leaves["weight"], leaves["bias"], R, leaves["residual"])
+        outcomes.append(_outcome(actual, leaves, tuple(leaves)))
     for name, value in outcomes[0].items():
         assert_close(outcomes[1][name], value, name)
 
@@ -139,8 +141,8 @@ def test_same_bits_twice_and_nothing_kept_without_gradient(kernel_device: str) -
 
     segments = moved(rows(SIZES), kernel_device)
     h = poisoned(rows(SIZES), 12).to(kernel_device)
-    given = {name: value.to(kernel_device) for name, value in _arguments(h.cpu(), 4, 5, 12, (3,)).items()}
-    calls = [route_triton(h, given["weight"], given["bias"], segments, 3) for _ in range(2)]
+    inputs = {name: value.to(kernel_device) for name, value in _arguments(h.cpu(), 4, 5, 12, (3,)).items()}
+    calls = [route_triton(h, inputs["weight"], inputs["bias"], segments, 3) for _ in range(2)]
     assert torch.equal(calls[0].capsules, calls[1].capsules)
     assert torch.equal(calls[0].assignment, calls[1].assignment)
     assert calls[0].capsules.grad_fn is None
@@ -159,12 +161,12 @@ def test_which_form_is_used(kernel_device: str, monkeypatch: pytest.MonkeyPatch)
     ) -> bool:
         calls.clear()
         segments = rows([[3, 2]], spare=0, bound=bound, lead=False)
-        given = _arguments(poisoned(segments, d), 2, J, 8, ())
-        h, weight, bias = (given[name].to(kernel_device) for name in ("h", "weight", "bias"))
+        inputs = _arguments(poisoned(segments, d), 2, J, 8, ())
+        h, weight, bias = (inputs[name].to(kernel_device) for name in ("h", "weight", "bias"))
         with use_kernels("always"):
             there = moved(segments, kernel_device)
-            found = route(h.requires_grad_(grad), weight, bias, there, 2, detach=detach)
-        assert bool(found.capsules.isfinite().all())
+            actual = route(h.requires_grad_(grad), weight, bias, there, 2, detach=detach)
+        assert bool(actual.capsules.isfinite().all())
         return calls == ["kernel"]
 
     assert uses_kernel()
@@ -182,7 +184,7 @@ def test_which_form_is_used(kernel_device: str, monkeypatch: pytest.MonkeyPatch)
         assert calls == ["kernel"]
 
 
-def test_kernels_that_are_not_available_are_refused(kernel_device: str) -> None:
+def test_unavailable_kernels_are_refused(kernel_device: str) -> None:
     h, weight, bias = torch.ones(3, 4), torch.ones(2, 4, 4), torch.ones(2, 4)
     batch = torch.zeros(3, dtype=torch.long)
     with (
