@@ -34,7 +34,7 @@ def make_store(
     class_names: Sequence[str] = ("yes", "no", "maybe"),
     labels: int = 3,
     seed: int = 0,
-    name: str = "made",
+    name: str = "synthetic",
 ) -> GraphStore:
     """Random trees with a few more edges."""
     generator = torch.Generator().manual_seed(seed)
@@ -60,7 +60,7 @@ def make_store(
 def make_explanations(
     store: GraphStore, *, capsules: tuple[int, ...] = (4,), rounds: int = 3, seed: int = 1, right: float = 0.7
 ) -> StoreExplanation:
-    """As many explanations as graphs; about the share ``right`` of them name the graph's own class."""
+    """As many explanations as graphs; a fraction ``right`` of them predict the true class."""
     generator = torch.Generator().manual_seed(seed)
     G, N, C = len(store), store.num_nodes, store.num_classes
 
@@ -96,7 +96,7 @@ def make_explanations(
         edge_ptr=torch.nn.functional.pad(counts.cumsum(0), (1, 0)),
         edges=edges,
         node_labels=store.node_labels,
-        assignments=tuple(own[-1] for own in weights),
+        assignments=tuple(level[-1] for level in weights),
         rounds=tuple(weights),
         lengths=tuple(lengths),
         adjacency=(*joined[:-1], None),

@@ -19,10 +19,10 @@ TRUTH = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
 
 def test_numbering_of_parts_matters_over_all_nodes_but_not_within_a_graph() -> None:
     other = torch.tensor([5, 5, 3, 3, 3, 3, 5, 5])  # swapped in the second graph
-    found = partition_agreement(other, TRUTH, PTR)
-    assert found["nmi"] == pytest.approx(1)
-    assert found["ari"] == pytest.approx(1)
-    assert found["nmi_all"] == pytest.approx(0, abs=1e-9)
+    metrics = partition_agreement(other, TRUTH, PTR)
+    assert metrics["nmi"] == pytest.approx(1)
+    assert metrics["ari"] == pytest.approx(1)
+    assert metrics["nmi_all"] == pytest.approx(0, abs=1e-9)
     assert partition_agreement(1 - TRUTH, TRUTH, PTR) == pytest.approx({"nmi": 1, "nmi_all": 1, "ari": 1})
     assert partition_agreement(torch.zeros(8, dtype=torch.long), TRUTH, PTR)["nmi"] == pytest.approx(0)
 
@@ -44,11 +44,11 @@ def test_graphs_with_distinct_kinds() -> None:
 def test_capsule_usage() -> None:
     hard, split = [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]
     assignment = torch.tensor([hard, hard, [0.0, 1.0, 0.0], split, hard, hard, hard, hard])
-    found = capsule_usage(assignment, PTR)
-    assert found["entropy"] == pytest.approx(math.log(2) / math.log(3) / 8, rel=1e-5)
-    assert found["dead_capsules"] == 1
-    assert found["share"] == pytest.approx([0.875, 0.125, 0])
-    assert found["used_per_graph"] == pytest.approx(1.5)
+    metrics = capsule_usage(assignment, PTR)
+    assert metrics["entropy"] == pytest.approx(math.log(2) / math.log(3) / 8, rel=1e-5)
+    assert metrics["dead_capsules"] == 1
+    assert metrics["share"] == pytest.approx([0.875, 0.125, 0])
+    assert metrics["used_per_graph"] == pytest.approx(1.5)
     assert capsule_usage(torch.full((8, 4), 0.25), PTR)["entropy"] == pytest.approx(1)
 
 

@@ -21,18 +21,20 @@ from tests.small_models import labelled, labelled_model, planted, small_model, t
 
 def test_a_store_gives_the_explanations_of_its_graphs() -> None:
     store, fitted = planted(), small_model()
-    found = graphcaps.explain(fitted, store)
-    assert isinstance(found, StoreExplanation)
-    assert len(found) == len(list(found)) == 30
-    assert_equal(found.class_scores, fitted.scores(store), "scores", 1e-6)
-    assert torch.equal(found.true_class, store.y)
-    assert found.node_scores.shape == (store.num_nodes,)
-    assert found.edges.shape == (2, store.num_edges)
-    assert_equal(found.probabilities, torch.from_numpy(fitted.predict_proba(store)), "probabilities", 1e-5)
+    explanations = graphcaps.explain(fitted, store)
+    assert isinstance(explanations, StoreExplanation)
+    assert len(explanations) == len(list(explanations)) == 30
+    assert_equal(explanations.class_scores, fitted.scores(store), "scores", 1e-6)
+    assert torch.equal(explanations.true_class, store.y)
+    assert explanations.node_scores.shape == (store.num_nodes,)
+    assert explanations.edges.shape == (2, store.num_edges)
+    assert_equal(
+        explanations.probabilities, torch.from_numpy(fitted.predict_proba(store)), "probabilities", 1e-5
+    )
     for graph in (0, 17, -1):
         one = graphcaps.explain(fitted, store[graph])
         assert isinstance(one, Explanation)
-        same = found[graph]
+        same = explanations[graph]
         assert same.graph == graph % 30
         for name in ("class_scores", "node_scores", "edge_scores", "reconstruction_error", "edges"):
             assert_equal(getattr(one, name), getattr(same, name), name, 1e-5)
@@ -43,29 +45,31 @@ def test_a_store_gives_the_explanations_of_its_graphs() -> None:
         assert one.levels[0].adjacency.shape == (4, 4)
         assert one.levels[-1].adjacency is None
     with pytest.raises(ArgumentError, match="from 0 to 29"):
-        found[30]
+        explanations[30]
 
 
 def test_edges_are_those_of_the_graph_each_once() -> None:
     store = planted()
-    found = graphcaps.explain(small_model(), store)[4]
-    assert (found.edges[0] < found.edges[1]).all()
+    explanation = graphcaps.explain(small_model(), store)[4]
+    assert (explanation.edges[0] < explanation.edges[1]).all()
     graph = to_networkx(store, 4)
-    assert {tuple(edge) for edge in found.edges.T.tolist()} == {tuple(sorted(edge)) for edge in graph.edges}
-    assert_equal(found.edge_scores, found.node_scores[found.edges].mean(0), "edge scores")
-    assert found.num_nodes == len(graph)
+    assert {tuple(edge) for edge in explanation.edges.T.tolist()} == {
+        tuple(sorted(edge)) for edge in graph.edges
+    }
+    assert_equal(explanation.edge_scores, explanation.node_scores[explanation.edges].mean(0), "edge scores")
+    assert explanation.num_nodes == len(graph)
 
 
 def test_reconstruction_error_is_that_of_the_decoder() -> None:
     store, fitted = planted(), small_model()
-    found, network = graphcaps.explain(fitted, store), fitted.model
+    explanations, network = graphcaps.explain(fitted, store), fitted.model
     with torch.no_grad():
         output = network.forward_batch(store.batch(encode_for_model(fitted, store).x))
-    assert_equal(found.assignments[0], output.levels[0].assignment, "assignment", 1e-6)
-    z = output.primary + network.decoder.code(output.class_capsules, found.predicted)[store.node_graph]
-    source, target = found[7].edges + store.node_ptr[7]
+    assert_equal(explanations.assignments[0], output.levels[0].assignment, "assignment", 1e-6)
+    z = output.primary + network.decoder.code(output.class_capsules, explanations.predicted)[store.node_graph]
+    source, target = explanations[7].edges + store.node_ptr[7]
     expected = 1 - (z[source] * z[target]).sum(-1).detach().clamp(0, 1)
-    assert_equal(found[7].reconstruction_error, expected, "error", 1e-5)
+    assert_equal(explanations[7].reconstruction_error, expected, "error", 1e-5)
     assert 0.001 < float(expected.mean()) < 0.999
     bare = train_small(store, arguments={"capsule_dim": 8, "num_capsules": (4,), "reconstruction": False})
     assert graphcaps.explain(bare, store)[0].reconstruction_error is None
@@ -102,14 +106,14 @@ def test_graphs_without_edges() -> None:
 def test_explain_works_under_no_grad(mode: type) -> None:
     expected = graphcaps.explain(small_model(), planted()[:3])
     with mode():
-        found = graphcaps.explain(small_model(), planted()[:3])
-    assert_equal(found.node_scores, expected.node_scores, "scores")
+        explanations = graphcaps.explain(small_model(), planted()[:3])
+    assert_equal(explanations.node_scores, expected.node_scores, "scores")
 
 
 def test_target_class() -> None:
     store, fitted = planted(), small_model()
-    own = graphcaps.explain(fitted, store)
-    assert torch.equal(own.target, own.predicted)
+    own_class = graphcaps.explain(fitted, store)
+    assert torch.equal(own_class.target, own_class.predicted)
     second = graphcaps.explain(fitted, store, target=1)
     named = graphcaps.explain(fitted, store, target=store.class_names[1])
     each = graphcaps.explain(fitted, store, target=store.y)
@@ -129,23 +133,23 @@ def test_target_class() -> None:
 def test_true_classes_are_class_indices_of_the_model() -> None:
     store = planted()
     permuted = replace(store, class_names=(store.class_names[2], "other", store.class_names[0]))
-    found = graphcaps.explain(small_model(), permuted)
-    assert found.true_class.tolist() == [{0: 2, 1: -1, 2: 0}[label] for label in store.y.tolist()]
+    explanations = graphcaps.explain(small_model(), permuted)
+    assert explanations.true_class.tolist() == [{0: 2, 1: -1, 2: 0}[label] for label in store.y.tolist()]
     unknown = int((store.y == 1).nonzero()[0])
-    assert found[unknown].true_class is None
+    assert explanations[unknown].true_class is None
 
 
 def test_a_bare_hgcn_takes_features() -> None:
     graphs = tiny_graphs()
     torch.manual_seed(0)
     model = HGCN(5, 2, capsule_dim=8, num_capsules=(3, 2), formulation="paper").double()
-    found = graphcaps.explain(model, graphs.as_store(), x=graphs.x)
+    explanations = graphcaps.explain(model, graphs.as_store(), x=graphs.x)
     assert model.training  # the mode is restored
     assert all(parameter.grad is None for parameter in model.parameters())
     expected = model.eval().forward_batch(graphs.as_batch())
-    assert_equal(found.class_scores, expected.class_scores, "scores")
-    assert [tuple(value.shape) for value in found.assignments] == [(7, 3), (3, 3, 2), (3, 2, 2)]
-    assert found[1].levels[1].assignment.shape == (3, 2)
+    assert_equal(explanations.class_scores, expected.class_scores, "scores")
+    assert [tuple(value.shape) for value in explanations.assignments] == [(7, 3), (3, 3, 2), (3, 2, 2)]
+    assert explanations[1].levels[1].assignment.shape == (3, 2)
     with pytest.raises(ArgumentError, match="'x' must be passed with a bare HGCN"):
         graphcaps.explain(model, graphs.as_store())
     with pytest.raises(ShapeError, match=r"have the shape \[7, 5\]"):
@@ -157,17 +161,17 @@ def test_a_bare_hgcn_takes_features() -> None:
 def test_truncated_graphs_keep_node_indices() -> None:
     store = planted()
     fitted = train_small(store, max_nodes=20)
-    found = graphcaps.explain(fitted, store)
-    assert_equal(found.class_scores, fitted.scores(store), "scores", 1e-6)
-    one = found[3]
+    explanations = graphcaps.explain(fitted, store)
+    assert_equal(explanations.class_scores, fitted.scores(store), "scores", 1e-6)
+    one = explanations[3]
     assert one.num_nodes == 20
     assert one.nodes.tolist() == sorted(one.nodes.tolist())
     degree = store[3].degree
     lost = sorted(set(range(int(store.sizes[3]))) - set(one.nodes.tolist()))
     assert degree[one.nodes].min() >= degree[lost].max()
-    whole = set(to_networkx(store, 3).edges)
+    all_edges = set(to_networkx(store, 3).edges)
     for a, b in one.nodes[one.edges].T.tolist():
-        assert (a, b) in whole or (b, a) in whole
+        assert (a, b) in all_edges or (b, a) in all_edges
 
 
 def test_node_labels_are_kept_and_unseen_ones_rejected() -> None:
@@ -192,38 +196,40 @@ def test_errors_of_explain() -> None:
 
 def test_batch_spans_cover_every_graph_once() -> None:
     store = planted()
-    found = list(batch_spans(store, nodes=100, entries=10**6))
-    assert [first for first, _ in found[1:]] == [end for _, end in found[:-1]]
-    assert (found[0][0], found[-1][1]) == (0, 30)
-    assert all(int(store.node_ptr[end] - store.node_ptr[first]) <= 100 for first, end in found)
+    spans = list(batch_spans(store, nodes=100, entries=10**6))
+    assert [first for first, _ in spans[1:]] == [end for _, end in spans[:-1]]
+    assert (spans[0][0], spans[-1][1]) == (0, 30)
+    assert all(int(store.node_ptr[end] - store.node_ptr[first]) <= 100 for first, end in spans)
     assert list(batch_spans(store, nodes=1)) == [(graph, graph + 1) for graph in range(30)]
 
 
 def test_tree_and_json_are_complete() -> None:
-    found = graphcaps.explain(small_model(), planted())[1]
-    tree = json.loads(json.dumps(found.tree))
-    assert [row["class"] for row in tree["classes"]] == list(found.class_names)
+    explanation = graphcaps.explain(small_model(), planted())[1]
+    tree = json.loads(json.dumps(explanation.tree))
+    assert [row["class"] for row in tree["classes"]] == list(explanation.class_names)
     capsules = [part for row in tree["classes"] for part in row["parts"]]
     assert sorted(part["capsule"] for part in capsules) == [0, 1, 2, 3]
     nodes = [(part["capsule"], leaf["node"]) for part in capsules for leaf in part["parts"]]
-    assert sorted(node for _, node in nodes) == list(range(found.num_nodes))
-    assert all(int(found.levels[0].capsule[node]) == capsule for capsule, node in nodes)
+    assert sorted(node for _, node in nodes) == list(range(explanation.num_nodes))
+    assert all(int(explanation.levels[0].capsule[node]) == capsule for capsule, node in nodes)
     for number, row in enumerate(tree["classes"]):
         for part in row["parts"]:
-            assert int(found.levels[1].capsule[part["capsule"]]) == number
+            assert int(explanation.levels[1].capsule[part["capsule"]]) == number
             assert part["weight"] == max(part["weights"])
-            assert part["length"] == pytest.approx(float(found.levels[0].lengths[part["capsule"]]), abs=1e-5)
-    values = json.loads(found.to_json())
-    assert values["node_scores"] == pytest.approx(found.node_scores.tolist(), rel=1e-4)
+            assert part["length"] == pytest.approx(
+                float(explanation.levels[0].lengths[part["capsule"]]), abs=1e-5
+            )
+    values = json.loads(explanation.to_json())
+    assert values["node_scores"] == pytest.approx(explanation.node_scores.tolist(), rel=1e-4)
     assert len(values["levels"][0]["rounds"]) == 3
-    assert values["predicted"] == found.class_names[found.predicted]
+    assert values["predicted"] == explanation.class_names[explanation.predicted]
 
 
 def test_draw_and_to_html(tmp_path: Path) -> None:
-    found = graphcaps.explain(small_model(), planted()[1])
-    found.draw(tmp_path / "parts.svg")
+    explanation = graphcaps.explain(small_model(), planted()[1])
+    explanation.draw(tmp_path / "parts.svg")
     assert "</svg>" in (tmp_path / "parts.svg").read_text("utf-8")
-    page = found.to_html(tmp_path / "one.html")
+    page = explanation.to_html(tmp_path / "one.html")
     assert "</html>" in page
     assert (tmp_path / "one.html").read_text("utf-8") == page
 
@@ -241,8 +247,8 @@ def test_predicted_class_is_that_of_predict() -> None:
         uncalibrated, calibration=Calibration("isotonic", 9, curves=tuple(((0.0, 1.0), e) for e in ends))
     )
     assert set(explain_store(uncalibrated, store).predicted.tolist()) != {1}
-    found = explain_store(model, store)
-    names = [found.class_names[index] for index in found.predicted.tolist()]
+    explanations = explain_store(model, store)
+    names = [explanations.class_names[index] for index in explanations.predicted.tolist()]
     assert names == list(model.predict(store))
-    assert found.target.tolist() == found.predicted.tolist()
-    assert found[0].predicted == int(found.predicted[0])
+    assert explanations.target.tolist() == explanations.predicted.tolist()
+    assert explanations[0].predicted == int(explanations.predicted[0])

@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "explaining.md"
 
 @pytest.fixture
 def measured() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "results" / "explaining.json").read_text("utf-8"))
-    return found
+    results: dict[str, Any] = json.loads((ROOT / "results" / "explaining.json").read_text("utf-8"))
+    return results
 
 
 def test_stored_capsule_scores_are_more_faithful_than_gnnexplainer(measured: dict[str, Any]) -> None:
@@ -31,6 +31,6 @@ def test_options_of_the_page_exist() -> None:
 
     from graphcaps.cli.main import app
 
-    shown = CliRunner().invoke(app, ["explain", "--help"], env={"COLUMNS": "200"}).stdout
+    help_text = CliRunner().invoke(app, ["explain", "--help"], env={"COLUMNS": "200"}).stdout
     for option in set(re.findall(r"`?(--[a-z]+)", PAGE.read_text("utf-8"))) - {"--seeds", "--seed"}:
-        assert option in shown, option
+        assert option in help_text, option

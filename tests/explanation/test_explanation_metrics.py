@@ -27,41 +27,41 @@ def test_slow_methods_run_on_the_sample_only(monkeypatch: pytest.MonkeyPatch) ->
         return torch.rand(graphs.x.size(0))
 
     monkeypatch.setitem(ATTRIBUTION_METHODS, "gnnexplainer", slow)
-    found = evaluate_explanations(small_model(), planted(), sample=4, methods=("capsules", "gnnexplainer"))
+    metrics = evaluate_explanations(small_model(), planted(), sample=4, methods=("capsules", "gnnexplainer"))
     assert batch_sizes == [4]
-    plus = found["sample"]["fidelity_plus"]
-    assert found["methods"]["gnnexplainer"]["fidelity_plus"] == plus["gnnexplainer"]
+    plus = metrics["sample"]["fidelity_plus"]
+    assert metrics["methods"]["gnnexplainer"]["fidelity_plus"] == plus["gnnexplainer"]
 
 
 @pytest.mark.usefixtures("few_epochs")
 def test_every_method_has_every_applicable_metric() -> None:
     steps: list[str] = []
-    found = json.loads(
+    metrics = json.loads(
         json.dumps(evaluate_explanations(small_model(), planted(), sample=4, on_step=steps.append))
     )
-    assert set(found["methods"]) == set(METHODS) <= set(steps)
-    for name, row in found["methods"].items():
+    assert set(metrics["methods"]) == set(METHODS) <= set(steps)
+    for name, row in metrics["methods"].items():
         assert tuple(row) == METRICS
         parts, scores = name.startswith(("capsules", "kmeans")), not name.startswith("kmeans")
         assert (row["nmi"] is not None) == (row["ari"] is not None) == parts, name
         assert (row["fidelity_plus"] is not None) == (row["sparsity"] is not None) == scores, name
         assert (row["entropy"] is not None) == (row["dead_capsules"] is not None) == (name == "capsules")
         assert row["seconds_per_graph"] > 0
-    assert len(found["sample"]["graphs"]) == 4
-    assert set(found["sample"]["fidelity_plus"]) == set(METHODS) - {"kmeans-features", "kmeans-primary"}
-    assert found["instances"]["graphs"] == 30  # the easy level has one part of each kind
-    assert len(found["capsules"]["share"]) == 4
+    assert len(metrics["sample"]["graphs"]) == 4
+    assert set(metrics["sample"]["fidelity_plus"]) == set(METHODS) - {"kmeans-features", "kmeans-primary"}
+    assert metrics["instances"]["graphs"] == 30  # the easy level has one part of each kind
+    assert len(metrics["capsules"]["share"]) == 4
 
 
 def test_graphs_without_planted_parts_and_selected_methods() -> None:
     from dataclasses import replace
 
     store = replace(labelled(), truth={})
-    found = evaluate_explanations(labelled_model(), store, methods=("random", "capsules"), seed=1)
-    assert list(found["methods"]) == ["random", "capsules"]
-    assert found["methods"]["capsules"]["nmi"] is None
-    assert found["instances"] is None
-    assert found["methods"]["capsules"]["fidelity_plus"] is not None
+    metrics = evaluate_explanations(labelled_model(), store, methods=("random", "capsules"), seed=1)
+    assert list(metrics["methods"]) == ["random", "capsules"]
+    assert metrics["methods"]["capsules"]["nmi"] is None
+    assert metrics["instances"] is None
+    assert metrics["methods"]["capsules"]["fidelity_plus"] is not None
     with pytest.raises(ArgumentError, match="'methods' must be names from capsules"):
         evaluate_explanations(labelled_model(), store, methods=("lime",))
     with pytest.raises(ArgumentError, match="'sample' must be at least 1"):
@@ -75,8 +75,8 @@ def test_agreement_is_one_if_the_truth_is_the_assignment() -> None:
 
     store, fitted = planted(), small_model()
     capsule = explain_store(fitted, store).capsule
-    own = replace(store, truth={"kind": capsule, "part": capsule})
-    row = evaluate_explanations(fitted, own, methods=("capsules",))["methods"]["capsules"]
+    self_labelled = replace(store, truth={"kind": capsule, "part": capsule})
+    row = evaluate_explanations(fitted, self_labelled, methods=("capsules",))["methods"]["capsules"]
     assert (row["nmi"], row["nmi_all"], row["ari"]) == pytest.approx((1, 1, 1))
 
 
@@ -102,7 +102,7 @@ def test_graphs_with_edge_weights_have_no_fidelity() -> None:
 
     store = planted()
     weighted = replace(store, edge_weight=torch.full((store.neighbours.numel(),), 0.5))
-    found = evaluate_explanations(small_model(), weighted, methods=("capsules", "gradient"))
-    assert found["sample"] is None
-    assert found["methods"]["gradient"]["fidelity_plus"] is None
-    assert found["methods"]["capsules"]["entropy"] is not None
+    metrics = evaluate_explanations(small_model(), weighted, methods=("capsules", "gradient"))
+    assert metrics["sample"] is None
+    assert metrics["methods"]["gradient"]["fidelity_plus"] is None
+    assert metrics["methods"]["capsules"]["entropy"] is not None

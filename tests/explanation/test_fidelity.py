@@ -28,17 +28,17 @@ def test_fidelity_counts_changed_classes() -> None:
     store = planted()
     fitted = train_small(store, epochs=40)
     encoded, network = encode_for_model(fitted, store), unwrap_hgcn(fitted)
-    found = explain_encoded(network, encoded)
+    explanations = explain_encoded(network, encoded)
     module = GraphProbabilities(fitted, centred=True)
-    result = node_fidelity(module, encoded, found.predicted, found.node_scores, 0.8)
-    top = top_nodes(found.node_scores, found.node_ptr, 0.8)
+    result = node_fidelity(module, encoded, explanations.predicted, explanations.node_scores, 0.8)
+    top = top_nodes(explanations.node_scores, explanations.node_ptr, 0.8)
 
     def classes(kept: torch.Tensor) -> torch.Tensor:
         x = torch.where(kept.unsqueeze(-1), encoded.x, reference_features(network))
         return network.forward_batch(store.batch(x)).class_scores.argmax(-1)
 
-    assert result.plus == pytest.approx(float((classes(~top) != found.predicted).double().mean()))
-    assert result.minus == pytest.approx(float((classes(top) != found.predicted).double().mean()))
+    assert result.plus == pytest.approx(float((classes(~top) != explanations.predicted).double().mean()))
+    assert result.minus == pytest.approx(float((classes(top) != explanations.predicted).double().mean()))
     assert 0 < result.plus != result.minus  # otherwise a mix-up of the two would pass
     sizes = store.sizes
     assert result.sparsity == pytest.approx(1 - float(((0.8 * sizes - 1e-9).ceil() / sizes).mean()), abs=1e-6)
@@ -49,15 +49,15 @@ def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None
     store = planted()[:4]
     fitted = train_small(planted())
     encoded = encode_for_model(fitted, store)
-    found = explain_encoded(unwrap_hgcn(fitted), encoded)
+    explanations = explain_encoded(unwrap_hgcn(fitted), encoded)
     module = GraphProbabilities(fitted, centred=True)
-    (graphs,) = pyg_batches(module, encoded, found.predicted)
+    (graphs,) = pyg_batches(module, encoded, explanations.predicted)
     for name in ATTRIBUTION_METHODS:
         scores = attribute_nodes(name, module, graphs, seed=3)
         assert scores.shape == (store.num_nodes,), name
         assert float(scores.std()) > 0, name
         assert torch.equal(scores, attribute_nodes(name, module, graphs, seed=3)), name
-    assert_equal(attribute_nodes("capsules", module, graphs), found.node_scores, "capsules", 1e-4)
+    assert_equal(attribute_nodes("capsules", module, graphs), explanations.node_scores, "capsules", 1e-4)
 
 
 def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:

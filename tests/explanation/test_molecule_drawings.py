@@ -1,4 +1,4 @@
-"""Molecules coloured by capsule, and what is said where a piece is missing."""
+"""Drawings of molecules by capsule and by score, and messages for what cannot be drawn."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ def test_a_store_from_smiles_is_drawn_with_its_elements_and_bonds(
     # The name of a data set with other labels does not mislead.
     read = read_smiles(texts, atoms=atoms, name="MUTAG")
     for graph, text in enumerate(read.smiles):
-        made, right = molecule_from_store(read.store, graph), chem.MolFromSmiles(text)
-        assert [atom.GetSymbol() for atom in made.GetAtoms()] == [
+        molecule, right = molecule_from_store(read.store, graph), chem.MolFromSmiles(text)
+        assert [atom.GetSymbol() for atom in molecule.GetAtoms()] == [
             atom.GetSymbol() for atom in right.GetAtoms()
         ]
-        assert sorted_bonds(made) == sorted_bonds(right)
-        assert not any(atom.HasProp("atomLabel") for atom in made.GetAtoms())
+        assert sorted_bonds(molecule) == sorted_bonds(right)
+        assert not any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms())
         if atoms == "full":
-            for one, other in zip(made.GetAtoms(), right.GetAtoms(), strict=True):
+            for one, other in zip(molecule.GetAtoms(), right.GetAtoms(), strict=True):
                 assert one.GetFormalCharge() == other.GetFormalCharge()
                 assert one.GetNumExplicitHs() == other.GetTotalNumHs()
-        draw_molecule(tmp_path / "m.svg", made, [0] * made.GetNumAtoms())
+        draw_molecule(tmp_path / "m.svg", molecule, [0] * molecule.GetNumAtoms())
     assert bonds_of(molecule_from_store(from_smiles(["[NH3]->[Fe]"]), 0))[0][2] == "UNSPECIFIED"
 
 
@@ -108,28 +108,30 @@ def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> 
     )
     model.fit(texts, ["yes" if "c" in text else "no" for text in texts])
     read = read_smiles(["OC(=O)c1ccccc1"])
-    found = model.explain(read.store)
-    assert found.node_labels.flatten().tolist() == read.store.truth["element"].tolist()
+    explanation = model.explain(read.store)
+    assert explanation.node_labels.flatten().tolist() == read.store.truth["element"].tolist()
     molecule = molecule_from_store(read.store, 0)
-    edges = {tuple(edge) for edge in found.edges.T.tolist()}
+    edges = {tuple(edge) for edge in explanation.edges.T.tolist()}
     assert edges == {bond[:2] for bond in sorted_bonds(molecule)}
-    draw_molecule(tmp_path / "m.svg", molecule, found.levels[0].capsule)
-    assert model.explain(["OC(=O)c1ccccc1"]).levels[0].capsule.tolist() == found.levels[0].capsule.tolist()
+    draw_molecule(tmp_path / "m.svg", molecule, explanation.levels[0].capsule)
+    assert (
+        model.explain(["OC(=O)c1ccccc1"]).levels[0].capsule.tolist() == explanation.levels[0].capsule.tolist()
+    )
     # The explanation itself knows that it is of a molecule.
     for ending in (".svg", ".png"):
-        found.draw(tmp_path / f"own{ending}")
-        draw_explained_molecule(found, tmp_path / f"same{ending}", molecule)
-        assert (tmp_path / f"own{ending}").read_bytes() == (tmp_path / f"same{ending}").read_bytes()
-    found.draw(tmp_path / "parts.svg", kind="parts")
+        explanation.draw(tmp_path / f"default{ending}")
+        draw_explained_molecule(explanation, tmp_path / f"same{ending}", molecule)
+        assert (tmp_path / f"default{ending}").read_bytes() == (tmp_path / f"same{ending}").read_bytes()
+    explanation.draw(tmp_path / "parts.svg", kind="parts")
     assert "matplotlib" in (tmp_path / "parts.svg").read_text("utf-8").lower()
-    found.draw(tmp_path / "own.pdf")  # RDKit draws none
+    explanation.draw(tmp_path / "default.pdf")  # RDKit writes no PDF
     both = explain_store(model.model_, from_smiles(["CCO", "OC(=O)c1ccccc1"]))
     both[1].draw(tmp_path / "second.svg", kind="molecule")
-    for name in ("own.svg", "second.svg"):
+    for name in ("default.svg", "second.svg"):
         assert "class='atom-8'" in (tmp_path / name).read_text("utf-8")
     assert both.bonds is not None
     assert both.elements is not None
-    assert both.bonds[2:].tolist() == found.bonds.tolist()
+    assert both.bonds[2:].tolist() == explanation.bonds.tolist()
     assert both.elements[:3].tolist() == [6, 6, 8]
 
 
@@ -141,12 +143,12 @@ def test_without_rdkit_or_elements_the_parts_are_drawn(
     assert not can_draw_molecule(plain, "m.svg")
     with pytest.raises(ArgumentError, match="be another kind for a graph that was not read from SMILES"):
         plain.draw(tmp_path / "m.svg", kind="molecule")
-    known = replace(plain, elements=torch.full((plain.num_nodes,), 6))
-    assert can_draw_molecule(known, "m.svg")
-    assert not can_draw_molecule(known, "m.pdf")
-    known.draw(tmp_path / "m.svg", kind="molecule")  # bonds are single where none is known
+    with_elements = replace(plain, elements=torch.full((plain.num_nodes,), 6))
+    assert can_draw_molecule(with_elements, "m.svg")
+    assert not can_draw_molecule(with_elements, "m.pdf")
+    with_elements.draw(tmp_path / "m.svg", kind="molecule")  # bonds without a type are single
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not can_draw_molecule(known, "m.svg")
+    assert not can_draw_molecule(with_elements, "m.svg")
 
 
 @pytest.fixture
@@ -220,11 +222,11 @@ def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -
         path = tmp_path / "m.svg"
         draw_molecule(path, molecule_from_smiles("CCO"), [7, 7, 7], scores=list(scores))
         text = path.read_text("utf-8")
-        found = [
+        numbers = [
             re.findall(rf"<ellipse [^>]*class='atom-{atom}'[^>]*fill:(#[0-9A-F]{{6}})", text)
             for atom in range(3)
         ]
-        return found
+        return numbers
 
     # Half of the largest score, half way from white; a grey capsule above.
     above, below = "#A1A1A1", ("#E7A672", "#FFFFFF", "#B9D7E9")
@@ -233,7 +235,7 @@ def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "class_text"),
     [
         ("<sub>x</sub>", "(sub)x(/sub)"),  # as it is, a title that RDKit dies of
         ("10 µM, größer", "10 uM, gro?er"),
@@ -245,12 +247,12 @@ def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -
     ],
 )
 def test_names_that_rdkit_cannot_write(
-    written: dict[str, list[str]], tmp_path: Path, name: str, told: str
+    written: dict[str, list[str]], tmp_path: Path, name: str, class_text: str
 ) -> None:
     molecule = molecule_from_smiles("CO")
     draw_molecule(tmp_path / "m.svg", molecule, [0, 0], title=name, scores=[1, 2], scored=name)
-    assert written["titles"] == ["", told]
-    words = f"for {told}"
+    assert written["titles"] == ["", class_text]
+    words = f"for {class_text}"
     assert written["words"][1] == (words if len(words) <= 21 else f"{words[:18]}...")
 
 

@@ -38,31 +38,31 @@ def _explainer(algorithm: Any, **settings: Any) -> Explainer:
 def test_masks_are_our_scores_and_the_metrics_run() -> None:
     x, edge_index, batch = _given()
     explainer = _explainer(CapsuleExplainer())
-    found = explainer(x, edge_index, batch=batch)
-    assert found.validate()
+    explanation = explainer(x, edge_index, batch=batch)
+    assert explanation.validate()
     ours = explain_store(small_model(), planted()[:6])
-    assert torch.equal(found.target, ours.predicted)
+    assert torch.equal(explanation.target, ours.predicted)
     for graph in range(6):
         scores = ours[graph].node_scores.clamp_min(0)
-        own = found.node_mask[batch == graph].squeeze(-1)
-        assert_equal(own, scores / scores.max(), "mask", 1e-4)
-    assert_equal(found.edge_mask, found.node_mask.squeeze(-1)[edge_index].mean(0), "edge mask")
-    plus, minus = fidelity(explainer, found)
+        mask = explanation.node_mask[batch == graph].squeeze(-1)
+        assert_equal(mask, scores / scores.max(), "mask", 1e-4)
+    assert_equal(explanation.edge_mask, explanation.node_mask.squeeze(-1)[edge_index].mean(0), "edge mask")
+    plus, minus = fidelity(explainer, explanation)
     assert 0 <= plus <= 1
     assert 0 <= minus <= 1
-    assert 0 <= unfaithfulness(explainer, found) <= 1
+    assert 0 <= unfaithfulness(explainer, explanation) <= 1
 
 
 def test_one_graph_needs_no_batch_and_an_index_leaves_the_others_out() -> None:
     x, edge_index, batch = _given()
     alone = _explainer(CapsuleExplainer(), edge_mask_type=None)
-    whole = alone(x, edge_index, batch=batch)
-    assert "edge_mask" not in whole
+    full = alone(x, edge_index, batch=batch)
+    assert "edge_mask" not in full
     rows = batch == 0
     inside = edge_index[:, rows[edge_index[0]]]
-    assert_equal(alone(x[rows], inside).node_mask, whole.node_mask[rows], "alone", 1e-4)
+    assert_equal(alone(x[rows], inside).node_mask, full.node_mask[rows], "alone", 1e-4)
     second = alone(x, edge_index, batch=batch, index=1)
-    assert_equal(second.node_mask[batch == 1], whole.node_mask[batch == 1], "index")
+    assert_equal(second.node_mask[batch == 1], full.node_mask[batch == 1], "index")
     assert float(second.node_mask[batch != 1].abs().max()) == 0
 
 
@@ -99,19 +99,19 @@ def test_edge_masks_reach_the_model() -> None:
     without = (edge_index[0] != 0) & (edge_index[1] != 0)
     masked = explainer.get_masked_prediction(x, edge_index, None, without.float(), batch=batch)
     cut = explainer.get_prediction(x, edge_index[:, without], batch=batch)
-    whole = explainer.get_prediction(x, edge_index, batch=batch)
+    full = explainer.get_prediction(x, edge_index, batch=batch)
     assert_equal(masked, cut, "without the edges of node 0", 1e-5)
-    assert float((whole - cut).abs().max()) > 1e-4
-    assert_equal(explainer.get_prediction(x, edge_index, batch=batch), whole, "mask taken off")
+    assert float((full - cut).abs().max()) > 1e-4
+    assert_equal(explainer.get_prediction(x, edge_index, batch=batch), full, "mask taken off")
 
 
 def test_explainers_leave_the_model_as_it_was() -> None:
     x, edge_index, batch = _given(1)
     before = {name: value.clone() for name, value in small_model().model.state_dict().items()}
     explainer = _explainer(GNNExplainer(epochs=3))
-    found = explainer(x, edge_index, batch=batch)
-    assert found.node_mask.shape == (x.size(0), 1)
-    assert float(found.edge_mask.std()) > 0  # weights of edges got a gradient
+    explanation = explainer(x, edge_index, batch=batch)
+    assert explanation.node_mask.shape == (x.size(0), 1)
+    assert float(explanation.edge_mask.std()) > 0  # weights of edges got a gradient
     assert not small_model().model.training
     for name, value in small_model().model.state_dict().items():
         assert torch.equal(value, before[name]), name

@@ -69,9 +69,9 @@ def test_attributions_are_gradient_times_difference_from_the_reference() -> None
 
     primary = output.primary.detach().requires_grad_()
     levels = trace_levels(model, primary, batch.edges, batch.segments)
-    found = node_attributions(model, primary, levels[-1].lengths, target)
-    assert_equal(found, expected, "attributions", 1e-12)
-    assert float(found.abs().max()) > 1e-3
+    actual = node_attributions(model, primary, levels[-1].lengths, target)
+    assert_equal(actual, expected, "attributions", 1e-12)
+    assert float(actual.abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize("formulation", ["released", "paper"])
@@ -82,9 +82,9 @@ def test_a_reference_node_has_attribution_zero(formulation: str) -> None:
     primary[[1, 7]] = reference_capsule(model)
     primary.requires_grad_()
     levels = trace_levels(model, primary, graphs.edges, graphs.segments)
-    found = node_attributions(model, primary, levels[-1].lengths, torch.tensor([0, 1]))
-    assert_equal(found[[1, 7]], torch.zeros(2, dtype=torch.float64), "reference nodes", 1e-12)
-    assert (found[[0, 2, 3]].abs() > 1e-6).all()
+    actual = node_attributions(model, primary, levels[-1].lengths, torch.tensor([0, 1]))
+    assert_equal(actual[[1, 7]], torch.zeros(2, dtype=torch.float64), "reference nodes", 1e-12)
+    assert (actual[[0, 2, 3]].abs() > 1e-6).all()
     if formulation == "paper":  # without a norm the reference features are zeros
         assert_equal(reference_capsule(model), model.primary(torch.zeros(1, 5).double())[0], "zeros")
 
@@ -95,12 +95,12 @@ def test_edge_probability_is_that_of_the_decoder(formulation: str) -> None:
     model, batch = _model(graphs, formulation=formulation), graphs.as_batch()
     output = model.forward_batch(batch)
     source, target = graphs.edge_index[:, ::2]
-    found = edge_probability(model, output.primary, output.class_capsules, batch, source, target)
+    actual = edge_probability(model, output.primary, output.class_capsules, batch, source, target)
     code = model.decoder.code(output.class_capsules, output.class_scores.argmax(-1))
     z = output.primary + code[graphs.batch]
     rule = RELEASED if formulation == "released" else PAPER
     expected = (z @ z.T).clamp(rule.low, rule.high)[source, target]
-    assert found is not None
-    assert_equal(found, expected, "P")
+    assert actual is not None
+    assert_equal(actual, expected, "P")
     bare = _model(graphs, reconstruction=False)
     assert edge_probability(bare, output.primary, output.class_capsules, batch, source, target) is None

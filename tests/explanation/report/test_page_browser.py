@@ -22,17 +22,19 @@ METRICS = {
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Any, StoreExplanation]:
+def explained() -> tuple[Any, StoreExplanation]:
     store = make_store(60)
     return store, make_explanations(store, capsules=(5,))
 
 
 @pytest.fixture(scope="module")
-def report(made: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store, found = made
-    model = FakeModel(store.class_names, {"dataset": "made", "epoch": 5})
+def report(explained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store, explanations = explained
+    model = FakeModel(store.class_names, {"dataset": "synthetic", "epoch": 5})
     folder = tmp_path_factory.mktemp("report")
-    return write_report(folder, model, store, found, metrics=METRICS, history=HISTORY, title="A report")
+    return write_report(
+        folder, model, store, explanations, metrics=METRICS, history=HISTORY, title="A report"
+    )
 
 
 def highlighted_nodes(page: Any) -> set[int]:
@@ -45,11 +47,11 @@ def count_shown(page: Any) -> int:
     return int(page.evaluate("graphcaps.explorer.list.shown.length"))
 
 
-def test_a_click_draws_every_level(visit: Any, report: Path, made: Any) -> None:
-    _, found = made
+def test_a_click_draws_every_level(visit: Any, report: Path, explained: Any) -> None:
+    _, explanations = explained
     page = visit(report)
     page.click('[role=option][data-graph="3"]')
-    one = found[3]
+    one = explanations[3]
     assert page.text_content("#graph-title") == "Graph 4"
     assert page.locator("svg.graph .node").count() == one.num_nodes
     assert page.locator("svg.coarse .capsule").count() == 5
@@ -66,10 +68,10 @@ def test_a_click_draws_every_level(visit: Any, report: Path, made: Any) -> None:
     assert colours == one.levels[0].capsule.tolist()
 
 
-def test_hover_and_focus_highlight_the_nodes_of_a_capsule(visit: Any, report: Path, made: Any) -> None:
-    _, found = made
+def test_hover_and_focus_highlight_the_nodes_of_a_capsule(visit: Any, report: Path, explained: Any) -> None:
+    _, explanations = explained
     page = visit(report)
-    capsule = found[0].levels[0].capsule.numpy()
+    capsule = explanations[0].levels[0].capsule.numpy()
     for number in range(5):
         expected = set(np.flatnonzero(capsule == number).tolist())
         page.hover(f'#chips [data-capsule="{number}"]')
@@ -82,13 +84,13 @@ def test_hover_and_focus_highlight_the_nodes_of_a_capsule(visit: Any, report: Pa
     assert highlighted_nodes(page) == set(np.flatnonzero(capsule == 2).tolist())
     # A class highlights the nodes that lead to it.
     page.hover('.classes [data-class="1"]')
-    above = found[0].levels[1].capsule.numpy()
+    above = explanations[0].levels[1].capsule.numpy()
     assert highlighted_nodes(page) == set(np.flatnonzero(above[capsule] == 1).tolist())
 
 
-def test_a_clicked_capsule_stays_highlighted(visit: Any, report: Path, made: Any) -> None:
+def test_a_clicked_capsule_stays_highlighted(visit: Any, report: Path, explained: Any) -> None:
     page = visit(report)
-    expected = set(np.flatnonzero(made[1][0].levels[0].capsule.numpy() == 1).tolist())
+    expected = set(np.flatnonzero(explained[1][0].levels[0].capsule.numpy() == 1).tolist())
     page.click('#chips [data-capsule="1"]')
     page.hover("h1")
     assert page.get_attribute('#chips [data-capsule="1"]', "aria-pressed") == "true"
@@ -99,13 +101,13 @@ def test_a_clicked_capsule_stays_highlighted(visit: Any, report: Path, made: Any
     assert highlighted_nodes(page) == set()
 
 
-def test_routing_rounds_can_be_stepped_through(visit: Any, report: Path, made: Any) -> None:
-    rounds = made[1][0].levels[0].rounds
+def test_routing_rounds_can_be_stepped_through(visit: Any, report: Path, explained: Any) -> None:
+    rounds = explained[1][0].levels[0].rounds
     page = visit(report)
     page.click("#round-back")
     names = "all => all.map((t) => t.textContent)"
-    shown = page.eval_on_selector_all("svg.graph .node text", names)
-    assert shown == [str(int(number) + 1) for number in rounds[1].argmax(-1)]
+    numbers = page.eval_on_selector_all("svg.graph .node text", names)
+    assert numbers == [str(int(number) + 1) for number in rounds[1].argmax(-1)]
     page.click("#round-back")
     assert page.is_disabled("#round-back")
     assert set(page.eval_on_selector_all("svg.graph .node text", names)) == {""}
@@ -114,18 +116,18 @@ def test_routing_rounds_can_be_stepped_through(visit: Any, report: Path, made: A
     assert page.get_attribute("#round", "aria-valuetext") == "round 2 of 3"
 
 
-def test_filters_select_the_same_graphs_as_python(visit: Any, report: Path, made: Any) -> None:
-    _, found = made
-    known, predicted = found.true_class.numpy(), found.predicted.numpy()
-    sure = found.probabilities.amax(-1).numpy()
+def test_filters_select_the_same_graphs_as_python(visit: Any, report: Path, explained: Any) -> None:
+    _, explanations = explained
+    labels, predicted = explanations.true_class.numpy(), explanations.predicted.numpy()
+    sure = explanations.probabilities.amax(-1).numpy()
     page = visit(report)
     assert count_shown(page) == 60
     page.check('[name=outcome][value="wrong"]')
-    assert count_shown(page) == int((known != predicted).sum()) > 0
-    assert page.text_content("#count").startswith(f"{(known != predicted).sum()} of 60")
+    assert count_shown(page) == int((labels != predicted).sum()) > 0
+    assert page.text_content("#count").startswith(f"{(labels != predicted).sum()} of 60")
     page.check('[name=outcome][value="right"]')
     page.select_option("[name=trueClass]", "1")
-    assert count_shown(page) == int(((known == predicted) & (known == 1)).sum()) > 0
+    assert count_shown(page) == int(((labels == predicted) & (labels == 1)).sum()) > 0
     page.check('[name=outcome][value="all"]')
     page.select_option("[name=trueClass]", "-1")
     page.select_option("[name=predicted]", "2")
@@ -169,8 +171,8 @@ def test_all_controls_are_reachable_by_keyboard(visit: Any, report: Path) -> Non
     assert sum(name.startswith("chip") for name in reached) == 5
 
 
-def test_scores_labels_and_tables(visit: Any, report: Path, made: Any) -> None:
-    one = made[1][0]
+def test_scores_labels_and_tables(visit: Any, report: Path, explained: Any) -> None:
+    one = explained[1][0]
     page = visit(report)
     page.check('[name=colour][value="score"]')
     assert page.locator("svg.graph .edge").count() == one.edges.size(1)
@@ -194,15 +196,15 @@ def test_scores_labels_and_tables(visit: Any, report: Path, made: Any) -> None:
     assert weights == pytest.approx((100 * one.levels[0].assignment[0]).tolist(), abs=0.8)
 
 
-def test_metrics_equal_those_of_python(visit: Any, report: Path, made: Any) -> None:
-    _, found = made
-    known, predicted = found.true_class.numpy(), found.predicted.numpy()
+def test_metrics_equal_those_of_python(visit: Any, report: Path, explained: Any) -> None:
+    _, explanations = explained
+    labels, predicted = explanations.true_class.numpy(), explanations.predicted.numpy()
     page = visit(report)
     cells = (
         "rows => rows.map((row) => "
         "Array.from(row.querySelectorAll('td:not(.total)'), (cell) => Number(cell.textContent)))"
     )
-    counts = [[int(((known == a) & (predicted == b)).sum()) for b in range(3)] for a in range(3)]
+    counts = [[int(((labels == a) & (predicted == b)).sum()) for b in range(3)] for a in range(3)]
     assert page.eval_on_selector_all("table.confusion tbody tr", cells) == counts
     assert page.locator(".curve.train").count() == 3  # accuracy, loss, reliability
     assert page.locator("circle.point").count() == 10
@@ -223,10 +225,10 @@ def test_no_horizontal_scrolling_on_a_phone(visit: Any, report: Path, dark: bool
 
 def test_hierarchies_of_more_levels(visit: Any, tmp_path: Path) -> None:
     store = make_store(4)
-    found = make_explanations(store, capsules=(6, 3))
-    page = visit(write_report(tmp_path, FakeModel(store.class_names), store, found))
+    explanations = make_explanations(store, capsules=(6, 3))
+    page = visit(write_report(tmp_path, FakeModel(store.class_names), store, explanations))
     assert page.locator("svg.coarse").count() == 2
-    low, high = found[0].levels[0].capsule.numpy(), found[0].levels[1].capsule.numpy()
+    low, high = explanations[0].levels[0].capsule.numpy(), explanations[0].levels[1].capsule.numpy()
     page.check('[name=level][value="1"]')
     assert page.locator("#chips .chip").count() == 3
     for number in range(3):
@@ -237,12 +239,12 @@ def test_hierarchies_of_more_levels(visit: Any, tmp_path: Path) -> None:
 def test_one_round_of_routing_and_losses_below_zero(visit: Any, tmp_path: Path) -> None:
     """All routing weights are equal then; and the part loss is negative."""
     store = make_store(6)
-    found = make_explanations(store, capsules=(4,), rounds=1)
+    explanations = make_explanations(store, capsules=(4,), rounds=1)
     history = [{"epoch": e, "train_loss": -0.1 * e, "validation_loss": 1 / e} for e in (1, 2, 3)]
-    model = FakeModel(store.class_names, {"dataset": "made"})
-    page = visit(write_report(tmp_path, model, store, found, history=history, title="One round"))
+    model = FakeModel(store.class_names, {"dataset": "synthetic"})
+    page = visit(write_report(tmp_path, model, store, explanations, history=history, title="One round"))
     assert "weights to all 4 capsules are equal" in page.text_content("#summary").replace("\u00a0", " ")
-    assert page.locator("svg.graph .node").count() == found[0].num_nodes
+    assert page.locator("svg.graph .node").count() == explanations[0].num_nodes
     inside = page.evaluate(
         """() => [...document.querySelectorAll("svg")].every((svg) => [...svg.querySelectorAll("polyline, path.train")]
         .every((line) => line.getBBox().y + line.getBBox().height <= svg.viewBox.baseVal.height))"""

@@ -18,10 +18,12 @@ HOSTILE = (
 
 def test_names_are_rendered_as_text(visit: Any, tmp_path: Path) -> None:
     store = make_store(9, class_names=HOSTILE, name=HOSTILE[0])
-    found = make_explanations(store)
+    explanations = make_explanations(store)
     title = f"</title><script>alert(1)</script>{HOSTILE[1]} {{{{data}}}}"
     model = FakeModel(HOSTILE, {"dataset": HOSTILE[1]})
-    path = write_report(tmp_path, model, store, found, title=title, metrics={HOSTILE[0]: {HOSTILE[1]: 1.0}})
+    path = write_report(
+        tmp_path, model, store, explanations, title=title, metrics={HOSTILE[0]: {HOSTILE[1]: 1.0}}
+    )
     text = path.read_text("utf-8")
     assert text.count("<script") == 2  # the data and the program
     assert 'onerror="' not in text
@@ -29,8 +31,8 @@ def test_names_are_rendered_as_text(visit: Any, tmp_path: Path) -> None:
     assert page.title() == title
     assert page.text_content("h1") == title
     assert page.locator("img, b").count() == 0
-    shown = page.text_content("#panels")
-    assert all(name in shown for name in HOSTILE)
+    panel_text = page.text_content("#panels")
+    assert all(name in panel_text for name in HOSTILE)
     assert HOSTILE[0] in page.text_content("#metrics")
 
 
@@ -47,7 +49,7 @@ def test_the_content_security_policy_blocks_scripts_and_requests(visit: Any, tmp
         text.replace("</body>", "<script>document.title='in'</script></body>"), "utf-8"
     )
     page = visit(tmp_path / "index.html", clean=False)
-    assert page.title() == "made"
+    assert page.title() == "synthetic"
     blocked = page.evaluate(
         """new Promise((done) => {
         addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
@@ -57,12 +59,12 @@ def test_the_content_security_policy_blocks_scripts_and_requests(visit: Any, tmp
 
 
 def test_one_graph_has_a_page_of_its_own(visit: Any, tmp_path: Path) -> None:
-    found = make_explanations(make_store(5))
-    (tmp_path / "one.html").write_text(explanation_page(found[3]), "utf-8")
+    explanations = make_explanations(make_store(5))
+    (tmp_path / "one.html").write_text(explanation_page(explanations[3]), "utf-8")
     page = visit(tmp_path / "one.html")
     assert page.text_content("h1") == "Graph 4"
     assert page.text_content("#graph-title") == "Graph 4"
-    assert page.locator("svg.graph .node").count() == found[3].num_nodes
+    assert page.locator("svg.graph .node").count() == explanations[3].num_nodes
     assert page.is_hidden("#quality")
     assert page.is_hidden("#metrics")
 
@@ -87,11 +89,11 @@ def test_five_thousand_graphs_stay_fast(visit: Any, tmp_path: Path) -> None:
     page = visit(path)
     assert page.locator("[role=option]").count() < 60  # only visible rows exist
     times = page.evaluate(
-        """(() => { const found = []; const { filters } = graphcaps.explorer;
+        """(() => { const times = []; const { filters } = graphcaps.explorer;
         for (const outcome of ["wrong", "right", "all", "wrong", "all"]) {
           filters.form.elements.outcome.value = outcome;
-          const began = performance.now(); filters.changed(); found.push(performance.now() - began); }
-        return found; })()"""
+          const began = performance.now(); filters.changed(); times.push(performance.now() - began); }
+        return times; })()"""
     )
     assert sorted(times)[2] < 100, times  # milliseconds, the middle one: other tests run beside
     began = time.monotonic()

@@ -31,34 +31,34 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def test_columns_hold_the_explanations(tmp_path: Path) -> None:
     store = make_store(8)
-    found = make_explanations(store, capsules=(4, 2))
-    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, found, title="T"))
+    explanations = make_explanations(store, capsules=(4, 2))
+    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="T"))
     assert (meta["rounds"], [level["capsules"] for level in meta["levels"]]) == (3, [4, 2, 3])
-    assert columns["node_ptr"].tolist() == found.node_ptr.tolist()
-    assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == found.edges.tolist()
+    assert columns["node_ptr"].tolist() == explanations.node_ptr.tolist()
+    assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == explanations.edges.tolist()
     for number in (1, 2):
-        assert columns[f"top_0_{number}"].tolist() == found.rounds[0][number].argmax(-1).tolist()
+        assert columns[f"top_0_{number}"].tolist() == explanations.rounds[0][number].argmax(-1).tolist()
         weights = columns[f"weights_0_{number}"].reshape(-1, 4) / 255
-        assert np.abs(weights - found.rounds[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
+        assert np.abs(weights - explanations.rounds[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
     above = columns["weights_1_2"].reshape(8, 4, 2) / 255
-    assert np.abs(above - found.assignments[1].numpy()).max() <= 0.5 / 255 + 1e-9
+    assert np.abs(above - explanations.assignments[1].numpy()).max() <= 0.5 / 255 + 1e-9
     lengths = columns["length_2"].reshape(8, 3) * meta["levels"][2]["step"]
-    assert np.abs(lengths - found.class_scores.numpy()).max() < 1e-4
+    assert np.abs(lengths - explanations.class_scores.numpy()).max() < 1e-4
     coarse = columns["coarse_1"].reshape(8, 3)  # of two capsules: 1 with 1, 1 with 2, 2 with 2
     assert (coarse[:, 1] == 255).all()
-    scale = columns["score_scale"].repeat(found.node_ptr.diff().numpy())
+    scale = columns["score_scale"].repeat(explanations.node_ptr.diff().numpy())
     assert (
-        np.abs(columns["score"] / 127 * scale - found.node_scores.numpy()).max()
+        np.abs(columns["score"] / 127 * scale - explanations.node_scores.numpy()).max()
         < 0.5 / 127 * scale.max() + 1e-6
     )
-    assert columns["true_class"].tolist() == found.true_class.tolist()
-    assert columns["confidence"] == pytest.approx(found.probabilities.amax(-1).numpy(), abs=1e-6)
+    assert columns["true_class"].tolist() == explanations.true_class.tolist()
+    assert columns["confidence"] == pytest.approx(explanations.probabilities.amax(-1).numpy(), abs=1e-6)
 
 
 def test_unknown_values_are_left_out(tmp_path: Path) -> None:
     store = make_store(3, labels=0)
-    found = replace(make_explanations(store), true_class=None, reconstruction_error=None)
-    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, found))
+    explanations = replace(make_explanations(store), true_class=None, reconstruction_error=None)
+    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations))
     assert set(columns["true_class"].tolist()) == {-1}
     assert not {"label", "planted", "edge_error", "node_number", "trained"} & set(columns)
     assert (meta["confusion"], meta["reliability"], meta["history"], meta["metrics"]) == (
@@ -97,29 +97,29 @@ def test_a_real_model_and_planted_parts(tmp_path: Path) -> None:
 def test_truncated_graphs_keep_their_node_numbers(tmp_path: Path) -> None:
     store = planted_parts(num_graphs=9)
     fitted = train_small(store, max_nodes=20)
-    found = explain_store(fitted, store)
-    _, columns = read(write_report(tmp_path, fitted, store, found))
-    assert found.nodes is not None
-    assert columns["node_number"].tolist() == found.nodes.tolist()
-    rows = store.node_ptr[:-1][found.node_graph] + found.nodes
+    explanations = explain_store(fitted, store)
+    _, columns = read(write_report(tmp_path, fitted, store, explanations))
+    assert explanations.nodes is not None
+    assert columns["node_number"].tolist() == explanations.nodes.tolist()
+    rows = store.node_ptr[:-1][explanations.node_graph] + explanations.nodes
     assert columns["planted"].tolist() == (store.truth["kind"][rows] - 1).tolist()
 
 
 def test_texts_name_the_source_of_the_graphs(tmp_path: Path) -> None:
     store = make_store(10)
-    found = make_explanations(store)
-    right = found.predicted == found.true_class
+    explanations = make_explanations(store)
+    right = explanations.predicted == explanations.true_class
 
     def report_of(training: dict[str, Any], trained: torch.Tensor | None = None) -> dict[str, Any]:
         model = FakeModel(store.class_names, training)
-        return read(write_report(tmp_path, model, store, found, trained=trained))[0]
+        return read(write_report(tmp_path, model, store, explanations, trained=trained))[0]
 
-    meta = report_of({"dataset": "made"})
+    meta = report_of({"dataset": "synthetic"})
     assert "include the training graphs" in meta["caveats"]
     assert meta["facts"][0][2].endswith("training graphs included")
     assert "trained on other" in report_of({"dataset": "other"})["caveats"]
     trained = torch.arange(10) < 7
-    meta = report_of({"dataset": "made", "validation_accuracy": 1.0}, trained)
+    meta = report_of({"dataset": "synthetic", "validation_accuracy": 1.0}, trained)
     assert "7 are training graphs and 3 are not" in meta["caveats"]
     assert meta["facts"][0][2].startswith(f"{int(right[7:].sum())} of 3 ")
     assert meta["facts"][1][2].startswith(f"{int(right[:7].sum())} of 7 ")
@@ -127,12 +127,12 @@ def test_texts_name_the_source_of_the_graphs(tmp_path: Path) -> None:
 
 def test_texts_describe_the_probabilities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(10)
-    model = FakeModel(store.class_names, {"dataset": "made"})
-    found, plain = make_explanations(store), model.info()
-    assert "they are not calibrated" in read(write_report(tmp_path, model, store, found))[0]["caveats"]
-    known = plain | {"calibration": {"method": "temperature", "graphs": 50}}
-    monkeypatch.setattr(FakeModel, "info", lambda self: known)
-    meta = read(write_report(tmp_path, model, store, found))[0]
+    model = FakeModel(store.class_names, {"dataset": "synthetic"})
+    explanations, plain = make_explanations(store), model.info()
+    assert "they are not calibrated" in read(write_report(tmp_path, model, store, explanations))[0]["caveats"]
+    calibrated = plain | {"calibration": {"method": "temperature", "graphs": 50}}
+    monkeypatch.setattr(FakeModel, "info", lambda self: calibrated)
+    meta = read(write_report(tmp_path, model, store, explanations))[0]
     assert "calibrated (temperature) on 50 held-out graphs" in meta["caveats"]
     assert "not calibrated" not in meta["caveats"]
 
@@ -151,11 +151,11 @@ def test_history_keeps_numbers_only(tmp_path: Path) -> None:
 
 def test_a_large_page_is_reduced_and_states_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(80)
-    found = make_explanations(store, capsules=(6,))
-    whole = read(write_report(tmp_path, FakeModel(store.class_names), store, found))[0]
-    assert "To limit the file size" not in whole["foot"]
+    explanations = make_explanations(store, capsules=(6,))
+    full = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations))[0]
+    assert "To limit the file size" not in full["foot"]
     monkeypatch.setattr(report_page, "MAX_BLOCK_CHARS", 8000)
-    path = write_report(tmp_path, FakeModel(store.class_names), store, found)
+    path = write_report(tmp_path, FakeModel(store.class_names), store, explanations)
     meta, columns = read(path)
     kept = len(columns["number"])
     assert 1 < kept < 80
@@ -169,23 +169,23 @@ def test_a_large_page_is_reduced_and_states_it(tmp_path: Path, monkeypatch: pyte
 
 def test_nan_and_lone_surrogates_are_handled(tmp_path: Path) -> None:
     store = make_store(4, class_names=("a", "b\ud800"))
-    found = make_explanations(store)
-    found.class_scores[0] = found.probabilities[0] = found.node_scores[0] = float("nan")
-    meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, found, title="t\ud800"))
+    explanations = make_explanations(store)
+    explanations.class_scores[0] = explanations.probabilities[0] = explanations.node_scores[0] = float("nan")
+    meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="t\ud800"))
     assert meta["num_labelled"] == 3
     assert meta["classes"] == ["a", "b?"]
 
 
 def test_invalid_arguments(tmp_path: Path) -> None:
     store = make_store(4)
-    found, model = make_explanations(store), FakeModel(store.class_names)
+    explanations, model = make_explanations(store), FakeModel(store.class_names)
     with pytest.raises(ShapeError, match=r"write_report: 'explanations' must be one per graph, 3, got 4\."):
-        write_report(tmp_path, model, store[:3], found)
+        write_report(tmp_path, model, store[:3], explanations)
     with pytest.raises(ShapeError, match="'trained' must have the shape"):
-        write_report(tmp_path, model, store, found, trained=torch.ones(2))
+        write_report(tmp_path, model, store, explanations, trained=torch.ones(2))
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="a writable folder"):
-        write_report(tmp_path / "file", model, store, found)
+        write_report(tmp_path / "file", model, store, explanations)
     assert not (tmp_path / "index.html").exists()
 
 

@@ -56,11 +56,11 @@ def test_other_shapes() -> None:
 def test_reliability_by_hand() -> None:
     confidence = np.array([0.9, 0.5, 0.6, 0.8])
     correct = np.array([True, False, True, True])
-    found = reliability(confidence, correct, bins=2)
-    assert found.confidence == pytest.approx([0.55, 0.85])
-    assert found.accuracy == pytest.approx([0.5, 1.0])
-    assert found.count.tolist() == [2, 2]
-    assert found.ece == pytest.approx((0.05 * 2 + 0.15 * 2) / 4)
+    curve = reliability(confidence, correct, bins=2)
+    assert curve.confidence == pytest.approx([0.55, 0.85])
+    assert curve.accuracy == pytest.approx([0.5, 1.0])
+    assert curve.count.tolist() == [2, 2]
+    assert curve.ece == pytest.approx((0.05 * 2 + 0.15 * 2) / 4)
 
 
 def test_bins_are_of_equal_size_and_never_empty() -> None:
