@@ -28,7 +28,7 @@ NEED_RDKIT = (
 
 
 def _command(*words: str) -> str:
-    """The last line that the command line writes to the error stream; notes may stand before it."""
+    """The last line of the error stream; notes may precede it."""
     done = CliRunner().invoke(app, [*words], env={"COLUMNS": "80"})
     assert done.exit_code == 2, done.output
     return str(done.stderr).strip().splitlines()[-1]
@@ -67,7 +67,7 @@ def _memory() -> str:
 
 
 def _no_number() -> str:
-    """Written in the trainer; the number of the epoch and the term are those of the run."""
+    """The text in the trainer, with an epoch and a term filled in."""
     source = (ROOT / "src" / "graphcaps" / "training" / "trainer.py").read_text("utf-8")
     first, second = (
         "Training stopped in epoch {self.epoch + 1}: the {worst} loss is not a number. ",
@@ -123,23 +123,23 @@ def messages() -> dict[str, str]:
     """Title and message of every entry of the page that shows one."""
     text = PAGE.read_text("utf-8")
     return {
-        title: shown.strip()
-        for title, shown in re.findall(r"^### (.*?)\n```text\n(.*?)```", text, re.S | re.M)
+        title: message.strip()
+        for title, message in re.findall(r"^### (.*?)\n```text\n(.*?)```", text, re.S | re.M)
     }
 
 
-def test_every_message_of_the_page_is_tried() -> None:
+def test_every_message_of_the_page_is_tested() -> None:
     assert set(messages()) == set(PRODUCED)
 
 
 @pytest.mark.parametrize("title", sorted(PRODUCED))
-def test_a_message_is_what_the_program_says(
+def test_message_equals_that_of_the_program(
     title: str, isolated_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if title in NEED_RDKIT:
         pytest.importorskip("rdkit", reason="molecules need RDKit: pip install 'graphcaps[chem]'")
     if title == "There is no GPU" and torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
+        pytest.skip("a GPU is available")
     shutil.copy(ROOT / "examples" / "molecules.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
     pattern = ".*".join(re.escape(part) for part in messages()[title].split("…"))

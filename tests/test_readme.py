@@ -1,4 +1,4 @@
-"""What the README promises for one's own molecules, run as it stands there but for the number of epochs."""
+"""The commands and the Python example of the README run as printed, with fewer epochs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ SECTION = (ROOT / "README.md").read_text("utf-8").split("## Your own graphs", 1)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("rdkit", reason="molecules need the extra chem")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_three_commands(place: Path) -> None:
+def test_commands_of_the_readme(folder: Path) -> None:
     (block,) = re.findall(r"```\n(graphcaps .*?)```", SECTION, re.S)
     train, predict, explain = (shlex.split(line)[1:] for line in block.strip().splitlines())
     for words in ([*train, "--epochs", "2"], predict, explain):
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output
-    with (place / "predictions.csv").open() as file:
+    with (folder / "predictions.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows[:2]] == ["M001", "M002"]
     assert len(rows) == 500
     assert {row["class"] for row in rows} <= {"alcohol", "ether"}
-    assert "<svg" in (place / "why.svg").read_text("utf-8")
+    assert "<svg" in (folder / "why.svg").read_text("utf-8")
 
 
-def test_fifteen_lines(place: Path) -> None:
+def test_python_example_of_the_readme(folder: Path) -> None:
     (block,) = re.findall(r"```py\n(.*?)```", SECTION, re.S)
     assert len(block.strip().splitlines()) <= 15
     quick, changed = re.subn(r"verbose=20", "epochs=2", block)
     assert changed == 1
-    told = subprocess.run(
-        [sys.executable, "-c", quick], cwd=place, capture_output=True, text=True, check=False, timeout=300
+    result = subprocess.run(
+        [sys.executable, "-c", quick], cwd=folder, capture_output=True, text=True, check=False, timeout=300
     )
-    assert told.returncode == 0, told.stderr
-    assert 0 <= float(told.stdout.split()[0]) <= 1
-    assert {path.name for path in place.iterdir()} == {"examples", "mine.safetensors", "why.svg"}
+    assert result.returncode == 0, result.stderr
+    assert 0 <= float(result.stdout.split()[0]) <= 1
+    assert {path.name for path in folder.iterdir()} == {"examples", "mine.safetensors", "why.svg"}

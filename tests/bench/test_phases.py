@@ -32,19 +32,19 @@ def _time(device: str = "cpu", sparse: bool = False, **arguments: Any) -> Any:
     graphs = random_graphs([9, 12, 5, 6, 2, 8, 7, 11, 6, 10], channels=4, seed=1)
 
     def make(lead: tuple[int, ...]) -> HGCN:
-        given = {"capsule_dim": 8, "num_capsules": (3,), "dropout": 0.3} | arguments
-        return HGCN(4, 2, lead=lead, **given)
+        model_arguments = {"capsule_dim": 8, "num_capsules": (3,), "dropout": 0.3} | arguments
+        return HGCN(4, 2, lead=lead, **model_arguments)
 
     model = stack_replicas(make, REPLICAS).to(device)
     before = {name: value.clone() for name, value in model.named_parameters()}
     store, x = graphs.as_store().to(device), graphs.x.float().to(device)
     x = feature_table(x, store) if sparse else x
     config = TrainConfig(batch_size=4, epochs=1, weight_decay=0.1)
-    found = time_phases(model, store, x, REPLICAS, config, CEILINGS)  # type: ignore[arg-type]
+    times = time_phases(model, store, x, REPLICAS, config, CEILINGS)  # type: ignore[arg-type]
     for name, value in model.named_parameters():
         assert torch.equal(value, before[name]), name
         assert value.grad is None
-    return found
+    return times
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,16 @@ def test_every_phase_is_timed(arguments: dict[str, Any]) -> None:
         assert phase.seconds > 0 or phase.name in ("backward", "rest")
         expected = max(phase.count.bytes / 1e10, phase.count.operations / 1e11)
         assert phase.roofline == pytest.approx(expected)
-    whole = step.whole
-    assert whole.count.bytes == pytest.approx(sum(phase.count.bytes for phase in step.phases))
+    total = step.whole
+    assert total.count.bytes == pytest.approx(sum(phase.count.bytes for phase in step.phases))
     counted = sum(min(phase.roofline, phase.seconds) for phase in step.phases)
-    assert whole.share == pytest.approx(counted / whole.seconds)
+    assert total.share == pytest.approx(counted / total.seconds)
 
 
 def test_without_a_decoder_there_is_no_reconstruction() -> None:
-    found = {phase.name: phase for phase in _time(reconstruction=False).phases}
-    assert found["reconstruction"].seconds == 0
-    assert found["reconstruction"].share is None
+    times = {phase.name: phase for phase in _time(reconstruction=False).phases}
+    assert times["reconstruction"].seconds == 0
+    assert times["reconstruction"].share is None
 
 
 def test_phases_that_differ_from_the_model_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +98,9 @@ def test_captured_phases_are_padded_and_recorded(
 
     monkeypatch.setattr(phases, "CudaGraphRecorder", Tape)
     monkeypatch.setattr(phases, "can_capture", lambda *arguments: True)
-    found = _time(formulation=formulation, sparse=sparse)
+    times = _time(formulation=formulation, sparse=sparse)
     assert len(recorded) % (len(PHASES) + 1) == 0  # phases but backward, the forward pass, the whole step
-    assert tuple(phase.name for phase in found.phases) == (*PHASES, "rest")
+    assert tuple(phase.name for phase in times.phases) == (*PHASES, "rest")
 
 
 def test_share_is_roofline_time_over_measured_time() -> None:
@@ -112,5 +112,5 @@ def test_share_is_roofline_time_over_measured_time() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_on_a_gpu_phases_are_replayed(sparse: bool) -> None:
-    found = _time("cuda", sparse=sparse)
-    assert all(phase.seconds > 0 for phase in found.phases if phase.name not in ("backward", "rest"))
+    times = _time("cuda", sparse=sparse)
+    assert all(phase.seconds > 0 for phase in times.phases if phase.name not in ("backward", "rest"))

@@ -45,9 +45,9 @@ BY_HAND = {
 
 
 def test_the_roofline_is_the_longer_of_the_two_times() -> None:
-    found = Ceilings(bandwidth=100.0, rate=1000.0)
-    assert found.seconds(200, 1000) == 2.0
-    assert found.seconds(200, 5000) == 5.0
+    ceilings = Ceilings(bandwidth=100.0, rate=1000.0)
+    assert ceilings.seconds(200, 1000) == 2.0
+    assert ceilings.seconds(200, 5000) == 5.0
 
 
 def test_rates_follow_from_the_best_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,15 +55,15 @@ def test_rates_follow_from_the_best_run(monkeypatch: pytest.MonkeyPatch) -> None
     lengths = (4, 2, 3, 8, 16, 5)
     readings = itertools.chain.from_iterable((100.0 * k, 100.0 * k + s) for k, s in enumerate(lengths))
     monkeypatch.setattr(roofline.time, "perf_counter", lambda: next(readings))
-    found = measure_ceilings(CPU, copy_bytes=4000, matmul_size=10, repeats=3)
-    assert found.bandwidth == 2 * 4000 / 2
-    assert found.rate == 2 * 10**3 / 5
+    ceilings = measure_ceilings(CPU, copy_bytes=4000, matmul_size=10, repeats=3)
+    assert ceilings.bandwidth == 2 * 4000 / 2
+    assert ceilings.rate == 2 * 10**3 / 5
 
 
 def test_a_real_measurement_is_positive() -> None:
-    found = measure_ceilings(CPU, copy_bytes=10**6, matmul_size=64, repeats=2)
-    assert found.bandwidth > 0
-    assert found.rate > 0
+    ceilings = measure_ceilings(CPU, copy_bytes=10**6, matmul_size=64, repeats=2)
+    assert ceilings.bandwidth > 0
+    assert ceilings.rate > 0
 
 
 def test_zero_repeats_are_refused() -> None:
@@ -78,9 +78,9 @@ def test_ceilings_of_a_gpu() -> None:
 
 
 def test_phases_of_a_step_by_hand() -> None:
-    found = count_phases(SIZES)
-    assert tuple(found) == PHASES
-    assert found == BY_HAND
+    counts = count_phases(SIZES)
+    assert tuple(counts) == PHASES
+    assert counts == BY_HAND
 
 
 def test_one_iteration_is_a_sum_and_one_product_with_each_matrix() -> None:
@@ -90,17 +90,17 @@ def test_one_iteration_is_a_sum_and_one_product_with_each_matrix() -> None:
 
 
 def test_without_a_decoder_there_is_no_reconstruction() -> None:
-    found = count_phases(replace(SIZES, reconstruction=False))
-    assert found["reconstruction"] == Count(0, 0)
-    assert BY_HAND["backward"].operations - found["backward"].operations == 232
+    counts = count_phases(replace(SIZES, reconstruction=False))
+    assert counts["reconstruction"] == Count(0, 0)
+    assert BY_HAND["backward"].operations - counts["backward"].operations == 232
 
 
 def test_gradients_through_the_assignment_cost_more() -> None:
-    found = count_phases(replace(SIZES, detached=False))["backward"]
+    count = count_phases(replace(SIZES, detached=False))["backward"]
     # routing and class level twice their forward pass, and twice the coarsening
-    assert found.operations == 120 + 124 + 2 * 564 + 2 * 848 + 2 * 72 + 232
+    assert count.operations == 120 + 124 + 2 * 564 + 2 * 848 + 2 * 72 + 232
     # gradients of c [5, 2] and of A' [2, 2, 2], of the class level's c [2, 2, 3] and A' as input
-    assert found.bytes == BY_HAND["backward"].bytes + 4 * (10 + (10 + 8 + 10 + 13) + 12 + 8)
+    assert count.bytes == BY_HAND["backward"].bytes + 4 * (10 + (10 + 8 + 10 + 13) + 12 + 8)
 
 
 def test_a_middle_level_passes_an_adjacency_on() -> None:
@@ -114,9 +114,9 @@ def test_a_middle_level_passes_an_adjacency_on() -> None:
 def test_sizes_are_those_of_the_graphs_of_the_step() -> None:
     store = random_graphs([2, 3, 5, 1], channels=4, seed=1).as_store()
     model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), routing_iterations=2, lead=(2,))
-    found = step_sizes(model, store, torch.tensor([[0, 2, 3], [1, -1, -1]]))
+    sizes = step_sizes(model, store, torch.tensor([[0, 2, 3], [1, -1, -1]]))
     entries = store.host_entry_ptr.diff()
-    assert found == StepSizes(
+    assert sizes == StepSizes(
         replicas=2, graphs=4, nodes=2 + 5 + 1 + 3, entries=int(entries.sum()), pairs=4 + 25 + 1 + 9,
         in_channels=4, capsule_dim=8, num_capsules=(3, 2), routing_iterations=2,
         parameters=sum(p.numel() for p in model.parameters()),
@@ -131,11 +131,11 @@ def test_another_model_is_refused() -> None:
 
 
 def test_sparse_features_are_read_once_and_not_copied() -> None:
-    found = count_phases(replace(SIZES, nonzeros=6))
-    assert found["batch"] == Count(4 * 2 * 5, 0)
-    assert found["primary"] == Count(4 * (6 + 16 + 20 + 6 + 5), 2 * 6 * 4)
+    counts = count_phases(replace(SIZES, nonzeros=6))
+    assert counts["batch"] == Count(4 * 2 * 5, 0)
+    assert counts["primary"] == Count(4 * (6 + 16 + 20 + 6 + 5), 2 * 6 * 4)
     saved = 120 - 48
-    assert BY_HAND["backward"].operations - found["backward"].operations == saved
+    assert BY_HAND["backward"].operations - counts["backward"].operations == saved
 
 
 def test_nonzeros_are_counted_in_the_graphs_of_the_step() -> None:

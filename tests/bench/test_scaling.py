@@ -43,7 +43,7 @@ def test_memory_is_that_of_a_new_process() -> None:
 
 def test_nothing_is_timed_before_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = scaling.reconstruction_loss
-    monkeypatch.setattr(scaling, "reconstruction_loss", lambda *given: exact(*given) * 1.001)
+    monkeypatch.setattr(scaling, "reconstruction_loss", lambda *arguments: exact(*arguments) * 1.001)
     monkeypatch.setattr(scaling, "_in_new_process", lambda task: pytest.fail("timed"))
     with pytest.raises(
         CheckError, match=r"the sampled loss of all pairs differs from the exact one by 0\.001"

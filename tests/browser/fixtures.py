@@ -24,8 +24,8 @@ def find_chromium() -> str | None:
     named = os.environ.get("GRAPHCAPS_CHROMIUM")
     if named:
         return shutil.which(named)
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return next((path for path in found if path), None)
+    paths = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return next((path for path in paths if path), None)
 
 
 @pytest.fixture(scope="session")
@@ -45,16 +45,16 @@ def browser() -> Iterator[Any]:
 
 @dataclass
 class Visit:
-    """A page that was opened, and all it said and asked for."""
+    """An open page, with its console messages and requested addresses."""
 
     page: Any
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Any]:
-    """Opens a file in a window of its own: ``visit(path, width=…, dark=…)``.
+    """Opens a file in a new window: ``visit(path, width=…, dark=…)``.
 
     It may say nothing on the console and ask for nothing but itself, unless ``clean=False``.
     """
@@ -69,9 +69,9 @@ def visit(browser: Any) -> Iterator[Any]:
         contexts.append(context)
         page = context.new_page()
         opened = Visit(page)
-        page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: opened.said.append(f"error: {error}"))
-        page.on("request", lambda request: opened.asked.append(request.url))
+        page.on("console", lambda message: opened.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: opened.messages.append(f"error: {error}"))
+        page.on("request", lambda request: opened.requests.append(request.url))
         if clean:
             visits.append((opened, path.as_uri()))
         page.goto(path.as_uri())
@@ -80,7 +80,7 @@ def visit(browser: Any) -> Iterator[Any]:
 
     yield open_page
     for opened, address in visits:
-        assert opened.said == []
-        assert {url.partition("#")[0] for url in opened.asked} == {address}
+        assert opened.messages == []
+        assert {url.partition("#")[0] for url in opened.requests} == {address}
     for context in contexts:
         context.close()

@@ -21,6 +21,9 @@ from tests.small_models import small_model
 pytestmark = pytest.mark.usefixtures("isolated_folders")
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'graphcaps[serve]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'graphcaps[serve]'")
+pytest.importorskip(
+    "python_multipart", reason="python-multipart is not installed: pip install 'graphcaps[serve]'"
+)
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "
 def make(seed: int = 0, graphs: int = 5) -> GraphStore:
     """Graphs of 1 to 6 nodes with every column; all of them differ."""
     draw = np.random.default_rng(seed)
-    made = []
+    arrays = []
     for _ in range(graphs):
         n = int(draw.integers(1, 7))
         E = int(draw.integers(0, 2 * n))
-        made.append(
+        arrays.append(
             GraphArrays(
                 n,
                 torch.from_numpy(draw.integers(0, n, (2, E))),
@@ -38,7 +38,7 @@ def make(seed: int = 0, graphs: int = 5) -> GraphStore:
                 truth={"part": torch.from_numpy(draw.integers(0, 9, n))},
             )
         )
-    return store_from_graphs(made, "random", class_names=("a", "b", "c"))
+    return store_from_graphs(arrays, "random", class_names=("a", "b", "c"))
 
 
 def graph_of(store: GraphStore, g: int) -> dict[str, object]:
@@ -294,11 +294,11 @@ def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batch_on_the_gpu_equals_the_cpu() -> None:
     store = make()
     x = torch.randn(store.num_nodes, 2)
-    here, there = store.batch(x, [[0, 1], [2, -1]]), store.to("cuda").batch(x.cuda(), [[0, 1], [2, -1]])
-    assert there.x.is_cuda
-    assert torch.equal(here.x, there.x.cpu())
-    assert torch.equal(here.edges.node, there.edges.node.cpu())
-    assert torch.equal(here.segments.index, there.segments.index.cpu())
+    on_cpu, on_gpu = store.batch(x, [[0, 1], [2, -1]]), store.to("cuda").batch(x.cuda(), [[0, 1], [2, -1]])
+    assert on_gpu.x.is_cuda
+    assert torch.equal(on_cpu.x, on_gpu.x.cpu())
+    assert torch.equal(on_cpu.edges.node, on_gpu.edges.node.cpu())
+    assert torch.equal(on_cpu.segments.index, on_gpu.segments.index.cpu())
 
 
 def test_edges_are_kept_as_bits_up_to_a_size() -> None:

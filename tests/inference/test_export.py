@@ -39,8 +39,8 @@ def trained(name: str) -> FittedModel:
 def test_exportable_module_gives_the_same_scores(name):
     model = trained(name)
     with torch.no_grad():
-        found = ExportableHGCN(model.model)(*export_inputs(model, planted()))
-    torch.testing.assert_close(found, model.scores(planted()), rtol=1e-5, atol=1e-5)
+        actual = ExportableHGCN(model.model)(*export_inputs(model, planted()))
+    torch.testing.assert_close(actual, model.scores(planted()), rtol=1e-5, atol=1e-5)
 
 
 def test_edge_weights_are_used():
@@ -52,9 +52,9 @@ def test_edge_weights_are_used():
     weighted = replace(store, edge_weight=both[target] * both[store.neighbours.long() + first] + 0.1)
     model = trained("one level")
     with torch.no_grad():
-        found = ExportableHGCN(model.model)(*export_inputs(model, weighted))
-    torch.testing.assert_close(found, model.scores(weighted), rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(found, model.scores(store), atol=1e-3)
+        actual = ExportableHGCN(model.model)(*export_inputs(model, weighted))
+    torch.testing.assert_close(actual, model.scores(weighted), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(actual, model.scores(store), atol=1e-3)
 
 
 # torch 2.11 reads the archive that it wrote from a read-only buffer.
@@ -65,8 +65,8 @@ def test_torch_export(tmp_path: Path):
     program = torch.export.load(tmp_path / "model.pt2").module()
     for graphs in (range(30), [7], [3, 4]):
         with torch.no_grad():
-            found = program(*export_inputs(model, store[graphs]))
-        torch.testing.assert_close(found, model.scores(store[graphs]), rtol=1e-5, atol=1e-5)
+            actual = program(*export_inputs(model, store[graphs]))
+        torch.testing.assert_close(actual, model.scores(store[graphs]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):
@@ -75,8 +75,8 @@ def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):
     program = torch.export.load(tmp_path / "model.pt2").module()
     single = from_networkx([nx.empty_graph(1)], [0])
     with torch.no_grad():
-        found = program(*export_inputs(model, single))
-    torch.testing.assert_close(found, model.scores(single), rtol=1e-5, atol=1e-5)
+        actual = program(*export_inputs(model, single))
+    torch.testing.assert_close(actual, model.scores(single), rtol=1e-5, atol=1e-5)
 
 
 def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -89,8 +89,8 @@ def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     assert tuple(entry.name for entry in session.get_inputs()) == INPUTS
     for graphs in (range(30), [7], [3, 4]):
         values = [value.numpy() for value in export_inputs(model, store[graphs])]
-        (found,) = session.run(["scores"], dict(zip(INPUTS, values, strict=True)))
-        np.testing.assert_allclose(found, model.scores(store[graphs]).numpy(), rtol=1e-5, atol=1e-5)
+        (actual,) = session.run(["scores"], dict(zip(INPUTS, values, strict=True)))
+        np.testing.assert_allclose(actual, model.scores(store[graphs]).numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_errors_of_export(tmp_path: Path):

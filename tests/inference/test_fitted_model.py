@@ -42,14 +42,14 @@ def test_scores_are_those_of_the_model_by_hand():
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
 def test_scores_do_not_depend_on_the_batching(monkeypatch, kind, nodes):
     model = small_model() if kind == "hgcn" else train_small(planted(), "gin")
-    whole = model.scores(planted())
+    expected = model.scores(planted())
     batches = []
     forward = model.model.forward_batch
     monkeypatch.setattr(
         model.model, "forward_batch", lambda batch: (batches.append(batch), forward(batch))[1]
     )
     monkeypatch.setattr(module, "_BATCH_NODES", nodes)
-    torch.testing.assert_close(model.scores(planted()), whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model.scores(planted()), expected, rtol=1e-5, atol=1e-6)
     sizes = [(batch.num_graphs, batch.segments.num_rows) for batch in batches]
     assert all(graphs == 1 or rows <= nodes for graphs, rows in sizes)
     assert sum(graphs for graphs, _ in sizes) == len(planted())
@@ -136,11 +136,11 @@ def test_text_labels_of_networkx_are_rejected():
 
 
 @pytest.mark.parametrize(
-    ("graphs", "found"),
+    ("graphs", "type_name"),
     [([], "none"), (3, "int"), ([1, "x"], "int, str"), (None, "NoneType")],
 )
-def test_other_types_are_rejected(graphs, found):
-    with pytest.raises(ArgumentError, match=f"FittedModel: 'graphs' must .*, got {found}"):
+def test_other_types_are_rejected(graphs, type_name):
+    with pytest.raises(ArgumentError, match=f"FittedModel: 'graphs' must .*, got {type_name}"):
         small_model().predict(graphs)
 
 

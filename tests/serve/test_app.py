@@ -14,13 +14,18 @@ from typing import Any
 
 import pytest
 
+import graphcaps.serve
 from graphcaps import __version__
-from graphcaps.serve import Limits, create_app
+from graphcaps.serve import Limits
 from tests.serve.models import node_link, saved
 from tests.small_models import planted, small_model
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'graphcaps[serve]'")
+pytest.importorskip(
+    "python_multipart", reason="python-multipart is not installed: pip install 'graphcaps[serve]'"
+)
 testclient = pytest.importorskip("fastapi.testclient", reason="httpx is not installed: pip install httpx")
+create_app = graphcaps.serve.create_app  # imports FastAPI, hence below the checks
 
 GRAPH = node_link(planted(), 0)
 LIMITS = Limits(max_bytes=300_000, max_seconds=6.0, max_waiting=1)

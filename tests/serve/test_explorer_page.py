@@ -21,6 +21,9 @@ from tests.small_models import planted, small_model
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'graphcaps[serve]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'graphcaps[serve]'")
+pytest.importorskip(
+    "python_multipart", reason="python-multipart is not installed: pip install 'graphcaps[serve]'"
+)
 
 
 @contextmanager

@@ -48,19 +48,19 @@ def stores(draw: st.DrawFn) -> GraphStore:
     return store_from_graphs(graphs, "source", class_names=("a", "b", "c") if have["y"] else None)
 
 
-def assert_same(found: GraphStore, expected: GraphStore) -> None:
+def assert_same(actual: GraphStore, expected: GraphStore) -> None:
     for name in ("node_ptr", "edge_ptr", "neighbours", "y", *COLUMNS):
-        a, b = getattr(found, name), getattr(expected, name)
+        a, b = getattr(actual, name), getattr(expected, name)
         if b is None or (name.startswith("edge_") and name != "edge_ptr" and not b.numel()):
             assert a is None or not a.numel(), name
         else:
             assert a is not None, name
             assert a.dtype == b.dtype, name
             assert torch.equal(a, b), name
-    assert found.class_names == expected.class_names
-    assert found.truth.keys() == expected.truth.keys()
+    assert actual.class_names == expected.class_names
+    assert actual.truth.keys() == expected.truth.keys()
     for key, value in expected.truth.items():
-        assert torch.equal(found.truth[key], value)
+        assert torch.equal(actual.truth[key], value)
 
 
 @settings(max_examples=60, deadline=None)
@@ -86,10 +86,10 @@ def test_selected_graphs_in_order() -> None:
     store = store_from_graphs(
         [GraphArrays(n, torch.empty(2, 0, dtype=torch.long), n % 2) for n in (1, 2, 3)], "sizes"
     )
-    made = to_pyg(store, [2, 0])
-    assert isinstance(made, list)
-    assert [data.num_nodes for data in made] == [3, 1]
-    assert all(isinstance(data, Data) for data in made)
+    converted = to_pyg(store, [2, 0])
+    assert isinstance(converted, list)
+    assert [data.num_nodes for data in converted] == [3, 1]
+    assert all(isinstance(data, Data) for data in converted)
     batch = to_pyg(store, torch.tensor([2, 0]), as_batch=True)
     assert isinstance(batch, Batch)
     assert batch.ptr.tolist() == [0, 3, 4]

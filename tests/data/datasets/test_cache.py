@@ -108,11 +108,11 @@ def test_a_file_renamed_to_another_source_is_not_loaded(tmp_path):
 def test_a_change_of_any_byte_is_detected(tmp_path):
     path = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert path is not None
-    whole = path.read_bytes()
-    for index in range(len(whole)):
-        path.write_bytes(whole[:index] + bytes([whole[index] ^ 1]) + whole[index + 1 :])
+    content = path.read_bytes()
+    for index in range(len(content)):
+        path.write_bytes(content[:index] + bytes([content[index] ^ 1]) + content[index + 1 :])
         assert cache.load_cached(DIGEST, tmp_path) is None, f"byte {index}"
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert cache.load_cached(DIGEST, tmp_path) is not None
 
 
@@ -130,8 +130,8 @@ def test_a_foreign_file_is_ignored_and_replaced(tmp_path, content):
 def test_a_truncated_or_extended_file_is_ignored(tmp_path):
     path = cache.save_cached(make_store(), DIGEST, tmp_path)
     assert path is not None
-    whole = path.read_bytes()
-    for content in (whole[:-1], whole[: len(whole) // 2], whole[:9], whole + b"\0"):
+    original = path.read_bytes()
+    for content in (original[:-1], original[: len(original) // 2], original[:9], original + b"\0"):
         path.write_bytes(content)
         assert cache.load_cached(DIGEST, tmp_path) is None
 

@@ -62,8 +62,8 @@ def test_checksums_are_sha256_and_all_different():
 
 @pytest.mark.parametrize("name", PAPER)
 def test_measured_zips_are_those_of_the_shared_folder(name, shared_data):
-    found = hashlib.sha256((shared_data / f"{name}.zip").read_bytes()).hexdigest()
-    assert found == CATALOGUE[name].measured_sha256
+    digest = hashlib.sha256((shared_data / f"{name}.zip").read_bytes()).hexdigest()
+    assert digest == CATALOGUE[name].measured_sha256
 
 
 @pytest.mark.parametrize("level", ["easy", "medium", "hard"])

@@ -152,10 +152,10 @@ def test_a_name_without_similar_ones_lists_all():
 
 def test_downloads_are_used_and_checked_later(tmp_path, monkeypatch):
     served = write_zip(tmp_path / "AIDS.zip", "AIDS").read_bytes()
-    asked: list[tuple[str, str | None]] = []
+    requests: list[tuple[str, str | None]] = []
 
     def fetch(name: str, folder: Path, *, sha256: str | None = None) -> download.Download:
-        asked.append((name, sha256))
+        requests.append((name, sha256))
         folder.mkdir(parents=True)
         path = folder / f"{name}.zip"
         path.write_bytes(served)
@@ -167,7 +167,7 @@ def test_downloads_are_used_and_checked_later(tmp_path, monkeypatch):
         load_dataset("AIDS")
     (tmp_path / "share" / "graphcaps" / "AIDS.zip.sha256").unlink()
     assert load_dataset("AIDS").name == "AIDS"
-    assert asked == [("AIDS", None)]
+    assert requests == [("AIDS", None)]
 
 
 def test_the_checksum_of_the_catalogue_is_required(monkeypatch, tmp_path):

@@ -207,14 +207,14 @@ def test_ground_truth_matches_the_planted_motifs(level, store):
         for p, names in kinds.items():
             (kind,) = names
             shape = graph.subgraph(parts[p])
-            blurred[number] += not any(nx.is_isomorphic(shape, known) for known in shapes[kind])
+            blurred[number] += not any(nx.is_isomorphic(shape, template) for template in shapes[kind])
     assert set(blurred.values()) == {numbers.noise}
 
 
 def test_every_kind_of_distractor_occurs(level, store):
-    found = {MOTIF_KINDS[k] for k in store.truth["kind"][store.truth["part"] >= 4].unique().tolist()}
+    kinds = {MOTIF_KINDS[k] for k in store.truth["kind"][store.truth["part"] >= 4].unique().tolist()}
     expected = {"easy": set(), "medium": {"wheel", "grid", "comb"}, "hard": set(MOTIF_KINDS[1:])}
-    assert found == expected[level]
+    assert kinds == expected[level]
 
 
 # ---------------------------------------------------------------------- refused

@@ -23,11 +23,11 @@ def make(
     seed: int = 0, graphs: int = 4, *, nodes: bool = True, values: tuple[int, int] = (3, 6)
 ) -> GraphStore:
     draw = np.random.default_rng(seed)
-    made = []
+    arrays = []
     for _ in range(graphs):
         n, E = int(draw.integers(2, 7)), int(draw.integers(1, 12))
         labels = torch.from_numpy(draw.integers(*values, (E, 2)))
-        made.append(
+        arrays.append(
             GraphArrays(
                 n,
                 torch.from_numpy(draw.integers(0, n, (2, E))),
@@ -35,7 +35,7 @@ def make(
                 edge_labels=labels,
             )
         )
-    return store_from_graphs(made, "random")
+    return store_from_graphs(arrays, "random")
 
 
 @pytest.mark.parametrize("nodes", [True, False])

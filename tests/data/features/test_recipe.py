@@ -20,11 +20,11 @@ from graphcaps.errors import ArgumentError
 def make(*, labels: bool = True, attributes: bool = True, seed: int = 0, graphs: int = 4) -> GraphStore:
     """Random graphs of 1 to 7 nodes with isolated nodes; weights that the recipe must not use."""
     draw = np.random.default_rng(seed)
-    made = []
+    arrays = []
     for _ in range(graphs):
         n = int(draw.integers(1, 8))
         E = int(draw.integers(0, 2 * n))
-        made.append(
+        arrays.append(
             GraphArrays(
                 n,
                 torch.from_numpy(draw.integers(0, n, (2, E))),
@@ -33,7 +33,7 @@ def make(*, labels: bool = True, attributes: bool = True, seed: int = 0, graphs:
                 edge_weight=torch.from_numpy(draw.uniform(0.5, 2, E)),
             )
         )
-    return store_from_graphs(made, "random")
+    return store_from_graphs(arrays, "random")
 
 
 def dense_features(store: GraphStore, recipe: FeatureRecipe) -> np.ndarray:
@@ -158,9 +158,9 @@ def test_isolated_nodes_keep_their_own_x() -> None:
 def test_graphs_are_independent_of_each_other() -> None:
     store = make(graphs=6)
     recipe = FeatureRecipe().fit(store)
-    whole = recipe.apply(store)
+    all_features = recipe.apply(store)
     alone = torch.cat([recipe.apply(store[g]) for g in range(len(store))])
-    torch.testing.assert_close(alone, whole, rtol=0, atol=0)
+    torch.testing.assert_close(alone, all_features, rtol=0, atol=0)
 
 
 # ---------------------------------------------------------------------- label columns

@@ -17,11 +17,11 @@ from graphcaps.errors import ArgumentError, ShapeError
 
 def make(seed: int, graphs: int = 4) -> GraphStore:
     draw = np.random.default_rng(seed)
-    made = []
+    arrays = []
     for _ in range(graphs):
         n = int(draw.integers(1, 10))
         E = int(draw.integers(0, 3 * n))
-        made.append(
+        arrays.append(
             GraphArrays(
                 n,
                 torch.from_numpy(draw.integers(0, n, (2, E))),
@@ -34,7 +34,7 @@ def make(seed: int, graphs: int = 4) -> GraphStore:
                 truth={"part": torch.from_numpy(draw.integers(0, 3, n))},
             )
         )
-    return store_from_graphs(made)
+    return store_from_graphs(arrays)
 
 
 def edges_of(store: GraphStore, g: int) -> dict[tuple[int, int], int]:

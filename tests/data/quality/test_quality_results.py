@@ -27,8 +27,8 @@ def test_the_results_file_has_all_data_sets():
 
 @pytest.mark.parametrize("name", ["MUTAG", "PTC_MR", "PROTEINS", "IMDB-BINARY"])
 def test_the_results_file_is_reproduced(name, shared_data):
-    found = measure(load_dataset(name, shared_data))
-    assert {key: value for key, value in found.items() if key != "seconds"} == {
+    measured = measure(load_dataset(name, shared_data))
+    assert {key: value for key, value in measured.items() if key != "seconds"} == {
         key: value for key, value in ROWS[name].items() if key != "seconds"
     }
 
@@ -36,9 +36,9 @@ def test_the_results_file_is_reproduced(name, shared_data):
 @pytest.mark.parametrize(("page", "blocks"), [("data-quality.md", 1), ("inputs.md", 3)])
 def test_python_on_the_pages_runs(page, blocks, isolated_folders):
     pytest.importorskip("rdkit.Chem")
-    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
-    assert len(found) == blocks
-    for block in found:
+    code_blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)
+    assert len(code_blocks) == blocks
+    for block in code_blocks:
         exec(block, {})
 
 

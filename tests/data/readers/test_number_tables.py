@@ -171,7 +171,7 @@ def test_any_bytes_are_parsed_or_give_a_data_error(content):
 
 # ---------------------------------------------------------------------- refusals
 @pytest.mark.parametrize(
-    ("content", "line", "found"),
+    ("content", "line", "problem"),
     [
         (b"", 1, "an empty file"),
         (b"\n\n", 1, "an empty file"),
@@ -192,11 +192,11 @@ def test_any_bytes_are_parsed_or_give_a_data_error(content):
         (b"1, 2\n-Infinity, 3\n", 2, "'-Infinity', which is not a finite number"),
     ],
 )
-def test_errors_name_the_line(content, line, found):
+def test_errors_name_the_line(content, line, problem):
     for read in (integers, numbers):
         with pytest.raises(DataError) as caught:
             read(content)
-        assert str(caught.value) == f"T.txt, line {line}: expected numbers, found {found}."
+        assert str(caught.value) == f"T.txt, line {line}: expected numbers, found {problem}."
         assert caught.value.line == line
 
 
@@ -227,8 +227,8 @@ def test_lines_are_counted_across_blocks(monkeypatch):
     monkeypatch.setattr(number_tables, "BLOCK_BYTES", 64)
     good = b"".join(b"%d, %d\n" % (row, row + 1) for row in range(500))
     assert integers(good) == [[row, row + 1] for row in range(500)]
-    for wrong, found in ((b"7, y\n", "'y'"), (b"\n", "an empty line")):
-        with pytest.raises(DataError, match=f"line 501: expected numbers, found {found}"):
+    for wrong, problem in ((b"7, y\n", "'y'"), (b"\n", "an empty line")):
+        with pytest.raises(DataError, match=f"line 501: expected numbers, found {problem}"):
             integers(good + wrong + good)
     assert len(integers(good + b"\n" * 100)) == 500
     with pytest.raises(DataError, match="line 2: expected numbers, found an empty line"):

@@ -125,11 +125,11 @@ def test_what_was_written_is_read(plain):
         "edges": len(different),
     }
 
-    for found, rows in (
+    for column, rows in (
         (store.node_labels, plain.node_labels),
         (store.node_attributes, plain.node_attributes),
     ):
-        assert (None if found is None else found.tolist()) == rows
+        assert (None if column is None else column.tolist()) == rows
     _compare_edge_columns(store, plain, pairs)
 
 

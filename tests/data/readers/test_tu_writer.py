@@ -25,10 +25,10 @@ from graphcaps.ops.edges import clean_edges
 from tests.graphs import tiny_graphs
 
 
-def assert_same(found: GraphStore, expected: GraphStore) -> None:
+def assert_same(actual: GraphStore, expected: GraphStore) -> None:
     """Equal in every array, type and name, but for the report, which describes the rows that were read."""
     for entry in fields(GraphStore):
-        a, b = getattr(found, entry.name), getattr(expected, entry.name)
+        a, b = getattr(actual, entry.name), getattr(expected, entry.name)
         if entry.name == "report":
             assert a.as_dict() == dict.fromkeys(a.as_dict(), 0) | {
                 "rows": 2 * expected.num_edges,
@@ -86,8 +86,8 @@ def stores(draw: st.DrawFn) -> GraphStore:
         weight=None if weight is None else weight[:, 0],
     )
     names = tuple(draw(st.lists(class_name, max_size=4, unique=True)))
-    known = st.lists(st.integers(0, len(names) - 1), min_size=len(sizes), max_size=len(sizes))
-    y = draw(st.none() | known) if names else None
+    class_indices = st.lists(st.integers(0, len(names) - 1), min_size=len(sizes), max_size=len(sizes))
+    y = draw(st.none() | class_indices) if names else None
     truth = {
         key: table(N, label, torch.int64) for key in draw(st.sets(st.sampled_from(["part", "b-2", "_"])))
     }
