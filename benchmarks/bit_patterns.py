@@ -69,7 +69,7 @@ def weights(path: Path) -> dict[str, str]:
 
 def numbers(tree: Any) -> list[Any]:
     """Digest and count of all numbers in a JSON document, whatever its keys are called."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, dict):
@@ -80,10 +80,10 @@ def numbers(tree: Any) -> list[Any]:
             for item in node:
                 visit(item)
         elif isinstance(node, int | float) and not isinstance(node, bool):
-            found.append(repr(node))
+            texts.append(repr(node))
 
     visit(tree)
-    return [digest("\n".join(sorted(found)).encode()), len(found)]
+    return [digest("\n".join(sorted(texts)).encode()), len(texts)]
 
 
 def curves(folder: Path, prefix: str = "") -> dict[str, str]:

@@ -44,18 +44,20 @@ from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.calibration import calibrate_probabilities, report_calibration
 from graphcaps.training.device import choose_device
 
-FIGURES = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_loss", "brier", "ece")
+METRICS = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_loss", "brier", "ece")
 PATIENCE: int = HGCNClassifier().patience or 0
 
 
-def own_hold_out(found: HeldOutScores, shares: np.ndarray) -> dict[str, Any]:
+def calibrated_on_validation(held: HeldOutScores, probs: np.ndarray) -> dict[str, Any]:
     """Metrics with the temperature of each fold fitted on its validation set."""
-    chosen = probabilities(torch.from_numpy(found.validation_scores), found.scores_are)
-    after = np.empty_like(shares)
-    for fold in np.unique(found.fold):
-        own, used = found.fold == fold, found.validation_fold == fold
-        after[own] = calibrate_probabilities(chosen[used], found.y[used], "temperature").apply(shares[own])
-    return class_metrics(found.y, after)
+    validation_probs = probabilities(torch.from_numpy(held.validation_scores), held.scores_are)
+    calibrated = np.empty_like(probs)
+    for fold in np.unique(held.fold):
+        tested, used = held.fold == fold, held.validation_fold == fold
+        calibrated[tested] = calibrate_probabilities(
+            validation_probs[used], held.y[used], "temperature"
+        ).apply(probs[tested])
+    return class_metrics(held.y, calibrated)
 
 
 def configured(name: str, arguments: argparse.Namespace, store: GraphStore) -> RunConfig:
@@ -69,18 +71,18 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
     """The row of one data set and seed."""
     store = graphcaps.load_dataset(name)
     config = configured(name, arguments, store)
-    began = time.perf_counter()
-    found = held_out_scores(store, config, seed=seed, patience=PATIENCE, device=arguments.device)
-    shares = probabilities(torch.from_numpy(found.scores), found.scores_are)
-    right = shares.argmax(1) == found.y
-    folds = [100 * float(right[found.fold == fold].mean()) for fold in np.unique(found.fold)]
-    by = {method: report_calibration(shares, found.y, found.fold, method)
+    start = time.perf_counter()
+    held = held_out_scores(store, config, seed=seed, patience=PATIENCE, device=arguments.device)
+    probs = probabilities(torch.from_numpy(held.scores), held.scores_are)
+    correct = probs.argmax(1) == held.y
+    folds = [100 * float(correct[held.fold == fold].mean()) for fold in np.unique(held.fold)]
+    reports = {method: report_calibration(probs, held.y, held.fold, method)
           for method in ("temperature", "isotonic")}  # fmt: skip
-    told = {
-        "before": by["temperature"].before,
-        "temperature, other folds": by["temperature"].after,
-        "isotonic, other folds": by["isotonic"].after,
-        "temperature, own hold-out": own_hold_out(found, shares),
+    metrics = {
+        "before": reports["temperature"].before,
+        "temperature, other folds": reports["temperature"].after,
+        "isotonic, other folds": reports["isotonic"].after,
+        "temperature, own hold-out": calibrated_on_validation(held, probs),
     }
     return {
         "dataset": name,
@@ -88,11 +90,11 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
         "graphs": len(store),
         "accuracy": round(float(np.mean(folds)), 4),
         "folds": [round(value, 4) for value in folds],
-        "epochs_kept": found.epochs.tolist(),
-        "seconds": round(time.perf_counter() - began, 1),
+        "epochs_kept": held.epochs.tolist(),
+        "seconds": round(time.perf_counter() - start, 1),
         "probabilities": {
-            way: {figure: values[figure] for figure in FIGURES if figure in values}
-            for way, values in told.items()
+            way: {metric: values[metric] for metric in METRICS if metric in values}
+            for way, values in metrics.items()
         },
         "patience": PATIENCE,
         "config": config.as_dict(),
@@ -109,7 +111,7 @@ def paper_preset(name: str, folder: Path) -> list[float]:
     ]
 
 
-def place(name: str) -> tuple[int, str]:
+def sort_key(name: str) -> tuple[int, str]:
     """Sort key of a data set: the paper's in its order, then others by name."""
     names = paper_datasets()
     return (names.index(name), "") if name in names else (len(names), name)
@@ -118,36 +120,40 @@ def place(name: str) -> tuple[int, str]:
 def command(arguments: argparse.Namespace) -> str:
     """The command that repeats these rows."""
     others = [name for name in arguments.datasets if name not in paper_datasets()]
-    told = ["python -m benchmarks.measure_defaults", *others]
-    told += [f"--preset {arguments.preset}"] if arguments.preset != "default" else []
-    told += [f"--seeds {arguments.seeds} --jobs {arguments.jobs} --device {arguments.device}"]
-    told += [f"--precision {arguments.precision}"] if arguments.precision else []
-    told += [f"--out {arguments.out}"] if others else []
-    return " ".join(told)
+    parts = ["python -m benchmarks.measure_defaults", *others]
+    parts += [f"--preset {arguments.preset}"] if arguments.preset != "default" else []
+    parts += [f"--seeds {arguments.seeds} --jobs {arguments.jobs} --device {arguments.device}"]
+    parts += [f"--precision {arguments.precision}"] if arguments.precision else []
+    parts += [f"--out {arguments.out}"] if others else []
+    return " ".join(parts)
 
 
 def report(rows: list[dict[str, Any]], paper: Path) -> str:
     """A line per data set: default, paper preset, difference, and calibration."""
     lines, near = [], 0
     for name in paper_datasets():
-        own = [row for row in rows if row["dataset"] == name]
-        theirs = paper_preset(name, paper)
-        if not own or not theirs:
+        dataset_rows = [row for row in rows if row["dataset"] == name]
+        paper_accuracies = paper_preset(name, paper)
+        if not dataset_rows or not paper_accuracies:
             continue
-        mean, beside = np.mean([row["accuracy"] for row in own]), np.mean(theirs)
-        near += bool(mean >= beside - 1)
-        ways = own[0]["probabilities"]
+        mean, paper_mean = np.mean([row["accuracy"] for row in dataset_rows]), np.mean(paper_accuracies)
+        near += bool(mean >= paper_mean - 1)
+        ways = dataset_rows[0]["probabilities"]
         shown = ", ".join(
-            f"{figure} {ways['before'][figure]:.3f} → {ways['temperature, other folds'][figure]:.3f}"
-            for figure in ("ece", "log_loss", "brier")
+            f"{metric} {ways['before'][metric]:.3f} → {ways['temperature, other folds'][metric]:.3f}"
+            for metric in ("ece", "log_loss", "brier")
         )
         lines.append(
-            f"{name:14} {mean:6.2f} ({len(own)} seeds)  paper preset {beside:6.2f} ({len(theirs)} seeds)  "
-            f"{mean - beside:+.2f}  {shown}"
+            f"{name:14} {mean:6.2f} ({len(dataset_rows)} seeds)  "
+            f"paper preset {paper_mean:6.2f} ({len(paper_accuracies)} seeds)  "
+            f"{mean - paper_mean:+.2f}  {shown}"
         )
     others = sorted({row["dataset"] for row in rows} - set(paper_datasets()))
-    told = [(name, [row["accuracy"] for row in rows if row["dataset"] == name]) for name in others]
-    beyond = [f"{name:20} {np.mean(own):6.2f} ({len(own)} seeds)" for name, own in told]
+    accuracies = [(name, [row["accuracy"] for row in rows if row["dataset"] == name]) for name in others]
+    beyond = [
+        f"{name:20} {np.mean(dataset_rows):6.2f} ({len(dataset_rows)} seeds)"
+        for name, dataset_rows in accuracies
+    ]
     return "\n".join([*lines, f"within one point: {near} of {len(lines)}", *beyond])
 
 
@@ -175,15 +181,15 @@ def main() -> None:
     rows: list[dict[str, Any]] = (
         json.loads(arguments.out.read_text("utf-8"))["rows"] if arguments.out.exists() else []
     )
-    began, lock = time.perf_counter(), Lock()
+    start, lock = time.perf_counter(), Lock()
 
     def take(name: str, seed: int) -> None:
-        if time.perf_counter() - began > 60 * arguments.minutes:
+        if time.perf_counter() - start > 60 * arguments.minutes:
             return
         row = measure(name, seed, arguments)
         with lock:
             rows.append(row)
-            rows.sort(key=lambda each: (*place(each["dataset"]), each["seed"]))
+            rows.sort(key=lambda each: (*sort_key(each["dataset"]), each["seed"]))
             write_atomically(arguments.out, rows_as_json(command(arguments), rows))
         print(name, seed, row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
@@ -193,11 +199,11 @@ def main() -> None:
     ]
     tasks = []
     for name in arguments.datasets:
-        wanted = configured(name, arguments, graphcaps.load_dataset(name)).as_dict()
-        if any(key[0] == name and key[2:] != (wanted, PATIENCE) for key in done):
+        config = configured(name, arguments, graphcaps.load_dataset(name)).as_dict()
+        if any(key[0] == name and key[2:] != (config, PATIENCE) for key in done):
             raise SystemExit(f"{arguments.out} holds {name} under another configuration: name another file")
-        known = {key[1] for key in done if key[0] == name}
-        tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in known]
+        finished_seeds = {key[1] for key in done if key[0] == name}
+        tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in finished_seeds]
     calls = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
     list(run_concurrently(calls, arguments.jobs, choose_device(arguments.device, "measure_defaults")))
     print(report(rows, arguments.paper))

@@ -82,15 +82,15 @@ def main() -> None:
         list(run_concurrently([partial(train, name) for name in SETS], arguments.jobs, device))
     rows = []
     for name in SETS:
-        own = accuracies(results, name, VARIANT, arguments.seeds)
+        labelled = accuracies(results, name, VARIANT, arguments.seeds)
         plain = accuracies(ResultsStore(arguments.without), name, "hgcn", arguments.seeds)
-        test = corrected_t_test(own, plain, 0.1)
+        test = corrected_t_test(labelled, plain, 0.1)
         rows.append(
             {
                 "dataset": name,
                 "seeds": arguments.seeds,
-                "with": round(100 * own.mean(), 2),
-                "with, deviation over seeds": round(100 * own.mean(1).std(ddof=1), 2),
+                "with": round(100 * labelled.mean(), 2),
+                "with, deviation over seeds": round(100 * labelled.mean(1).std(ddof=1), 2),
                 "without": round(100 * plain.mean(), 2),
                 "difference": round(test.difference, 2),
                 "interval": [round(value, 2) for value in test.interval],
@@ -98,8 +98,8 @@ def main() -> None:
             }
         )
         print(json.dumps(rows[-1]))
-    told = {"command": COMMAND, "rows": rows}
-    write_atomically(arguments.out / "comparison.json", json.dumps(told, indent=1) + "\n")
+    comparison = {"command": COMMAND, "rows": rows}
+    write_atomically(arguments.out / "comparison.json", json.dumps(comparison, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
     predicted = explain_store(model, store).predicted
     chosen = torch.randperm(len(store), generator=torch.Generator().manual_seed(0))[:sample].sort().values
     few, target = select_graphs(encoded, chosen), predicted[chosen]
-    found = {}
+    fidelity = {}
     for name, network, masks in (
         ("edge masks", module, {"edge_mask_type": "object"}),
         ("sharper probabilities", Sharper(module), {"node_mask_type": "object"}),
@@ -91,12 +91,12 @@ def variants(model: FittedModel, store: GraphStore, sample: int) -> dict[str, fl
                 rows = (graphs.batch == graph).nonzero().squeeze(-1)
                 edges = graphs.edge_index[:, graphs.batch[graphs.edge_index[0]] == graph] - rows[0]
                 made = explainer(graphs.x[rows], edges)
-                own = made.get("node_mask")
-                if own is None:
-                    own = torch.zeros(len(rows)).scatter_reduce(0, edges[0], made.edge_mask, "amax")
-                scores.append(own.reshape(-1))
-        found[name] = node_fidelity(module, few, target, torch.cat(scores), 0.2).plus
-    return found
+                node_scores = made.get("node_mask")
+                if node_scores is None:
+                    node_scores = torch.zeros(len(rows)).scatter_reduce(0, edges[0], made.edge_mask, "amax")
+                scores.append(node_scores.reshape(-1))
+        fidelity[name] = node_fidelity(module, few, target, torch.cat(scores), 0.2).plus
+    return fidelity
 
 
 def zeroed(model: FittedModel, store: GraphStore) -> float:
@@ -127,34 +127,35 @@ class Sharper(torch.nn.Module):
 
 def mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean of each metric over seeds, and the range of fidelity+."""
-    found: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for name in METRICS:
         values = [row[name] for row in rows if row[name] is not None]
-        found[name] = round(float(np.mean(values)), 6) if values else None
+        means[name] = round(float(np.mean(values)), 6) if values else None
     values = [row["fidelity_plus"] for row in rows if row["fidelity_plus"] is not None]
-    return found | {"fidelity_plus_range": [round(min(values), 4), round(max(values), 4)] if values else None}
+    return means | {"fidelity_plus_range": [round(min(values), 4), round(max(values), 4)] if values else None}
 
 
 def measure_dataset(name: str, seeds: int, sample: int, root: Path | None) -> dict[str, Any]:
     preset, changes = SETS[name]
     store, config = load_dataset(name, root), load_preset(preset).with_training(**changes)
     models = [train(store, config, seed) for seed in range(seeds)]
-    found = [evaluate_explanations(model, store, sample=sample) for model in models]
+    evaluations = [evaluate_explanations(model, store, sample=sample) for model in models]
     cheap = ("capsules", "gradient", "integrated-gradients", "random")
     row: dict[str, Any] = {
         "dataset": name,
         "seeds": seeds,
         "graphs": len(store),
         "sample": sample,
-        "share": found[0]["share"],
-        "classes_right": round(float(np.mean([one["classes_right"] for one in found])), 4),
+        "share": evaluations[0]["share"],
+        "classes_right": round(float(np.mean([each["classes_right"] for each in evaluations])), 4),
         "methods": {
-            method: mean([one["methods"][method] for one in found]) for method in found[0]["methods"]
+            method: mean([each["methods"][method] for each in evaluations])
+            for method in evaluations[0]["methods"]
         },
         "on_the_sample": {
             key: {
-                method: round(float(np.mean([one["sample"][key][method] for one in found])), 4)
-                for method in found[0]["sample"][key]
+                method: round(float(np.mean([each["sample"][key][method] for each in evaluations])), 4)
+                for method in evaluations[0]["sample"][key]
             }
             for key in ("fidelity_plus", "fidelity_minus")
         },
@@ -182,8 +183,8 @@ def time_nci1(root: Path | None) -> dict[str, Any]:
     store = load_dataset("NCI1", root)
     model = train(store, load_preset("paper/NCI1").with_training(epochs=5), 0)
     start = time.perf_counter()
-    found = explain_store(model, store)
-    return {"graphs": len(found), "seconds": round(time.perf_counter() - start, 2)}
+    explanations = explain_store(model, store)
+    return {"graphs": len(explanations), "seconds": round(time.perf_counter() - start, 2)}
 
 
 def main() -> None:

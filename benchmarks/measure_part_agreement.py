@@ -111,13 +111,13 @@ def measure(store: GraphStore, config: RunConfig, seed: int, device: str) -> dic
     }
 
 
-def mean(found: list[dict[str, Any]]) -> dict[str, Any]:
+def mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over seeds, also of nested values."""
     return {
-        name: mean([one[name] for one in found])
+        name: mean([row[name] for row in rows])
         if isinstance(value, dict)
-        else float(np.mean([one[name] for one in found]))
-        for name, value in found[0].items()
+        else float(np.mean([row[name] for row in rows]))
+        for name, value in rows[0].items()
         if name not in ("seed", "epoch")
     }
 
@@ -146,14 +146,14 @@ def main() -> None:
     kinds = int(store.truth["kind"].unique().numel())
     for model in arguments.models:
         config = configuration(model, kinds)
-        found = [measure(store, config, seed, arguments.device) for seed in range(arguments.seeds)]
+        rows = [measure(store, config, seed, arguments.device) for seed in range(arguments.seeds)]
         row = rounded(
             {
                 "level": arguments.level,
                 "draw": arguments.draw,
                 "model": model,
-                "mean": mean(found),
-                "seeds": found,
+                "mean": mean(rows),
+                "seeds": rows,
                 "config": config.as_dict(),
                 "hardware": describe_hardware(arguments.device),
                 "versions": versions_and_commit(),

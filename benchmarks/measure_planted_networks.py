@@ -38,8 +38,8 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
     fitted = training.result().model
     assert training.split.validation is not None
     validation = store[training.split.validation]
-    found = explain_store(fitted, validation)
-    capsule = found.capsule.numpy()
+    explanations = explain_store(fitted, validation)
+    capsule = explanations.capsule.numpy()
     bounds = validation.node_ptr.tolist()
     spans = [slice(a, b) for a, b in pairwise(bounds)]
     truth = {key: value.numpy() for key, value in validation.truth.items()}
@@ -52,7 +52,7 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
             np.mean([normalized_mutual_info_score(truth["part"][s], capsule[s]) for s in spans])
         ),
         "nmi_kinds_all_nodes": float(normalized_mutual_info_score(truth["kind"], capsule)),
-        "accuracy": float((found.class_scores.argmax(-1) == validation.y).double().mean()),
+        "accuracy": float((explanations.class_scores.argmax(-1) == validation.y).double().mean()),
     }
 
 
@@ -62,24 +62,24 @@ def measure(level: str, model: str, seeds: int, device: str) -> dict[str, Any]:
     store = planted_parts(level)  # type: ignore[arg-type]
     config = load_preset(PRESETS[model])
     ledger = cross_validate(store, config, seeds=seeds, protocol="held-out", device=device)
-    figure = ledger.held_out
-    assert figure is not None
+    estimate = ledger.held_out
+    assert estimate is not None
     row: dict[str, Any] = {
         "level": level,
         "model": model,
         "protocol": "held-out",
         "seeds": seeds,
-        "accuracy": round(figure.mean, 1),
-        "std_folds": None if figure.std_folds is None else round(figure.std_folds, 1),
-        "std_seeds": None if figure.std_seeds is None else round(figure.std_seeds, 1),
+        "accuracy": round(estimate.mean, 1),
+        "std_folds": None if estimate.std_folds is None else round(estimate.std_folds, 1),
+        "std_seeds": None if estimate.std_seeds is None else round(estimate.std_seeds, 1),
         "seconds": round(ledger.seconds, 1),
         "config": config.as_dict(),
     }
     if model == "HGCN":
-        found = [agreement(store, config, seed, device) for seed in range(seeds)]
-        for name in found[0]:
+        agreements = [agreement(store, config, seed, device) for seed in range(seeds)]
+        for name in agreements[0]:
             key = "validation_accuracy" if name == "accuracy" else name
-            row[key] = round(float(np.mean([one[name] for one in found])), 3)
+            row[key] = round(float(np.mean([one[name] for one in agreements])), 3)
     return row
 
 

@@ -131,15 +131,15 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     ).run()  # fmt: skip
     path = arguments.records / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
     write_json(path, ledger.summary())  # without the path of the graphs: it goes into results/
-    figures: dict[str, tuple[float, str]] = {": training and evaluation": (ledger.seconds, "s")}
+    values: dict[str, tuple[float, str]] = {": training and evaluation": (ledger.seconds, "s")}
     if gpu and arguments.jobs == 1:  # concurrent jobs share the memory
-        figures[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")
-        figures[": peak memory reserved"] = (torch.cuda.max_memory_reserved() / 1e6, "MB")
-    for rule, figure in ledger.estimates.items():
-        figures[f": accuracy {rule}"] = (figure.mean, "%")
-        if figure.std_seeds is not None:
-            figures[f": accuracy {rule}, deviation over seeds"] = (figure.std_seeds, "%")
-    return figures
+        values[": peak memory allocated"] = (torch.cuda.max_memory_allocated() / 1e6, "MB")
+        values[": peak memory reserved"] = (torch.cuda.max_memory_reserved() / 1e6, "MB")
+    for rule, estimate in ledger.estimates.items():
+        values[f": accuracy {rule}"] = (estimate.mean, "%")
+        if estimate.std_seeds is not None:
+            values[f": accuracy {rule}, deviation over seeds"] = (estimate.std_seeds, "%")
+    return values
 
 
 def together(arguments: argparse.Namespace) -> None:

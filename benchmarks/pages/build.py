@@ -60,13 +60,13 @@ def problems(page: Page, root: Path) -> list[str]:
     path = root / page.path
     if not path.exists():
         return [f"{page.path} does not exist"]
-    text, found = path.read_text("utf-8"), []
+    text, problem_list = path.read_text("utf-8"), []
     if page.build is not None and page.key(page.build(root)) != page.key(text):
-        found.append(f"{page.path} is not current; run: make pages")
+        problem_list.append(f"{page.path} is not current; run: make pages")
     if page.statements is not None:
         missing = [phrase for phrase in page.statements(root) if phrase not in text]
-        found += [f"{page.path} does not contain, as the results say: {phrase}" for phrase in missing]
-    return found
+        problem_list += [f"{page.path} does not contain, as the results say: {phrase}" for phrase in missing]
+    return problem_list
 
 
 def write(page: Page, root: Path) -> None:
@@ -94,9 +94,9 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> None:
     if not arguments.check:
         for page in pages:
             write(page, root)
-    found = [problem for page in pages for problem in problems(page, root)]
-    for problem in found:
+    problem_list = [problem for page in pages for problem in problems(page, root)]
+    for problem in problem_list:
         print(problem, file=sys.stderr)
-    if found:
+    if problem_list:
         sys.exit(1)
     print(f"{len(pages)} pages are current.")

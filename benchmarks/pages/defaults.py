@@ -37,11 +37,11 @@ Row = Mapping[str, Any]
 
 def losses_of(rows: Sequence[Row]) -> dict[str, dict[tuple[str, int], float]]:
     """Validation loss by candidate, data set and maximal number of epochs, with the patience of the classifier."""
-    found: dict[str, dict[tuple[str, int], float]] = {}
+    losses: dict[str, dict[tuple[str, int], float]] = {}
     for row in rows:
         if row["patience"] == PATIENCE and row["cap"] <= CAP:
-            found.setdefault(row["candidate"], {})[row["dataset"], row["cap"]] = row["validation loss"]
-    return found
+            losses.setdefault(row["candidate"], {})[row["dataset"], row["cap"]] = row["validation loss"]
+    return losses
 
 
 def seed_losses(trained: Sequence[EpochRecords], cap: int, patience: int | None) -> np.ndarray:
@@ -77,26 +77,28 @@ def candidates(results: Path, losses: Mapping[str, Mapping[tuple[str, int], floa
     names = paper_datasets()
     paper = {
         cap: paper_losses(results, cap, PATIENCE)
-        for cap in {cap for own in losses.values() for _, cap in own}
+        for cap in {cap for candidate_losses in losses.values() for _, cap in candidate_losses}
     }
     notes = {CHOSEN.name: "**{}** (the default)", MEASURED_BEFORE.name: "{} (the earlier default)"}
     rows, others = [], []
-    for candidate, own in losses.items():
+    for candidate, candidate_losses in losses.items():
         shown = candidate.replace(",", ", ")  # so that a browser can break it
-        cap = max(each for _, each in own)
-        ratios = {name: loss / paper[cap][name] for (name, each), loss in own.items() if each == cap}
+        cap = max(each for _, each in candidate_losses)
+        ratios = {
+            name: loss / paper[cap][name] for (name, each), loss in candidate_losses.items() if each == cap
+        }
         judged = [f"{np.exp(np.mean(np.log([*ratios.values()]))):.3f}", f"{max(ratios.values()):.3f}"]
         if len(ratios) == len(names):
-            figures = (f"{own[name, CAP]:.4f}" for name in names)
-            rows.append([notes.get(candidate, "{}").format(shown), *judged, *figures])
+            values = (f"{candidate_losses[name, CAP]:.4f}" for name in names)
+            rows.append([notes.get(candidate, "{}").format(shown), *judged, *values])
         else:
             by_name = ", ".join(f"{SHORT.get(name, name)} {ratio:.2f}" for name, ratio in ratios.items())
             others.append([shown, *judged, by_name])
-    whole = paper_losses(results, 1000, None)
-    for label, figures in (("*paper presets*", paper[CAP]), ("*paper presets, all epochs*", whole)):
-        each = [figures[name] / paper[CAP][name] for name in names]
+    all_epochs = paper_losses(results, 1000, None)
+    for label, values in (("*paper presets*", paper[CAP]), ("*paper presets, all epochs*", all_epochs)):
+        each = [values[name] / paper[CAP][name] for name in names]
         mean, worst = np.exp(np.mean(np.log(each))), max(each)
-        rows.append([label, f"{mean:.3f}", f"{worst:.3f}", *(f"{figures[name]:.4f}" for name in names)])
+        rows.append([label, f"{mean:.3f}", f"{worst:.3f}", *(f"{values[name]:.4f}" for name in names)])
     head = ["candidate", "mean", "worst"]
     return (
         table([*head, *(SHORT.get(name, name) for name in names)], rows),
@@ -106,10 +108,12 @@ def candidates(results: Path, losses: Mapping[str, Mapping[tuple[str, int], floa
 
 def patiences(rows: Sequence[Row]) -> str:
     """Increase of the loss and epochs trained, for several patiences."""
-    own = {(r["patience"], r["dataset"]): r for r in rows if (r["candidate"], r["cap"]) == (CHOSEN.name, CAP)}
+    by_patience = {
+        (r["patience"], r["dataset"]): r for r in rows if (r["candidate"], r["cap"]) == (CHOSEN.name, CAP)
+    }
     lines = []
     for patience in PATIENCES:
-        of = [(own[patience, name], own[None, name]) for name in paper_datasets()]
+        of = [(by_patience[patience, name], by_patience[None, name]) for name in paper_datasets()]
         above = 100 * np.mean([one["validation loss"] / full["validation loss"] - 1 for one, full in of])
         epochs = np.mean([one["epochs"] for one, _ in of])
         lines.append([str(patience or "none"), f"{above:.1f} %", f"{epochs:.0f}"])
@@ -127,10 +131,10 @@ def accuracy_table(
     """Accuracies of default and paper preset; differences of the default and of the earlier default."""
     lines, differences, first = [], {}, {}
     for name in paper_datasets():
-        own, theirs = accuracies(rows, name), paper_preset(name, results / "reproduction")
-        differences[name] = float(np.mean(own) - np.mean(theirs))
-        first[name] = float(np.mean(accuracies(before, name)) - np.mean(theirs))
-        shown = (mean_std(np.mean(v), np.std(v, ddof=1)) for v in (own, theirs))
+        ours, paper = accuracies(rows, name), paper_preset(name, results / "reproduction")
+        differences[name] = float(np.mean(ours) - np.mean(paper))
+        first[name] = float(np.mean(accuracies(before, name)) - np.mean(paper))
+        shown = (mean_std(np.mean(v), np.std(v, ddof=1)) for v in (ours, paper))
         lines.append([name, *shown, f"{differences[name]:+.2f}", f"{first[name]:+.2f}"])
     head = ["data set", "default", "paper preset", "difference", "difference of the earlier default"]
     return table(head, lines), differences, first
@@ -156,15 +160,19 @@ def seeds_of(rows: Sequence[Row]) -> int:
 
 def calibration_table(rows: Sequence[Row]) -> str:
     """Calibration metrics before and after temperature scaling, mean over seeds."""
-    ways, figures = ("before", OTHER_FOLDS, VALIDATION), ("ece", "log_loss", "brier")
+    ways, metrics = ("before", OTHER_FOLDS, VALIDATION), ("ece", "log_loss", "brier")
     lines = []
     for name in paper_datasets():
-        own = [row["probabilities"] for row in rows if row["dataset"] == name]
-        means = ((figure, np.mean([each[way][figure] for each in own])) for figure in figures for way in ways)
+        dataset_rows = [row["probabilities"] for row in rows if row["dataset"] == name]
+        means = (
+            (metric, np.mean([each[way][metric] for each in dataset_rows]))
+            for metric in metrics
+            for way in ways
+        )
         lines.append([name, *(f"{value:.3f}" for _, value in means)])
     head = ["data set"]
-    for figure in ("ECE", "log loss", "Brier"):
-        head += [f"{figure}, before", "after", "validation"]
+    for metric in ("ECE", "log loss", "Brier"):
+        head += [f"{metric}, before", "after", "validation"]
     return table(head, lines)
 
 
@@ -172,10 +180,10 @@ def calibration_of_seeds(rows: Sequence[Row]) -> str:
     """The largest calibration error of any seed on two data sets, and whether the other metrics fall."""
     sentences = []
     for name in ("NCI1", "PROTEINS"):
-        own = [row["probabilities"] for row in rows if row["dataset"] == name]
-        worst = max(each[OTHER_FOLDS]["ece"] for each in own)
+        dataset_rows = [row["probabilities"] for row in rows if row["dataset"] == name]
+        worst = max(each[OTHER_FOLDS]["ece"] for each in dataset_rows)
         no_worse = all(
-            each[OTHER_FOLDS][f] <= each["before"][f] for each in own for f in ("log_loss", "brier")
+            each[OTHER_FOLDS][f] <= each["before"][f] for each in dataset_rows for f in ("log_loss", "brier")
         )
         others = "never higher than before" if no_worse else "not always as low as before"
         sentences.append(
@@ -187,13 +195,13 @@ def calibration_of_seeds(rows: Sequence[Row]) -> str:
 def rises(rows: Sequence[Row]) -> str:
     """Data sets on which calibration increases a metric or leaves it high, in the mean over seeds."""
 
-    def mean(name: str, way: str, figure: str) -> float:
-        return float(np.mean([r["probabilities"][way][figure] for r in rows if r["dataset"] == name]))
+    def mean(name: str, way: str, metric: str) -> float:
+        return float(np.mean([r["probabilities"][way][metric] for r in rows if r["dataset"] == name]))
 
     sentences = []
     for way, words in ((OTHER_FOLDS, "after"), (VALIDATION, "validation")):
-        for figure, label in (("ece", "ECE"), ("log_loss", "log loss")):
-            worse = [n for n in paper_datasets() if mean(n, way, figure) > mean(n, "before", figure) + 0.0005]
+        for metric, label in (("ece", "ECE"), ("log_loss", "log loss")):
+            worse = [n for n in paper_datasets() if mean(n, way, metric) > mean(n, "before", metric) + 0.0005]
             sentences += (
                 [f"The {label} of *{words}* is above *before* on {', '.join(worse)}."] if worse else []
             )

@@ -131,18 +131,21 @@ def summary(measured: Measurements) -> str:
 
 def _each(measured: Measurements, device: str, keys: dict[str, tuple[str, str]], note: str = "") -> Summary:
     """One measurement in every precision; ``note`` goes before the name of the precision."""
-    found = {p: e for p, (what, name) in keys.items() if (e := measured.get(what, name, device)) is not None}
+    entries = {
+        p: e for p, (what, name) in keys.items() if (e := measured.get(what, name, device)) is not None
+    }
     parts = [
-        f"{shown(entry, unit=True)}{'' if p == 'float32' else f'{note} in {p}'}" for p, entry in found.items()
+        f"{shown(entry, unit=True)}{'' if p == 'float32' else f'{note} in {p}'}"
+        for p, entry in entries.items()
     ]
-    return "; ".join(parts), [*found.values()]
+    return "; ".join(parts), [*entries.values()]
 
 
 def _peak(measured: Measurements, bases: list[str]) -> Summary:
     """The largest peak of the eleven data sets, in the first precision in which all are measured."""
     for base in bases:
-        found = measured.cells("cuda", *((f"{base}: peak memory allocated", name) for name in PAPER))
-        entries = [entry for entry in found if entry is not None]
+        entries = measured.cells("cuda", *((f"{base}: peak memory allocated", name) for name in PAPER))
+        entries = [entry for entry in entries if entry is not None]
         if len(entries) == len(PAPER):
             worst = max(entries, key=lambda entry: float(entry["value"]))
             return f"{worst['value'] / 1000:.2f} GB ({worst['dataset']})", [worst]
@@ -150,8 +153,8 @@ def _peak(measured: Measurements, bases: list[str]) -> Summary:
 
 
 def _sets(measured: Measurements, what: str) -> Summary:
-    found = [entry for name in FOUR if (entry := measured.get(what, name, "cpu")) is not None]
-    return ", ".join(f"{entry['dataset']} {entry['value']:.2f} ×" for entry in found), found
+    entries = [entry for name in FOUR if (entry := measured.get(what, name, "cpu")) is not None]
+    return ", ".join(f"{entry['dataset']} {entry['value']:.2f} ×" for entry in entries), entries
 
 
 def _growth(measured: Measurements, device: str) -> Summary:
@@ -184,16 +187,16 @@ def row(measured: Measurements) -> str:
     bases = [(measurement_names("paper", s, p), s, p) for s in (1, 5) for p in PRECISIONS]
     taken = [b for b in bases if any(e["what"].startswith((b[0][0] + ":", b[0][1])) for e in measured.rows)]
     head, used, columns = ["data set"], [], []
-    for (base, whole), seeds, precision in taken:
+    for (base, row_name), seeds, precision in taken:
         label = f"{seeds} seed{'' if seeds == 1 else 's'}, {precision}"
         for kind, unit in _KINDS.items():
             cells = measured.cells("cuda", *((f"{base}: {kind}", name) for name in PAPER))
             if any(cells):
                 head.append(f"{label}: {unit}")
-                total = measured.get(whole, "all eleven", "cuda") if unit == "s" else None
+                total = measured.get(row_name, "all eleven", "cuda") if unit == "s" else None
                 columns.append([*map(shown if unit == "s" else _gigabytes, cells), shown(total)])
                 used += [*cells, total]
-    rows = [[name, *(column[place] for column in columns)] for place, name in enumerate((*PAPER, "**row**"))]
+    rows = [[name, *(column[index] for column in columns)] for index, name in enumerate((*PAPER, "**row**"))]
     text = section(head, rows, used)
     return text if any(seeds == 5 for _, seeds, _ in taken) else f"{text}\n\nWith five seeds: {NOT_MEASURED}."
 
@@ -227,19 +230,19 @@ def precision(measured: Measurements) -> str:
 def phases(measured: Measurements, device: str) -> str:
     """Milliseconds and share of the roofline of each phase, for every data set measured on a device."""
     step = re.compile(r"bench: training step of (\d+) folds(?:, (tf32|bf16))?$")
-    found = [
+    totals = [
         (e, match[2] or "float32")
         for e in measured.rows
         if e["device"] == device and (match := step.match(e["what"]))
     ]
     head, used, columns = ["phase"], [], []
-    for whole, p in found:
-        name = whole["dataset"]
+    for total, p in totals:
+        name = total["dataset"]
         head += [f"{name}, {p}: ms", "roofline"]
         took = [(in_precision(f"bench: phase of a step, {each}", p), name) for each in _PHASES]
         parts = (*_PHASES, "training step")
         part = [(in_precision(f"bench: share of the roofline, {each}", p), name) for each in parts]
-        times, shares = [*measured.cells(device, *took), whole], measured.cells(device, *part)
+        times, shares = [*measured.cells(device, *took), total], measured.cells(device, *part)
         columns += [
             [shown(cell) for cell in times],
             ["–" if e is None else f"{e['value']} %" for e in shares],
@@ -274,9 +277,9 @@ def baselines(measured: Measurements, device: str) -> str:
 
 def together(measured: Measurements) -> str:
     """Ten folds in one training, compared with ten single trainings."""
-    found = [entry for entry in measured.rows if re.match(r"\d+ epochs of ten", entry["what"])]
-    rows = [(entry["what"], entry["dataset"], shown(entry, unit=True)) for entry in found]
-    return section(("what", "data set", "value"), rows, found)
+    entries = [entry for entry in measured.rows if re.match(r"\d+ epochs of ten", entry["what"])]
+    rows = [(entry["what"], entry["dataset"], shown(entry, unit=True)) for entry in entries]
+    return section(("what", "data set", "value"), rows, entries)
 
 
 def scaling(measured: Measurements) -> str:
@@ -296,7 +299,7 @@ def scaling(measured: Measurements) -> str:
                     factors.append("–" if a is None or b is None else f"{b['value'] / a['value'] / 10:.2f}")
                 columns += [[shown(cell) for cell in cells], factors]
                 used += cells
-    rows = [[f"{size:,}", *(column[place] for column in columns)] for place, size in enumerate(sizes)]
+    rows = [[f"{size:,}", *(column[index] for column in columns)] for index, size in enumerate(sizes)]
     return section(head, rows, used)
 
 

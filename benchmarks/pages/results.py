@@ -52,7 +52,9 @@ def paper_table(ledgers: list[Ledger]) -> str:
     """One seed: mean and standard deviation over folds."""
     rows = []
     for ledger in ledgers:
-        shown = {name: mean_std(value.mean, value.std_folds) for name, value in ledger.estimates.items()}
+        shown = {
+            name: mean_std(estimate.mean, estimate.std_folds) for name, estimate in ledger.estimates.items()
+        }
         paper = [f"{published_hgcn(ledger.dataset, rule).mean:.2f}" for rule in ("C", "C*")]
         cells = (f"**{shown['held-out']}**", f"{ledger.estimates['optimism'].mean:.2f}")
         rows.append(

@@ -1,4 +1,4 @@
-"""What is left of a training: no memory after it, and no checkpoint once its seeds have their records."""
+"""Checkpoints are removed once their seeds have records, and finished groups free their memory."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.evaluation.test_cross_validation import GIN, HGCN, STORE, _Stop
 
 
 @pytest.mark.parametrize("group", [1, None])
-def test_a_finished_group_gives_its_memory_back(group: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_group_frees_its_memory(group: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or groups, which are for little memory, would take as much as all replicas together."""
     import weakref
 
@@ -61,7 +61,7 @@ def test_checkpoints_of_other_seeds_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
-def test_ctrl_c_while_the_state_is_copied_leaves_the_copy_before(
+def test_ctrl_c_during_a_copy_keeps_the_previous_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt inside a team ends its processes: nothing more can be asked of it."""

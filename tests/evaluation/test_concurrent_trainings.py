@@ -1,4 +1,4 @@
-"""Trainings side by side: on a CPU one after another; on a GPU at a time, each as if it were alone."""
+"""Concurrent trainings: in sequence on a CPU; on a GPU each equals the same training alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphcaps.training import Replica, stack_replicas
 CPU = torch.device("cpu")
 
 
-def test_on_a_cpu_one_after_another() -> None:
+def test_tasks_run_in_sequence_on_a_cpu() -> None:
     seen = []
 
     def task(number: int) -> int:
@@ -32,7 +32,7 @@ def test_on_a_cpu_one_after_another() -> None:
     assert seen == [(n, True) for n in range(4)]
 
 
-def test_what_goes_wrong_is_told() -> None:
+def test_exceptions_of_tasks_are_raised() -> None:
     def wrong() -> int:
         raise ValueError("no")
 
@@ -40,7 +40,7 @@ def test_what_goes_wrong_is_told() -> None:
         list(run_concurrently([wrong, wrong], 2, CPU))
 
 
-def test_weights_are_drawn_by_one_thread_at_a_time() -> None:
+def test_weights_are_initialized_by_one_thread_at_a_time() -> None:
     """torch has one generator for all threads; a model is what its seed says, whoever else draws."""
     none = torch.empty(0, dtype=torch.long)
     replicas = [Replica(torch.arange(3), none, none, seed=seed) for seed in range(3)]
@@ -67,7 +67,7 @@ def test_weights_are_drawn_by_one_thread_at_a_time() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-def test_on_a_gpu_as_if_alone() -> None:
+def test_concurrent_trainings_on_a_gpu_equal_single_ones() -> None:
     store = load_dataset("planted-parts")[:120]
     config = RunConfig(model_arguments={"num_capsules": (6,)}).with_training(epochs=4, batch_size=16)
     tasks = [

@@ -1,4 +1,4 @@
-"""Folds and seeds together give what each gives alone; a broken run ends like an unbroken one."""
+"""Folds and seeds trained together equal single trainings; a resumed run equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _same(one: EpochRecords, other: EpochRecords) -> None:
 
 
 @pytest.mark.parametrize("config", [HGCN, GIN], ids=["hgcn", "gin"])
-def test_fold_and_seed_among_many_is_that_training_alone(config: RunConfig) -> None:
+def test_each_fold_and_seed_equals_a_single_training(config: RunConfig) -> None:
     ledger = cross_validate(STORE, config, folds=4, seeds=2, protocol="both")
     split = stratified_folds(STORE.y, 4).held_out(2)
     x = FeatureRecipe(degree_onehot=4, propagation=1).fit(STORE).apply(STORE)
@@ -72,14 +72,14 @@ def test_fold_and_seed_among_many_is_that_training_alone(config: RunConfig) -> N
 
 
 @pytest.mark.parametrize("group", [1, 3, 4])
-def test_the_group_does_not_matter(group: int) -> None:
+def test_results_do_not_depend_on_the_group_size(group: int) -> None:
     whole = cross_validate(STORE, HGCN, folds=4, seeds=2)
     parts = cross_validate(STORE, HGCN, folds=4, seeds=2, group=group)
     for one, other in zip(whole.records, parts.records, strict=True):
         _same(one.curves, other.curves)
 
 
-def test_more_seeds_leave_the_first_as_it_is() -> None:
+def test_more_seeds_do_not_change_the_first() -> None:
     few = cross_validate(STORE, GIN, folds=3, protocol="paper")
     more = cross_validate(STORE, GIN, folds=3, protocol="paper", seeds=2)
     _same(few.records[0].curves, more.records[0].curves)
@@ -87,7 +87,7 @@ def test_more_seeds_leave_the_first_as_it_is() -> None:
     assert (more.records[0].curves.train_loss != more.records[1].curves.train_loss).any()
 
 
-def test_what_a_ledger_of_both_protocols_holds() -> None:
+def test_ledger_of_both_protocols() -> None:
     seen: list[GroupEpoch] = []
     ledger = graphcaps.cross_validate(STORE, GIN, folds=3, protocol="both", on_event=seen.append)
     assert list(ledger.estimates) == ["held-out", "C", "C*", "optimism"]
@@ -131,7 +131,7 @@ class _Stop:
 @pytest.mark.parametrize(
     ("protocol", "group", "after"), [("paper", None, 2), ("both", None, 6), ("paper", 2, 7), ("both", 3, 13)]
 )
-def test_broken_and_resumed_is_unbroken(tmp_path: Path, protocol: str, group: int | None, after: int) -> None:
+def test_resumed_equals_uninterrupted(tmp_path: Path, protocol: str, group: int | None, after: int) -> None:
     settings: dict[str, Any] = {"folds": 3, "seeds": 2, "protocol": protocol, "group": group}
     whole = cross_validate(STORE, HGCN, **settings)
     stop = _Stop(after)
@@ -185,7 +185,9 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
     assert note.startswith("A checkpoint could not be written: ")
 
 
-def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_checkpoint_folder_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
     folder, write = tmp_path / "unfinished", replica_groups.write_checkpoint
@@ -233,12 +235,12 @@ def test_out_of_memory_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(Trainer, "run_epoch", full)
-    told = r"lower the batch size .* Or set a smaller group: 3 trainings run together\."
-    with pytest.raises(GraphcapsError, match=told):
+    message = r"lower the batch size .* Or set a smaller group: 3 trainings run together\."
+    with pytest.raises(GraphcapsError, match=message):
         cross_validate(STORE, GIN, folds=3)
 
 
-def test_refusals_come_before_training() -> None:
+def test_invalid_arguments_are_refused_before_training() -> None:
     from dataclasses import replace
 
     def refuse(match: str, store: GraphStore = STORE, config: RunConfig = GIN, **settings: Any) -> None:
@@ -265,7 +267,7 @@ def test_refusals_come_before_training() -> None:
     refuse("'model' must be one of", config=replace(GIN, model="gni"))
 
 
-def test_a_record_of_other_graphs_is_not_finished_work(tmp_path: Path) -> None:
+def test_a_record_of_other_graphs_is_refused(tmp_path: Path) -> None:
     """The same name, sizes and classes, but other attributes: another data set."""
     store = replace(planted_parts(num_graphs=12), node_attributes=None)
     other = replace(store, node_attributes=torch.ones(store.num_nodes, 1))
@@ -277,7 +279,7 @@ def test_a_record_of_other_graphs_is_not_finished_work(tmp_path: Path) -> None:
         cross_validate(other, config, folds=3, results=tmp_path, resume=True)
 
 
-def test_an_interrupted_run_is_not_started_over_by_accident(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_not_overwritten_without_resume(tmp_path: Path) -> None:
     store = planted_parts(num_graphs=12)
     config = RunConfig(
         model_arguments={"capsule_dim": 8, "num_capsules": (3,)}, training=TrainConfig(epochs=3)

@@ -1,4 +1,4 @@
-"""Counts are exact, losses are whole steps, and both survive JSON."""
+"""Counts are exact, losses are integer multiples of a step, and both survive JSON."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_counts_and_steps_from_events() -> None:
     assert (found.num_folds, found.num_epochs) == (2, 2)
 
 
-def test_no_validation_part() -> None:
+def test_without_validation_set() -> None:
     found = EpochRecords.from_events([_event(1, 0.5, validation=False)], [_replica(3, 0, 11)] * 2)
     assert found.validation_loss.tolist() == found.validation_right.tolist() == [[0], [0]]
     assert np.isnan(found.validation_accuracy).all()
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e30])
-def test_a_loss_that_is_no_number_is_the_largest(loss: float) -> None:
+def test_a_loss_that_is_not_finite_becomes_the_largest(loss: float) -> None:
     found = EpochRecords.from_events([_event(1, loss)], [_replica(3, 7, 11)] * 2)
     assert found.validation_loss[0, 0] == 2**31 - 1
     assert EpochRecords.from_dict(found.as_dict(), "here") == found
@@ -73,7 +73,7 @@ def test_a_thousand_epochs_of_ten_folds_are_a_small_file() -> None:
     assert len(json.dumps(kept.as_dict())) < 80_000
 
 
-def test_rows_and_joining() -> None:
+def test_selecting_and_joining_rows() -> None:
     kept = curves(folds=5)
     assert EpochRecords.join([kept.folds([0, 1]), kept.folds([2, 3, 4])]) == kept
     assert kept.folds([3]).test_right.tolist() == kept.test_right[3:4].tolist()
@@ -103,6 +103,6 @@ def test_rows_and_joining() -> None:
         ("loss_step", float("nan")),
     ],
 )
-def test_damage_is_told(name: str, value: object) -> None:
+def test_damaged_values_are_refused(name: str, value: object) -> None:
     with pytest.raises(DataError, match=r"^here.*: expected .*, found "):
         EpochRecords.from_dict(curves().as_dict() | {name: value}, "here")

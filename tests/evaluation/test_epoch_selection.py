@@ -1,4 +1,4 @@
-"""Every rule against tables small enough to check by hand."""
+"""Every rule of epoch selection, on tables small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_smoothing_equals_a_loop(loss: np.ndarray, window: int) -> None:
     np.testing.assert_allclose(smooth(loss, window), slow, atol=1e-9)
 
 
-def test_equal_losses_have_equal_means_wherever_they_stand() -> None:
+def test_equal_losses_have_equal_means_at_every_epoch() -> None:
     flat = smooth(np.full((1, 50), 0.1))
     assert len(set(flat[0].tolist())) == 1
     assert held_out(np.full((1, 50), 0.1), np.linspace(0, 1, 50)[None]).epochs.tolist() == [1]
 
 
-def test_held_out_takes_each_folds_own_lowest_smoothed_loss() -> None:
+def test_held_out_takes_the_lowest_smoothed_loss_of_each_fold() -> None:
     # Smoothed over three: 6, 13/3, 3, 10/3, 4.5 and 1.5, 4, 20/3, 9, 9.
     choice = held_out(LOSS, TEST, window=3)
     assert choice.epochs.tolist() == [3, 1]
@@ -72,14 +72,14 @@ def test_short_trainings_are_smoothed_over_fewer_epochs(epochs: int, window: int
     assert held_out(falling, falling).epochs.tolist() == [epochs]  # not the first, though it is a short one
 
 
-def test_held_out_smooths_before_it_chooses() -> None:
+def test_held_out_smooths_before_it_selects() -> None:
     loss = np.array([[2.0, 2.0, 0.5, 9.0, 1.0, 1.0, 1.0]])
     test = np.arange(7.0)[None] / 10
     assert held_out(loss, test, window=1).epochs.tolist() == [3]
     assert held_out(loss, test, window=3).epochs.tolist() == [6]
 
 
-def test_held_out_never_looks_at_the_test_accuracy() -> None:
+def test_held_out_does_not_depend_on_the_test_accuracy() -> None:
     shuffled = np.random.default_rng(0).permuted(TEST, axis=1)
     assert (held_out(LOSS, shuffled).epochs == held_out(LOSS, TEST).epochs).all()
 
@@ -92,7 +92,7 @@ def test_c_takes_one_epoch_for_all_folds() -> None:
     assert choice.mean == pytest.approx(75)
 
 
-def test_c_star_takes_each_folds_own_best() -> None:
+def test_c_star_takes_the_best_epoch_of_each_fold() -> None:
     choice = best_epoch_per_fold(TEST)
     assert choice.epochs.tolist() == [4, 1]
     assert choice.mean == pytest.approx(90)
@@ -142,7 +142,7 @@ def test_an_even_window_is_refused(window: int) -> None:
         smooth(LOSS, window)
 
 
-def test_wrong_tables_are_refused() -> None:
+def test_wrong_shapes_and_values_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"must have the shape \[2, 5\] of the loss, got \[1, 5\]\."):
         held_out(LOSS, TEST[:1])
     with pytest.raises(ShapeError, match="a row per fold and a column per epoch"):

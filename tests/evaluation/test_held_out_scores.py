@@ -1,4 +1,4 @@
-"""Scores of graphs by models that did not learn from them."""
+"""Scores of graphs by models that were not trained on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def event(epoch: int, losses: list[float]) -> EpochEnd:
     return EpochEnd(epoch, 60, 0.0, losses, losses, losses, losses, [])
 
 
-def test_each_replica_keeps_what_a_single_training_would():
+def test_each_replica_keeps_the_weights_of_a_single_training():
     draw = np.random.default_rng(0)
     curves = 1 + draw.normal(size=(3, 60)).cumsum(1) / 10
     model = torch.nn.Linear(1, 1)
@@ -56,7 +56,7 @@ def test_each_replica_keeps_what_a_single_training_would():
     assert best.done == all(stopped)
 
 
-def test_every_graph_is_scored_once_by_a_stranger():
+def test_every_graph_is_scored_by_a_model_not_trained_on_it():
     store = planted_parts(num_graphs=45)
     found = held_out_scores(store, CONFIG, folds=3, device="cpu")
     assert np.isfinite(found.scores).all()
@@ -69,7 +69,7 @@ def test_every_graph_is_scored_once_by_a_stranger():
     assert found.scores_are == "lengths"
 
 
-def test_the_accuracy_is_that_of_the_cross_validation():
+def test_accuracy_equals_that_of_the_cross_validation():
     """The same folds, weights and order: the last of three epochs, as both rules have it then."""
     store = planted_parts(num_graphs=45)
     found = held_out_scores(store, CONFIG, folds=3, device="cpu")
@@ -88,12 +88,12 @@ def test_patience_ends_the_training(monkeypatch):
     config = CONFIG.with_training(epochs=40, learning_rate=1e-9)
     store = planted_parts(num_graphs=30)
     held_out_scores(
-        store, config, folds=3, patience=2, device="cpu", on_epoch=lambda told: seen.append(told.epoch)
+        store, config, folds=3, patience=2, device="cpu", on_epoch=lambda event: seen.append(event.epoch)
     )
     assert seen[-1] < 40
 
 
-def test_what_cannot_be_scored_is_refused():
+def test_graphs_without_labels_and_trunks_are_refused():
     store = planted_parts(num_graphs=30)
     with pytest.raises(ArgumentError, match="have a class for every graph"):
         held_out_scores(replace(store, y=None), CONFIG, device="cpu")

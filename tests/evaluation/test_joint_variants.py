@@ -1,4 +1,4 @@
-"""Variants that only start otherwise are replicas of one run, and each is what it is alone."""
+"""Variants that differ only in their initial weights are replicas of one run and equal separate trainings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _together(folder: Path | None = None, resume: bool = False, seeds: int = 2) 
     )  # fmt: skip
 
 
-def test_each_is_what_it_is_alone() -> None:
+def test_joint_variants_equal_separate_trainings() -> None:
     ledgers = _together().run_all()
     assert list(ledgers) == list(CONFIGS)
     for name, config in CONFIGS.items():
@@ -54,7 +54,7 @@ def test_each_is_what_it_is_alone() -> None:
     assert not np.array_equal(first, second), "they start from the same weights"
 
 
-def test_what_is_finished_is_kept(tmp_path: Path) -> None:
+def test_finished_records_are_kept(tmp_path: Path) -> None:
     CrossValidation(
         STORE, CONFIGS["K=2"], variant="K=2", folds=4, protocol="paper", results=ResultsStore(tmp_path)
     ).run()
@@ -68,7 +68,7 @@ def test_what_is_finished_is_kept(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == text
 
 
-def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(event: object) -> None:
         raise KeyboardInterrupt
 
@@ -93,12 +93,12 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
     ids=["rounds", "dropout", "epochs"],
 )
-def test_what_computes_otherwise_is_no_sibling(other: RunConfig) -> None:
+def test_variants_that_differ_in_more_than_num_factors_are_refused(other: RunConfig) -> None:
     with pytest.raises(ArgumentError, match="'num_factors' alone"):
         CrossValidation(STORE, CONFIGS["K=1"], variant="K=1", joint_variants={"other": other}, folds=4)
 
 
-def test_factors_that_are_squashed_apart_are_no_siblings() -> None:
+def test_separately_squashed_factors_are_refused() -> None:
     one, other = (_config(count, factor_squash="separate") for count in (1, 2))
     with pytest.raises(ArgumentError, match="joined"):
         CrossValidation(STORE, one, variant="K=1", joint_variants={"K=2": other}, folds=4)

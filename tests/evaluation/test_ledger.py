@@ -1,4 +1,4 @@
-"""Figures follow from the records alone, each from its own protocol."""
+"""Accuracies are computed from the records, each from its protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _ledger() -> Ledger:
     return Ledger(tuple(record(seed, protocol) for seed in (1, 0) for protocol in ("paper", "held-out")))
 
 
-def test_each_figure_comes_from_its_own_training() -> None:
+def test_each_accuracy_comes_from_its_protocol() -> None:
     ledger = _ledger()
     paper = [record(seed, "paper").curves for seed in (0, 1)]
     held_out_curves = [record(seed, "held-out").curves for seed in (0, 1)]
@@ -39,14 +39,14 @@ def test_each_figure_comes_from_its_own_training() -> None:
     assert ledger.C.seeds == (0, 1)
 
 
-def test_a_rule_names_the_window_that_was_taken() -> None:
+def test_a_rule_names_the_window_that_was_used() -> None:
     ledger = _ledger()
     window = window_for(ledger.records[0].curves.num_epochs)
     assert window < 21
-    told = f"(mean over {window} epoch{'' if window == 1 else 's'}); chosen without test data"
-    assert ledger.rule("held-out").endswith(told)
+    rule = f"(mean over {window} epoch{'' if window == 1 else 's'}); chosen without test data"
+    assert ledger.rule("held-out").endswith(rule)
     assert ledger.summary()["figures"]["held-out"]["rule"] == ledger.rule("held-out")
-    assert told in repr(ledger)
+    assert rule in repr(ledger)
     assert ledger.rule("C") == RULES["C"]
 
 
@@ -83,7 +83,7 @@ def test_json_round_trip() -> None:
     assert summary["per_seed"][0]["epochs"]
 
 
-def test_upper_bounds_are_named_everywhere() -> None:
+def test_upper_bounds_are_labelled_everywhere() -> None:
     shown, summary = repr(_ledger()), _ledger().summary()["figures"]
     for name in UPPER_BOUNDS:
         assert "upper bound" in RULES[name]
@@ -94,7 +94,7 @@ def test_upper_bounds_are_named_everywhere() -> None:
     assert "± 2" in shown or "over seeds" in shown
 
 
-def test_records_must_belong_together() -> None:
+def test_records_of_different_runs_are_refused() -> None:
     with pytest.raises(ArgumentError, match="'records' must be at least one, got none"):
         Ledger(())
     with pytest.raises(ArgumentError, match="two of MUTAG, hgcn, held-out, seed 0"):
@@ -107,7 +107,7 @@ def test_records_must_belong_together() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "graphcaps ledger 1"}', '{"format": "x"}'])
-def test_no_ledger(text: str) -> None:
+def test_invalid_json_is_refused(text: str) -> None:
     with pytest.raises(DataError, match=r"^here: expected "):
         Ledger.from_json(text, "here")
 

@@ -1,4 +1,4 @@
-"""Folds that keep groups together, and one split in place of folds: what is trained, and what records know of it."""
+"""Folds by groups and fixed splits: the sets that are trained on, and the entries in records."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_only_records_of_grouped_folds_have_an_entry_partition() -> None:
         {"kind": "groups"},
     ],
 )
-def test_a_mark_that_is_none(values: Any) -> None:
+def test_an_invalid_partition_is_refused(values: Any) -> None:
     text = json.dumps({**record().as_dict(), "partition": values})
     with pytest.raises(DataError, match="kind, count, sha256, by and drawn under 'partition'"):
         SeedRecord.from_json(text, "r.json")
 
 
-def test_grouped_and_plain_records_never_stand_together(tmp_path: Path) -> None:
+def test_grouped_and_plain_records_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="share the settings"):
         Ledger((record(), record(seed=1, partition=PARTITION)))
     store = ResultsStore(tmp_path / "a")
@@ -90,14 +90,14 @@ def test_grouped_and_plain_records_never_stand_together(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- groups
-def test_no_group_stands_in_two_folds() -> None:
+def test_no_group_is_in_two_folds() -> None:
     validation = CrossValidation(STORE, GIN, folds=3, groups=GROUPS)
     for group in range(12):
         assert len(set(validation.folds.assignment[group == GROUPS].tolist())) == 1
-    wanted = stratified_folds(STORE.y, 3, groups=GROUPS)
-    assert torch.equal(validation.folds.assignment, wanted.assignment)
+    expected = stratified_folds(STORE.y, 3, groups=GROUPS)
+    assert torch.equal(validation.folds.assignment, expected.assignment)
     named = CrossValidation(STORE, GIN, folds=3, groups=[f"z{9 - group}" for group in GROUPS])
-    assert torch.equal(named.folds.assignment, wanted.assignment)
+    assert torch.equal(named.folds.assignment, expected.assignment)
     ledger = validation.run()
     assert ledger.partition is not None
     assert (ledger.partition.count, ledger.partition.by) == (12, "given")
@@ -105,11 +105,11 @@ def test_no_group_stands_in_two_folds() -> None:
     assert ledger.notes[0].startswith("Folds keep groups together: 12 groups, 12 of them with several graphs")
     assert ledger.summary()["partition"]["count"] == 12
     assert Ledger.from_json(ledger.to_json()).partition == ledger.partition
-    sizes = torch.bincount(wanted.assignment).tolist()
+    sizes = torch.bincount(expected.assignment).tolist()
     assert ledger.records[0].curves.test_graphs.tolist() == sizes
 
 
-def test_going_on_keeps_grouped_and_plain_apart(tmp_path: Path) -> None:
+def test_resume_refuses_to_mix_grouped_and_plain_folds(tmp_path: Path) -> None:
     cross_validate(STORE, GIN, folds=3, results=tmp_path, groups=GROUPS)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.json")}
     for groups in (None, np.arange(24) // 3):
@@ -122,7 +122,7 @@ def test_going_on_keeps_grouped_and_plain_apart(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.json")} == before
 
 
-def test_copies_are_found(tmp_path: Path) -> None:
+def test_copies_are_grouped(tmp_path: Path) -> None:
     doubled = STORE[torch.arange(12).repeat(2)]
     validation = CrossValidation(doubled, GIN, folds=3, groups="copies")
     assert torch.equal(validation.folds.assignment[:12], validation.folds.assignment[12:])
@@ -130,13 +130,13 @@ def test_copies_are_found(tmp_path: Path) -> None:
     assert validation.partition.by == "copies"
 
 
-def test_graphs_that_stand_alone_give_the_plain_folds() -> None:
+def test_groups_of_single_graphs_give_plain_folds() -> None:
     validation = CrossValidation(STORE, GIN, folds=3, groups=range(24))
     assert validation.partition is None
     assert torch.equal(validation.folds.assignment, stratified_folds(STORE.y, 3).assignment)
 
 
-def test_groups_that_do_not_fit() -> None:
+def test_invalid_groups_are_refused() -> None:
     with pytest.raises(ArgumentError, match="'groups' must hold one group per graph, 24, got 3 in 'test'"):
         CrossValidation(STORE, GIN, folds=3, groups=[1, 2, 3])
     with pytest.raises(ArgumentError, match="'groups' must be at least 3, one per fold, got 2 in 'test'"):
@@ -144,7 +144,7 @@ def test_groups_that_do_not_fit() -> None:
 
 
 # ---------------------------------------------------------------------- one split
-def test_one_split_is_trained_as_given() -> None:
+def test_a_fixed_split_is_used_as_given() -> None:
     ledger = cross_validate(STORE, GIN, protocol="both", seeds=2, split=SPLIT)
     held, paper = ledger.of("held-out")[0].curves, ledger.of("paper")[0].curves
     sizes = [curves.as_dict() for curves in (held, paper)]
@@ -162,7 +162,7 @@ def test_one_split_is_trained_as_given() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, torch.empty(0, dtype=torch.long)])
-def test_without_a_validation_part_a_tenth_of_every_class_is_drawn(
+def test_without_validation_set_a_tenth_of_every_class_is_drawn(
     missing: torch.Tensor | None, tmp_path: Path
 ) -> None:
     two = Split(torch.arange(0, 16), missing, torch.arange(16, 24), "column 'part'")
@@ -202,24 +202,26 @@ def test_another_split_is_another_run(tmp_path: Path) -> None:
         CrossValidation(STORE, GIN, results=ResultsStore(tmp_path), resume=True, split=other)
 
 
-def test_splits_that_cannot_be_trained() -> None:
+def test_invalid_splits_are_refused() -> None:
     two = replace(SPLIT, validation=None, name="column 'part'")
     assert STORE.y is not None
     y = STORE.y.clone()
     y[two.train] = 0
     y[two.train[3]] = 1
     few = replace(STORE, y=y)
-    told = r"'split' must leave .* got 1 graph of class '1' in all \(column 'part'\)\. Add validation graphs"
-    with pytest.raises(ArgumentError, match=told):
+    message = (
+        r"'split' must leave .* got 1 graph of class '1' in all \(column 'part'\)\. Add validation graphs"
+    )
+    with pytest.raises(ArgumentError, match=message):
         CrossValidation(few, GIN, split=two)
     assert CrossValidation(few, GIN, protocol="paper", split=two).folds.num_folds == 1
     with pytest.raises(ArgumentError, match="'groups' must be left out beside a split"):
         CrossValidation(STORE, GIN, split=SPLIT, groups=GROUPS)
     nothing = torch.empty(0, dtype=torch.long)
-    for wrong, told in (
+    for wrong, message in (
         (replace(SPLIT, test=torch.arange(15, 24)), "every graph at most once"),
         (replace(SPLIT, test=torch.tensor([24])), "graph indices from 0 to 23"),
         (replace(SPLIT, test=nothing), "have training and test graphs"),
     ):
-        with pytest.raises(ArgumentError, match=told):
+        with pytest.raises(ArgumentError, match=message):
             split_codes(wrong, 24)

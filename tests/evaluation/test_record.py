@@ -1,4 +1,4 @@
-"""A record says all that its figures depend on, and reads back as it was."""
+"""A record holds everything that determines its results, and survives JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_json_round_trip() -> None:
     assert "held-out, seed 0: 3 folds, 4 epochs" in repr(kept)
 
 
-def test_people_can_read_what_it_is_of() -> None:
+def test_json_is_readable() -> None:
     values = json.loads(record().to_json())
     assert (values["dataset"], values["variant"], values["protocol"], values["seed"]) == (
         *("MUTAG", "hgcn", "held-out"),
@@ -29,7 +29,7 @@ def test_people_can_read_what_it_is_of() -> None:
     assert values["config"]["training"]["epochs"] == 4
 
 
-def test_settings_are_what_decides_the_figures() -> None:
+def test_settings_hold_all_that_determines_the_results() -> None:
     plain = record().settings
     same = record(config=replace(CONFIG, source="elsewhere", dataset="other"), hardware="GPU", seconds=9.0)
     assert same.settings == plain
@@ -53,7 +53,7 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("format", "graphcaps record 1", "a record in the format 'graphcaps record 2'"),
         ("seed", "0", "a whole number under 'seed'"),
@@ -65,14 +65,14 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
         ("curves", {}, "whole numbers under 'folds' and 'epochs'"),
     ],
 )
-def test_a_wrong_file_is_one_sentence(name: str, value: object, told: str) -> None:
-    with pytest.raises(DataError, match=rf"^here.*expected {told}, found ") as raised:
+def test_an_invalid_entry_is_named(name: str, value: object, expected: str) -> None:
+    with pytest.raises(DataError, match=rf"^here.*expected {expected}, found ") as raised:
         SeedRecord.from_dict(record().as_dict() | {name: value}, "here")
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", b"\xff\xfe"])
-def test_no_record_at_all(text: str | bytes) -> None:
+def test_other_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(DataError, match=r"^here: expected "):
         SeedRecord.from_json(text, "here")
 
@@ -85,6 +85,6 @@ def test_seconds_are_a_finite_number(seconds: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "9" * 5000])
-def test_json_that_python_refuses_is_no_record(text: str) -> None:
+def test_json_that_python_cannot_parse_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="found invalid JSON"):
         SeedRecord.from_json(text)

@@ -71,9 +71,9 @@ def test_an_archive_is_smaller_than_its_records(tmp_path: Path) -> None:
         loss = 20_000 + draw.integers(-300, 300, (10, 200))
         right = np.clip(16 + draw.integers(-1, 3, (10, 200)), 0, 18)
         parts = np.full(10, 18)
-        own = replace(curves(), train_loss=loss, train_right=right, validation_loss=loss, validation_right=right,
+        random_curves = replace(curves(), train_loss=loss, train_right=right, validation_loss=loss, validation_right=right,
                       test_right=right, train_graphs=parts, validation_graphs=parts, test_graphs=parts)  # fmt: skip
-        records.append(record(seed, curves=own))
+        records.append(record(seed, curves=random_curves))
     write_archive(tmp_path / "records.zip", records)
     assert (tmp_path / "records.zip").stat().st_size < 0.6 * sum(len(each.to_json()) for each in records)
 
@@ -120,7 +120,7 @@ def test_damage_is_reported(
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x05\x06" + b"\xff" * 18])
-def test_a_file_that_is_no_zip_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_zip_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "records.zip").write_bytes(content)
     with pytest.raises(
         DataError, match=r"records\.zip: expected an archive of records, found a damaged or foreign"
@@ -147,7 +147,7 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
         RecordArchive(path)
 
 
-def test_what_is_unpacked_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unpacked_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "records.zip"
     write_archive(path, _records())
     bomb = _members(path) | {"train_loss.3": bytes(10**7)}

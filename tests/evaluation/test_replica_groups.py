@@ -13,7 +13,7 @@ FOLDS = stratified_folds(torch.arange(47) % 2, 10)
 
 
 @pytest.mark.parametrize("protocol", ["paper", "held-out"])
-def test_parts_are_those_of_the_protocol(protocol: Protocol) -> None:
+def test_sets_follow_the_protocol(protocol: Protocol) -> None:
     (group,) = plan_groups(FOLDS, protocol, [0])
     tested = torch.cat([replica.test for replica in group.replicas])
     assert tested.sort().values.tolist() == list(range(47))  # every graph once
@@ -38,7 +38,7 @@ def test_parts_are_those_of_the_protocol(protocol: Protocol) -> None:
         (1, [1] * 30),
     ],
 )
-def test_groups_hold_whole_seeds_or_a_part_of_one(group: int | None, sizes: list[int]) -> None:
+def test_groups_hold_complete_seeds_or_a_part_of_one(group: int | None, sizes: list[int]) -> None:
     plans = plan_groups(FOLDS, "paper", [0, 1, 2], group)
     assert [len(plan.replicas) for plan in plans] == sizes
     every = [(replica.seed, replica.fold) for plan in plans for replica in plan.replicas]
@@ -46,7 +46,7 @@ def test_groups_hold_whole_seeds_or_a_part_of_one(group: int | None, sizes: list
     assert all(len(plan.seeds) == 1 or len(plan.replicas) % 10 == 0 for plan in plans)
 
 
-def test_names_tell_groups_apart() -> None:
+def test_group_names_are_unique() -> None:
     plans = [plan for size in (None, 10, 4, 1) for plan in plan_groups(FOLDS, "paper", [0, 1], size)]
     names = [plan.name for plan in plans]
     assert len(set(names)) == len(names) == 1 + 2 + 6 + 20

@@ -1,4 +1,4 @@
-"""One file per record, whole or not at all; merging does not depend on the order."""
+"""One file per record, written atomically; merging does not depend on the order."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
     store.add(record())
     other = RecordKey("MUTAG", "hgcn", "held-out", 1)
     store.path(record().key).rename(store.path(other))
-    told = "expected the record of MUTAG, hgcn, held-out, seed 1, found that of MUTAG, hgcn, held-out, seed 0"
-    with pytest.raises(DataError, match=told):
+    message = (
+        "expected the record of MUTAG, hgcn, held-out, seed 1, found that of MUTAG, hgcn, held-out, seed 0"
+    )
+    with pytest.raises(DataError, match=message):
         store.get(other)
 
 
@@ -51,7 +53,7 @@ def test_any_name_is_a_file_name(tmp_path: Path) -> None:
     assert file_name("a/b", "c") == "a%2Fb--c"
 
 
-def test_a_repetition_keeps_what_was_finished_first(tmp_path: Path) -> None:
+def test_of_two_equal_runs_the_first_finished_is_kept(tmp_path: Path) -> None:
     store = ResultsStore(tmp_path)
     early, late = record(finished=EARLY), record(finished=LATE, curves=curves(seed=9))
     store.add(early)
@@ -68,13 +70,15 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     store.add(record())
     with pytest.raises(DataError) as raised:
         store.add(record(config=CONFIG.with_training(epochs=9, batch_size=64)))
-    told = "expected one run of MUTAG, hgcn, held-out, seed 0, found two that differ "
-    told += "(training.epochs 4 and 9, training.batch_size 32 and 64). Give one of them another variant name"
-    assert told in str(raised.value)
+    message = "expected one run of MUTAG, hgcn, held-out, seed 0, found two that differ "
+    message += (
+        "(training.epochs 4 and 9, training.batch_size 32 and 64). Give one of them another variant name"
+    )
+    assert message in str(raised.value)
     assert store.records() == (record(),)
 
 
-def test_merging_gives_the_same_in_any_order(tmp_path: Path) -> None:
+def test_merging_does_not_depend_on_the_order(tmp_path: Path) -> None:
     a, b, c = (ResultsStore(tmp_path / name) for name in "abc")
     same_moment = record(1, curves=curves(seed=5)), record(1, curves=curves(seed=6))
     a.add(record(0, finished=LATE, curves=curves(seed=4)))
@@ -95,7 +99,7 @@ def test_merging_gives_the_same_in_any_order(tmp_path: Path) -> None:
     assert found[0][0].finished == EARLY
 
 
-def test_a_merge_tells_what_it_did(tmp_path: Path) -> None:
+def test_a_merge_reports_its_changes(tmp_path: Path) -> None:
     a, b = ResultsStore(tmp_path / "a"), ResultsStore(tmp_path / "b")
     for seed, here, there in ((0, EARLY, LATE), (1, LATE, EARLY)):
         a.add(record(seed, finished=here))
@@ -122,7 +126,7 @@ def test_a_refused_merge_changes_nothing(tmp_path: Path) -> None:
         a.merge(tmp_path / "nowhere")
 
 
-def test_a_damaged_or_doubled_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_or_duplicate_file_is_named(tmp_path: Path) -> None:
     store = ResultsStore(tmp_path)
     store.add(record())
     path = store.path(record().key)
@@ -135,7 +139,7 @@ def test_a_damaged_or_doubled_file_is_named(tmp_path: Path) -> None:
         store.records()
 
 
-def test_what_a_killed_writer_left_is_not_read(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_writer_are_ignored(tmp_path: Path) -> None:
     store = ResultsStore(tmp_path)
     store.add(record())
     (tmp_path / ".MUTAG--hgcn--paper--seed0.record.json.17.part").write_text("{")
@@ -171,7 +175,7 @@ def test_packing_again_gives_the_same_bytes(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_new_records_lie_beside_the_archive(tmp_path: Path) -> None:
+def test_new_records_are_stored_beside_the_archive(tmp_path: Path) -> None:
     store = ResultsStore(tmp_path)
     store.add(record(0))
     store.pack()

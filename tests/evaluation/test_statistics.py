@@ -15,7 +15,7 @@ FIRST = np.array([0.90, 0.80, 0.85, 0.95])
 SECOND = np.array([0.85, 0.80, 0.80, 0.85])
 
 
-def test_by_hand() -> None:
+def test_corrected_t_test_by_hand() -> None:
     """Differences 5, 0, 5, 10 points: mean 5, variance 50/3; 1/4 + 0.25/0.75 = 7/12."""
     found = corrected_t_test(FIRST, SECOND, test_share=0.25)
     assert found.difference == pytest.approx(5)
@@ -28,13 +28,13 @@ def test_by_hand() -> None:
     assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 3) * found.standard_error)
 
 
-def test_it_is_wider_than_the_plain_test() -> None:
+def test_corrected_error_is_larger_than_the_plain_one() -> None:
     plain = stats.ttest_rel(FIRST, SECOND).pvalue
     assert corrected_t_test(FIRST, SECOND, 0.25).p > plain
     assert corrected_t_test(FIRST, SECOND, 1e-12).p == pytest.approx(plain)
 
 
-def test_the_other_way_round() -> None:
+def test_swapping_the_models_changes_the_sign() -> None:
     one, other = corrected_t_test(FIRST, SECOND, 0.25), corrected_t_test(SECOND, FIRST, 0.25)
     assert one.p == pytest.approx(other.p)
     assert one.difference == pytest.approx(-other.difference)
@@ -46,12 +46,12 @@ def test_seeds_are_averaged_and_are_no_further_pairs() -> None:
     assert corrected_t_test(several, SECOND, 0.25).pairs == 4
 
 
-def test_no_spread() -> None:
+def test_equal_differences() -> None:
     assert corrected_t_test(FIRST, FIRST, 0.25).p == 1
     assert corrected_t_test(np.array([0.5, 0.5]), np.array([0.25, 0.25]), 0.25).p == 0
 
 
-def test_how_often_it_finds_what_is_not_there() -> None:
+def test_false_positive_rate() -> None:
     """Two equal classifiers, folds whose training parts overlap: about one finding in twenty, not many."""
     random = np.random.default_rng(0)
     found = plain = 0
@@ -69,7 +69,7 @@ def test_how_often_it_finds_what_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("first", "share"), [(FIRST[:3], 0.25), (FIRST, 0.0), (FIRST, 1.0)], ids=["folds", "none", "all"]
 )
-def test_what_cannot_be_tested_is_refused(first: np.ndarray, share: float) -> None:
+def test_invalid_arguments_are_refused(first: np.ndarray, share: float) -> None:
     with pytest.raises(GraphcapsError):
         corrected_t_test(first, SECOND, share)
 
@@ -79,7 +79,7 @@ def test_holm_by_hand() -> None:
     assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
 
 
-def test_holm_is_never_below_and_never_above_one() -> None:
+def test_holm_is_at_least_p_and_at_most_one() -> None:
     values = [0.9, 0.6, 0.001]
     adjusted = holm(values)
     assert all(one >= other for one, other in zip(adjusted, values, strict=True))

@@ -1,4 +1,4 @@
-"""What the tables ask for: every published cell, each training once, and names that are not there refused."""
+"""Cells of the tables: every published result, each training once, unknown names refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphcaps.reproduction.cells import ABLATIONS, TABLES, VARIANTS, choose_cel
 from graphcaps.reproduction.published import paper_datasets, published, published_hgcn, systems
 
 
-def test_every_published_figure_is_a_cell() -> None:
+def test_every_published_accuracy_is_a_cell() -> None:
     cells = {(cell.table, cell.row, cell.dataset, cell.criterion): cell for cell in choose_cells(["all"])}
     count = 0
     for number, table in enumerate(TABLES, 1):
@@ -17,22 +17,22 @@ def test_every_published_figure_is_a_cell() -> None:
         for system in systems(number):
             row = "HGCN" if system == "Ours" else system
             for dataset in paper_datasets():
-                figure = published(number, system, dataset)
-                if figure is not None:
-                    assert cells[table, row, dataset, rule].paper == figure
+                result = published(number, system, dataset)
+                if result is not None:
+                    assert cells[table, row, dataset, rule].paper == result
                     count += 1
     assert count > 200
 
 
-def test_rows_of_other_systems_are_only_reported() -> None:
+def test_baselines_have_only_published_results() -> None:
     for cell in choose_cells(["all"]):
-        own = find_variant(cell.row)
-        assert cell.variant == own
-        if own is None:
+        variant = find_variant(cell.row)
+        assert cell.variant == variant
+        if variant is None:
             assert cell.paper is not None
 
 
-def test_tables_5_and_6_show_all_eleven_of_the_run_log() -> None:
+def test_tables_5_and_6_hold_all_data_sets_of_the_run_log() -> None:
     cells = choose_cells(["table5", "table6"], rows=["HGCN"])
     assert {cell.dataset for cell in cells} == set(paper_datasets())
     assert all(cell.paper == published_hgcn(cell.dataset, "C*") for cell in cells)
@@ -41,10 +41,10 @@ def test_tables_5_and_6_show_all_eleven_of_the_run_log() -> None:
 def test_tables_3_and_4_hold_the_ablations_under_both_rules() -> None:
     cells = choose_cells(["table3", "table4"])
     for dataset in paper_datasets():
-        own = {(cell.row, cell.criterion) for cell in cells if cell.dataset == dataset}
-        wanted = {"A1", "A2", "A3", "HGCN", "K=2", "K=8", "R=1", "R=2", "R=4", "R=5"}
-        assert {row for row, rule in own if rule == "C"} == wanted
-        assert {row for row, rule in own if rule == "held-out"} == {*ABLATIONS, "HGCN"}
+        rows = {(cell.row, cell.criterion) for cell in cells if cell.dataset == dataset}
+        expected = {"A1", "A2", "A3", "HGCN", "K=2", "K=8", "R=1", "R=2", "R=4", "R=5"}
+        assert {row for row, rule in rows if rule == "C"} == expected
+        assert {row for row, rule in rows if rule == "held-out"} == {*ABLATIONS, "HGCN"}
 
 
 def test_a_training_serves_several_cells() -> None:
@@ -55,27 +55,27 @@ def test_a_training_serves_several_cells() -> None:
     assert [(each.dataset, each.variant.name, each.protocol) for each in needed] == [("DD", "hgcn", "paper")]
 
 
-def test_the_longest_comes_first() -> None:
+def test_the_longest_training_comes_first() -> None:
     needed = trainings(choose_cells(["table1", "table2"], rows=["HGCN"], criteria=["C"]))
     assert {each.dataset for each in needed[:3]} <= {"REDDIT-BINARY", "COLLAB", "DD", "NCI1", "NCI109"}
     assert needed[-1].dataset in ("IMDB-BINARY", "MUTAG", "PTC_MR")
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_a_variant_changes_what_it_says(variant) -> None:  # type: ignore[no-untyped-def]
+def test_a_variant_changes_only_its_arguments(variant) -> None:  # type: ignore[no-untyped-def]
     plain, changed = find_variant("hgcn").config("MUTAG"), variant.config("MUTAG", epochs=7, precision="tf32")  # type: ignore[union-attr]
     assert changed.model_arguments == plain.model_arguments | variant.changes
     assert (changed.training.epochs, changed.training.precision) == (7, "tf32")
     assert variant.formulation == changed.model_arguments["formulation"]
 
 
-def test_names_are_read_as_people_write_them() -> None:
+def test_names_match_regardless_of_case_and_punctuation() -> None:
     (cell,) = choose_cells(["table3"], rows=["k=2"], datasets=["ptc-mr"], criteria=["c"])
     assert (cell.row, cell.dataset, cell.criterion) == ("K=2", "PTC_MR", "C")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "chosen", "said"),
+    ("table", "chosen", "message"),
     [
         ("table7", {}, "be one of table1"),
         ("table1", {"rows": ["HGNC"]}, "HGCN"),
@@ -84,6 +84,6 @@ def test_names_are_read_as_people_write_them() -> None:
         ("table1", {"datasets": ["COLLAB"]}, "none of its cells"),
     ],
 )
-def test_what_is_not_there_is_refused(wanted: str, chosen: dict[str, list[str]], said: str) -> None:
-    with pytest.raises(ArgumentError, match=said):
-        choose_cells([wanted], **chosen)
+def test_unknown_names_are_refused(table: str, chosen: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        choose_cells([table], **chosen)

@@ -1,4 +1,4 @@
-"""Only what is missing is trained; paper and ours stand side by side; nothing is invented."""
+"""Only missing trainings are run, and results stand next to the published ones."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def _needed(table: str, **chosen: list[str]) -> list:  # type: ignore[type-arg]
 
 
 def test_factors_are_replicas_of_one_run(tmp_path: Path) -> None:
-    found = _runs(ResultsStore(tmp_path), criteria=["C"])
-    assert "MUTAG HGCN, K=2, K=8 paper" in found
-    assert {"MUTAG A1 paper", "MUTAG R=1 paper", "MUTAG R=5 paper"} < set(found)
-    assert len(found) == 8
+    titles = _runs(ResultsStore(tmp_path), criteria=["C"])
+    assert "MUTAG HGCN, K=2, K=8 paper" in titles
+    assert {"MUTAG A1 paper", "MUTAG R=1 paper", "MUTAG R=5 paper"} < set(titles)
+    assert len(titles) == 8
 
 
-def test_what_is_finished_is_not_trained_again(tmp_path: Path, root: Path) -> None:
+def test_finished_trainings_are_not_repeated(tmp_path: Path, root: Path) -> None:
     store = ResultsStore(tmp_path / "results")
-    told: list[Progress] = []
+    events: list[Progress] = []
     runs = plan_runs(_needed("table3", rows=["A3", "K=2"], criteria=["C"]), store, 1)
-    assert reproduce(runs, store, root=root, on_progress=told.append, **FEW) == 0
-    assert [event.run.title for event in told if event.finished] == ["MUTAG A3 paper", "MUTAG K=2 paper"]
+    assert reproduce(runs, store, root=root, on_progress=events.append, **FEW) == 0
+    assert [event.run.title for event in events if event.finished] == ["MUTAG A3 paper", "MUTAG K=2 paper"]
     before = {path.name: path.read_bytes() for path in store.folder.glob("*.json")}
     assert len(before) == 2
     assert _runs(store, rows=["A3", "K=2"], criteria=["C"]) == []
@@ -60,14 +60,14 @@ def test_what_is_finished_is_not_trained_again(tmp_path: Path, root: Path) -> No
     assert _runs(store, rows=["A3"], criteria=["C"], seeds=2) == ["MUTAG A3 paper"]
 
 
-def test_nothing_is_started_when_the_time_is_over(tmp_path: Path, root: Path) -> None:
+def test_no_run_is_started_after_the_time_limit(tmp_path: Path, root: Path) -> None:
     store = ResultsStore(tmp_path / "results")
     runs = plan_runs(_needed("table3", rows=["A2", "A3"], criteria=["C"]), store, 1)
     assert reproduce(runs, store, root=root, minutes=0, **FEW) == 2
     assert not store.records()
 
 
-def test_an_interrupted_run_is_not_overwritten_by_accident(tmp_path: Path, root: Path) -> None:
+def test_an_interrupted_run_needs_resume(tmp_path: Path, root: Path) -> None:
     store = ResultsStore(tmp_path / "results")
     runs = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 1)
 
@@ -84,7 +84,7 @@ def test_an_interrupted_run_is_not_overwritten_by_accident(tmp_path: Path, root:
     assert record.curves.num_epochs == 2
 
 
-def test_other_epochs_are_other_figures(tmp_path: Path, root: Path) -> None:
+def test_records_with_other_epochs_are_refused(tmp_path: Path, root: Path) -> None:
     store = ResultsStore(tmp_path / "results")
     first = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 1)
     reproduce(first, store, root=root, **FEW)
@@ -105,11 +105,11 @@ def _copy(folder: Path, chosen: Callable[[RecordKey], bool]) -> ResultsStore:
     return store
 
 
-def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
+def test_cell_results_equal_those_of_the_ledger(tmp_path: Path) -> None:
     store = _copy(tmp_path, lambda key: (key.dataset, key.variant) == ("MUTAG", "hgcn"))
     (ledger,) = store.ledgers()
-    found = cell_results(choose_cells(["all"], datasets=["MUTAG"]), MeasuredLedgers(store))
-    by_key = {(each.cell.row, each.cell.criterion): each for each in found}
+    results = cell_results(choose_cells(["all"], datasets=["MUTAG"]), MeasuredLedgers(store))
+    by_key = {(each.cell.row, each.cell.criterion): each for each in results}
     for rule in ("C", "C*", "held-out"):
         each = by_key["HGCN", rule]
         assert each.ours == ledger.estimates[rule]
@@ -132,7 +132,7 @@ def test_ours_is_what_the_ledger_says(tmp_path: Path) -> None:
     assert {each.as_dict()["seeds"] for each in two} == {2}
 
 
-def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
+def test_records_of_grouped_folds_are_not_used(tmp_path: Path) -> None:
     record = ResultsStore(RESULTS).get(RecordKey("MUTAG", "hgcn", "paper", 0))
     assert record is not None
     groups = Partition("groups", 180, "0" * 64, "copies")
@@ -144,7 +144,7 @@ def test_other_folds_are_no_cell_of_the_paper(tmp_path: Path) -> None:
     assert each.ours is None
 
 
-def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
+def test_seeds_after_a_gap_are_not_used(tmp_path: Path) -> None:
     _copy(tmp_path, lambda key: key in {RecordKey("MUTAG", "hgcn", "paper", seed) for seed in (0, 2)})
     (each,) = cell_results(
         choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"], criteria=["C"]),
@@ -155,22 +155,22 @@ def test_a_gap_among_seeds_is_not_jumped_over(tmp_path: Path) -> None:
     assert each.standard_error is None
 
 
-def test_pages_for_people_and_papers() -> None:
-    found = cell_results(
+def test_markdown_and_latex_tables() -> None:
+    results = cell_results(
         choose_cells(["table1", "table5"], rows=["GIN", "HGCN", "GMN"], datasets=["MUTAG", "PTC_MR", "DD"]),
         MeasuredLedgers(ResultsStore(RESULTS)),
     )
-    page = markdown(found)
+    page = markdown(results)
     assert "| GIN | C | reported | 89.40 ± 5.60 | – | 64.60 ± 7.00 |" in page
     assert "| HGCN | C | paper | 93.16 ± 6.10 | 80.99 ± 2.58 | 66.54 ± 7.97 |" in page
     assert "| HGCN | C\\* | paper | 95.79" in page
-    ours = next(line for line in lines(found, "table1")[1] if (line.row, line.what) == ("HGCN", "ours"))
+    ours = next(line for line in lines(results, "table1")[1] if (line.row, line.what) == ("HGCN", "ours"))
     assert all(cell.count("±") == 2 for cell in ours.cells)
-    short = lines(found, "table1", separate_deviations=True)[1]
+    short = lines(results, "table1", separate_deviations=True)[1]
     assert [line.what for line in short if (line.row, line.criterion) == ("HGCN", "C")] == [
         *("paper", "ours", "± folds", "± seeds", "difference")
     ]
-    written = latex(found)
+    written = latex(results)
     assert "PTC\\_MR" in written
     assert "$C^*$" in written
     assert written.count("\\begin{tabular}") == written.count("\\end{tabular}") == 2

@@ -1,4 +1,4 @@
-"""The published figures: complete, consistent, and equal to the shared copy."""
+"""The published results: complete, consistent, and equal to the shared copy."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BIOLOGICAL = ("MUTAG", "NCI1", "PROTEINS", "DD", "ENZYMES", "PTC_MR", "NCI109")
 SOCIAL = ("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY")
 
 
-def test_the_file_is_the_shared_one(shared_data):
+def test_the_file_equals_the_shared_one(shared_data):
     path = shared_data.parent / "paper" / "tables.json"
     if not path.is_file():
         pytest.skip("the shared copy of the tables is not here")
     assert tables() == json.loads(path.read_text("utf-8"))
 
 
-def test_figures_of_the_text():
+def test_results_stated_in_the_text():
     # Read off the paper by eye.
     assert published(1, "Ours", "MUTAG") == PublishedResult(93.16, 6.1)
     assert published(1, "GIN", "mutag") == PublishedResult(89.4, 5.6)
@@ -46,7 +46,7 @@ def test_figures_of_the_text():
     assert str(PublishedResult(82.25, None)) == "82.25"
 
 
-def test_the_data_sets_are_the_catalogues():
+def test_data_sets_are_those_of_the_catalogue():
     assert set(paper_datasets()) == {*BIOLOGICAL, *SOCIAL}
     for name in paper_datasets():
         row = statistics(name)
@@ -64,7 +64,7 @@ def test_hyperparameters():
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_figure_is_a_percentage(table):
+def test_every_result_is_a_percentage(table):
     datasets = BIOLOGICAL if table % 2 else SOCIAL
     assert "Ours" in systems(table)
     for system in systems(table):

@@ -48,7 +48,7 @@ class Curve:
 
 def curves(results: Results) -> dict[str, dict[str, Curve]]:
     """Curves by data set and protocol, of the stored records."""
-    found: dict[str, dict[str, Curve]] = {}
+    by_dataset: dict[str, dict[str, Curve]] = {}
     for name in paper_datasets():
         for protocol in PROTOCOLS:
             ledger = results.library.ledger(name, "hgcn", protocol)
@@ -63,23 +63,26 @@ def curves(results: Results) -> dict[str, dict[str, Curve]]:
             rows = [row for row in ledger.per_seed() if row["figure"] == _RULE[protocol]]
             per_fold = protocol == "held-out"
             chosen = [epoch for row in rows for epoch in (row["epochs"] if per_fold else row["epochs"][:1])]
-            found.setdefault(name, {})[protocol] = Curve(
+            by_dataset.setdefault(name, {})[protocol] = Curve(
                 ((starts + 1 + ends) / 2).tolist(), parts.mean(0).round(2).tolist(), spread.round(2).tolist(),
                 sorted(chosen),
             )  # fmt: skip
-    return found
+    return by_dataset
 
 
-def digest(found: dict[str, dict[str, Curve]]) -> str:
+def digest(by_dataset: dict[str, dict[str, Curve]]) -> str:
     """SHA-256 of the numbers shown."""
-    plain = {name: {key: asdict(curve) for key, curve in own.items()} for name, own in found.items()}
+    plain = {
+        name: {key: asdict(curve) for key, curve in by_protocol.items()}
+        for name, by_protocol in by_dataset.items()
+    }
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 def embedded_digest(svg: str) -> str | None:
     """The digest that a picture contains."""
-    found = re.search(r"numbers sha256 ([0-9a-f]{64})", svg)
-    return found[1] if found else None
+    match = re.search(r"numbers sha256 ([0-9a-f]{64})", svg)
+    return match[1] if match else None
 
 
 def picture(root: Path) -> str:
@@ -93,7 +96,7 @@ def draw(results: Results) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    found = curves(results)
+    by_dataset = curves(results)
     style = {
         "svg.hashsalt": "graphcaps",
         "svg.fonttype": "none",
@@ -107,32 +110,32 @@ def draw(results: Results) -> str:
         figure.subplots_adjust(0.06, 0.07, 0.99, 0.96, 0.24, 0.26)  # fixed: a layout engine takes seconds
         for ax, name in zip(axes, paper_datasets(), strict=False):
             ours = results.estimate(name, "hgcn", "C")
-            _panel(ax, name, found.get(name, {}), None if ours is None else ours.mean)
+            _panel(ax, name, by_dataset.get(name, {}), None if ours is None else ours.mean)
         _legend(axes[len(paper_datasets())])
         figure.supxlabel("epoch", fontsize=9, y=0.01)
         figure.supylabel("test accuracy, %", fontsize=9, x=0.01)
         text = io.StringIO()
-        description = f"numbers sha256 {digest(found)}"
+        description = f"numbers sha256 {digest(by_dataset)}"
         figure.savefig(text, format="svg", metadata={"Date": None, "Description": description})
     return re.sub(r"[ \t]+\n", "\n", text.getvalue())
 
 
-def _panel(ax: Any, name: str, own: dict[str, Curve], ours: float | None) -> None:
+def _panel(ax: Any, name: str, by_protocol: dict[str, Curve], ours: float | None) -> None:
     """One data set; ``ours`` is our C."""
     paper = published_hgcn(name, "C").mean
     ax.set_title(name, fontsize=9.5)
     ax.axhline(paper, color="#444444", linestyle=":", linewidth=1)
     if ours is not None:
         ax.axhline(ours, color=_COLOUR["paper"], linestyle="--", linewidth=0.8)
-    if not own:
+    if not by_protocol:
         ax.text(0.5, 0.4, "not measured", transform=ax.transAxes, ha="center")
         return
-    late = [np.array(curve.mean)[len(curve.mean) // 10 :] for curve in own.values()]
+    late = [np.array(curve.mean)[len(curve.mean) // 10 :] for curve in by_protocol.values()]
     low = max(min(float(part.min()) for part in late), paper - 16)
     high = max(paper, ours or 0.0, *(float(part.max()) for part in late))
     height = high - low
     bottom = low - 0.22 * height
-    for index, (protocol, curve) in enumerate(own.items()):
+    for index, (protocol, curve) in enumerate(by_protocol.items()):
         colour, mean, spread = _COLOUR[protocol], np.array(curve.mean), np.array(curve.spread)
         ax.fill_between(curve.epochs, mean - spread, mean + spread, color=colour, alpha=0.22, linewidth=0)
         ax.plot(curve.epochs, mean, color=colour, linewidth=1.1)
@@ -142,7 +145,7 @@ def _panel(ax: Any, name: str, own: dict[str, Curve], ours: float | None) -> Non
         heights = np.tile([foot, foot + 0.06 * height, np.nan], len(curve.chosen))
         ax.plot(ticks, heights, color=colour, linewidth=0.8)
     ax.set_ylim(bottom, high + 0.08 * height)
-    ax.set_xlim(0, max(curve.epochs[-1] for curve in own.values()))
+    ax.set_xlim(0, max(curve.epochs[-1] for curve in by_protocol.values()))
     ax.tick_params(length=2)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)

@@ -18,16 +18,16 @@ from graphcaps.reproduction.published import paper_datasets, published_hgcn, sta
 FAR = 2.0  # points from which a cell of tables 3 and 4 is listed
 
 
-def agreement_summary(found: Sequence[Agreement]) -> str:
+def agreement_summary(agreements: Sequence[Agreement]) -> str:
     """On how many data sets C and C* agree with the paper, and the largest differences."""
-    if not found:
+    if not agreements:
         return f"*{NOT_MEASURED.capitalize()}.*"
-    near, star = sum(each.agrees for each in found), sum(each.star_agrees for each in found)
-    lowest, farthest = min(found, key=lambda e: e.c), max(found, key=lambda e: abs(e.star))
-    missed = join_names(f"{e.dataset} ({e.c:+.2f})" for e in found if not e.agrees)
-    two = [e.dataset for e in found if abs(e.c) > 2 * e.paper_error]
-    seed = [e.dataset for e in found if abs(e.c) > e.further]
-    N = len(found)
+    near, star = sum(each.agrees for each in agreements), sum(each.star_agrees for each in agreements)
+    lowest, farthest = min(agreements, key=lambda e: e.c), max(agreements, key=lambda e: abs(e.star))
+    missed = join_names(f"{e.dataset} ({e.c:+.2f})" for e in agreements if not e.agrees)
+    two = [e.dataset for e in agreements if abs(e.c) > 2 * e.paper_error]
+    seed = [e.dataset for e in agreements if abs(e.c) > e.further]
+    N = len(agreements)
     rows = [
         (f"C within {NEAR:.1f} point or two standard errors of our mean", f"{near} of {N} data sets"),
         ("C, largest shortfall", f"{max(0.0, -lowest.c):.2f} points ({lowest.dataset})"),
@@ -43,14 +43,14 @@ def agreement_summary(found: Sequence[Agreement]) -> str:
     )
 
 
-def tendency(found: Sequence[Agreement]) -> str:
+def tendency(agreements: Sequence[Agreement]) -> str:
     """Whether the published results are higher in general, and what the paper's K rows show."""
-    if not found:
+    if not agreements:
         return f"*{NOT_MEASURED.capitalize()}.*"
-    N, below = len(found), sum(each.c < 0 for each in found)
-    best = [float(e.seeds.max()) - published_hgcn(e.dataset, "C").mean for e in found]
+    N, below = len(agreements), sum(each.c < 0 for each in agreements)
+    best = [float(e.seeds.max()) - published_hgcn(e.dataset, "C").mean for e in agreements]
     top, less = 0, []
-    for e in found:
+    for e in agreements:
         cells = [of_tables_3_and_4(row, e.dataset) for row in ("Ours", "K=2", "K=8")]
         means = [cell.mean for cell in cells if cell is not None]
         top += means[0] > max(means[1:])
@@ -60,7 +60,7 @@ def tendency(found: Sequence[Agreement]) -> str:
     beyond = "" if sign < LEVEL else " not"
     return (
         f"- **In general.** Our C is lower on {below} of {N}; the mean of all differences is "
-        f"{signed(float(np.mean([e.c for e in found])))} points. By a sign test this is{beyond} significant "
+        f"{signed(float(np.mean([e.c for e in agreements])))} points. By a sign test this is{beyond} significant "
         f"(p = {sign:.3f}). With the best of our seeds on each data set, which is not a fair choice, the mean "
         f"difference is {signed(float(np.mean(best)))}.\n"
         "- **The paper's own K rows.** K = 2, 4 and 8 are one model with other initial weights (section 6), so the "
@@ -71,10 +71,10 @@ def tendency(found: Sequence[Agreement]) -> str:
     )
 
 
-def differing(found: Sequence[Agreement]) -> str:
+def differing(agreements: Sequence[Agreement]) -> str:
     """The data sets whose C does not agree with the paper, one by one."""
     parts = []
-    for e in found:
+    for e in agreements:
         if e.agrees:
             continue
         paper = published_hgcn(e.dataset, "C").mean
@@ -108,9 +108,9 @@ def _why(e: Agreement) -> str:
 
 def far_cells(results: Results) -> str:
     """Cells of tables 3 and 4 that are far from the paper's, without HGCN's row."""
-    found = cell_results(choose_cells(("table3", "table4"), criteria=("C",)), results.library)
-    own = [each for each in found if each.difference is not None and each.cell.row != "HGCN"]
-    far = [each for each in own if each.difference is not None and abs(each.difference) > FAR]
+    comparisons = cell_results(choose_cells(("table3", "table4"), criteria=("C",)), results.library)
+    measured = [each for each in comparisons if each.difference is not None and each.cell.row != "HGCN"]
+    far = [each for each in measured if each.difference is not None and abs(each.difference) > FAR]
     rows = []
     for each in sorted(far, key=lambda each: -abs(each.difference or 0)):
         assert each.cell.variant is not None
@@ -129,16 +129,16 @@ def far_cells(results: Results) -> str:
         rows.append((each.cell.row, each.cell.dataset, *cells))
     head = ("row", "data set", "paper", "ours", "difference", "observation")
     return (
-        f"Of the {len(own)} cells measured, {len(own) - len(far)} are within {FAR:.0f} points of the paper"
+        f"Of the {len(measured)} cells measured, {len(measured) - len(far)} are within {FAR:.0f} points of the paper"
         + (f"; the others:\n\n{table(head, rows)}" if rows else ".")
-        if own
+        if measured
         else f"*{NOT_MEASURED.capitalize()}.*"
     )
 
 
 def stuck_trainings(results: Results) -> str:
     """Stuck trainings of all stored records."""
-    found, full = [], [0, 0]
+    stuck_variants, full = [], [0, 0]
     for name in paper_datasets():
         for rule in ("C", "held-out"):
             for row in ("hgcn", *ABLATIONS, *SENSITIVITY):
@@ -146,10 +146,10 @@ def stuck_trainings(results: Results) -> str:
                 if row == "hgcn":
                     full = [full[0] + stuck, full[1] + folds]
                 elif stuck:
-                    found.append(f"{row} on {name} ({rule}: {stuck} of {folds})")
+                    stuck_variants.append(f"{row} on {name} ({rule}: {stuck} of {folds})")
     return (
         f"Of the full model's {full[1]} trainings (seeds × folds, both protocols) {full[0]} are stuck. "
-        f"Of the variants: {join_names(found)}."
+        f"Of the variants: {join_names(stuck_variants)}."
     )
 
 
@@ -159,10 +159,10 @@ def precision(results: Results) -> str:
     for rule in ("C", "held-out"):
         gaps, far = {}, []
         for name in paper_datasets():
-            own, exact = results.seeds(name, "hgcn", rule), results.exact.estimate(name, "hgcn", rule)
-            if len(own) > 1 and exact is not None:
-                gaps[name] = float(own[0]) - exact.mean
-                if abs(gaps[name]) > 2 * np.sqrt(2) * own.std(ddof=1):
+            tf32, float32 = results.seeds(name, "hgcn", rule), results.exact.estimate(name, "hgcn", rule)
+            if len(tf32) > 1 and float32 is not None:
+                gaps[name] = float(tf32[0]) - float32.mean
+                if abs(gaps[name]) > 2 * np.sqrt(2) * tf32.std(ddof=1):
                     far.append(name)
         if gaps:
             most = max(gaps, key=lambda name: abs(gaps[name]))
@@ -178,7 +178,7 @@ def precision(results: Results) -> str:
 
 def above_the_curve(results: Results) -> str:
     """On how many data sets C is above the whole mean curve that it was selected from."""
-    shown = {name: own["paper"] for name, own in curves(results).items() if "paper" in own}
+    shown = {name: tf32["paper"] for name, tf32 in curves(results).items() if "paper" in tf32}
     ours = [
         name for name, curve in shown.items() if results.seeds(name, "hgcn", "C").mean() > max(curve.mean)
     ]

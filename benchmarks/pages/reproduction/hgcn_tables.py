@@ -115,9 +115,12 @@ def agreements(results: Results) -> list[Agreement]:
             continue
         paper, S = published_hgcn(name, "C"), len(seeds)
         spread = float(seeds.std(ddof=1))
-        c, own_star = float(seeds.mean()) - paper.mean, float(star.mean()) - published_hgcn(name, "C*").mean
+        c, star_difference = (
+            float(seeds.mean()) - paper.mean,
+            float(star.mean()) - published_hgcn(name, "C*").mean,
+        )
         errors = spread / math.sqrt(S), (paper.std or 0.0) / math.sqrt(10)
-        rows.append(Agreement(name, c, own_star, *errors, further(seeds), seeds))
+        rows.append(Agreement(name, c, star_difference, *errors, further(seeds), seeds))
     return rows
 
 
@@ -131,9 +134,9 @@ def ledger_table(results: Results) -> str:
     """All eleven data sets: held-out, optimism, C and C*, next to the paper's."""
     rows = []
     for name in paper_datasets():
-        own = [shown(results.estimate(name, "hgcn", rule)) for rule in ("held-out", "optimism", "C", "C*")]
+        ours = [shown(results.estimate(name, "hgcn", rule)) for rule in ("held-out", "optimism", "C", "C*")]
         paper = [str(published_hgcn(name, rule)) for rule in ("C", "C*")]
-        rows.append((name, f"**{own[0]}**", own[1], own[2], paper[0], own[3], paper[1]))
+        rows.append((name, f"**{ours[0]}**", ours[1], ours[2], paper[0], ours[3], paper[1]))
     head = ("data set", "held-out", "optimism", "C", "C of the paper", "C\\*", "C\\* of the paper")
     return table(head, rows)
 
@@ -181,10 +184,10 @@ def comparable(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
 
 def paper_tables(results: Results, tables: Sequence[str]) -> str:
     """Tables of the paper: published, ours and difference of HGCN; other systems as published."""
-    found = cell_results(choose_cells(tables), results.library)
+    comparisons = cell_results(choose_cells(tables), results.library)
     parts = []
-    for name, title in titles(found).items():
-        datasets, rows = lines(found, name)
+    for name, title in titles(comparisons).items():
+        datasets, rows = lines(comparisons, name)
         cells = []
         for line in rows:
             if line.what == "difference" and set(line.cells) == {"–"}:
@@ -195,20 +198,20 @@ def paper_tables(results: Results, tables: Sequence[str]) -> str:
                 for cell in line.cells
             ]
             cells.append((line.row, line.criterion.replace("*", "\\*"), line.what, *texts))
-        own = [each for each in found if each.cell.table == name and each.cell.variant is not None]
-        missing = sum(each.ours is None for each in own)
+        trained = [each for each in comparisons if each.cell.table == name and each.cell.variant is not None]
+        missing = sum(each.ours is None for each in trained)
         left = "all are measured." if not missing else f"{missing} are not measured (section 10)."
         head = table(("row", "criterion", "", *datasets), cells)
-        parts.append(f"### {title}\n\n{head}\n\nOf our {len(own)} cells, {left}")
+        parts.append(f"### {title}\n\n{head}\n\nOf our {len(trained)} cells, {left}")
     return "\n\n".join(parts)
 
 
-def shown(figure: AccuracyEstimate | None) -> str:
+def shown(estimate: AccuracyEstimate | None) -> str:
     """Mean ± standard deviation over folds ± standard deviation over seeds."""
-    if figure is None:
+    if estimate is None:
         return NOT_MEASURED
-    seeds = "" if figure.std_seeds is None else f" ± {figure.std_seeds:.2f}"
-    return f"{figure}{seeds}"
+    seeds = "" if estimate.std_seeds is None else f" ± {estimate.std_seeds:.2f}"
+    return f"{estimate}{seeds}"
 
 
 def yes(value: bool) -> str:

@@ -106,7 +106,7 @@ def page_of(folder: Path) -> str:
     return fill_template("reproduction", values)
 
 
-def done(results: Results, found: Sequence[Agreement]) -> str:
+def done(results: Results, compared: Sequence[Agreement]) -> str:
     """What was trained and the main results, in three sentences."""
     pairs = [
         (held_out.mean, best.mean)
@@ -115,20 +115,20 @@ def done(results: Results, found: Sequence[Agreement]) -> str:
         and (best := results.estimate(name, "hgcn", "C")) is not None
     ]
     what = (
-        f"HGCN was trained on {len(found)} of the paper's {len(paper_datasets())} data sets with several "
+        f"HGCN was trained on {len(compared)} of the paper's {len(paper_datasets())} data sets with several "
         "seeds, under the paper's protocol (epoch selected on the test folds) and with a validation fold."
     )
-    if not found or not pairs:
+    if not compared or not pairs:
         return f"{what} The rest is not measured."
-    near, star = sum(each.agrees for each in found), sum(each.star_agrees for each in found)
+    near, star = sum(each.agrees for each in compared), sum(each.star_agrees for each in compared)
     optimism = [results.seeds(name, "hgcn", "optimism") for name in paper_datasets()]
     choice = np.mean([each.mean() for each in optimism if len(each)])
     return (
         f"{what} By the paper's rule C the mean over seeds is within one point or two standard errors of the "
-        f"published value on {near} of {len(found)}, lower on {sum(e.c < 0 for e in found)}, by at most "
-        f"{max(0.0, -min(e.c for e in found)):.2f} points; by C\\* it is within {NEAR_STAR} on {star}. Without "
+        f"published value on {near} of {len(compared)}, lower on {sum(e.c < 0 for e in compared)}, by at most "
+        f"{max(0.0, -min(e.c for e in compared)):.2f} points; by C\\* it is within {NEAR_STAR} on {star}. Without "
         "selection on the test folds the accuracies are "
-        f"{np.mean([best - own for own, best in pairs]):.2f} points below our C in the mean (of which {choice:.2f} "
+        f"{np.mean([best - ours for ours, best in pairs]):.2f} points below our C in the mean (of which {choice:.2f} "
         "is the selection on the same training; the rest is that eight folds train instead of nine). The full "
         f"model differs significantly {_significant(results)} data sets."
     )
@@ -226,10 +226,10 @@ def versions(records: Sequence[SeedRecord]) -> str:
 
 def _records(results: Results) -> list[SeedRecord]:
     """All records that the page uses."""
-    found = []
+    records = []
     for name in paper_datasets():
         for variant in ("hgcn", *ABLATIONS, *SENSITIVITY, "equations"):
             for protocol in ("paper", "held-out"):
                 ledger = results.library.ledger(name, variant, protocol)
-                found += [] if ledger is None else list(ledger.records)
-    return found
+                records += [] if ledger is None else list(ledger.records)
+    return records

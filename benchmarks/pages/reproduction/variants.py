@@ -86,7 +86,7 @@ def ablations(results: Results) -> str:
     return "\n\n".join(parts)
 
 
-def _summary(row: str, found: list[AblationTest]) -> str:
+def _summary(row: str, tests: list[AblationTest]) -> str:
     """The result of the tests, and the published difference."""
     pairs = [(of_tables_3_and_4("Ours", name), of_tables_3_and_4(row, name)) for name in paper_datasets()]
     gaps = [full.mean - other.mean for full, other in pairs if full is not None and other is not None]
@@ -95,24 +95,24 @@ def _summary(row: str, found: list[AblationTest]) -> str:
         f"In the paper, by C and with one run each, the full model is ahead on {ahead} of {len(gaps)}, "
         f"by {np.mean(gaps):.2f} points in the mean."
     )
-    if not found:
+    if not tests:
         return paper
-    better = [e for e in found if e.significant and e.test.difference > 0]
-    worse = [e for e in found if e.significant and e.test.difference < 0]
-    left = [e for e in found if not e.significant]
+    better = [e for e in tests if e.significant and e.test.difference > 0]
+    worse = [e for e in tests if e.significant and e.test.difference < 0]
+    left = [e for e in tests if not e.significant]
     sentences = []
     if better:
         named = join_names(f"{e.dataset} ({e.test.difference:+.2f})" for e in better)
         sentences.append(
-            f"Held out, the full model is better on {len(better)} of {len(found)} sets: {named}."
+            f"Held out, the full model is better on {len(better)} of {len(tests)} sets: {named}."
         )
     if worse:
         named = join_names(f"{e.dataset} ({e.test.difference:+.2f})" for e in worse)
-        sentences.append(f"Held out, the full model is worse on {len(worse)} of {len(found)} sets: {named}.")
+        sentences.append(f"Held out, the full model is worse on {len(worse)} of {len(tests)} sets: {named}.")
     if left:
         where = (
-            f"any of the {len(found)} sets"
-            if len(left) == len(found)
+            f"any of the {len(tests)} sets"
+            if len(left) == len(tests)
             else join_names(e.dataset for e in left)
         )
         low, high = min(e.test.interval[0] for e in left), max(e.test.interval[1] for e in left)
@@ -140,16 +140,16 @@ def sensitivity(results: Results) -> str:
     for row in SENSITIVITY:
         cells = []
         for name in names:
-            own, full = results.seeds(name, row, "C"), results.seeds(name, "hgcn", "C")
+            variant_seeds, full = results.seeds(name, row, "C"), results.seeds(name, "hgcn", "C")
             paper, ours = (of_tables_3_and_4(each, name) for each in (row, "Ours"))
             assert paper is not None
             assert ours is not None
             gap = f"({paper.mean - ours.mean:+.2f})"
-            if not len(own) or len(full) < 2:
+            if not len(variant_seeds) or len(full) < 2:
                 cells.append(f"{NOT_MEASURED} {gap}")
                 continue
-            far = abs(own[0] - full.mean()) > further(full)
-            text = f"{own[0] - full.mean():+.2f}"
+            far = abs(variant_seeds[0] - full.mean()) > further(full)
+            text = f"{variant_seeds[0] - full.mean():+.2f}"
             cells.append(f"{f'**{text}**' if far else text} {gap}")
         rows.append((row, *cells))
     yard = [results.seeds(name, "hgcn", "C") for name in names]
