@@ -71,8 +71,10 @@ def test_an_archive_is_smaller_than_its_records(tmp_path: Path) -> None:
         loss = 20_000 + draw.integers(-300, 300, (10, 200))
         right = np.clip(16 + draw.integers(-1, 3, (10, 200)), 0, 18)
         parts = np.full(10, 18)
-        random_curves = replace(curves(), train_loss=loss, train_right=right, validation_loss=loss, validation_right=right,
-                      test_right=right, train_graphs=parts, validation_graphs=parts, test_graphs=parts)  # fmt: skip
+        random_curves = replace(
+            curves(), train_loss=loss, train_right=right, validation_loss=loss, validation_right=right,
+            test_right=right, train_graphs=parts, validation_graphs=parts, test_graphs=parts,
+        )  # fmt: skip
         records.append(record(seed, curves=random_curves))
     write_archive(tmp_path / "records.zip", records)
     assert (tmp_path / "records.zip").stat().st_size < 0.6 * sum(len(each.to_json()) for each in records)
