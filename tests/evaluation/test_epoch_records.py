@@ -33,27 +33,27 @@ def _event(epoch: int, loss: float, validation: bool = True) -> EpochEnd:
 
 def test_counts_and_steps_from_events() -> None:
     replicas = [_replica(3, 7, 11), _replica(50, 7, 12)]
-    found = EpochRecords.from_events([_event(1, 0.5), _event(2, 1e-7)], replicas)
-    assert found.train_right.tolist() == [[1, 1], [49, 49]]
-    assert found.validation_right.tolist() == [[2, 2], [3, 3]]
-    assert found.test_right.tolist() == [[10, 10], [4, 4]]
-    assert found.train_loss.tolist() == [[50_000, 0], [25_000, 25_000]]
-    assert found.validation_loss.tolist() == [[50_000, 0], [12_346, 12_346]]
-    assert found.test_accuracy[0, 0] == 10 / 11
-    assert (found.num_folds, found.num_epochs) == (2, 2)
+    records = EpochRecords.from_events([_event(1, 0.5), _event(2, 1e-7)], replicas)
+    assert records.train_right.tolist() == [[1, 1], [49, 49]]
+    assert records.validation_right.tolist() == [[2, 2], [3, 3]]
+    assert records.test_right.tolist() == [[10, 10], [4, 4]]
+    assert records.train_loss.tolist() == [[50_000, 0], [25_000, 25_000]]
+    assert records.validation_loss.tolist() == [[50_000, 0], [12_346, 12_346]]
+    assert records.test_accuracy[0, 0] == 10 / 11
+    assert (records.num_folds, records.num_epochs) == (2, 2)
 
 
 def test_without_validation_set() -> None:
-    found = EpochRecords.from_events([_event(1, 0.5, validation=False)], [_replica(3, 0, 11)] * 2)
-    assert found.validation_loss.tolist() == found.validation_right.tolist() == [[0], [0]]
-    assert np.isnan(found.validation_accuracy).all()
+    records = EpochRecords.from_events([_event(1, 0.5, validation=False)], [_replica(3, 0, 11)] * 2)
+    assert records.validation_loss.tolist() == records.validation_right.tolist() == [[0], [0]]
+    assert np.isnan(records.validation_accuracy).all()
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e30])
 def test_a_loss_that_is_not_finite_becomes_the_largest(loss: float) -> None:
-    found = EpochRecords.from_events([_event(1, loss)], [_replica(3, 7, 11)] * 2)
-    assert found.validation_loss[0, 0] == 2**31 - 1
-    assert EpochRecords.from_dict(found.as_dict(), "here") == found
+    records = EpochRecords.from_events([_event(1, loss)], [_replica(3, 7, 11)] * 2)
+    assert records.validation_loss[0, 0] == 2**31 - 1
+    assert EpochRecords.from_dict(records.as_dict(), "here") == records
 
 
 def test_json_round_trip() -> None:

@@ -125,12 +125,12 @@ def test_seeds_are_averaged_after_folds() -> None:
         Choice(np.array([1, 1]), np.array([0.8, 0.9])),
         Choice(np.array([1, 1]), np.array([0.7, 0.7])),
     ]
-    figure = average_seeds(choices, [0, 1])
+    estimate = average_seeds(choices, [0, 1])
     spread = 100 * np.sqrt(0.005)
-    assert figure.mean == pytest.approx((85 + 70) / 2)
-    assert figure.std_folds == pytest.approx(spread / 2)  # mean of 7.07 and 0
-    assert figure.std_seeds == pytest.approx(15 / np.sqrt(2))
-    assert figure.seeds == (0, 1)
+    assert estimate.mean == pytest.approx((85 + 70) / 2)
+    assert estimate.std_folds == pytest.approx(spread / 2)  # mean of 7.07 and 0
+    assert estimate.std_seeds == pytest.approx(15 / np.sqrt(2))
+    assert estimate.seeds == (0, 1)
     alone = average_seeds(choices[:1], [0])
     assert (alone.mean, alone.std_seeds) == (pytest.approx(85), None)
     assert str(AccuracyEstimate(87.301, 6.118, None, (0,))) == "87.30 ± 6.12"

@@ -69,8 +69,8 @@ def test_every_result_is_a_percentage(table):
     assert "Ours" in systems(table)
     for system in systems(table):
         for dataset in datasets:
-            figure = published(table, system, dataset)
-            assert figure is None or (0 < figure.mean < 100 and (figure.std is None or 0 < figure.std < 20))
+            result = published(table, system, dataset)
+            assert result is None or (0 < result.mean < 100 and (result.std is None or 0 < result.std < 20))
     other = SOCIAL if table % 2 else BIOLOGICAL
     assert all(published(table, "Ours", dataset) is None for dataset in other)
 

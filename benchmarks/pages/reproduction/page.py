@@ -177,7 +177,7 @@ def formulations_summary(results: Results) -> str:
     return f"Measured on {join_names(both, 'no data set')}.{once}"
 
 
-def seconds(records: Sequence[SeedRecord], figures: Path) -> str:
+def seconds(records: Sequence[SeedRecord], measurements: Path) -> str:
     """Training time of the records, and of HGCN's row where it was timed as a whole."""
     groups = {
         "HGCN, paper's protocol": [
@@ -195,7 +195,7 @@ def seconds(records: Sequence[SeedRecord], figures: Path) -> str:
     rows = [(what, f"{len(own)}", f"{sum(r.seconds for r in own):,.0f}") for what, own in groups.items()]
     rows.append(("all", f"{len(records)}", f"{sum(record.seconds for record in records):,.0f}"))
     hardware = join_names(sorted({record.hardware for record in records}), "–")
-    entries = json.loads(figures.read_text("utf-8")) if figures.is_file() else []
+    entries = json.loads(measurements.read_text("utf-8")) if measurements.is_file() else []
     taken = {entry["what"]: entry for entry in entries}
     timed = [
         f"{taken[name]['value']:.0f} s {words}"
