@@ -1,4 +1,4 @@
-"""What several tests of commands share."""
+"""Fixtures for the tests of commands."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture
-def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command runs in ``tmp_path``, with a cache of its own and a wide terminal."""
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the command in ``tmp_path``, with an empty cache and a wide terminal."""
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(tmp_path)

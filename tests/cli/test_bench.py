@@ -55,13 +55,13 @@ def test_planted_parts_by_default(measured: list[dict[str, Any]]) -> None:
 
 
 def test_several_sets_as_json_and_into_a_file(measured: list[dict[str, Any]], tmp_path: Path) -> None:
-    out = tmp_path / "figures" / "performance.json"
+    out = tmp_path / "new" / "performance.json"
     sets = ("planted-parts-easy", "planted-parts-hard")
     done = run(*sets, "--device", "cpu", "--json", "--out", str(out))
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert [one["dataset"] for one in found] == [*sets]
-    assert found[0]["step"]["phases"][0]["share"] == 0.25
+    measurements = json.loads(done.stdout)
+    assert [one["dataset"] for one in measurements] == [*sets]
+    assert measurements[0]["step"]["phases"][0]["share"] == 0.25
     assert [call["store"] for call in measured] == [*sets]
     entries = read_measurements(out)
     assert {one["dataset"] for one in entries} == {*sets}
@@ -72,23 +72,23 @@ def test_the_precision_is_passed_on_and_recorded(
     measured: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure = graphcaps.bench.measure_speed
-    asked = []
+    precisions = []
 
-    def noted(store: Any, config: Any, **arguments: Any) -> Speed:
-        asked.append(config.training.precision)
+    def recording(store: Any, config: Any, **arguments: Any) -> Speed:
+        precisions.append(config.training.precision)
         return replace(measure(store, config, **arguments), precision="tf32")
 
-    monkeypatch.setattr(graphcaps.bench, "measure_speed", noted)
+    monkeypatch.setattr(graphcaps.bench, "measure_speed", recording)
     out = tmp_path / "performance.json"
     done = run("--device", "cpu", "--precision", "tf32", "--out", str(out))
     assert done.exit_code == 0, done.output
-    assert asked == ["tf32"]
+    assert precisions == ["tf32"]
     entries = read_measurements(out)
     assert entries[0]["what"] == "bench: an epoch of 10 folds, tf32"
     assert entries[0]["command"].endswith("--device cpu --precision tf32")
 
 
-def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_scaling_prints_and_stores_a_row_per_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rows = [
         Scaling(100, 200, "cpu", False, 0.002, 10**6),
         Scaling(1000, 2000, "cpu", True, 0.022, 12 * 10**6, 1.1, 1.2),
@@ -102,8 +102,8 @@ def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp
     entries = read_measurements(out)
     assert entries[0]["command"] == "graphcaps bench --scaling --device cpu"
     assert {one["dataset"] for one in entries} == {"one graph of 100 nodes", "one graph of 1000 nodes"}
-    shown = run("--scaling", "--device", "cpu", "--json")
-    assert [row["nodes"] for row in json.loads(shown.stdout)] == [100, 1000]
+    result = run("--scaling", "--device", "cpu", "--json")
+    assert [row["nodes"] for row in json.loads(result.stdout)] == [100, 1000]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_scaling_is_one_graph_of_many_sizes(monkeypatch: pytest.MonkeyPatch, tmp
         (("--out", "."), "expected a file to write measurements to, found a folder"),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_invalid_arguments_end_with_2_and_one_sentence(
     measured: list[dict[str, Any]], arguments: tuple[str, ...], sentence: str
 ) -> None:
     done = run(*arguments)
@@ -133,8 +133,8 @@ def test_the_help_has_an_example() -> None:
 
 
 @pytest.mark.slow
-def test_a_real_measurement() -> None:
+def test_bench_measures_an_embedded_set() -> None:
     done = run("planted-parts-easy", "--device", "cpu", "--json")
     assert done.exit_code == 0, done.output
-    (found,) = json.loads(done.stdout)
-    assert 0 < found["step"]["whole"]["share"] < 1
+    (measurement,) = json.loads(done.stdout)
+    assert 0 < measurement["step"]["whole"]["share"] < 1

@@ -1,4 +1,4 @@
-"""``graphcaps data check``: sentences for people, JSON for machines, 2 for what cannot be read."""
+"""``graphcaps data check``: findings as text and as JSON, duplicate groups, and exit code 2 for invalid input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphcaps.cli.main import app
 
 
 @pytest.fixture(autouse=True)
-def own_place(isolated_folders, tmp_path, monkeypatch):
+def wide_terminal(isolated_folders, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
 
 
@@ -20,7 +20,7 @@ def check(*arguments: object) -> Result:
 
 
 @pytest.fixture
-def own(tmp_path):
+def dataset(tmp_path):
     """Two isomorphic graphs of different classes, one edge in one direction only, one column constant."""
     folder = tmp_path / "OWN"
     folder.mkdir()
@@ -31,8 +31,8 @@ def own(tmp_path):
     return folder
 
 
-def test_people_read_sentences(own):
-    result = check(own)
+def test_findings_are_sentences(dataset):
+    result = check(dataset)
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert (
@@ -48,15 +48,15 @@ def test_people_read_sentences(own):
     assert lines.index(next(line for line in lines if line.startswith("note"))) == 5
 
 
-def test_the_option_that_names_the_classes_is_told(tmp_path):
+def test_a_table_without_labels_names_the_label_option(tmp_path):
     pytest.importorskip("rdkit")
-    (tmp_path / "mine.csv").write_text("smiles,active\nCCO,1\nCCN,0\n")
-    lines = [" ".join(line.split()) for line in check(tmp_path / "mine.csv").stdout.splitlines()]
-    told = "No class labels: the graphs can be predicted, not trained on (name the column with --label)."
-    assert f"note {told}" in lines
+    (tmp_path / "molecules.csv").write_text("smiles,active\nCCO,1\nCCN,0\n")
+    lines = [" ".join(line.split()) for line in check(tmp_path / "molecules.csv").stdout.splitlines()]
+    note = "No class labels: the graphs can be predicted, not trained on (name the column with --label)."
+    assert f"note {note}" in lines
 
 
-def test_the_command_that_keeps_copies_together_is_told(tmp_path):
+def test_duplicates_name_the_groups_option(tmp_path):
     from graphcaps.data.datasets.planted_parts import planted_parts
     from graphcaps.data.readers.tu_writer import write_tu
 
@@ -65,22 +65,22 @@ def test_the_command_that_keeps_copies_together_is_told(tmp_path):
     assert "per fold): graphcaps evaluate … --groups copies keeps them together." in text
 
 
-def test_machines_read_json(own):
-    shown = json.loads(check(own, "--json").stdout)
-    assert (shown["name"], shown["source"], shown["graphs"]) == ("OWN", str(own), 2)
-    assert (shown["warnings"], shown["notes"]) == (5, 1)
-    conflict = next(entry for entry in shown["findings"] if entry["kind"] == "conflicting-duplicates")
+def test_json_has_all_findings(dataset):
+    report = json.loads(check(dataset, "--json").stdout)
+    assert (report["name"], report["source"], report["graphs"]) == ("OWN", str(dataset), 2)
+    assert (report["warnings"], report["notes"]) == (5, 1)
+    conflict = next(entry for entry in report["findings"] if entry["kind"] == "conflicting-duplicates")
     assert set(conflict) == {"kind", "severity", "sentence", "count", "graphs"}
     assert (conflict["severity"], conflict["count"], conflict["graphs"]) == ("warning", 1, [0, 1])
-    assert shown["duplicates"] == {"graphs": 2, "groups": 1, "unsure_graphs": 0, "unsure_groups": 0}
-    assert (shown["ceiling"], shown["leakage"], shown["forecast"]) == (0.5, None, None)
+    assert report["duplicates"] == {"graphs": 2, "groups": 1, "unsure_graphs": 0, "unsure_groups": 0}
+    assert (report["ceiling"], report["leakage"], report["forecast"]) == (0.5, None, None)
 
 
-def test_the_embedded_set():
-    shown = json.loads(check("planted-parts", "--json").stdout)
-    assert (shown["source"], shown["graphs"], shown["warnings"]) == (None, 360, 0)
-    assert shown["leakage"] == {"folds": 10, "mean": 0.0389, "min": 0.0, "max": 0.1111}
-    forecast = shown["forecast"]
+def test_report_of_an_embedded_set():
+    report = json.loads(check("planted-parts", "--json").stdout)
+    assert (report["source"], report["graphs"], report["warnings"]) == (None, 360, 0)
+    assert report["leakage"] == {"folds": 10, "mean": 0.0389, "min": 0.0, "max": 0.1111}
+    forecast = report["forecast"]
     assert forecast["bytes"] > 1e5
     assert forecast["seconds_per_epoch"] > 0
     assert forecast["sentence"].startswith(
@@ -89,29 +89,29 @@ def test_the_embedded_set():
     assert json.loads(check("planted-parts", "--json", "--no-forecast").stdout)["forecast"] is None
 
 
-def test_groups_of_copies_are_written(own, tmp_path):
-    result = check(own, "--groups", tmp_path / "groups.csv")
+def test_groups_of_copies_are_written(dataset, tmp_path):
+    result = check(dataset, "--groups", tmp_path / "groups.csv")
     assert "Groups of duplicates: " in result.stdout
     assert (tmp_path / "groups.csv").read_text() == (
         "graph,id,class,group,size,confirmed\n1,,7,0,2,yes\n2,,8,0,2,yes\n"
     )
-    result = check(own, "--groups", tmp_path / "no" / "groups.csv")
+    result = check(dataset, "--groups", tmp_path / "no" / "groups.csv")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no does not exist. Create it first." in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0.2, "1 s"), (40, "40 s"), (600, "10 minutes"), (9000, "2.5 hours"), (72000, "20 hours")],
 )
-def test_times_as_people_say_them(seconds, said):
+def test_durations_have_readable_units(seconds, text):
     from graphcaps.cli.data import _time
 
-    assert _time(seconds) == said
+    assert _time(seconds) == text
 
 
-def test_a_name_in_a_folder(own):
-    assert "OWN can be read: 2 graphs" in check("OWN", "--root", own.parent).stdout
+def test_a_name_is_looked_up_under_root(dataset):
+    assert "OWN can be read: 2 graphs" in check("OWN", "--root", dataset.parent).stdout
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_name_in_a_folder(own):
         ),
     ],
 )
-def test_what_cannot_be_read_ends_with_2(own, file, text, message):
-    (own / file).write_text(text)
-    result = check(own)
+def test_invalid_files_end_with_2(dataset, file, text, message):
+    (dataset / file).write_text(text)
+    result = check(dataset)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"graphcaps: {message}")
     assert result.stderr.count("\n") == 1
@@ -155,7 +155,7 @@ def test_what_cannot_be_read_ends_with_2(own, file, text, message):
         ("no/such", "graphcaps: no/such: file or folder not found."),
     ],
 )
-def test_what_is_not_there_ends_with_2(source, message):
+def test_unknown_sources_end_with_2(source, message):
     result = check(source)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""``graphcaps data convert``: what it writes is the data set; what it refuses it leaves alone."""
+"""``graphcaps data convert``: written files equal the data set; refused targets are not changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcaps.data.readers.tu import read_tu
 
 
 @pytest.fixture(autouse=True)
-def own_place(isolated_folders, tmp_path, monkeypatch):
+def in_output_folder(isolated_folders, tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path / "out")
 
@@ -25,7 +25,7 @@ def convert(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("target", ["parts", "parts.zip", "Parts.ZIP"])
-def test_the_embedded_set(target):
+def test_a_converted_set_is_read_back(target):
     result = convert("planted-parts", target)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith(f"{target}: 360 graphs, ")
@@ -38,21 +38,21 @@ def test_the_embedded_set(target):
     assert os.listdir(".") == [target]
 
 
-def test_machines_read_json(shared_data):
+def test_json_lists_the_files(shared_data):
     result = convert("mutag", "MUTAG", "--root", shared_data, "--json")
-    shown = json.loads(result.stdout)
-    assert shown["source"] == str(shared_data / "MUTAG.zip")
-    assert (shown["name"], shown["target"], shown["graphs"]) == ("MUTAG", "MUTAG", 188)
-    assert (shown["nodes"], shown["edges"]) == (3371, 3721)
-    assert shown["files"] == [
+    content = json.loads(result.stdout)
+    assert content["source"] == str(shared_data / "MUTAG.zip")
+    assert (content["name"], content["target"], content["graphs"]) == ("MUTAG", "MUTAG", 188)
+    assert (content["nodes"], content["edges"]) == (3371, 3721)
+    assert content["files"] == [
         *("MUTAG/MUTAG_A.txt", "MUTAG/MUTAG_edge_labels.txt", "MUTAG/MUTAG_graph_indicator.txt"),
         *("MUTAG/MUTAG_graph_labels.txt", "MUTAG/MUTAG_node_labels.txt", "MUTAG/README.txt"),
     ]
-    assert shown["bytes"] == sum(os.path.getsize(file) for file in shown["files"])
+    assert content["bytes"] == sum(os.path.getsize(file) for file in content["files"])
 
 
 @pytest.mark.parametrize("target", ["parts", "parts.zip"])
-def test_only_overwrite_overwrites(target):
+def test_an_existing_target_needs_overwrite(target):
     convert("planted-parts-hard", target)
     before = read_tu(target).num_nodes
     result = convert("planted-parts", target)
@@ -66,7 +66,7 @@ def test_only_overwrite_overwrites(target):
     assert read_tu(target).num_nodes < before
 
 
-def test_a_set_in_place():
+def test_a_set_is_replaced_by_itself():
     convert("planted-parts", "parts.zip")
     first = os.stat("parts.zip").st_size
     assert convert("./parts.zip", "parts.zip", "--overwrite").exit_code == 0
@@ -84,7 +84,7 @@ def test_a_set_in_place():
         (("no/such.zip", "x.zip"), "no/such.zip: file or folder not found."),
     ],
 )  # fmt: skip
-def test_what_is_refused_ends_with_2_and_leaves_nothing(arguments, message):
+def test_invalid_arguments_end_with_2_and_write_nothing(arguments, message):
     result = convert(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"graphcaps: {message}")
@@ -92,7 +92,7 @@ def test_what_is_refused_ends_with_2_and_leaves_nothing(arguments, message):
     assert os.listdir(".") == []
 
 
-def test_a_folder_with_other_things_stays():
+def test_a_folder_with_other_files_is_not_replaced():
     os.mkdir("thesis")
     with open("thesis/chapter.tex", "w") as file:
         file.write("years")

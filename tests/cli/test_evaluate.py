@@ -1,4 +1,4 @@
-"""``graphcaps evaluate``: the table, the files, going on, and refusals in one sentence."""
+"""``graphcaps evaluate``: printed table, result files, resuming, and errors of one sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ batch_size = 8
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tmp_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
@@ -37,56 +37,56 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_tu(folder: Path, name: str, labels: list[int] | None) -> Path:
     """Triangles for class 1 and paths of three for class 2, 24 graphs, as a TU folder."""
-    place = folder / name
-    place.mkdir(parents=True)
+    path = folder / name
+    path.mkdir(parents=True)
     edges, owner = [], []
     for graph in range(24):
         first = 3 * graph + 1
         pairs = [(0, 1), (1, 2)] + ([(0, 2)] if labels is None or labels[graph] == 1 else [])
         edges += [f"{first + i}, {first + j}\n{first + j}, {first + i}\n" for i, j in pairs]
         owner += [f"{graph + 1}\n"] * 3
-    (place / f"{name}_A.txt").write_text("".join(edges))
-    (place / f"{name}_graph_indicator.txt").write_text("".join(owner))
+    (path / f"{name}_A.txt").write_text("".join(edges))
+    (path / f"{name}_graph_indicator.txt").write_text("".join(owner))
     if labels is not None:
-        (place / f"{name}_graph_labels.txt").write_text("".join(f"{label}\n" for label in labels))
-    return place
+        (path / f"{name}_graph_labels.txt").write_text("".join(f"{label}\n" for label in labels))
+    return path
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with the sets OWN and TWO and the preset own.toml."""
+    """A folder with the data sets OWN and TWO and the preset small.toml."""
     folder = tmp_path / "sets"
     write_tu(folder, "OWN", [1, 2] * 12)
     write_tu(folder, "TWO", [2, 1] * 12)
-    (folder / "own.toml").write_text(PRESET)
+    (folder / "small.toml").write_text(PRESET)
     return folder
 
 
 def run(root: Path, *arguments: object) -> Result:
-    words = ["evaluate", *arguments, "--root", root, "--preset", root / "own.toml"]
+    words = ["evaluate", *arguments, "--root", root, "--preset", root / "small.toml"]
     return RUNNER.invoke(app, [str(word) for word in words])
 
 
 def read(result: Result) -> list[dict[str, Any]]:
     assert result.exit_code == 0, result.stderr
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
+    summaries: list[dict[str, Any]] = json.loads(result.stdout)
+    return summaries
 
 
-def test_json_holds_figures_configuration_and_versions(root: Path) -> None:
-    own, two = read(run(root, "OWN", "TWO", *FAST, "--protocol", "both", "--seeds", 2, "--json"))
-    assert (own["dataset"], two["dataset"], own["variant"]) == ("OWN", "TWO", "hgcn")
-    assert list(own["figures"]) == ["held-out", "C", "C*", "optimism"]
-    assert own["figures"]["C"]["seeds"] == [0, 1]
-    assert own["figures"]["C"]["upper_bound"]
-    assert own["config"]["training"]["epochs"] == 2
-    assert own["config"]["model"]["capsule_dim"] == 8
-    assert own["config"]["source"].endswith("own.toml")
-    assert "torch" in own["versions"]
-    assert own["seconds"] > 0
+def test_json_has_metrics_configuration_and_versions(root: Path) -> None:
+    first, second = read(run(root, "OWN", "TWO", *FAST, "--protocol", "both", "--seeds", 2, "--json"))
+    assert (first["dataset"], second["dataset"], first["variant"]) == ("OWN", "TWO", "hgcn")
+    assert list(first["figures"]) == ["held-out", "C", "C*", "optimism"]
+    assert first["figures"]["C"]["seeds"] == [0, 1]
+    assert first["figures"]["C"]["upper_bound"]
+    assert first["config"]["training"]["epochs"] == 2
+    assert first["config"]["model"]["capsule_dim"] == 8
+    assert first["config"]["source"].endswith("small.toml")
+    assert "torch" in first["versions"]
+    assert first["seconds"] > 0
 
 
-def test_people_read_what_is_an_upper_bound(root: Path) -> None:
+def test_upper_bounds_are_marked_in_the_table(root: Path) -> None:
     result = run(root, "OWN", *FAST, "--protocol", "both")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -102,7 +102,7 @@ def test_people_read_what_is_an_upper_bound(root: Path) -> None:
     assert "OWN: 3 folds × 1 seed, hgcn, preset: " in result.stderr
 
 
-def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
+def test_only_metrics_of_the_protocol_are_shown(root: Path) -> None:
     result = run(root, "OWN", *FAST, "--seeds", 2)
     assert "held-out" in result.stdout
     assert "C*" not in result.stdout
@@ -110,7 +110,7 @@ def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "told"),
+    ("epochs", "message"),
     [
         (
             3,
@@ -120,9 +120,9 @@ def test_only_the_figures_of_the_protocol_are_shown(root: Path) -> None:
         (42, "(mean over 21 epochs); chosen without test data."),
     ],
 )
-def test_the_rule_is_that_of_short_trainings(root: Path, epochs: int, told: str) -> None:
+def test_the_averaging_window_grows_with_the_epochs(root: Path, epochs: int, message: str) -> None:
     result = run(root, "OWN", *FAST, "--model", "gin", "--epochs", epochs)
-    assert told in result.stdout
+    assert message in result.stdout
     assert ("over 21 epochs" in result.stdout) == (epochs == 42)
     assert (
         "optimism: C, the best of one epoch for all folds by mean test accuracy, minus held-out"
@@ -130,51 +130,53 @@ def test_the_rule_is_that_of_short_trainings(root: Path, epochs: int, told: str)
     )
 
 
-def test_gin_takes_features_training_and_width_of_the_preset(root: Path) -> None:
-    (own,) = read(run(root, "OWN", *FAST, "--model", "gin", "--json"))
-    assert own["variant"] == "gin"
-    assert own["config"]["model"] == {"name": "gin", "hidden": 8}
-    assert own["config"]["features"]["degree_onehot"] == 4
-    assert own["config"]["training"]["batch_size"] == 8
+def test_gin_uses_features_training_and_width_of_the_preset(root: Path) -> None:
+    (result,) = read(run(root, "OWN", *FAST, "--model", "gin", "--json"))
+    assert result["variant"] == "gin"
+    assert result["config"]["model"] == {"name": "gin", "hidden": 8}
+    assert result["config"]["features"]["degree_onehot"] == 4
+    assert result["config"]["training"]["batch_size"] == 8
 
 
 def test_options_change_the_preset(root: Path) -> None:
     arguments = ("--batch-size", 5, "--learning-rate", 0.25, "--group", 2, "--variant", "mine", "--json")
-    (own,) = read(run(root, "OWN", *FAST, *arguments))
-    assert (own["variant"], own["folds"]) == ("mine", 3)
-    assert own["config"]["training"]["batch_size"] == 5
-    assert own["config"]["training"]["learning_rate"] == 0.25
+    (result,) = read(run(root, "OWN", *FAST, *arguments))
+    assert (result["variant"], result["folds"]) == ("mine", 3)
+    assert result["config"]["training"]["batch_size"] == 5
+    assert result["config"]["training"]["learning_rate"] == 0.25
 
 
 def test_out_holds_records_and_a_summary(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
-    (own,) = read(run(root, "OWN", *FAST, "--out", out, "--json"))
+    (result,) = read(run(root, "OWN", *FAST, "--out", out, "--json"))
     assert sorted(path.name for path in out.iterdir()) == [
         "OWN--hgcn--held-out--seed0.record.json",
         "OWN--hgcn.summary.json",
     ]
     summary = json.loads((out / "OWN--hgcn.summary.json").read_text("utf-8"))
     assert summary.pop("source") == str(root / "OWN")
-    assert summary == own
+    assert summary == result
     (ledger,) = ResultsStore(out).ledgers()
-    assert json.loads(json.dumps(ledger.summary())) == own
+    assert json.loads(json.dumps(ledger.summary())) == result
 
 
-def test_resume_goes_on(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_evaluation_equals_an_uninterrupted_one(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = ("OWN", *FAST, "--protocol", "both", "--json")
-    (whole,) = read(run(root, *arguments))
+    (uninterrupted,) = read(run(root, *arguments))
     out = tmp_path / "results"
     original, count = CrossValidation.run, []
 
-    def broken(self: CrossValidation, on_event: Any) -> Any:
-        def tell(event: GroupEpoch) -> None:
+    def interrupted(self: CrossValidation, on_event: Any) -> Any:
+        def on_epoch(event: GroupEpoch) -> None:
             count.append(event)
             if len(count) == 3:
                 raise KeyboardInterrupt
 
-        return original(self, tell)
+        return original(self, on_epoch)
 
-    monkeypatch.setattr(CrossValidation, "run", broken)
+    monkeypatch.setattr(CrossValidation, "run", interrupted)
     stopped = run(root, *arguments, "--out", out)
     assert stopped.exit_code == 130
     assert stopped.stdout == ""
@@ -182,24 +184,24 @@ def test_resume_goes_on(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
     again = run(root, *arguments, "--out", out, "--resume")
-    (ended,) = read(again)
+    (resumed,) = read(again)
     assert "OWN: 1 of 2 records are finished." in again.stderr
     for changing in ("seconds",):
-        del whole[changing], ended[changing]
-    assert ended == whole
+        del uninterrupted[changing], resumed[changing]
+    assert resumed == uninterrupted
     refused = run(root, *arguments, "--out", out)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "Add --resume to keep it" in refused.stderr
 
 
-def test_an_embedded_set_needs_no_preset() -> None:
+def test_an_embedded_set_has_a_default_preset() -> None:
     result = RUNNER.invoke(app, ["evaluate", "planted-parts", "--folds", "3", "--epochs", "1", "--json"])
-    (found,) = read(result)
-    assert (found["dataset"], found["config"]["source"]) == ("planted-parts", "planted-parts")
+    (summary,) = read(result)
+    assert (summary["dataset"], summary["config"]["source"]) == ("planted-parts", "planted-parts")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("NONE",), "has no class labels; add graph labels."),
         (("ALONE",), "hold at least two classes, got only class '2' in 'ALONE'"),
@@ -226,7 +228,9 @@ def test_an_embedded_set_needs_no_preset() -> None:
         (("OWN", "--resume"), "'resume' must come with a folder of results"),
     ],
 )
-def test_refusals(root: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[Any, ...], told: str) -> None:
+def test_invalid_arguments_end_with_2_and_one_sentence(
+    root: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[Any, ...], message: str
+) -> None:
     def never(self: CrossValidation, on_event: Any) -> None:
         raise AssertionError("training began")
 
@@ -235,7 +239,7 @@ def test_refusals(root: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[
     write_tu(root, "ALONE", [2] * 24)
     result = run(root, *arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.exception
-    assert told in result.stderr
+    assert message in result.stderr
     assert result.stderr.startswith("graphcaps: ")
     assert result.stderr.count("\n") == 1
 
@@ -246,7 +250,7 @@ def test_brackets_in_a_name_are_no_markup(root: Path) -> None:
     assert "[/x]" in result.stdout
 
 
-def test_a_preset_that_is_not_there() -> None:
+def test_an_unknown_preset_suggests_similar_ones() -> None:
     result = RUNNER.invoke(app, ["evaluate", "planted-parts", "--preset", "papre"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "paper" in result.stderr

@@ -1,4 +1,4 @@
-"""An evaluation that is killed at random moments and resumed ends with the ledger of an unbroken one."""
+"""An evaluation that is killed and resumed gives the records of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import pytest
 from graphcaps.evaluation import ResultsStore
 from tests.cli.test_evaluate import PRESET, write_tu
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
-# Checkpoints are written between any two epochs, on a slow disk: a kill meets them half written too.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix"),
+]
+# A checkpoint after every epoch and slow writes, so that some signals arrive during a write.
 PROGRAM = """
 import os, time
 fsync = os.fsync
@@ -32,7 +35,7 @@ main()
 def start(root: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     command = [
         *(sys.executable, "-c", PROGRAM, "evaluate", "OWN", "--root", str(root)),
-        *("--preset", str(root / "own.toml"), "--folds", "3", "--epochs", "30", "--protocol", "both"),
+        *("--preset", str(root / "small.toml"), "--folds", "3", "--epochs", "30", "--protocol", "both"),
         *("--seeds", "2", "--device", "cpu", "--out", str(out), *more),
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "2", "GRAPHCAPS_CACHE": str(root / "cache")}
@@ -41,33 +44,33 @@ def start(root: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
-def test_killed_again_and_again(tmp_path: Path) -> None:
+def test_killed_and_resumed_evaluation_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     root, out = tmp_path / "sets", tmp_path / "out"
     write_tu(root, "OWN", [1, 2] * 12)
-    (root / "own.toml").write_text(PRESET)
-    whole = start(root, tmp_path / "whole")
-    assert whole.communicate()[0]
-    assert whole.returncode == 0
-    chance = random.Random(7)
+    (root / "small.toml").write_text(PRESET)
+    uninterrupted = start(root, tmp_path / "uninterrupted")
+    assert uninterrupted.communicate()[0]
+    assert uninterrupted.returncode == 0
+    delays = random.Random(7)
     for kill in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL):
         process = start(root, out, "--resume")
         checkpoints = out / "unfinished"
         before = {path: path.stat().st_mtime_ns for path in checkpoints.glob("*.checkpoint")}
         end = time.monotonic() + 60
-        # Until it has gone on by an epoch at least, and then for a random while.
+        # Waits for at least one new checkpoint, then for a random time.
         while {path: path.stat().st_mtime_ns for path in checkpoints.glob("*.checkpoint")} == before:
             assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < end, "nothing happened for a minute"
-        time.sleep(chance.uniform(0, 0.4))
+            assert time.monotonic() < end, "no new checkpoint within a minute"
+        time.sleep(delays.uniform(0, 0.4))
         process.send_signal(kill)
-        told = process.communicate()[1]
-        assert process.returncode == (130 if kill == signal.SIGINT else -kill), told
+        errors = process.communicate()[1]
+        assert process.returncode == (130 if kill == signal.SIGINT else -kill), errors
     last = start(root, out, "--resume")
-    told = last.communicate()[1]
-    assert last.returncode == 0, told
-    found, expected = (ResultsStore(folder).records() for folder in (out, tmp_path / "whole"))
-    assert len(found) == 4
-    for one, other in zip(found, expected, strict=True):
+    errors = last.communicate()[1]
+    assert last.returncode == 0, errors
+    resumed, expected = (ResultsStore(folder).records() for folder in (out, tmp_path / "uninterrupted"))
+    assert len(resumed) == 4
+    for one, other in zip(resumed, expected, strict=True):
         assert one.key == other.key
         assert one.curves == other.curves, one.key
     assert not [*(out / "unfinished").glob("*.checkpoint")]

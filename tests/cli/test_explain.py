@@ -1,4 +1,4 @@
-"""``graphcaps explain``: one decision, measures of all, and the report."""
+"""``graphcaps explain``: one graph, metrics of all graphs, drawings and the report."""
 
 from __future__ import annotations
 
@@ -44,59 +44,63 @@ def run(*arguments: object) -> Any:
     )
 
 
-def test_alone_it_sums_up(model: Path, data: Path) -> None:
-    shown = run(model, data)
-    assert shown.exit_code == 0, shown.output
-    assert "6 graphs in" in shown.stdout
-    assert " of 4 used" in shown.stdout
-    found = json.loads(run(model, data, "--json").stdout)
-    assert (found["command"], found["graphs"]) == ("explain", 6)
+def test_without_options_a_summary_is_printed(model: Path, data: Path) -> None:
+    result = run(model, data)
+    assert result.exit_code == 0, result.output
+    assert "6 graphs in" in result.stdout
+    assert " of 4 used" in result.stdout
+    content = json.loads(run(model, data, "--json").stdout)
+    assert (content["command"], content["graphs"]) == ("explain", 6)
 
 
 def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
-    shown = run(model, data, "--graph", 2)
-    assert shown.exit_code == 0, shown.output
-    assert "graph      2 of SMALL" in shown.stdout
+    result = run(model, data, "--graph", 2)
+    assert result.exit_code == 0, result.output
+    assert "graph      2 of SMALL" in result.stdout
     for word in ("capsule", " of level 1: length", "nothing is mainly routed there", "weight 0.", "nodes "):
-        assert word in shown.stdout
-    found = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
+        assert word in result.stdout
+    explanation = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
     expected = small_model().explain(planted()[1])
-    assert found["graph"] == 2  # counted as predict counts them
-    assert found["node_scores"] == pytest.approx(expected.node_scores.tolist(), rel=1e-3, abs=1e-6)
-    assert len(found["tree"]["classes"]) == 3
+    assert explanation["graph"] == 2  # numbered from 1, as in predict
+    assert explanation["node_scores"] == pytest.approx(expected.node_scores.tolist(), rel=1e-3, abs=1e-6)
+    assert len(explanation["tree"]["classes"]) == 3
     other = json.loads(run(model, data, "--graph", 2, "--target", "ring-clique", "--json").stdout)[
         "explanation"
     ]
     assert other["target"] == "ring-clique"
 
 
-def test_measures_for_people_and_machines(
+def test_metrics_as_table_and_json(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graphcaps.explanation.baselines.GNN_EXPLAINER_EPOCHS", 2)
     monkeypatch.setattr("graphcaps.explanation.baselines.INTEGRATION_STEPS", 2)
     second = tmp_path / "second.safetensors"
     train_small(planted(), epochs=1).save(second)
-    shown = run(model, data, "--measure", "--methods", "capsules, random")
-    assert shown.exit_code == 0, shown.output
-    assert "parts  " in shown.stdout
-    assert "fidelity+" in shown.stdout
-    assert "…" not in shown.stdout  # nothing is cut in 80 columns
-    assert "Evaluating capsules" in shown.stderr
-    found = json.loads(run(model, data, "--measure", "--sample", 2, "--beside", second, "--json").stdout)
-    assert list(found["methods"]) == list(METHODS)
-    assert all(tuple(row) == METRICS for row in found["methods"].values())
-    assert found["methods"]["kmeans-primary"]["nmi"] is not None  # the files keep which part a node is of
-    assert found["methods"]["gnnexplainer"]["fidelity_plus"] is not None
-    assert len(found["sample"]["graphs"]) == 2
-    assert 0 < found["stability"]["nmi"] <= 1
+    result = run(model, data, "--measure", "--methods", "capsules, random")
+    assert result.exit_code == 0, result.output
+    assert "parts  " in result.stdout
+    assert "fidelity+" in result.stdout
+    assert "…" not in result.stdout  # nothing is cut in 80 columns
+    assert "Evaluating capsules" in result.stderr
+    content = json.loads(run(model, data, "--measure", "--sample", 2, "--beside", second, "--json").stdout)
+    assert list(content["methods"]) == list(METHODS)
+    assert all(tuple(row) == METRICS for row in content["methods"].values())
+    assert (
+        content["methods"]["kmeans-primary"]["nmi"] is not None
+    )  # the files contain the planted part of each node
+    assert content["methods"]["gnnexplainer"]["fidelity_plus"] is not None
+    assert len(content["sample"]["graphs"]) == 2
+    assert 0 < content["stability"]["nmi"] <= 1
 
 
-def test_the_report_gets_what_was_found(model: Path, data: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    given: dict[str, Any] = {}
+def test_the_report_gets_metrics_and_history(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    arguments: dict[str, Any] = {}
 
     def write(folder: Path, fitted: Any, store: Any, explanations: Any, **named: Any) -> Path:
-        given.update(named, explanations=explanations, store=store)
+        arguments.update(named, explanations=explanations, store=store)
         return folder / "index.html"
 
     monkeypatch.setattr("graphcaps.explanation.report.write_report", write)
@@ -108,25 +112,25 @@ def test_the_report_gets_what_was_found(model: Path, data: Path, tmp_path: Path,
         (rows[1:], None),
         ([row | {"train_loss": 9.0} for row in rows], None),
     ):
-        history.write_text(json.dumps(written))  # the others are of a training whose model was written over
-        shown = run(model, data, "--out", tmp_path / "page")
-        assert shown.exit_code == 0, shown.output
-        assert "page" in shown.stderr
-        assert given["history"] == taken
-    assert set(given["metrics"]["methods"]) == set(FAST_METHODS)
-    assert len(given["explanations"]) == len(given["store"]) == 6
-    assert given["title"] == "m on SMALL"
+        history.write_text(json.dumps(written))  # the other histories do not match the model
+        result = run(model, data, "--out", tmp_path / "page")
+        assert result.exit_code == 0, result.output
+        assert "page" in result.stderr
+        assert arguments["history"] == taken
+    assert set(arguments["metrics"]["methods"]) == set(FAST_METHODS)
+    assert len(arguments["explanations"]) == len(arguments["store"]) == 6
+    assert arguments["title"] == "m on SMALL"
 
 
-def test_the_page_is_written(model: Path, data: Path, tmp_path: Path) -> None:
-    found = json.loads(run(model, data, "--out", tmp_path / "page", "--json").stdout)
-    page = Path(found["report"])
+def test_the_report_is_written(model: Path, data: Path, tmp_path: Path) -> None:
+    content = json.loads(run(model, data, "--out", tmp_path / "page", "--json").stdout)
+    page = Path(content["report"])
     assert page.parent == tmp_path / "page"
     assert "</html>" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--graph", 0), "'--graph' must be a number from 1 to 6, got 0"),
         (("--graph", 7), "'--graph' must be a number from 1 to 6, got 7"),
@@ -136,39 +140,43 @@ def test_the_page_is_written(model: Path, data: Path, tmp_path: Path) -> None:
         (("--measure", "--graph", 1), "'--graph' must be used without --measure and --out"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(model: Path, data: Path, arguments: Any, told: str) -> None:
-    shown = run(model, data, *arguments)
-    assert shown.exit_code == 2
-    assert shown.stdout == ""
-    assert told in shown.stderr
-    assert shown.stderr.strip().count("\n") == 0
+def test_invalid_arguments_end_with_2_and_one_sentence(
+    model: Path, data: Path, arguments: Any, message: str
+) -> None:
+    result = run(model, data, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.strip().count("\n") == 0
 
 
-def test_a_file_in_the_way_and_a_model_without_capsules(model: Path, data: Path, tmp_path: Path) -> None:
+def test_an_existing_file_and_a_model_without_capsules_are_refused(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    shown = run(model, data, "--out", tmp_path / "file")
-    assert shown.exit_code == 2
-    assert "a folder to write into" in shown.stderr
+    result = run(model, data, "--out", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "a folder to write into" in result.stderr
     gin = tmp_path / "gin.safetensors"
     train_small(planted(), "gin", {"hidden": 8}).save(gin)
-    shown = run(gin, data)
-    assert shown.exit_code == 2
-    assert "FittedModel with one, got GIN. Other models have no capsules to explain." in shown.stderr
+    result = run(gin, data)
+    assert result.exit_code == 2
+    assert "FittedModel with one, got GIN. Other models have no capsules to explain." in result.stderr
 
 
 @pytest.mark.parametrize("kind", [None, "scores", "flow", "assignment", "rounds"])
-def test_a_picture_of_one_graph(model: Path, data: Path, tmp_path: Path, kind: str | None) -> None:
+def test_a_drawing_of_one_graph(model: Path, data: Path, tmp_path: Path, kind: str | None) -> None:
     path = tmp_path / "picture.svg"
-    shown = run(model, data, "--graph", 2, "--draw", path, *(("--kind", kind) if kind else ()))
-    assert shown.exit_code == 0, shown.output
-    assert f"Written: {path}" in shown.stderr
+    result = run(model, data, "--graph", 2, "--draw", path, *(("--kind", kind) if kind else ()))
+    assert result.exit_code == 0, result.output
+    assert f"Written: {path}" in result.stderr
     assert "<svg" in path.read_text("utf-8")
     assert json.loads(run(model, data, "--graph", 2, "--draw", path, "--json").stdout)["picture"] == str(path)
 
 
-def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
+def test_a_molecule_is_drawn_with_its_atoms(tmp_path: Path) -> None:
     pytest.importorskip("rdkit", reason="molecules need the extra chem")
-    table = tmp_path / "own.csv"
+    table = tmp_path / "molecules.csv"
     lines = [
         f"{'C' * n}{end},{kind}" for n in range(1, 9) for end, kind in (("O", "alcohol"), ("N", "amine"))
     ]
@@ -182,15 +190,15 @@ def test_a_molecule_is_drawn_as_one(tmp_path: Path) -> None:
     )
     assert trained.exit_code == 0, trained.output
     path = tmp_path / "molecule.svg"
-    shown = run(tmp_path / "m.safetensors", table, "--label", "kind", "--graph", 3, "--draw", path)
-    assert shown.exit_code == 0, shown.output
-    assert re.search(r"atoms .*\bO3 \(", shown.stdout)  # the third atom of CCO
+    result = run(tmp_path / "m.safetensors", table, "--label", "kind", "--graph", 3, "--draw", path)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"atoms .*\bO3 \(", result.stdout)  # the third atom of CCO
     drawn = path.read_text("utf-8")
     assert "<svg" in drawn
     assert "OH" in drawn or ">O<" in drawn or "atom-" in drawn
 
 
-def test_the_loudest_nodes_are_shown_both_for_and_against(
+def test_nodes_with_the_largest_scores_of_both_signs_are_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
@@ -205,24 +213,26 @@ def test_the_loudest_nodes_are_shown_both_for_and_against(
     scores[3], scores[7] = 0.25, -0.5
     one = replace(one, levels=(replace(lowest, assignment=all_in_one), *one.levels[1:]), node_scores=scores)
     show_graph(one, "1", store)
-    told = capsys.readouterr().out
-    assert "out of distribution" not in told
-    assert re.search(rf"nodes 4 \(\+0\.250\)  .*  8 \(-0\.500\)  … {n - 12} more", told)
+    output = capsys.readouterr().out
+    assert "out of distribution" not in output
+    assert re.search(rf"nodes 4 \(\+0\.250\)  .*  8 \(-0\.500\)  … {n - 12} more", output)
     show_graph(one, "1", store, "far too many nodes")
     assert "domain     out of distribution: far too many nodes" in capsys.readouterr().out
 
 
 def test_an_out_of_distribution_graph_gets_a_warning(model: Path, tmp_path: Path) -> None:
     write_tu(from_networkx([networkx.path_graph(900), networkx.complete_graph(60)]), tmp_path / "LONG")
-    replace(small_model(), profile=TrainingProfile.from_store(planted())).save(tmp_path / "known.safetensors")
-    for path, said in ((tmp_path / "known.safetensors", True), (model, False)):
-        shown = run(path, tmp_path / "LONG", "--graph", 1)
-        assert shown.exit_code == 0, shown.output
-        assert ("out of distribution" in shown.stdout) == said
+    replace(small_model(), profile=TrainingProfile.from_store(planted())).save(
+        tmp_path / "with_profile.safetensors"
+    )
+    for path, expected in ((tmp_path / "with_profile.safetensors", True), (model, False)):
+        result = run(path, tmp_path / "LONG", "--graph", 1)
+        assert result.exit_code == 0, result.output
+        assert ("out of distribution" in result.stdout) == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("--graph", "1", "--draw", "p.svg", "--kind", "molecule"),
@@ -234,7 +244,9 @@ def test_an_out_of_distribution_graph_gets_a_warning(model: Path, tmp_path: Path
         (("--graph", "1", "--draw", "p.gif"), "end in"),
     ],
 )
-def test_pictures_that_cannot_be(model: Path, data: Path, words: tuple[str, ...], said: str) -> None:
-    shown = run(model, data, *words)
-    assert shown.exit_code == 2
-    assert said in shown.stderr
+def test_invalid_drawing_options_are_refused(
+    model: Path, data: Path, words: tuple[str, ...], message: str
+) -> None:
+    result = run(model, data, *words)
+    assert result.exit_code == 2
+    assert message in result.stderr

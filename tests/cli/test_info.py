@@ -1,4 +1,4 @@
-"""``graphcaps info``: what a model file is, was trained on and expects."""
+"""``graphcaps info``: model, expected input and training data of a model file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def run(*arguments: object):
     return CliRunner().invoke(app, ["info", *map(str, arguments)], env={"COLUMNS": "200"})
 
 
-def squeezed(text: str) -> str:
+def single_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_people_read_what_it_is_expects_and_was_trained_on(tmp_path):
+def test_text_describes_model_input_and_training(tmp_path):
     path = tmp_path / "m.safetensors"
     model = labelled_model()
     replace(model, training=model.training | {"notes": ["One thing.", "Another."], "empty": None}).save(path)
     result = run(path)
     assert result.exit_code == 0, result.output
-    text = squeezed(result.stdout)
+    text = single_spaced(result.stdout)
     for sentence in (
         "hgcn, released formulation, ",
         "classes 3: ring-star, ring-clique, ring-ladder",
@@ -50,39 +50,39 @@ def test_people_read_what_it_is_expects_and_was_trained_on(tmp_path):
     assert "empty" not in text
 
 
-def test_json_for_machines(tmp_path):
+def test_json_has_all_sections(tmp_path):
     path = tmp_path / "m.safetensors"
     small_model().save(path)
-    told = json.loads(run(path, "--json").stdout)
+    content = json.loads(run(path, "--json").stdout)
     data = path.read_bytes()
-    assert told["file"] == {
+    assert content["file"] == {
         "path": str(path),
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
         "format_version": 1,
     }
-    assert told["expects"]["node_labels"] == []
-    assert told["training"]["graphs"] == 30
-    assert set(told) == {
+    assert content["expects"]["node_labels"] == []
+    assert content["training"]["graphs"] == 30
+    assert set(content) == {
         *("file", "model", "class_names", "expects", "calibration", "profile", "training", "config"),
         "versions",
     }
 
 
-def test_names_are_shown_as_they_are(tmp_path):
+def test_class_names_are_not_markup(tmp_path):
     path = tmp_path / "m.safetensors"
     model = train_small(planted(), "gin", max_nodes=30)
     replace(model, class_names=("[red]a[/red]", "b\nc", "[/]")).save(path)
     result = run(path)
     assert result.exit_code == 0, result.output
-    text = squeezed(result.stdout)
+    text = single_spaced(result.stdout)
     assert "3: [red]a[/red], b c, [/]" in text
     assert "scores logits" in text
     assert "max. nodes 30; of larger graphs the nodes of highest degree are used" in text
 
 
 @pytest.mark.parametrize("content", [None, b"", b"some text", b"PK\x03\x04rest"])
-def test_a_wrong_file_ends_with_2_and_one_sentence(tmp_path, content):
+def test_an_invalid_file_ends_with_2_and_one_sentence(tmp_path, content):
     path = tmp_path / "m.safetensors"
     if content is not None:
         path.write_bytes(content)
@@ -94,4 +94,4 @@ def test_a_wrong_file_ends_with_2_and_one_sentence(tmp_path, content):
 
 
 def test_help_has_an_example():
-    assert "graphcaps info mutag.safetensors" in squeezed(run("--help").stdout)
+    assert "graphcaps info mutag.safetensors" in single_spaced(run("--help").stdout)

@@ -1,4 +1,4 @@
-"""The program as a whole: help without torch, exit codes, one sentence, no traceback."""
+"""The command line program: help without torch, exit codes, and errors of one sentence without traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNNER = CliRunner()
 
 
 def fail(error: BaseException) -> int:
-    """Exit code of a command that ends with ``error``."""
+    """Result of a command that raises ``error``."""
     app = program.typer.Typer(cls=program._Group, pretty_exceptions_enable=False)
 
     @app.callback()
@@ -51,7 +51,7 @@ def test_every_verb_has_an_example():
         assert example.startswith(f"graphcaps {name}")
 
 
-def test_help_does_not_wait_for_torch():
+def test_help_does_not_import_torch():
     code = (
         "import sys; from graphcaps.cli.main import app\n"
         "try: app(['data', 'info', '--help'])\n"
@@ -66,25 +66,25 @@ def test_help_does_not_wait_for_torch():
 @pytest.mark.parametrize(
     "arguments", [["nonsense"], ["--nonsense"], ["data", "info"], ["data", "info", "--x"]]
 )
-def test_wrong_use_ends_with_2(arguments):
+def test_unknown_commands_and_options_end_with_2(arguments):
     result = RUNNER.invoke(program.app, arguments)
     assert result.exit_code == 2
     assert "Traceback" not in result.output
 
 
-def test_a_users_mistake_is_one_sentence():
+def test_a_data_error_is_one_sentence():
     result = fail(DataError("A.txt", "two\nnumbers", "three", line=4))
     assert result.exit_code == 2
     assert result.stderr == "graphcaps: A.txt, line 4: expected two numbers, found three.\n"
     assert result.stdout == ""
 
 
-def test_a_file_the_system_refuses_is_one_sentence():
+def test_an_os_error_with_a_file_is_one_sentence():
     result = fail(PermissionError(13, "Permission denied", "MUTAG.zip"))
     assert (result.exit_code, result.stderr) == (2, "graphcaps: MUTAG.zip: Permission denied.\n")
 
 
-def test_a_refusal_without_a_file_is_one_sentence():
+def test_an_os_error_without_a_file_is_one_sentence():
     result = fail(OSError(28, "No space left on device"))
     assert (result.exit_code, result.stderr) == (2, "graphcaps: No space left on device.\n")
 
@@ -93,14 +93,14 @@ def test_a_refusal_without_a_file_is_one_sentence():
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["data", "list"], ["data", "list", "--json"]]
 )
-def test_a_full_output_is_one_sentence(arguments):
+def test_a_full_output_device_is_one_sentence(arguments):
     command = [sys.executable, "-m", "graphcaps", *arguments]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "graphcaps: No space left on device.\n")
 
 
-def test_a_stream_without_the_letter_gets_an_escape():
+def test_characters_outside_the_encoding_are_escaped():
     code = (
         "import sys; from graphcaps.cli import main as m; m.app = lambda **_: print('\\xb1'); m.main()\n"
         "print('\\xb1', file=sys.stderr)"
@@ -117,13 +117,13 @@ def test_ctrl_c_ends_with_130():
     assert (result.exit_code, result.output) == (130, "")
 
 
-def test_a_defect_is_not_hidden():
+def test_other_exceptions_are_raised():
     result = fail(ZeroDivisionError("a defect"))
     assert isinstance(result.exception, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["data", "list"], ["data", "list", "--json"]])
-def test_a_closed_pipe_is_quiet(arguments):
+def test_a_closed_pipe_gives_no_message(arguments):
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "graphcaps", *arguments]
@@ -134,22 +134,22 @@ def test_a_closed_pipe_is_quiet(arguments):
         assert done.returncode == 0
 
 
-def test_the_module_runs():
+def test_python_m_graphcaps():
     command = [sys.executable, "-m", "graphcaps", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"graphcaps {__version__}\n", "")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["train"], "graphcaps: Missing argument 'SOURCE'. See: graphcaps train --help\n"),
         (["nonsense"], "graphcaps: No such command 'nonsense'. See: graphcaps --help\n"),
         (["data", "info"], "graphcaps: Missing argument 'SOURCE'. See: graphcaps data info --help\n"),
     ],
 )
-def test_a_wrong_call_is_one_sentence(arguments, told):
+def test_a_usage_error_names_the_help_command(arguments, message):
     done = subprocess.run(
         [sys.executable, "-m", "graphcaps", *arguments], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)

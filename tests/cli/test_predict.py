@@ -1,4 +1,4 @@
-"""``graphcaps predict``: rows for every graph, and one bad graph does not lose the rest."""
+"""``graphcaps predict``: a row for every graph; an invalid graph does not affect the others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
 
 
-# ---------------------------------------------------------------------- whole sources
+# ---------------------------------------------------------------------- valid sources
 def test_csv_has_a_row_for_every_graph(plain, tmp_path):
     out = tmp_path / "new.csv"
     result = run(plain, "planted-parts", "--out", out)
@@ -90,11 +90,11 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
 
     store = load_dataset("planted-parts")
     assert [row["class"] for row in rows] == small_model().predict(store).tolist()
-    shares, lengths = small_model().predict_proba(store), small_model().scores(store)
+    probabilities, lengths = small_model().predict_proba(store), small_model().scores(store)
     for number in (0, 200, 359):
         row = rows[number]
-        assert float(row["probability"]) == pytest.approx(shares[number].max(), rel=1e-6)
-        assert float(row["probability[ring-clique]"]) == pytest.approx(shares[number, 1], rel=1e-6)
+        assert float(row["probability"]) == pytest.approx(probabilities[number].max(), rel=1e-6)
+        assert float(row["probability[ring-clique]"]) == pytest.approx(probabilities[number, 1], rel=1e-6)
         assert float(row["length[ring-clique]"]) == pytest.approx(float(lengths[number, 1]), rel=1e-6)
         assert row["true_class"] == store.class_names[int(store.y[number])]
         assert row["error"] == ""
@@ -102,16 +102,16 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
     assert f"{100 * right / 360:.2f} % of the graphs with a predicted class" in result.stdout
 
 
-def test_what_a_result_was_made_from_stands_beside_it(plain, tmp_path):
+def test_a_config_file_is_written_next_to_the_predictions(plain, tmp_path):
     out = tmp_path / "new.csv"
     run(plain, "planted-parts", "--out", out, "--device", "cpu")
-    told = json.loads((tmp_path / "new.csv.config.json").read_text("utf-8"))
-    assert told["model"]["sha256"] == hashlib.sha256(plain.read_bytes()).hexdigest()
-    assert told["source"] == {"name": "planted-parts", "path": None}
-    assert (told["unseen"], told["device"], told["command"]) == ("refuse", "cpu", "predict")
-    assert told["config"]["model"]["capsule_dim"] == 8
-    assert {"graphcaps", "torch", "python"} <= set(told["versions"])
-    assert told["summary"]["predicted"] == 360
+    config = json.loads((tmp_path / "new.csv.config.json").read_text("utf-8"))
+    assert config["model"]["sha256"] == hashlib.sha256(plain.read_bytes()).hexdigest()
+    assert config["source"] == {"name": "planted-parts", "path": None}
+    assert (config["unseen"], config["device"], config["command"]) == ("refuse", "cpu", "predict")
+    assert config["config"]["model"]["capsule_dim"] == 8
+    assert {"graphcaps", "torch", "python"} <= set(config["versions"])
+    assert config["summary"]["predicted"] == 360
     assert not list(tmp_path.glob(".*part"))
 
 
@@ -120,9 +120,9 @@ def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
     out = tmp_path / "new.json"
     assert run(model, source, "--out", out, "--device", "cpu").exit_code == 0
     written = json.loads(out.read_text("utf-8"))
-    shown = json.loads(run(model, source, "--json", "--device", "cpu").stdout)
-    assert shown["predictions"] == written["predictions"]
-    assert shown["summary"] == written["summary"]
+    content = json.loads(run(model, source, "--json", "--device", "cpu").stdout)
+    assert content["predictions"] == written["predictions"]
+    assert content["summary"] == written["summary"]
     row = written["predictions"][0]
     assert set(row) == {
         *("graph", "class", "probability", "probabilities", "lengths"),
@@ -135,7 +135,7 @@ def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
     assert "predictions" not in both
 
 
-def test_people_read_the_first_rows_and_a_summary(plain):
+def test_text_has_the_first_rows_and_a_summary(plain):
     result = run(plain, "planted-parts")
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -157,8 +157,8 @@ def test_a_model_without_capsules_gives_scores(tmp_path):
     source = write_tu(labelled(), tmp_path / "NEW")
     assert run(tmp_path / "gin.safetensors", source, "--out", out).exit_code == 0
     assert "score[ring-star]" in rows_of(out)[0]
-    shown = json.loads(run(tmp_path / "gin.safetensors", source, "--json").stdout)
-    assert set(shown["predictions"][0]["scores"]) == set(labelled().class_names)
+    content = json.loads(run(tmp_path / "gin.safetensors", source, "--json").stdout)
+    assert set(content["predictions"][0]["scores"]) == set(labelled().class_names)
 
 
 def test_names_of_classes_are_quoted(tmp_path):
@@ -172,8 +172,8 @@ def test_names_of_classes_are_quoted(tmp_path):
     assert result.exit_code == 0, result.output
 
 
-# ---------------------------------------------------------------------- graphs that do not fit
-def test_one_bad_graph_is_reported_and_does_not_lose_the_rest(model, tmp_path):
+# ---------------------------------------------------------------------- invalid graphs
+def test_an_invalid_graph_is_reported_and_the_others_are_predicted(model, tmp_path):
     good = rows_of_run(model, write_tu(labelled(), tmp_path / "GOOD"), tmp_path / "good.csv")
     source = write_tu(with_labels({1: 9, 4: 77}), tmp_path / "BAD")
     result = run(model, source, "--out", tmp_path / "bad.csv")
@@ -194,8 +194,7 @@ def test_one_bad_graph_is_reported_and_does_not_lose_the_rest(model, tmp_path):
             float(good[number]["probability"]), rel=1e-5
         )
     assert "4 of 6 graphs" in result.stdout
-    shown = run(model, source)
-    assert "node label 9, on 2 nodes" in shown.stdout
+    assert "node label 9, on 2 nodes" in run(model, source).stdout
     summary = json.loads(run(model, source, "--json").stdout)["summary"]
     assert (summary["graphs"], summary["predicted"], summary["failed"]) == (6, 4, 2)
     assert sum(summary["class_counts"].values()) == 4
@@ -232,7 +231,7 @@ def test_attributes_too_large_to_compute_with_are_reported(model, tmp_path):
     assert [bool(error) for error in errors] == [False, False, True, True, False, False]
 
 
-def test_nothing_to_predict_ends_with_2_and_writes_nothing(model, tmp_path):
+def test_no_valid_graph_ends_with_2_and_writes_nothing(model, tmp_path):
     source, out = write_tu(with_labels(dict.fromkeys(range(6), 9)), tmp_path / "BAD"), tmp_path / "new.csv"
     result = run(model, source, "--out", out)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -244,8 +243,8 @@ def test_nothing_to_predict_ends_with_2_and_writes_nothing(model, tmp_path):
     assert not out.exists()
 
 
-# ---------------------------------------------------------------------- wrong input
-def test_wrong_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
+# ---------------------------------------------------------------------- invalid input
+def test_invalid_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
     source = write_tu(labelled(), tmp_path / "NEW")
     broken = tmp_path / "BROKEN"
     broken.mkdir()
@@ -263,21 +262,21 @@ def test_wrong_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
             "predict: 'device' must be cpu, cuda or auto, got 'abacus'.",
         ),
     ]
-    for arguments, told in cases:
+    for arguments, message in cases:
         result = run(*arguments)
         assert (result.exit_code, result.stdout) == (2, ""), result.output
         assert result.stderr.startswith("graphcaps: ")
-        assert told in result.stderr
+        assert message in result.stderr
         assert result.stderr.count("\n") == 1
 
 
 def test_help_has_an_example():
-    told = " ".join(run("--help").stdout.split())
-    assert "graphcaps predict mutag.safetensors new.zip --out new.csv" in told
+    help_text = " ".join(run("--help").stdout.split())
+    assert "graphcaps predict mutag.safetensors new.zip --out new.csv" in help_text
 
 
-# ---------------------------------------------------------------------- abstaining, strangers, own files
-def test_abstaining_and_strangers(tmp_path):
+# ---------------------------------------------------------------------- abstaining, applicability domain, user files
+def test_abstained_and_out_of_distribution_graphs(tmp_path):
     from graphcaps.inference.applicability import TrainingProfile
 
     path, out = tmp_path / "m.safetensors", tmp_path / "p.csv"
@@ -294,14 +293,14 @@ def test_abstaining_and_strangers(tmp_path):
     assert {row["class"] for row in rows} == {""}
     assert {row["abstained"] for row in rows} == {"yes"}
     assert all(row["out_of_distribution"].startswith("mean of attribute") for row in rows)
-    told = json.loads((tmp_path / "p.csv.config.json").read_text())
-    assert told["abstain_below"] == 0.99
-    assert told["summary"]["abstained"] == told["summary"]["out_of_distribution"] == 6
+    config = json.loads((tmp_path / "p.csv.config.json").read_text())
+    assert config["abstain_below"] == 0.99
+    assert config["summary"]["abstained"] == config["summary"]["out_of_distribution"] == 6
     wrong = CliRunner().invoke(app, ["predict", str(path), str(source), "--abstain-below", "7"])
     assert wrong.exit_code != 0
 
 
-def test_a_table_of_molecules_keeps_its_names(tmp_path):
+def test_predictions_of_a_table_have_its_ids(tmp_path):
     pytest.importorskip("rdkit")
     table, path, out = tmp_path / "d.csv", tmp_path / "m.safetensors", tmp_path / "p.csv"
     smiles = ["CCO", "c1ccccc1", "CCN", "c1ccccc1O", "CCC", "c1ccccc1N"] * 2

@@ -1,4 +1,4 @@
-"""The bar moves with the events, and is not there where nobody looks."""
+"""The progress bar follows the events and is text on terminals only."""
 
 import io
 import math
@@ -20,22 +20,22 @@ def draw(terminal: bool, **options) -> str:
     return stream.getvalue()
 
 
-def test_the_bar_shows_epoch_and_figures():
-    shown = draw(terminal=True)
-    assert "MUTAG [hgcn]" in shown
-    assert "3/8" in shown
-    assert "loss 0.5000  validation 85.0 %  test 100.0 %" in shown
+def test_the_bar_shows_epoch_and_metrics():
+    text = draw(terminal=True)
+    assert "MUTAG [hgcn]" in text
+    assert "3/8" in text
+    assert "loss 0.5000  validation 85.0 %  test 100.0 %" in text
 
 
-def test_a_resumed_training_starts_further_on():
+def test_a_resumed_training_starts_at_its_epoch():
     assert "2/8" in draw(terminal=True, start=2)
 
 
-def test_no_bar_where_nobody_looks():
+def test_no_bar_without_a_terminal_or_with_quiet():
     assert draw(terminal=False) == "" or draw(terminal=False).isspace()
     assert draw(terminal=True, quiet=True).strip() == ""
 
 
-def test_parts_that_are_missing_are_not_named():
+def test_missing_metrics_are_not_shown():
     bare = replace(EVENT, validation_loss=[], validation_accuracy=[], test_accuracy=[])
     assert describe(bare) == "loss 0.5000"

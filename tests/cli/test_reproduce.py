@@ -1,4 +1,4 @@
-"""``graphcaps reproduce``: trains what is missing, reports what is stored, refuses in one sentence."""
+"""``graphcaps reproduce``: missing trainings, tables of stored results, and errors of one sentence."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(app, ["reproduce", *words], env={"COLUMNS": "80"})
 
 
+@pytest.mark.slow
 def test_twenty_epochs_of_mutag(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the issue asks: on a CPU, within two minutes; and asked again, nothing is trained."""
+    """Within two minutes on a CPU; a second call trains nothing."""
     monkeypatch.setenv("GRAPHCAPS_DATA", str(shared_data))
     monkeypatch.chdir(tmp_path)
     words = ("table1", "--datasets", "MUTAG", "--seeds", "1", "--epochs", "20", "--device", "cpu", "--json")
@@ -45,10 +46,10 @@ def test_twenty_epochs_of_mutag(shared_data: Path, tmp_path: Path, monkeypatch: 
     assert not list((tmp_path / "results" / "reproduction-20-epochs" / "unfinished").glob("*"))
 
 
-def test_all_tables_are_rebuilt_from_what_is_stored() -> None:
-    shown = _run("all", *STORED, "--json")
-    assert shown.exit_code == 0, shown.stderr
-    rows = json.loads(shown.stdout)
+def test_all_tables_are_built_from_stored_results() -> None:
+    result = _run("all", *STORED, "--json")
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)
     hgcn = [row for row in rows if row["row"] == "HGCN"]
     assert {row["table"] for row in rows} == {f"table{number}" for number in range(1, 7)}
     for criterion in ("C", "C*", "held-out"):
@@ -56,33 +57,33 @@ def test_all_tables_are_rebuilt_from_what_is_stored() -> None:
         assert len(measured) == 11, criterion
 
 
-def test_for_people_it_fits_eighty_columns() -> None:
-    shown = _run("all", *STORED)
-    assert shown.exit_code == 0
-    tables = shown.stdout.split("Accuracy in percent")[0]
+def test_tables_fit_eighty_columns() -> None:
+    result = _run("all", *STORED)
+    assert result.exit_code == 0
+    tables = result.stdout.split("Accuracy in percent")[0]
     assert max(map(len, tables.splitlines())) <= 80
     assert "…" not in tables
     for word in ("GIN, reported", "HGCN, held-out", "± seeds", "difference", "A1, C", "R=5, C"):
         assert word in tables
-    assert "an upper bound: the epoch is chosen on test data" in shown.stdout
+    assert "an upper bound: the epoch is chosen on test data" in result.stdout
 
 
 @pytest.mark.parametrize(("form", "start"), [("markdown", "### Table 1"), ("latex", "\\begin{table}")])
-def test_other_forms(form: str, start: str) -> None:
-    shown = _run("table1", *STORED, "--format", form)
-    assert shown.exit_code == 0
-    assert shown.stdout.startswith(start)
+def test_other_formats(form: str, start: str) -> None:
+    result = _run("table1", *STORED, "--format", form)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(start)
 
 
-def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
-    shown = _run("table1", "--report", "--results", str(tmp_path / "none"), "--rows", "HGCN")
-    assert shown.exit_code == 0
-    assert "No results are stored" in shown.stderr
+def test_a_report_without_results_is_mentioned(tmp_path: Path) -> None:
+    result = _run("table1", "--report", "--results", str(tmp_path / "none"), "--rows", "HGCN")
+    assert result.exit_code == 0
+    assert "No results are stored" in result.stderr
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("table9",), "table1"),
         (("table1", "--datasets", "MUTAGG"), "MUTAG"),
@@ -94,13 +95,13 @@ def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
         ((), "TABLE"),
     ],
 )
-def test_refusals_are_one_sentence(
-    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_invalid_arguments_end_with_2_and_one_sentence(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = _run(*words)
-    assert shown.exit_code == 2
-    sentence = shown.stderr.strip().splitlines()[-1]
+    result = _run(*words)
+    assert result.exit_code == 2
+    sentence = result.stderr.strip().splitlines()[-1]
     assert sentence.startswith("graphcaps: ")
-    assert said in sentence
+    assert message in sentence
     assert not list(tmp_path.iterdir())

@@ -65,7 +65,7 @@ def test_a_port_in_use_and_an_unknown_address(model: Path) -> None:
         assert f"port {port} is in use; choose another with --port." in error_of(
             str(model), "--port", str(port)
         )
-    assert "--host" in error_of(str(model), "--host", "no such place", "--port", "0")
+    assert "--host" in error_of(str(model), "--host", "no such host", "--port", "0")
     assert "--host" in error_of(str(model), "--host", "192.0.2.1", "--port", "0")
 
 

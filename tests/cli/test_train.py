@@ -1,4 +1,4 @@
-"""``graphcaps train``: files, refusals before the work, stopping, and the same bits again."""
+"""``graphcaps train``: written files, refused arguments, interruption and resuming, reproducible weights."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def tmp_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
 
 
@@ -34,47 +34,48 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "m.safetensors"
 
 
-def beside(out: Path, ending: str) -> Path:
+def sidecar(out: Path, ending: str) -> Path:
     return out.with_name(f"{out.name}.{ending}")
 
 
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step would be an error: what is refused is refused before."""
+    """Training raises an error: arguments must be refused before it."""
 
     def run(*_: object) -> None:
-        raise AssertionError("it trained")
+        raise AssertionError("training began")
 
     monkeypatch.setattr(FinalTraining, "run", run)
 
 
-# ---------------------------------------------------------------------- the files
+# ---------------------------------------------------------------------- files
 def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
     result = invoke(*inputs, "--out", out, "--seed", 4, "--batch-size", 5, "--json")
     assert result.exit_code == 0, result.output
-    shown = json.loads(result.stdout)
-    assert Path(shown["model"]) == out
-    assert shown["resolved"]["training"] == {
+    content = json.loads(result.stdout)
+    assert Path(content["model"]) == out
+    assert content["resolved"]["training"] == {
         "epochs": 3,
         "batch_size": 5,
         "learning_rate": 0.02,
         "weight_decay": 0.0001,
         "halve_every": 500,
         "reconstruction_weight": 0.1,
+        "average_epochs": 1,
         "precision": "float32",
     }
-    assert shown["data"]["source"] == inputs[1]
-    assert shown["training"]["digest"] == shown["data"]["digest"]
-    assert (shown["training"]["seed"], shown["training"]["epoch"]) == (4, 3)
-    assert {"graphcaps", "torch", "python"} <= shown["versions"].keys()
-    kept = json.loads(beside(out, "config.json").read_bytes())
-    assert (kept["config"], kept["data"]) == (shown["resolved"], shown["data"])
-    history = json.loads(beside(out, "history.json").read_bytes())
+    assert content["data"]["source"] == inputs[1]
+    assert content["training"]["digest"] == content["data"]["digest"]
+    assert (content["training"]["seed"], content["training"]["epoch"]) == (4, 3)
+    assert {"graphcaps", "torch", "python"} <= content["versions"].keys()
+    config = json.loads(sidecar(out, "config.json").read_bytes())
+    assert (config["config"], config["data"]) == (content["resolved"], content["data"])
+    history = json.loads(sidecar(out, "history.json").read_bytes())
     assert [row["epoch"] for row in history] == [1, 2, 3]
-    assert history[2]["validation_accuracy"] == shown["training"]["validation_accuracy"]
+    assert history[2]["validation_accuracy"] == content["training"]["validation_accuracy"]
     assert all(type(value) in (int, float) for row in history for value in row.values())
     model = graphcaps.load(out)
-    assert model.training == shown["training"]
+    assert model.training == content["training"]
     assert len(model.predict(planted_parts(num_graphs=3))) == 3
     assert sorted(os.listdir(out.parent)) == [
         "cache",
@@ -84,7 +85,7 @@ def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
     ]
 
 
-def test_people_read_what_was_kept_and_how_it_was_chosen(inputs: list[str], out: Path) -> None:
+def test_text_names_the_selected_epoch_and_the_sets(inputs: list[str], out: Path) -> None:
     result = invoke(*inputs, "--out", out, "--validation", "0.2")
     assert result.exit_code == 0, result.output
     assert "12 graphs of SMALL, hgcn, preset: " in result.stderr
@@ -92,12 +93,12 @@ def test_people_read_what_was_kept_and_how_it_was_chosen(inputs: list[str], out:
     assert "selected epoch 3 of 3: the last epoch, since 21 are needed for a choice" in text
     assert "of 9 graphs" in text
     assert "of 3 graphs; this set selected the epoch, so it is no test" in text
-    whole = invoke(*inputs, "--out", out, "--validation", "0", "--overwrite")
-    assert "selected epoch 3 of 3: the last epoch" in " ".join(whole.stdout.split())
-    assert "validation accuracy" not in whole.stdout
+    without_validation = invoke(*inputs, "--out", out, "--validation", "0", "--overwrite")
+    assert "selected epoch 3 of 3: the last epoch" in " ".join(without_validation.stdout.split())
+    assert "validation accuracy" not in without_validation.stdout
 
 
-def test_the_same_seed_gives_the_same_bits(inputs: list[str], tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_weights(inputs: list[str], tmp_path: Path) -> None:
     names = ("a", "b", "c")
     for name, seed in zip(names, (0, 0, 1), strict=True):
         assert invoke(*inputs, "--out", tmp_path / f"{name}.safetensors", "--seed", seed).exit_code == 0
@@ -113,14 +114,14 @@ def test_the_embedded_set_and_another_model(out: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "360 graphs of planted-parts, gin, preset: planted-parts." in result.stderr
     assert graphcaps.load(out).config.model == "gin"
-    assert json.loads(beside(out, "config.json").read_bytes())["data"]["source"] is None
+    assert json.loads(sidecar(out, "config.json").read_bytes())["data"]["source"] is None
 
 
-def test_which_preset_is_taken() -> None:
+def test_configuration_by_data_set_and_options() -> None:
     assert configure("MUTAG").source == "paper/MUTAG"
     assert configure("planted-parts-hard").source == "planted-parts"
-    own = configure("my graphs", epochs=7, learning_rate=0.5)
-    assert (own.source, own.dataset, own.training.epochs, own.training.learning_rate) == (
+    config = configure("my graphs", epochs=7, learning_rate=0.5)
+    assert (config.source, config.dataset, config.training.epochs, config.training.learning_rate) == (
         "default",
         "my graphs",
         7,
@@ -132,13 +133,13 @@ def test_which_preset_is_taken() -> None:
         with pytest.raises(ArgumentError, match="'--parts' must be 'blocks', with the model hgcn"):
             configure("my graphs", **wrong)
     gin = configure("MUTAG", model="gin")
-    assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # as wide as the capsules are long
+    assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # the width is the capsule dimension
     assert configure("MUTAG", model="hgcn").model_arguments == configure("MUTAG").model_arguments
     with pytest.raises(ArgumentError, match="'model' must be one of"):
         configure("MUTAG", model="ginn")
 
 
-# ---------------------------------------------------------------------- refused before the work
+# ---------------------------------------------------------------------- refused before training
 @pytest.mark.usefixtures("no_training")
 def test_outputs_that_cannot_be_written(
     inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
@@ -157,27 +158,27 @@ def test_outputs_that_cannot_be_written(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("tempfile.TemporaryFile", denied)
-    told = refusal(*inputs, "--out", out)
-    assert told == f"{out.parent}: expected a folder to write into, found 'Permission denied'."
+    message = refusal(*inputs, "--out", out)
+    assert message == f"{out.parent}: expected a folder to write into, found 'Permission denied'."
 
 
 @pytest.mark.usefixtures("no_training")
-def test_what_is_there_is_not_lost(inputs: list[str], out: Path) -> None:
-    out.write_bytes(b"mine")
+def test_existing_files_are_not_overwritten(inputs: list[str], out: Path) -> None:
+    out.write_bytes(b"user data")
     assert refusal(*inputs, "--out", out) == (f"{out}: the file exists. Replace it with --overwrite.")
     assert refusal(*inputs, "--out", out, "--resume").endswith(
         "is not the model of this training. Replace it with --overwrite."
     )
     out.unlink()
-    beside(out, "checkpoint").write_bytes(b"mine")
+    sidecar(out, "checkpoint").write_bytes(b"user data")
     assert refusal(*inputs, "--out", out).endswith("Continue with --resume, or start again with --overwrite.")
     assert "Start again without resuming." in refusal(*inputs, "--out", out, "--resume")
-    assert beside(out, "checkpoint").read_bytes() == b"mine"
+    assert sidecar(out, "checkpoint").read_bytes() == b"user data"
 
 
 @pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--epochs", 0], "'epochs' must be at least 1, got 0"),
         (["--batch-size", -1], "'batch_size' must be at least 1, got -1"),
@@ -191,12 +192,14 @@ def test_what_is_there_is_not_lost(inputs: list[str], out: Path) -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_wrong_values(inputs: list[str], out: Path, options: list[object], told: str) -> None:
-    assert told in refusal(*inputs, "--out", out, *options)
+def test_invalid_values_are_refused(
+    inputs: list[str], out: Path, options: list[object], message: str
+) -> None:
+    assert message in refusal(*inputs, "--out", out, *options)
 
 
 @pytest.mark.usefixtures("no_training")
-def test_graphs_that_cannot_be_learned_from(inputs: list[str], out: Path) -> None:
+def test_unsuitable_graphs_are_refused(inputs: list[str], out: Path) -> None:
     store = planted_parts(num_graphs=12)
     write_tu(store[store.y == 0], out.parent / "ONE")
     assert "must hold graphs of at least two classes, got only class" in refusal(
@@ -204,8 +207,8 @@ def test_graphs_that_cannot_be_learned_from(inputs: list[str], out: Path) -> Non
     )
     few = torch.cat([(store.y == 0).nonzero().squeeze(-1), (store.y == 1).nonzero().squeeze(-1)[:1]])
     write_tu(store[few], out.parent / "FEW")
-    told = refusal("train", out.parent / "FEW", "--out", out)
-    assert told.endswith("Add graphs of that class, or train with a validation share of 0.")
+    message = refusal("train", out.parent / "FEW", "--out", out)
+    assert message.endswith("Add graphs of that class, or train with a validation share of 0.")
     labels = next((out.parent / "FEW").glob("*_graph_labels.txt"))
     labels.unlink()
     for names in (out.parent / "FEW").glob("*_class_names.txt"):
@@ -215,10 +218,10 @@ def test_graphs_that_cannot_be_learned_from(inputs: list[str], out: Path) -> Non
     assert not out.exists()
 
 
-# ---------------------------------------------------------------------- stopping and going on
+# ---------------------------------------------------------------------- interrupting and resuming
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch):
-    """Ctrl-C, as if pressed while the bar shows the given epoch."""
+    """Raises KeyboardInterrupt when the progress bar shows an epoch."""
     describe = progress.describe
 
     def arrange(epoch: int) -> None:
@@ -232,9 +235,9 @@ def stop_after(monkeypatch: pytest.MonkeyPatch):
     return arrange
 
 
-def test_ctrl_c_then_resume_then_done(inputs: list[str], out: Path, stop_after) -> None:
-    whole = out.with_name("whole.safetensors")
-    assert invoke(*inputs, "--out", whole).exit_code == 0
+def test_an_interrupted_training_is_resumed(inputs: list[str], out: Path, stop_after) -> None:
+    uninterrupted = out.with_name("uninterrupted.safetensors")
+    assert invoke(*inputs, "--out", uninterrupted).exit_code == 0
     stop_after(2)
     stopped = invoke(*inputs, "--out", out, "--seed", 0)
     assert (stopped.exit_code, stopped.stdout) == (130, "")
@@ -244,16 +247,16 @@ def test_ctrl_c_then_resume_then_done(inputs: list[str], out: Path, stop_after) 
     )
     assert not out.exists()
     stop_after(0)
-    for options, told in (
+    for options, message in (
         (["--seed", 1], "seed 0 (here 1)"),
         (["--epochs", 1], "at most 1 epochs, found one of 2"),
     ):
-        assert told in refusal(*inputs, "--out", out, "--resume", *options)
-    on = invoke(*inputs, "--out", out, "--resume")
-    assert on.exit_code == 0, on.output
-    assert "Continuing after epoch 2." in on.stderr
-    assert same_weights(out, whole)
-    assert not beside(out, "checkpoint").exists()
+        assert message in refusal(*inputs, "--out", out, "--resume", *options)
+    resumed = invoke(*inputs, "--out", out, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert "Continuing after epoch 2." in resumed.stderr
+    assert same_weights(out, uninterrupted)
+    assert not sidecar(out, "checkpoint").exists()
     again = invoke(*inputs, "--out", out, "--resume", "--json")
     assert (again.exit_code, json.loads(again.stdout)["training"]["epoch"]) == (0, 3)
     assert "This training is finished; nothing to do." in again.stderr
@@ -262,23 +265,23 @@ def test_ctrl_c_then_resume_then_done(inputs: list[str], out: Path, stop_after) 
     )
 
 
-def test_resume_without_a_checkpoint_starts_and_says_so(inputs: list[str], out: Path) -> None:
+def test_resume_without_a_checkpoint_starts_with_a_note(inputs: list[str], out: Path) -> None:
     result = invoke(*inputs, "--out", out, "--resume")
     assert result.exit_code == 0
     assert "No checkpoint found: starting from the beginning." in result.stderr
     assert out.exists()
 
 
-def test_overwrite_starts_anew(inputs: list[str], out: Path) -> None:
+def test_overwrite_starts_again(inputs: list[str], out: Path) -> None:
     out.write_bytes(b"old")
-    beside(out, "checkpoint").write_bytes(b"of another run")
+    sidecar(out, "checkpoint").write_bytes(b"of another run")
     assert invoke(*inputs, "--out", out, "--overwrite").exit_code == 0
     assert graphcaps.load(out).training["epoch"] == 3
-    assert not beside(out, "checkpoint").exists()
+    assert not sidecar(out, "checkpoint").exists()
 
 
-# ---------------------------------------------------------------------- what goes wrong on the way
-def test_no_model_is_written_where_the_loss_is_no_number(
+# ---------------------------------------------------------------------- failures during training
+def test_no_model_is_written_if_the_loss_is_nan(
     inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -288,18 +291,20 @@ def test_no_model_is_written_where_the_loss_is_no_number(
     assert not out.exists()
 
 
-def test_no_memory(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_names_what_to_lower(
+    inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "graphcaps.training.optimizer.ReplicaAdam.step", lambda *_, **__: torch.empty(1 << 60)
     )
-    told = refusal(*inputs, "--out", out)
-    assert told.startswith(
+    message = refusal(*inputs, "--out", out)
+    assert message.startswith(
         "The computer ran out of memory: lower the batch size (now 8), num_capsules (now 3), "
     )
     assert not out.exists()
 
 
-def test_patience_weights_and_calibration(inputs: list[str], out: Path) -> None:
+def test_patience_class_weight_and_calibration(inputs: list[str], out: Path) -> None:
     done = invoke(
         *inputs, "--out", out, "--validation", "0.3", "--class-weight", "balanced", "--calibrate", "isotonic"
     )

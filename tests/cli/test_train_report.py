@@ -15,25 +15,25 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.training.final_training import FinalTraining
 from tests.cli.training import PRESET, invoke, refusal, write_inputs
 
-pytestmark = pytest.mark.usefixtures("in_own_folder")
+pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
 TEXTS = [f"{'C' * n}{end}" for n in range(1, 7) for end in ("O", "N")]
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> str:
+def molecules(tmp_path: Path) -> str:
     pytest.importorskip("rdkit")
     rows = [f"{text},n{n},{'ab'[n % 2]}\n" for n, text in enumerate(TEXTS)]
-    (tmp_path / "mine.csv").write_text("Structure,name,active\n" + "".join(rows))
-    return "mine.csv"
+    (tmp_path / "molecules.csv").write_text("Structure,name,active\n" + "".join(rows))
+    return "molecules.csv"
 
 
 # ---------------------------------------------------------------------- no class labels, or too many
 @pytest.mark.parametrize(("verb", "rest"), [("train", ["--out", "m.safetensors"]), ("evaluate", [])])
-def test_a_table_without_labels_lists_its_columns(mine: str, verb: str, rest: list[str]) -> None:
-    assert refusal(verb, mine, "--smiles", "Structure", *rest) == (
-        f"{verb}: mine.csv has no class labels; "
-        "name the column with --label (mine.csv has 'Structure', 'name', 'active')."
+def test_a_table_without_labels_lists_its_columns(molecules: str, verb: str, rest: list[str]) -> None:
+    assert refusal(verb, molecules, "--smiles", "Structure", *rest) == (
+        f"{verb}: molecules.csv has no class labels; "
+        "name the column with --label (molecules.csv has 'Structure', 'name', 'active')."
     )
 
 
@@ -43,8 +43,8 @@ def test_networks_and_edge_lists_without_labels(tmp_path: Path) -> None:
         graph = nx.path_graph(n + 2)
         graph.graph.update(kind=str(n), city="x")
         nx.write_graphml(graph, tmp_path / "nets" / f"{n}.graphml")
-    told = refusal("evaluate", "nets")
-    assert told.endswith("name the graph attribute with --label (0.graphml has 'city', 'kind').")
+    message = refusal("evaluate", "nets")
+    assert message.endswith("name the graph attribute with --label (0.graphml has 'city', 'kind').")
     assert refusal("evaluate", "nets/1.graphml").endswith("--label (1.graphml has 'city', 'kind').")
     nx.write_graphml(nx.path_graph(3), tmp_path / "bare.graphml")
     assert "add a graph attribute such as 'class': the graphs of bare.graphml have none." in refusal(
@@ -57,14 +57,14 @@ def test_networks_and_edge_lists_without_labels(tmp_path: Path) -> None:
     assert refusal("evaluate", "list/edges.csv").endswith("with --label (graphs.csv has 'graph', 'sort').")
 
 
-def test_a_label_column_of_names_is_questioned(mine: str) -> None:
-    own = [mine, "--smiles", "Structure", "--label", "name"]
-    told = refusal("train", *own, "--out", "m.safetensors")
-    assert "got 1 graph of class 'n0' in all. 12 classes for 12 graphs: is --label right? Else add" in told
-    assert "12 classes for 12 graphs: is --label right?" in refusal("evaluate", *own)
+def test_a_label_column_with_a_class_per_graph_is_refused(molecules: str) -> None:
+    arguments = [molecules, "--smiles", "Structure", "--label", "name"]
+    message = refusal("train", *arguments, "--out", "m.safetensors")
+    assert "got 1 graph of class 'n0' in all. 12 classes for 12 graphs: is --label right? Else add" in message
+    assert "12 classes for 12 graphs: is --label right?" in refusal("evaluate", *arguments)
 
 
-# ---------------------------------------------------------------------- the summary
+# ---------------------------------------------------------------------- summary and warnings
 def test_the_metrics_are_those_of_the_validation_set(tmp_path: Path) -> None:
     result = invoke(*write_inputs(tmp_path, 2), "--out", "m.safetensors", "--validation", "0.2")
     text = " ".join(result.stdout.split())
@@ -77,20 +77,22 @@ def test_a_model_that_has_hardly_learned_gives_a_warning(
 ) -> None:
     describe = FinalTraining.describe
     monkeypatch.setattr(FinalTraining, "describe", lambda self: describe(self) | {"train_accuracy": 0.375})
-    own = [*write_inputs(tmp_path, 2), "--validation", "0"]
-    told = (
+    arguments = [*write_inputs(tmp_path, 2), "--validation", "0"]
+    message = (
         "The model has hardly learned: its training accuracy is 37.5 %, and the largest class has "
         "33.3 % of the graphs. Train longer (--epochs)."
     )
-    result = invoke(*own, "--out", "m.safetensors")
-    assert (result.exit_code, result.stderr.splitlines().count(told)) == (0, 1)
-    assert told in invoke(*own, "--out", "m.safetensors", "--resume").stderr  # also if nothing is left to do
-    weighted = invoke(*own, "--out", "w.safetensors", "--class-weight", "balanced")
+    result = invoke(*arguments, "--out", "m.safetensors")
+    assert (result.exit_code, result.stderr.splitlines().count(message)) == (0, 1)
+    assert (
+        message in invoke(*arguments, "--out", "m.safetensors", "--resume").stderr
+    )  # also for a finished training
+    weighted = invoke(*arguments, "--out", "w.safetensors", "--class-weight", "balanced")
     assert "hardly learned" not in weighted.stderr
 
 
 @pytest.mark.parametrize(
-    ("right", "largest", "told"),
+    ("right", "largest", "warns"),
     [
         (0.62, 12, True),
         (0.64, 12, True),
@@ -100,7 +102,7 @@ def test_a_model_that_has_hardly_learned_gives_a_warning(
         (0.98, 19, False),
     ],
 )
-def test_when_a_model_has_hardly_learned(right: float, largest: int, told: bool) -> None:
+def test_threshold_of_the_warning(right: float, largest: int, warns: bool) -> None:
     """The largest class has 60 or 95 % of the graphs."""
     y = (torch.arange(20) >= largest).long()
     store = planted_parts(num_graphs=21)[range(20)]
@@ -108,13 +110,23 @@ def test_when_a_model_has_hardly_learned(right: float, largest: int, told: bool)
         replace(store, y=y, class_names=("a", "b")), RunConfig(model="gin"), validation=0.0, device="cpu"
     )
     info = {"train_accuracy": right, "epochs": 9, "epochs_run": 5}
-    assert bool(_learning_warning(training, info)) == told
-    assert _learning_warning(training, info).endswith("Train longer (--patience 0)." if told else "")
+    assert bool(_learning_warning(training, info)) == warns
+    assert _learning_warning(training, info).endswith("Train longer (--patience 0)." if warns else "")
 
 
-def test_a_model_that_has_learned_gives_no_warning(mine: str, tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text(PRESET.format(epochs=60))
-    own = [mine, "--smiles", "Structure", "--label", "active", "--preset", "own.toml", "--device", "cpu"]
-    result = invoke("train", *own, "--validation", "0", "--out", "m.safetensors")
+def test_a_model_that_has_learned_gives_no_warning(molecules: str, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(PRESET.format(epochs=60))
+    arguments = [
+        molecules,
+        "--smiles",
+        "Structure",
+        "--label",
+        "active",
+        "--preset",
+        "small.toml",
+        "--device",
+        "cpu",
+    ]
+    result = invoke("train", *arguments, "--validation", "0", "--out", "m.safetensors")
     assert result.exit_code == 0, result.stderr
     assert "hardly learned" not in result.stderr

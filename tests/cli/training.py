@@ -1,4 +1,4 @@
-"""What the tests of ``graphcaps train`` share: small graphs, a small model, and how to compare files."""
+"""Helpers for tests of ``graphcaps train``: small inputs, invocation of the command, comparison of model files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ learning_rate = 0.02
 
 
 def write_inputs(folder: Path, epochs: int) -> list[str]:
-    """Writes a TU folder of 12 graphs and a preset; gives the arguments of ``train`` but ``--out``."""
+    """Writes a TU folder of 12 graphs and a preset; returns the arguments of ``train`` except ``--out``."""
     write_tu(planted_parts(num_graphs=12), folder / "SMALL")
     (folder / "small.toml").write_text(PRESET.format(epochs=epochs))
     return ["train", str(folder / "SMALL"), "--preset", str(folder / "small.toml"), "--device", "cpu"]
@@ -40,7 +40,7 @@ def invoke(*arguments: object) -> Any:
 
 
 def refusal(*arguments: object) -> str:
-    """The one sentence, after any notes, of a command that ends with 2 and prints nothing."""
+    """The error message, the last line of stderr, of a command with exit code 2 and empty stdout."""
     result = invoke(*arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     *_, sentence = result.stderr.splitlines()

@@ -16,7 +16,7 @@ from graphcaps.errors import ArgumentError, DataError, GraphcapsError, UsageErro
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
+def isolated_folders(tmp_path, monkeypatch):
     """Each test has its own home, cache and working folder, and no network."""
     monkeypatch.delenv("GRAPHCAPS_DATA", raising=False)
     monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))

@@ -1,6 +1,6 @@
-"""A training that is killed at any moment goes on and ends with the weights of an unbroken one.
+"""A training that is killed and resumed gives the weights of an uninterrupted one.
 
-Real processes and real signals. A process takes seconds to start, so one training is killed three times.
+The tests start processes and send signals. A process takes seconds to start, so one training is killed three times.
 """
 
 import os
@@ -21,7 +21,7 @@ from tests.cli.training import invoke, same_weights, write_inputs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 EPOCHS = 60
-# The program on a slow disk: a file is half written long enough to be met.
+# Writes are slowed down, so that a signal can arrive during one.
 PROGRAM = """
 import os, time
 fsync = os.fsync
@@ -37,15 +37,15 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(inputs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("unbroken") / "m.safetensors"
+def uninterrupted(inputs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("uninterrupted") / "m.safetensors"
     done = invoke(*inputs, "--out", out)
     assert done.exit_code == 0, done.output
     return out
 
 
 def start(inputs: list[str], out: Path, *more: str) -> subprocess.Popen[str]:
-    """``graphcaps train`` as a process of its own, with a checkpoint after every epoch."""
+    """Starts ``graphcaps train`` in a new process, with a checkpoint after every epoch."""
     command = [
         sys.executable,
         "-c",
@@ -64,27 +64,29 @@ def start(inputs: list[str], out: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def wait(process: subprocess.Popen[str], ready: Callable[[], bool]) -> None:
-    """Looks without a pause, since a file that is being written is there for a moment only."""
+    """Polls without a pause, since temporary files exist only for milliseconds."""
     end = time.monotonic() + 60
     while not ready():
         assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < end, "nothing happened for a minute"
+        assert time.monotonic() < end, "the condition was not met within a minute"
 
 
 def epochs_in(checkpoint: Path) -> int:
-    """Epochs of a checkpoint; one that is not whole fails here."""
+    """Epochs of a checkpoint; an incomplete file raises an error."""
     return int(read_checked(checkpoint, _KIND, FORMAT).tensors["state.epoch"])
 
 
-def test_killed_again_and_again(inputs: list[str], unbroken: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed_training_equals_an_uninterrupted_one(
+    inputs: list[str], uninterrupted: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "m.safetensors"
     checkpoint = tmp_path / "m.safetensors.checkpoint"
     delays = random.Random(5)
-    done, in_a_write = 0, 0
+    done, during_write = 0, 0
     for moment in ("start", "write", "between"):
         process = start(inputs, out, "--resume")
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        half = {path.name for path in tmp_path.glob(".*.part")}
+        before_write = {path.name for path in tmp_path.glob(".*.part")}
         if moment == "start":
             assert process.stderr is not None
             process.stderr.readline()  # the data are read
@@ -92,21 +94,22 @@ def test_killed_again_and_again(inputs: list[str], unbroken: Path, tmp_path: Pat
             wait(process, lambda: checkpoint.exists() and checkpoint.stat().st_mtime_ns > before)  # noqa: B023
             time.sleep(delays.uniform(0, 0.2))
         if moment == "write":
-            wait(process, lambda: any(p.name not in half for p in tmp_path.glob(".m.*.checkpoint.*.part")))  # noqa: B023
+            pattern = ".m.*.checkpoint.*.part"
+            wait(process, lambda: any(p.name not in before_write for p in tmp_path.glob(pattern)))  # noqa: B023
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
-        in_a_write += len({path.name for path in tmp_path.glob(".*.part")} - half)
+        during_write += len({path.name for path in tmp_path.glob(".*.part")} - before_write)
         if checkpoint.exists():
             assert done < epochs_in(checkpoint) < EPOCHS
             done = epochs_in(checkpoint)
         assert not out.exists()
-    assert in_a_write, "no kill met a file half written: the test has lost its point"
+    assert during_write, "no signal arrived during a write, so incomplete files were not tested"
 
     last = invoke(*inputs, "--out", out, "--resume")
     assert last.exit_code == 0, last.output
     assert f"Continuing after epoch {done}." in last.stderr
-    assert same_weights(out, unbroken)
+    assert same_weights(out, uninterrupted)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
         "m.safetensors",
         "m.safetensors.config.json",
@@ -114,19 +117,21 @@ def test_killed_again_and_again(inputs: list[str], unbroken: Path, tmp_path: Pat
     ]
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(inputs: list[str], unbroken: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_prints_the_command_to_resume(
+    inputs: list[str], uninterrupted: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "my model.safetensors"
     process = start(inputs, out)
     wait(process, (tmp_path / "my model.safetensors.checkpoint").exists)
     process.send_signal(signal.SIGINT)
-    output, told = process.communicate()
+    output, errors = process.communicate()
     assert (process.returncode, output) == (130, "")
-    assert "Traceback" not in told
-    sentence = told.splitlines()[-1]
+    assert "Traceback" not in errors
+    sentence = errors.splitlines()[-1]
     done = epochs_in(tmp_path / "my model.safetensors.checkpoint")
     assert sentence.startswith(f"Stopped after epoch {done} of {EPOCHS}; continue with: graphcaps train ")
     command = shlex.split(sentence.partition("continue with: ")[2])
     assert command[-1] == "--resume"
     last = invoke(*command[1:])
     assert last.exit_code == 0, last.output
-    assert same_weights(out, unbroken)
+    assert same_weights(out, uninterrupted)

@@ -1,0 +1,184 @@
+"""``predict`` and ``explain`` on tables of molecules: invalid rows, and graphs selected by id."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from graphcaps import HGCNClassifier
+from graphcaps.cli.main import app
+
+pytest.importorskip("rdkit", reason="molecules need the extra chem")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
+
+TEXTS = ("CCO", "C1CC", "CC(=O)O", "", "CCS", "OCCC")
+REASON = "it is not a valid SMILES: invalid SMILES syntax"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    texts = ["CCO", "CCN", "CCCO", "c1ccccc1", "c1ccccc1O", "Cc1ccccc1N"] * 2
+    classifier = HGCNClassifier(
+        capsule_dim=8, num_capsules=3, num_factors=2, epochs=2, device="cpu", random_state=0
+    )
+    classifier.fit(texts, ["yes" if "c" in text else "no" for text in texts])
+    path = tmp_path_factory.mktemp("model") / "m.safetensors"
+    classifier.save(path)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_table(tmp_path / "new.csv", [f"N{i:03d},{text},no" for i, text in enumerate(TEXTS, 1)])
+
+
+def write_table(path: Path, lines: list[str], heading: str = "id,smiles,kind") -> Path:
+    path.write_text("\n".join([heading, *lines]) + "\n", "utf-8")
+    return path
+
+
+def run(verb: str, *words: object) -> Result:
+    return CliRunner().invoke(app, [verb, *map(str, words), "--device", "cpu"], env={"COLUMNS": "160"})
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
+
+
+# ---------------------------------------------------------------------- predict
+def test_an_invalid_row_keeps_its_number(model: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    result = run("predict", model, table, "--label", "kind", "--out", out)
+    assert result.exit_code == 0, result.output
+    rows = rows_of(out)
+    assert [row["graph"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert [row["id"] for row in rows] == [f"N{i:03d}" for i in range(1, 7)]
+    assert [bool(row["class"]) for row in rows] == [True, False, True, False, False, True]
+    assert rows[1]["error"] == REASON
+    assert rows[3]["error"].endswith("the entry is empty")
+    assert rows[4]["error"] == "element S, on 1 atom, not seen in training"
+    assert {key for key, value in rows[1].items() if value} == {"graph", "id", "error"}
+    assert [row["true_class"] for row in rows] == ["no", "", "no", "", "no", "no"]
+    assert "3 of 6 graphs" in result.stdout
+    assert result.stderr.startswith(
+        f"graphcaps: warning: 3 of 6 graphs could not be predicted. Graph 2 (N002): {REASON}."
+    )
+    assert "left out" not in result.stderr
+    # Each row has the prediction of its own molecule.
+    alone = write_table(tmp_path / "alone.csv", ["x,OCCC"], "id,smiles")
+    assert run("predict", model, alone, "--out", tmp_path / "alone.out.csv").exit_code == 0
+    (one,) = rows_of(tmp_path / "alone.out.csv")
+    assert float(one["probability"]) == pytest.approx(float(rows[5]["probability"]), rel=1e-5)
+    summary = json.loads(run("predict", model, table, "--json").stdout)["summary"]
+    assert (summary["graphs"], summary["predicted"], summary["failed"]) == (6, 3, 3)
+
+
+def test_the_warning_on_unseen_labels_names_the_right_row(model: Path, table: Path) -> None:
+    result = run("predict", model, table, "--unseen", "ignore")
+    assert result.exit_code == 0, result.output
+    assert "Graph 5 (N005): element S, on 1 atom" in result.stderr
+    assert "4 of 6 graphs" in result.stdout
+
+
+def test_the_option_bad_refuses_or_skips_invalid_rows(model: Path, table: Path, tmp_path: Path) -> None:
+    refused = run("predict", model, table, "--bad", "refuse", "--out", tmp_path / "out.csv")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "new.csv, line 3: expected a molecule in SMILES" in refused.stderr
+    assert not (tmp_path / "out.csv").exists()
+    assert run("predict", model, table, "--bad", "skip", "--out", tmp_path / "out.csv").exit_code == 0
+    rows = rows_of(tmp_path / "out.csv")
+    assert [(row["graph"], row["id"]) for row in rows] == [
+        ("1", "N001"), ("2", "N003"), ("3", "N005"), ("4", "N006"),
+    ]  # fmt: skip
+
+
+def test_a_table_without_a_valid_molecule_ends_with_2(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "none.csv", ["a,C1CC", "b,x"], "id,smiles")
+    result = run("predict", model, table)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "at least one molecule in SMILES" in result.stderr
+    table = write_table(tmp_path / "strange.csv", ["a,C1CC", "b,S"], "id,smiles")
+    result = run("predict", model, table)
+    assert result.exit_code == 2
+    assert f"none (graph 1 (a): {REASON})" in result.stderr
+
+
+def test_ids_are_shown_unless_they_are_line_numbers(model: Path, table: Path, tmp_path: Path) -> None:
+    lines = run("predict", model, table).stdout.splitlines()
+    assert lines[0].split() == ["graph", "id", "class", "probability", "error"]
+    assert lines[1].split()[:2] == ["1", "N001"]
+    unnamed = write_table(tmp_path / "lines.csv", ["CCO", "C1CC"], "smiles")
+    result = run("predict", model, unnamed)
+    assert result.stdout.splitlines()[0].split() == ["graph", "class", "probability", "error"]
+    assert f"Graph 2: {REASON}." in result.stderr
+
+
+def test_the_warning_on_out_of_distribution_graphs_has_singular_and_plural(
+    model: Path, tmp_path: Path
+) -> None:
+    one = write_table(tmp_path / "one.csv", ["big," + "C" * 300, "small,CCO"], "id,smiles")
+    assert "1 of 2 graphs is out of distribution. Graph 1 (big): " in run("predict", model, one).stderr
+    two = write_table(tmp_path / "two.csv", ["a," + "C" * 300, "b," + "C" * 400], "id,smiles")
+    assert "2 of 2 graphs are out of distribution." in run("predict", model, two).stderr
+
+
+# ---------------------------------------------------------------------- explain
+def test_a_graph_is_selected_by_id_or_row(model: Path, table: Path) -> None:
+    for graph in ("N003", "3", " N003 "):
+        result = run("explain", model, table, "--graph", graph)
+        assert result.exit_code == 0, result.output
+        assert "graph      3 (N003) of new: 4 nodes" in result.stdout
+    explanation = json.loads(run("explain", model, table, "--graph", "N003", "--json").stdout)["explanation"]
+    assert (explanation["graph"], explanation["id"], explanation["num_nodes"]) == (3, "N003", 4)
+    skipped = run("explain", model, table, "--graph", "2", "--bad", "skip")
+    assert "graph      2 (N003) of new" in skipped.stdout
+
+
+def test_the_option_id_names_the_column_of_ids(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", ["7,CCO", "9,CCCO", "9,CC"], "code,smiles")
+    result = run("explain", model, table, "--id", "code", "--graph", "7")
+    assert "graph      1 (7) of t: 3 nodes" in result.stdout  # no seventh graph: it is an id
+    assert (
+        "graph      3 (9) of t: 2 nodes"
+        in run("explain", model, table, "--id", "code", "--graph", "3").stdout
+    )
+    twice = run("explain", model, table, "--id", "code", "--graph", "9")
+    assert (twice.exit_code, twice.stdout) == (2, "")
+    assert "'--graph' must name one graph, got '9', the id of 2, such as 2 (9)." in twice.stderr
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("nix", "'--graph' must be a number from 1 to 6 or an id, such as N001, got 'nix'."),
+        ("7", "'--graph' must be a number from 1 to 6 or an id, such as N001, got 7."),
+        ("2", "new.csv, line 3: expected a molecule in SMILES, found 'C1CC': invalid SMILES syntax"),
+        ("N005", "found graph 5 (N005): element S, on 1 atom, not seen in training."),
+    ],
+)
+def test_invalid_graphs_end_with_2_and_one_sentence(
+    model: Path, table: Path, graph: str, message: str
+) -> None:
+    result = run("explain", model, table, "--graph", graph)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_line_numbers_are_not_ids(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "lines.csv", ["CCO", "CCCO"], "smiles")
+    result = run("explain", model, table, "--graph", "3")  # line 3 is the second graph
+    assert result.exit_code == 2
+    assert "must be a number from 1 to 2, got 3." in result.stderr
+
+
+def test_a_molecule_is_drawn_as_pdf(model: Path, table: Path, tmp_path: Path) -> None:
+    path: Any = tmp_path / "why.pdf"
+    assert run("explain", model, table, "--graph", "N003", "--draw", path).exit_code == 0
+    assert path.read_bytes().startswith(b"%PDF")
