@@ -107,7 +107,7 @@ def test_false_is_read_as_none():
             "[features]\npropagation = false",
             "own, [features] propagation: expected a whole number, found false.",
         ),
-        ("[training\n", "own: expected a TOML file, found "),
+        ("[training\n", "own: invalid TOML: "),
     ],
 )
 def test_invalid_toml_is_refused(text, message):
@@ -229,7 +229,7 @@ def test_recipe_arguments_exclude_max_nodes():
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 20_000], ids=["digits", "brackets"])
 def test_toml_that_python_cannot_parse_is_refused(value):
-    with pytest.raises(DataError, match="own: expected a TOML file, found "):
+    with pytest.raises(DataError, match="own: invalid TOML: "):
         RunConfig.from_toml(f"[training]\nepochs = {value}", "own")
 
 

@@ -135,11 +135,15 @@ def test_preset_names(preset, dataset, name):
 @pytest.mark.parametrize(
     ("preset", "dataset", "message"),
     [
-        ("papr", None, "'preset' must be one of paper, got 'papr'. A path to your own preset ends in .toml."),
+        (
+            "papr",
+            None,
+            f"'preset' must be one of {ALL}, got 'papr'. Did you mean 'paper'?",
+        ),
         (
             "planted",
             None,
-            "'preset' must be one of planted-parts, planted-parts-gin, planted-parts-blocks, got 'planted'.",
+            "got 'planted'. Did you mean 'planted-parts'?",
         ),
         (
             "zzz",
@@ -192,7 +196,7 @@ def test_an_invalid_user_file_is_refused(tmp_path):
     with pytest.raises(DataError, match="expected a TOML file in UTF-8"):
         load_preset(path)
     path.write_text("[training\n")
-    with pytest.raises(DataError, match=r"mine.toml: expected a TOML file, found .*line 1"):
+    with pytest.raises(DataError, match=r"mine.toml: invalid TOML: .*line 1"):
         load_preset(path)
     path.write_text("[training]\nepoch = 3\n")
     with pytest.raises(

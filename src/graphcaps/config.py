@@ -202,9 +202,9 @@ class RunConfig:
         try:
             values = tomllib.loads(text)
         except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
-            raise DataError(source, "a TOML file", str(error)) from error
+            raise DataError(source, f"invalid TOML: {error}") from error
         except RecursionError as error:
-            raise DataError(source, "a TOML file", "brackets nested too deep") from error
+            raise DataError(source, "invalid TOML: brackets are nested too deeply") from error
         return cls.from_dict(values, source)
 
 

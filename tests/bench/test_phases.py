@@ -36,7 +36,7 @@ def _time(device: str = "cpu", sparse: bool = False, **arguments: Any) -> Any:
         return HGCN(4, 2, lead=lead, **model_arguments)
 
     model = stack_replicas(make, REPLICAS).to(device)
-    before = {name: value.clone() for name, value in model.named_parameters()}
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
     store, x = graphs.as_store().to(device), graphs.x.float().to(device)
     x = feature_table(x, store) if sparse else x
     config = TrainConfig(batch_size=4, epochs=1, weight_decay=0.1)

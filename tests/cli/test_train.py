@@ -58,6 +58,7 @@ def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
         "epochs": 3,
         "batch_size": 5,
         "learning_rate": 0.02,
+        "average_epochs": 1,
         "weight_decay": 0.0001,
         "halve_every": 500,
         "reconstruction_weight": 0.1,
@@ -92,7 +93,7 @@ def test_text_names_the_selected_epoch_and_the_sets(inputs: list[str], out: Path
     text = " ".join(result.stdout.split())
     assert "selected epoch 3 of 3: the last epoch, since 21 are needed for a choice" in text
     assert "of 9 graphs" in text
-    assert "of 3 graphs; this set selected the epoch, so it is no test" in text
+    assert "of 3 graphs; not a test set" in text
     without_validation = invoke(*inputs, "--out", out, "--validation", "0", "--overwrite")
     assert "selected epoch 3 of 3: the last epoch" in " ".join(without_validation.stdout.split())
     assert "validation accuracy" not in without_validation.stdout

@@ -60,7 +60,7 @@ def test_checkpoints_of_other_seeds_stay(tmp_path: Path) -> None:
     assert sorted(path.stem for path in folder.iterdir()) == sorted(kept)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+@pytest.mark.skipif(multiprocess._start_method() != "fork", reason="workers are not forked here")
 def test_ctrl_c_during_a_copy_keeps_the_previous_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,14 +148,6 @@ class _Step:
 
     def times(self) -> dict[str, float]:
         """Seconds of every phase, of the rest and of the whole step."""
-        if self.recorder is None or self.device.type != "cuda":
-            return self._times()
-        # Gradients accumulate on the stream on which a parameter was first used, which must be the captured one.
-        self.recorder.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.recorder.stream):
-            return self._times()
-
-    def _times(self) -> dict[str, float]:
         batch = self.fetch()
         inputs = self._inputs(batch)
         seconds = {"batch": self._time(self.fetch)}

@@ -272,7 +272,12 @@ def _report(files: TrainingFiles, training: FinalTraining, as_json: bool) -> Non
     rows.append(("training accuracy", _accuracy(info, "train")))
     if info["validation_accuracy"] is not None:
         accuracy = _accuracy(info, "validation")
-        rows.append(("validation accuracy", f"{accuracy}; this set selected the epoch, so it is no test"))
+        caution = (
+            "this set selected the epoch, so it is not a test"
+            if "lowest" in info["rule"]
+            else "not a test set"
+        )
+        rows.append(("validation accuracy", f"{accuracy}; {caution}"))
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]
     rows += _test_rows(info)

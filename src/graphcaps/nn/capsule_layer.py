@@ -44,8 +44,8 @@ class CapsuleLayer(nn.Module):
     diagonal adds to the self-loops of the next layer.
 
     Args:
-        in_channels (int): Length of an input capsule.
-        capsule_dim (int): Length of an output capsule.
+        in_channels (int): Dimension of an input capsule.
+        capsule_dim (int): Dimension of an output capsule.
         num_capsules (int): Number of output capsules J.
         routing_iterations (int): Routing iterations R, at least 1. (default: 3)
         residual (bool): Whether the mean input capsule is added; ignored if input and output capsules differ in

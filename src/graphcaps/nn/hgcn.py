@@ -49,7 +49,7 @@ class HGCN(nn.Module):
     Args:
         in_channels (int): Number of input features.
         num_classes (int): Number of classes O.
-        capsule_dim (int): Length of a capsule. (default: 128)
+        capsule_dim (int): Dimension of a capsule. (default: 128)
         num_capsules (tuple or int): Number of capsules of each hidden level, from nodes upwards. (default: (10,))
         num_factors (int): Number of factors K of a primary capsule. (default: 4)
         routing_iterations (int): Routing iterations R. (default: 3)

@@ -47,9 +47,9 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None) -> RunCon
         name = _EMBEDDED if embedded is not None and embedded.embedded else preset
     if name not in list_presets():
         names = [_PAPER, *(each for each in list_presets() if "/" not in each)]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
-        hint = "A path to your own preset ends in .toml."
-        raise ArgumentError("load_preset", "preset", f"be one of {', '.join(near)}", repr(preset), hint)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+        hint = f"Did you mean {near[0]!r}?" if near else "The path of your own preset ends in .toml."
+        raise ArgumentError("load_preset", "preset", f"be one of {', '.join(names)}", repr(preset), hint)
     return RunConfig.from_toml(_folder().joinpath(*f"{name}.toml".split("/")).read_text("utf-8"), name)
 
 

@@ -31,7 +31,7 @@ _SMALL_DEGREE = 32
 _HEAD = 8
 """Number of neighbours gathered together if some rows have more."""
 _BLOCK_NUMBERS = 2048
-"""Numbers of a block of rows; _add_four_neighbours such blocks are loaded at a time, into registers."""
+"""Numbers of a block of rows; four such blocks are loaded at a time, into registers."""
 _LIST_ROWS = 32
 """Rows that a program checks for long lists."""
 _HEIGHT = 64
@@ -106,7 +106,7 @@ def _add_four_neighbours(  # type: ignore[no-untyped-def]
     D, STEP: tl.constexpr,
     WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """Adds _add_four_neighbours entries of neighbour lists, ``STEP`` apart from ``entry`` on; ``left`` entries remain.
+    """Adds four entries of neighbour lists, ``STEP`` apart from ``entry`` on; ``left`` entries remain.
 
     Four at a time, because dependent loads dominate the time of a gather of few rows.
     """
@@ -322,7 +322,7 @@ class NormTerms:
         mean, var (Tensor): Of the rows, ``[*lead, d]``.
         weight, bias (Tensor): γ and β, ``[*lead, d]``.
         epsilon (float): Added to the variance.
-        rows (Tensor, optional): The rows before normalisation, ``[*lead, V, d]``; if tensors, the product is that
+        rows (Tensor, optional): The rows before normalisation, ``[*lead, V, d]``; if given, the product is that
             of the backward pass.
         mean_grad (Tensor, optional): Gradient of every graph's mean, ``[*lead, B, d]``.
         index, ptr (Tensor, optional): Of the segments, with ``mean_grad``.
@@ -433,11 +433,11 @@ def _lists_product(
                               "HEAD": head, "NORMED": _switches(terms)["NORMED"],
                               "LONG": V * d >= 2**31, "WIDTH": width}  # fmt: skip
     weight = x if edges.weight is None else edges.weight.detach().contiguous()
-    tensors = x if scale is None else scale.detach().contiguous()
+    scale_or_x = x if scale is None else scale.detach().contiguous()
     if not small:
-        _sum_long_lists(x, out, lists, first, edges.neighbours, weight, tensors, rest, common)
+        _sum_long_lists(x, out, lists, first, edges.neighbours, weight, scale_or_x, rest, common)
     _lists_product_kernel[(replicas * blocks, triton.cdiv(d, width))](
-        x, out, *lists, first, edges.neighbours, weight, tensors, *rest, V, d // unit, blocks,
+        x, out, *lists, first, edges.neighbours, weight, scale_or_x, *rest, V, d // unit, blocks,
         **common, GRADIENT_SUMS=_switches(terms)["GRADIENT_SUMS"], MEAN_GRADIENT=_switches(terms)["MEAN_GRADIENT"],
         TAIL=not small, ROWS=rows, num_warps=4,
     )  # fmt: skip
@@ -470,11 +470,11 @@ def _bits_product(
     tiles = count_tiles(V, B, _HEIGHT)
     replicas = x.numel() // (V * d)
     tables = None if terms is None else terms.tables(replicas, tiles)
-    *tensors, _ = _pointers(terms, tables, x)
+    *pointers, _ = _pointers(terms, tables, x)
     _bits_kernel[(tiles, replicas, triton.cdiv(d, width))](
         x, out, tile_table(edges.graphs, edges, _HEIGHT, edges.memo), edges.bits.words,
         x if scale is None else scale.detach().contiguous(),
-        *tensors, B, V, d,
+        *pointers, B, V, d,
         SELF_LOOPS=self_loops, **_switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,
         T=_HEIGHT, C=_WORD, WIDTH=width, num_warps=_WARPS, num_stages=2,
     )  # fmt: skip
@@ -502,12 +502,12 @@ class _AdjacencyProduct(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, edges: EdgeTable, scale: Tensor | None, self_loops: bool, precision: str
     ) -> Tensor:
-        ctx.tensors = edges, scale, self_loops, precision
+        ctx.arguments = edges, scale, self_loops, precision
         return adjacency_product(x, edges, scale, self_loops, precision)[0]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return _AdjacencyProduct.apply(grad, *ctx.tensors), None, None, None, None
+        return _AdjacencyProduct.apply(grad, *ctx.arguments), None, None, None, None
 
 
 def neighbour_product(
