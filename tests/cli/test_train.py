@@ -58,7 +58,6 @@ def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
         "epochs": 3,
         "batch_size": 5,
         "learning_rate": 0.02,
-        "average_epochs": 1,
         "weight_decay": 0.0001,
         "halve_every": 500,
         "reconstruction_weight": 0.1,
