@@ -36,9 +36,11 @@ docs: $(READY)
 # Pages that show stored results; pages-check writes nothing and names those that are not current.
 pages: $(READY)
 	$(BIN)/python -m benchmarks.pages
+	$(BIN)/python benchmarks/architecture_diagram.py
 
 pages-check: $(READY)
 	$(BIN)/python -m benchmarks.pages --check
+	$(BIN)/python benchmarks/architecture_diagram.py --check
 
 lint: $(READY)
 	$(BIN)/ruff check $(CHECKED)
