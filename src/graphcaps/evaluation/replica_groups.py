@@ -18,7 +18,13 @@ from graphcaps.data.features.encoding import EncodedGraphs
 from graphcaps.data.splits.folds import Folds
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
-from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
+from graphcaps.training.checkpoint import (
+    CHECKPOINT_SECONDS,
+    Checkpoint,
+    load_checkpoint,
+    take_checkpoint,
+    write_checkpoint,
+)
 from graphcaps.training.fingerprint import run_fingerprint
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
@@ -27,8 +33,6 @@ from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["GroupTrainer", "ReplicaGroup", "plan_groups"]
 
-CHECKPOINT_SECONDS = 20.0
-"""Least time between two checkpoints."""
 COPY_SECONDS = 1.0
 """Least time between two copies of the state, to which an interrupted epoch falls back."""
 MAX_TIME_SHARE = 0.01

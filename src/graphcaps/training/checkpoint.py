@@ -23,7 +23,17 @@ from graphcaps.training.fingerprint import describe_differences
 from graphcaps.training.multiprocess import ProcessPoolTrainer
 from graphcaps.training.trainer import EpochEnd, Trainer, strip_prefix
 
-__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "take_checkpoint", "write_checkpoint"]
+__all__ = [
+    "CHECKPOINT_SECONDS",
+    "Checkpoint",
+    "load_checkpoint",
+    "save_checkpoint",
+    "take_checkpoint",
+    "write_checkpoint",
+]
+
+CHECKPOINT_SECONDS = 20.0
+"""Least time between two checkpoints, unless a number of epochs is given."""
 
 FORMAT = 1
 _KIND = "graphcaps checkpoint"

@@ -27,7 +27,13 @@ from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.calibration import calibrate_model
-from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, take_checkpoint, write_checkpoint
+from graphcaps.training.checkpoint import (
+    CHECKPOINT_SECONDS,
+    Checkpoint,
+    load_checkpoint,
+    take_checkpoint,
+    write_checkpoint,
+)
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import MIN_DELTA, BestWeights
 from graphcaps.training.fingerprint import data_digest, run_fingerprint
@@ -38,9 +44,6 @@ from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 
 __all__ = ["FinalResult", "FinalTraining", "balanced_class_weights", "train_final"]
-
-CHECKPOINT_SECONDS = 20.0
-"""Seconds between checkpoints, if no number of epochs is given."""
 
 
 @dataclass(frozen=True)
