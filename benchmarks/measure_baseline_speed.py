@@ -216,7 +216,7 @@ def run(arguments: argparse.Namespace) -> None:
     stores = [open_dataset(name, arguments.root).store for name in arguments.names]
     comparisons = []
     for store in stores:
-        config = configure(store.name, precision=arguments.precision)
+        config = configure(store, precision=arguments.precision)
         print(f"{store.name}: timing ten folds, {', '.join(baselines)} on {device}.", file=sys.stderr)
         comparison = compare_speed(store, config, baselines, device=device)
         comparisons.append(comparison)

@@ -53,11 +53,10 @@ def row(arguments: argparse.Namespace) -> None:
     import torch
 
     from graphcaps.bench import make_measurement, merge_measurements, read_measurements
-    from graphcaps.cli.run_options import configure
     from graphcaps.evaluation.concurrent_trainings import run_concurrently
 
     device, lock = arguments.device, Lock()
-    precision = arguments.precision or configure(arguments.datasets[0]).training.precision
+    precision = arguments.precision or _preset_precision(arguments)
     one, whole = measurement_names(arguments.protocol, arguments.seeds, precision, arguments.epochs)
     stored = {(e["what"], e["dataset"], e["device"]): e["value"] for e in read_measurements(arguments.out)}
     done = {name: stored.get((f"{one}, {WALL}", name, device)) for name in arguments.datasets}
@@ -97,6 +96,14 @@ def row(arguments: argparse.Namespace) -> None:
     )
 
 
+def _preset_precision(arguments: argparse.Namespace) -> str:
+    """Precision in the preset of the first data set."""
+    from graphcaps.cli.run_options import configure
+    from graphcaps.data.datasets.loading import open_dataset
+
+    return configure(open_dataset(arguments.datasets[0], arguments.root).store).training.precision
+
+
 def _command(arguments: argparse.Namespace, precision: str) -> str:
     words = ["row", "--protocol", arguments.protocol, "--seeds", arguments.seeds, "--precision", precision]
     words += ["--device", arguments.device, "--records", arguments.records.name]
@@ -124,7 +131,7 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     loaded = open_dataset(name, arguments.root)
-    config = configure(loaded.store.name, epochs=arguments.epochs, precision=arguments.precision)
+    config = configure(loaded.store, epochs=arguments.epochs, precision=arguments.precision)
     ledger: Ledger = CrossValidation(
         loaded.store, config, seeds=arguments.seeds, protocol=arguments.protocol, device=arguments.device,
         results=ResultsStore(arguments.records),

@@ -9,10 +9,8 @@ import torch
 
 import graphcaps
 from graphcaps.cli import progress
-from graphcaps.cli.run_options import configure
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
-from graphcaps.errors import ArgumentError
 from graphcaps.training.final_training import FinalTraining
 from tests.cli.training import invoke, refusal, same_weights, write_inputs
 
@@ -112,31 +110,9 @@ def test_the_embedded_set_and_another_model(out: Path) -> None:
         *("train", "planted-parts", "--model", "gin", "--epochs", 1, "--batch-size", 128, "--out", out)
     )
     assert result.exit_code == 0, result.output
-    assert "360 graphs of planted-parts, gin, preset: planted-parts." in result.stderr
+    assert "gin, preset: planted-parts (planted-parts of the catalogue)." in result.stderr
     assert graphcaps.load(out).config.model == "gin"
     assert json.loads(sidecar(out, "config.json").read_bytes())["data"]["source"] is None
-
-
-def test_configuration_by_data_set_and_options() -> None:
-    assert configure("MUTAG").source == "paper/MUTAG"
-    assert configure("planted-parts-hard").source == "planted-parts"
-    config = configure("my graphs", epochs=7, learning_rate=0.5)
-    assert (config.source, config.dataset, config.training.epochs, config.training.learning_rate) == (
-        "default",
-        "my graphs",
-        7,
-        0.5,
-    )
-    assert "batch_size" not in configure("my graphs", batch_size=8).by_data
-    assert configure("my graphs", parts="blocks").model_arguments["parts"] == "blocks"
-    for wrong in ({"parts": "bricks"}, {"parts": "blocks", "model": "gin"}):
-        with pytest.raises(ArgumentError, match="'--parts' must be 'blocks', with the model hgcn"):
-            configure("my graphs", **wrong)
-    gin = configure("MUTAG", model="gin")
-    assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # the width is the capsule dimension
-    assert configure("MUTAG", model="hgcn").model_arguments == configure("MUTAG").model_arguments
-    with pytest.raises(ArgumentError, match="'model' must be one of"):
-        configure("MUTAG", model="ginn")
 
 
 # ---------------------------------------------------------------------- refused before training

@@ -65,7 +65,7 @@ def bench(
     for name in store_names:
         if store_names.count(name) > 1:
             raise ArgumentError("bench", "NAME", "be given once each", f"'{name}' twice")
-    configs = [configure(store.name, precision=precision) for store in stores]
+    configs = [configure(store, precision=precision) for store in stores]
     speeds = []
     for store, config in zip(stores, configs, strict=True):
         note(f"{store.name}: timing ten folds on {device_type}.")

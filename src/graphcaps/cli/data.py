@@ -258,13 +258,13 @@ def _describe_finding(finding: Finding, *, is_own_file: bool) -> str:
 
 def _forecast(store: GraphStore) -> dict[str, Any] | None:
     """Memory and time of one training and of ten folds; ``None`` if the data set cannot be trained on."""
-    from graphcaps.cli.run_options import configure
+    from graphcaps.cli.run_options import configure, describe_preset
     from graphcaps.errors import GraphcapsError
     from graphcaps.evaluation import CrossValidation
     from graphcaps.training.auto_config import resolve_config
     from graphcaps.training.final_training import FinalTraining
 
-    config = resolve_config(configure(store.name), store)
+    config = resolve_config(configure(store), store)
     epochs, batch = config.training.epochs, config.training.batch_size
     try:
         validation = CrossValidation(store, config, folds=10, seeds=1, protocol="held-out", device="cpu")
@@ -283,8 +283,8 @@ def _forecast(store: GraphStore) -> dict[str, Any] | None:
     assert validation.memory_estimate is not None
     memory = validation.memory_estimate.bytes_for(1)
     sentence = (
-        f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, preset: "
-        f"{config.source}) takes about {format_size(memory)} of memory and {_time(seconds * epochs)}; "
+        f"On this computer's CPU, as busy as it is now, a training of {epochs} epochs ({config.model}, "
+        f"{describe_preset(store, config)}) takes about {format_size(memory)} of memory and {_time(seconds * epochs)}; "
         f"ten folds at most {_time(10 * seconds * epochs)}."
     )
     return {

@@ -49,7 +49,7 @@ def demo(
     check_output_folder(report_folder)
     check_output_folder(evaluation_folder)
     loaded = open_dataset(DATASET)
-    config = configure(loaded.store.name, epochs=epochs)
+    config = configure(loaded.store, epochs=epochs)
 
     note("1/4  Ten-fold cross-validation: eight folds for training, one for validation, one for testing.")
     ledger = _cross_validate(loaded, config, evaluation_folder, as_json)

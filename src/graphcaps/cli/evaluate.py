@@ -31,6 +31,7 @@ from graphcaps.cli.run_options import (
     Precision,
     Preset,
     configure,
+    describe_preset,
 )
 from graphcaps.errors import ArgumentError
 
@@ -113,7 +114,7 @@ def evaluate(
     for dataset, fixed_split in loaded:  # all options are checked before the first training
         store = dataset.store
         config = configure(
-            store.name, preset=preset, model=model,
+            store, preset=preset, model=model,
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
             precision=precision,
         )  # fmt: skip
@@ -126,7 +127,7 @@ def evaluate(
         validations.append((dataset, validation))
     ledgers = []
     for dataset, validation in validations:
-        ledger = _run(validation, out, as_json)
+        ledger = _run(validation, preset, out, as_json)
         ledgers.append(ledger)
         if out is not None:
             _write_summary(out, ledger, dataset)
@@ -193,12 +194,12 @@ def _groups(name: str | None, loaded: LoadedDataset) -> Grouping | None:
 # Training
 
 
-def _run(validation: CrossValidation, out: Path | None, quiet: bool) -> Ledger:
+def _run(validation: CrossValidation, preset: str | None, out: Path | None, quiet: bool) -> Ledger:
     """Trains one data set with a progress bar; Ctrl-C says how to continue."""
     name, config, seeds = validation.store.name, validation.config, len(validation.seeds)
     folds = validation.folds.num_folds
     runs = f"{'one split' if folds == 1 else count_noun(folds, 'fold')} × {count_noun(seeds, 'seed')}"
-    note(f"{name}: {runs}, {config.model}, preset: {config.source}.")
+    note(f"{name}: {runs}, {config.model}, {describe_preset(validation.store, config, preset)}.")
     total = len(validation.protocols) * seeds
     if validation.finished:
         note(f"{name}: {len(validation.finished)} of {total} records are finished.")

@@ -9,6 +9,7 @@ from graphcaps.cli.output import option
 
 if TYPE_CHECKING:
     from graphcaps.config import RunConfig
+    from graphcaps.data.store import GraphStore
 
 __all__ = [
     "BatchSize",
@@ -20,6 +21,7 @@ __all__ = [
     "Precision",
     "Preset",
     "configure",
+    "describe_preset",
 ]
 
 Preset = Annotated[str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")]
@@ -40,7 +42,7 @@ Device = Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or au
 
 
 def configure(
-    dataset: str,
+    store: GraphStore,
     *,
     preset: str | None = None,
     model: str | None = None,
@@ -53,12 +55,13 @@ def configure(
 ) -> RunConfig:
     """The configuration of a run; its ``source`` names the preset.
 
-    Without a preset the data set decides: "paper" for the eleven data sets of the paper, "planted-parts" for the
-    embedded ones, "default" for all others. A model other than the preset's starts from its own defaults, except
-    that the width of GIN is the capsule length of the preset.
+    Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
+    the paper, "planted-parts" for the embedded ones. All other graphs take "default", whatever the name of their file:
+    the values of a paper preset hold for its data set only. A model other than the preset's starts from its own
+    defaults, except that the width of GIN is the capsule length of the preset.
 
     Args:
-        dataset (str): Name of the data set.
+        store (GraphStore): The data set; its ``catalogue_name`` decides.
         preset (str, optional): Name of a preset, or path of a TOML file.
         model (str, optional): Name in the registry.
         epochs, batch_size, learning_rate (optional): Replace the values of the preset.
@@ -66,21 +69,21 @@ def configure(
         precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"blocks"``.
     """
-    from graphcaps.data.datasets.catalogue import find_entry
+    from graphcaps.data.datasets.catalogue import CATALOGUE
     from graphcaps.errors import ArgumentError
     from graphcaps.presets import list_presets, load_preset
     from graphcaps.registry import MODELS
 
     if preset is not None:
-        config = load_preset(preset, dataset)
+        config = load_preset(preset, store.name)
     else:
-        entry = find_entry(dataset)
+        entry = None if store.catalogue_name is None else CATALOGUE[store.catalogue_name]
         if entry is not None and entry.embedded:
             config = load_preset("planted-parts")
         elif entry is not None and f"paper/{entry.name}" in list_presets():
             config = load_preset("paper", entry.name)
         else:
-            config = replace(load_preset("default"), dataset=dataset)
+            config = replace(load_preset("default"), dataset=store.name)
     if model is not None and model != config.model:
         import graphcaps.models
         import graphcaps.nn  # noqa: F401  (both register their models)
@@ -102,3 +105,26 @@ def configure(
     return config.with_training(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
     )
+
+
+def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:
+    """The preset of a run and why it was taken, such as "preset: default (not loaded from the catalogue)".
+
+    Args:
+        store (GraphStore): The data set.
+        config (RunConfig): The result of :func:`configure`.
+        preset (str, optional): The value of ``--preset``.
+    """
+    from graphcaps.data.datasets.catalogue import find_entry
+
+    if preset is not None:
+        reason = "--preset"
+    elif store.catalogue_name is not None:
+        reason = f"{store.catalogue_name} of the catalogue"
+    else:
+        entry = find_entry(store.name)
+        reason = "not loaded from the catalogue"
+        if entry is not None:
+            family = "planted-parts" if entry.embedded else "paper"
+            reason += f"; --preset {family} takes that of {entry.name}"
+    return f"preset: {config.source} ({reason})"

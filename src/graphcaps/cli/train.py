@@ -31,6 +31,7 @@ from graphcaps.cli.run_options import (
     Precision,
     Preset,
     configure,
+    describe_preset,
 )
 from graphcaps.errors import ArgumentError, DataError
 
@@ -129,7 +130,7 @@ def train(
     _check_validation_share(context, holdout)
     store = loaded.store
     config = configure(
-        store.name,
+        store,
         preset=preset,
         model=model,
         epochs=epochs,
@@ -139,7 +140,8 @@ def train(
         precision=precision,
         parts=parts,
     )
-    note(f"{len(store):,} graphs of {store.name}, {config.model}, preset: {config.source}.")
+    chosen = describe_preset(store, config, preset)
+    note(f"{len(store):,} graphs of {store.name}, {config.model}, {chosen}.")
     if holdout is not None:
         note(_describe_split(holdout))
     training = FinalTraining(

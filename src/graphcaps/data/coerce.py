@@ -203,8 +203,10 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         columns[name] = None if tensors[0] is None else torch.cat(tensors)
     if any(store.class_names != first.class_names for store in stores):
         raise ArgumentError(_ESTIMATOR, "X", "hold stores with the same class names", "different ones")
+    same_source = all(store.catalogue_name == first.catalogue_name for store in stores)
     return replace(
         first,
+        catalogue_name=first.catalogue_name if same_source else None,
         node_ptr=offsets("node_ptr", "nodes"),
         edge_ptr=offsets("edge_ptr", "entries"),
         neighbours=torch.cat([store.neighbours for store in stores]),

@@ -46,6 +46,9 @@ class GraphStore:
         edge_labels, edge_attributes, edge_weight (Tensor, optional): ``[M, …]``, equal for both directions.
         truth (dict): Ground truth of nodes that a model does not read, such as the planted part, ``[N]`` each.
         report (EdgeReport): Changes made to the listed edges.
+        catalogue_name (str, optional): Name in the catalogue if the data set was loaded by that name
+            (:func:`graphcaps.load_dataset`); ``None`` for graphs from a path or an object, whatever their name. It
+            decides which preset a run takes (docs/presets.md).
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -65,6 +68,7 @@ class GraphStore:
     edge_weight: Tensor | None = None
     truth: dict[str, Tensor] = field(default_factory=dict)
     report: EdgeReport = field(default_factory=EdgeReport)
+    catalogue_name: str | None = None
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()
@@ -227,13 +231,24 @@ class GraphStore:
                 return {key: move(item) for key, item in value.items()}
             return value
 
-        # Skips the checks of the constructor, and keeps the host copies: neither needs a synchronisation.
-        moved = object.__new__(type(self))
-        for entry in fields(self):
-            object.__setattr__(moved, entry.name, move(getattr(self, entry.name)))
+        return self._copy({entry.name: move(getattr(self, entry.name)) for entry in fields(self)})
+
+    def with_catalogue_name(self, name: str) -> GraphStore:
+        """The same graphs, marked as loaded by a name of the catalogue; arrays are shared."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return self._copy(values | {"catalogue_name": name})
+
+    def _copy(self, values: dict[str, Any]) -> GraphStore:
+        """A store with the same graphs, without the constructor's checks and with the host copies of this one.
+
+        Neither needs a host–device synchronisation.
+        """
+        store = object.__new__(type(self))
+        for name, value in values.items():
+            object.__setattr__(store, name, value)
         for name in ("host_node_ptr", "host_entry_ptr", "max_size", "max_degree"):
-            moved.__dict__[name] = getattr(self, name)
-        return moved
+            store.__dict__[name] = getattr(self, name)
+        return store
 
     def __getitem__(self, indices: int | slice | Sequence[int] | Tensor) -> GraphStore:
         """A store of the selected graphs, in that order; an integer gives a store of one graph.

@@ -73,6 +73,25 @@ def test_folders_are_searched_in_order(tmp_path, monkeypatch):
     assert len(load_dataset("MUTAG")) == 4
 
 
+def test_only_a_name_of_the_catalogue_makes_a_data_set_of_the_catalogue(tmp_path, monkeypatch):
+    root = tmp_path / "root"
+    root.mkdir()
+    zipped = write_zip(root / "MUTAG.zip", "MUTAG")
+    write_tu(root / "OWN", "OWN")
+    for cache in (True, False):  # the same file by name and by path shares a cache file
+        assert load_dataset("mutag", root, cache=cache).catalogue_name == "MUTAG"
+        assert load_dataset(zipped, cache=cache).catalogue_name is None
+        assert load_dataset("MUTAG", root, cache=cache).catalogue_name == "MUTAG"
+        assert load_dataset("OWN", root, cache=cache).catalogue_name is None
+    assert load_dataset("planted_parts").catalogue_name == "planted-parts"
+    monkeypatch.chdir(root)
+    assert load_dataset("MUTAG.zip").catalogue_name is None
+    table = root / "proteins.csv"
+    table.write_text("graph,source,target\n1,a,b\n", "utf-8")
+    assert load_dataset("proteins.csv").catalogue_name is None
+    assert load_dataset("MUTAG", root)[[1]].to("cpu").catalogue_name == "MUTAG"
+
+
 def test_every_layout_in_a_folder(tmp_path):
     root = tmp_path / "root"
     root.mkdir()

@@ -140,7 +140,7 @@ def _pack(store: GraphStore) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _unpack(arrays: dict[str, Tensor], content: dict[str, Any]) -> GraphStore:
     wide = {name: tensor.to(_DTYPES[content["dtypes"][name]]) for name, tensor in arrays.items()}
-    columns = {name: wide[name] for name in _COLUMNS if name in wide}
+    columns: dict[str, Any] = {name: wide[name] for name in _COLUMNS if name in wide}
     truth = {name.partition(".")[2]: tensor for name, tensor in wide.items() if name.startswith("truth.")}
     return GraphStore(
         name=content["name"],

@@ -6,7 +6,9 @@ A name is looked up in this order:
 2. ``NAME.zip`` or ``NAME/`` in ``root``, in ``$GRAPHCAPS_DATA`` and in the user's data folder;
 3. the TU collection, from which ``NAME.zip`` is downloaded into the user's data folder.
 
-A path is a TU folder or zip, or a user file or folder in another format (:mod:`graphcaps.data.readers.user_files`).
+Only a data set that is asked for by a name of the catalogue has a ``catalogue_name``, and with it a preset of its own
+(docs/presets.md). A path is a TU folder or zip, or a user file or folder in another format
+(:mod:`graphcaps.data.readers.user_files`).
 """
 
 from __future__ import annotations
@@ -101,13 +103,17 @@ def open_dataset(
         if value is not None:
             expected = f"be omitted for '{name}', since it applies to user files only"
             raise ArgumentError("load_dataset", option, expected, repr(value))
-    if not _is_path(name):
-        entry = find_entry(str(name))
-        if entry is not None and entry.level is not None:
-            from graphcaps.data.datasets.planted_parts import planted_parts
+    entry = None if _is_path(name) else find_entry(str(name))
+    if entry is not None and entry.level is not None:
+        from graphcaps.data.datasets.planted_parts import planted_parts
 
-            return LoadedDataset(replace(planted_parts(entry.level), name=entry.name), None, False)
-    return _read_tu_cached(find_dataset(name, root, download=download), cache)
+        store = replace(planted_parts(entry.level), name=entry.name, catalogue_name=entry.name)
+        return LoadedDataset(store, None, False)
+    loaded = _read_tu_cached(find_dataset(name, root, download=download), cache)
+    if entry is None:
+        return loaded
+    # Set here and not in the cache: the same file may also be opened by its path.
+    return replace(loaded, store=loaded.store.with_catalogue_name(entry.name))
 
 
 def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:

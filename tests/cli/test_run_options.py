@@ -1,0 +1,126 @@
+"""The configuration of a run: which preset the data set takes, why, and which options replace its values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import graphcaps
+from graphcaps.cli.run_options import configure, describe_preset
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from tests.cli.training import invoke
+
+SMALL = ("--epochs", 1, "--device", "cpu")
+
+
+@pytest.fixture
+def store() -> GraphStore:
+    return replace(planted_parts(num_graphs=30), name="my graphs")
+
+
+def write_proteins(folder: Path) -> Path:
+    """A user's own ``proteins.csv``: 30 small molecules of two classes."""
+    rows = [f"{'C' * (2 + number)}{'O' if number % 2 else 'N'},{number % 2}" for number in range(30)]
+    path = folder / "proteins.csv"
+    path.write_text("\n".join(["smiles,enzyme", *rows]) + "\n", "utf-8")
+    return path
+
+
+def test_configuration_by_data_set_and_options(store: GraphStore) -> None:
+    mutag = store.with_catalogue_name("MUTAG")
+    assert configure(mutag).source == "paper/MUTAG"
+    assert configure(graphcaps.load_dataset("planted-parts-hard")).source == "planted-parts"
+    config = configure(store, epochs=7, learning_rate=0.5)
+    assert (config.source, config.dataset, config.training.epochs, config.training.learning_rate) == (
+        "default",
+        "my graphs",
+        7,
+        0.5,
+    )
+    assert "batch_size" not in configure(store, batch_size=8).by_data
+    assert configure(store, parts="blocks").model_arguments["parts"] == "blocks"
+    for wrong in ({"parts": "bricks"}, {"parts": "blocks", "model": "gin"}):
+        with pytest.raises(ArgumentError, match="'--parts' must be 'blocks', with the model hgcn"):
+            configure(store, **wrong)
+    gin = configure(mutag, model="gin")
+    assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # the width is the capsule dimension
+    assert configure(mutag, model="hgcn").model_arguments == configure(mutag).model_arguments
+    with pytest.raises(ArgumentError, match="'model' must be one of"):
+        configure(mutag, model="ginn")
+
+
+@pytest.mark.parametrize("name", ["proteins", "PROTEINS", "MUTAG", "planted-parts", "planted-parts-easy"])
+def test_a_name_alone_takes_no_preset_of_the_catalogue(store: GraphStore, name: str) -> None:
+    named = replace(store, name=name)
+    assert configure(named).source == "default"
+    assert configure(named).dataset == name
+    assert configure(named[range(5)]).source == "default"
+
+
+def test_the_reason_for_the_preset(store: GraphStore) -> None:
+    def reason(store: GraphStore, preset: str | None = None) -> str:
+        return describe_preset(store, configure(store, preset=preset), preset)
+
+    own, proteins = "not loaded from the catalogue", replace(store, name="proteins")
+    assert reason(store) == f"preset: default ({own})"
+    assert reason(proteins) == f"preset: default ({own}; --preset paper takes that of PROTEINS)"
+    assert reason(proteins, "paper") == "preset: paper/PROTEINS (--preset)"
+    assert reason(proteins.with_catalogue_name("PROTEINS")) == (
+        "preset: paper/PROTEINS (PROTEINS of the catalogue)"
+    )
+    planted = replace(store, name="planted-parts")
+    assert reason(planted) == f"preset: default ({own}; --preset planted-parts takes that of planted-parts)"
+
+
+# ---------------------------------------------------------------------- on the command line and in Python
+def test_a_file_of_ones_own_named_as_a_data_set_of_the_paper(tmp_path: Path) -> None:
+    path, out = write_proteins(tmp_path), tmp_path / "model.safetensors"
+    trained = invoke("train", path, "--label", "enzyme", *SMALL, "--out", out)
+    assert trained.exit_code == 0, trained.output
+    own = "preset: default (not loaded from the catalogue; --preset paper takes that of PROTEINS)"
+    assert f"30 graphs of proteins, hgcn, {own}." in trained.stderr
+    config = graphcaps.load(out).config
+    assert (config.source, config.model_arguments["num_capsules"]) == ("default", (10,))
+    assert config.model_arguments["residual_nodes"] is None
+
+    words = ("evaluate", path, "--label", "enzyme", "--folds", 3, *SMALL)
+    evaluated = invoke(*words, "--json")
+    assert evaluated.exit_code == 0, evaluated.output
+    assert f"proteins: 3 folds × 1 seed, hgcn, {own}." in evaluated.stderr
+    assert json.loads(evaluated.stdout)[0]["config"]["source"] == "default"
+    stated = invoke(*words, "--preset", "paper", "--json")
+    assert "preset: paper/PROTEINS (--preset)." in stated.stderr
+    assert json.loads(stated.stdout)[0]["config"]["source"] == "paper/PROTEINS"
+
+    checked = invoke("data", "check", path, "--label", "enzyme", "--json")
+    assert json.loads(checked.stdout)["forecast"]["preset"] == "default"
+
+
+def test_a_data_set_by_name_and_by_path(tmp_path: Path) -> None:
+    write_tu(planted_parts(num_graphs=30), tmp_path / "MUTAG.zip")
+    words = ("train", *SMALL, "--overwrite", "--out", tmp_path / "model.safetensors")
+    for source, preset in (
+        (("MUTAG", "--root", tmp_path), "paper/MUTAG (MUTAG of the catalogue)"),
+        (("mutag", "--root", tmp_path), "paper/MUTAG (MUTAG of the catalogue)"),
+        (
+            (tmp_path / "MUTAG.zip",),
+            "default (not loaded from the catalogue; --preset paper takes that of MUTAG)",
+        ),
+        ((tmp_path / "MUTAG.zip", "--preset", "paper"), "paper/MUTAG (--preset)"),
+    ):
+        result = invoke(*words, *source)
+        assert result.exit_code == 0, result.output
+        assert f"30 graphs of MUTAG, hgcn, preset: {preset}." in result.stderr
+
+
+def test_the_classifier_takes_the_default_for_every_data_set(tmp_path: Path) -> None:
+    store = graphcaps.load_dataset(write_proteins(tmp_path), label="enzyme")
+    fitted = graphcaps.HGCNClassifier(epochs=1).fit(store)
+    assert fitted.model_.config.model_arguments["num_capsules"] == (10,)
+    assert configure(store).source == "default"
