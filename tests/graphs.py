@@ -97,6 +97,12 @@ def with_padding(
     return GraphBatch(padded, Segments(ptr, index, padded=True), table, y)
 
 
+def masked_segments(mask: Tensor) -> Segments:
+    """One graph per replica, with the rows where ``mask [*lead, V]`` is True; other rows are padding."""
+    ptr = torch.nn.functional.pad(mask.sum(-1, keepdim=True), (1, 0))
+    return Segments(ptr, (~mask).long())
+
+
 def assert_equal(actual: Tensor, expected: Tensor, name: str = "value", tolerance: float = 1e-10) -> None:
     """Equal shapes, and values equal within ``tolerance`` times the largest expected value (at least 1); NaN fails."""
     assert actual.shape == expected.shape, (

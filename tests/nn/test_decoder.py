@@ -42,7 +42,8 @@ def _inputs(batch: GraphBatch, seed: int = 1) -> tuple[Tensor, Tensor]:
 
 def _loss(decoder: AdjacencyDecoder, batch: GraphBatch) -> Tensor:
     assert batch.y is not None
-    loss: Tensor = decoder(*_inputs(batch), batch.y, batch.edges, batch.segments)
+    primary, capsules = _inputs(batch)
+    loss: Tensor = decoder(primary, batch.edges, batch.segments, class_capsules=capsules, y=batch.y)
     return loss.detach()
 
 
@@ -128,14 +129,16 @@ def test_a_replica_samples_as_a_single_model_does() -> None:
     for chosen in steps:
         batch = store.batch(graphs.x, torch.tensor(chosen))
         primary, capsules = _inputs(batch)
-        together = stacked(primary, capsules, batch.y, batch.edges, batch.segments)
+        together = stacked(primary, batch.edges, batch.segments, class_capsules=capsules, y=batch.y)
         for f, single in enumerate(singles):
             indices = [graph for graph in chosen[f] if graph >= 0]
             if not indices:
                 continue
             alone = store.batch(graphs.x, torch.tensor(indices))
             V, B = alone.segments.num_rows, len(indices)
-            expected = single(primary[f, :V], capsules[f, :B], alone.y, alone.edges, alone.segments)
+            expected = single(
+                primary[f, :V], alone.edges, alone.segments, class_capsules=capsules[f, :B], y=alone.y
+            )
             assert_equal(together[f].detach(), expected.detach(), f"loss of replica {f}", 1e-12)
     assert stacked.step.tolist() == [int(single.step) for single in singles] == [4, 4, 3]
 
@@ -162,7 +165,7 @@ def test_kernels_equal_torch(kernel_device: str, bits: bool) -> None:  # noqa: F
         inputs = [value.to(device, dtype).requires_grad_() for value in _inputs(batch)]
         with use_kernels(mode):
             for _ in range(2):
-                loss = decoder(*inputs, batch.y, edges, batch.segments)
+                loss = decoder(inputs[0], edges, batch.segments, class_capsules=inputs[1], y=batch.y)
             gradients = torch.autograd.grad(loss.sum(), [*inputs, *decoder.parameters()])
         assert decoder.step.tolist() == [2, 2, 0]
         results.append([value.detach().cpu().double() for value in (loss, *gradients)])

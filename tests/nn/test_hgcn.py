@@ -275,7 +275,7 @@ def _scores_with(**changes: Any) -> Tensor:
         ({"edge_weight": torch.ones(3)}, r"'edge_weight' must have one number per edge, 10, got \[3\]\."),
         (
             {"x": torch.ones(7, 5)},
-            r"'x' must be torch.float64, as the model's weights are, got torch.float32\.",
+            r"'x' must be torch.float64, as the weights are, got torch.float32\.",
         ),
         ({"x": torch.ones(7, 5, dtype=torch.long)}, r"Convert it with x\.to\(torch\.float64\)\."),
         (

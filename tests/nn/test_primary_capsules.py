@@ -5,7 +5,7 @@ import torch
 
 from graphcaps.nn import PrimaryCapsules
 from graphcaps.nn.primary_capsules import FactorSquash
-from tests.graphs import assert_equal
+from tests.graphs import assert_equal, masked_segments
 
 
 def test_joined_factors_equal_one_projection() -> None:
@@ -62,7 +62,8 @@ def test_folded_normalisation_equals_separate_normalisation(
             torch.nn.init.normal_(parameter)
         torch.nn.init.uniform_(layer.norm.running_var, 0.5, 2)
         layer.train(training)
-        out = layer(x.clone().requires_grad_(needs_gradient), mask)
+        batch = None if mask is None else masked_segments(mask)
+        out = layer(x.clone().requires_grad_(needs_gradient), batch=batch)
         real = out if mask is None else out[mask]
         real.mul(torch.linspace(-1, 1, 8, dtype=torch.float64)).sin().sum().backward()
         gradients = {name: parameter.grad for name, parameter in layer.named_parameters()}
@@ -79,4 +80,4 @@ def test_padding_rows_are_zero() -> None:
     for formulation in ("released", "paper"):
         layer = PrimaryCapsules(5, 8, formulation=formulation).double()  # type: ignore[arg-type]
         torch.nn.init.constant_(layer.bias, 1.0)
-        assert bool((layer(x, mask)[4:] == 0).all())
+        assert bool((layer(x, batch=masked_segments(mask))[4:] == 0).all())

@@ -25,7 +25,7 @@ def test_trunk_equals_torch_geometric_layers(kind: str) -> None:
     torch.manual_seed(0)
     graphs = random_graphs([6, 9])
     trunk = Trunk(kind, 5, num_layers=2).double()
-    actual = trunk(graphs.x, graphs.edges)
+    actual = trunk(graphs.x, graphs.edges, graphs.segments)
     stack = trunk.replicas[0].layers
     expected = stack[1](
         stack[0](graphs.x, graphs.edge_index.unique(dim=1)).relu(), graphs.edge_index.unique(dim=1)
@@ -50,13 +50,13 @@ def test_factored_and_naive_routing_are_equal_with_a_trunk(kind: str) -> None:
 
 def test_a_custom_module_and_wrong_arguments() -> None:
     graphs = random_graphs([6])
-    assert_equal(Trunk(_Identity(), 5)(graphs.x, graphs.edges), graphs.x)
+    assert_equal(Trunk(_Identity(), 5)(graphs.x, graphs.edges, graphs.segments), graphs.x)
     with pytest.raises(ShapeError, match=r"Trunk: 'kind' must keep the width 5, got 1\."):
-        Trunk(_Narrow(), 5)(graphs.x, graphs.edges)
+        Trunk(_Narrow(), 5)(graphs.x, graphs.edges, graphs.segments)
     with pytest.raises(
         ArgumentError, match=r"Trunk: 'kind' must be a name if there are leading axes, got _Identity\."
     ):
         Trunk(_Identity(), 5, lead=(2,))
     weighted = edge_table(graphs.edge_index, 6, torch.ones(graphs.edge_index.size(1)))
     with pytest.raises(ArgumentError, match=r"'edge_weight' must be None with the trunk 'gin'"):
-        Trunk("gin", 5).double()(graphs.x, weighted)
+        Trunk("gin", 5).double()(graphs.x, weighted, graphs.segments)

@@ -198,7 +198,7 @@ class _Step:
     def _phases(self, batch: GraphBatch, inputs: dict[str, Any]) -> dict[str, Callable[[], object]]:
         model, layer, segments = self.model, self.model.layers[0], batch.segments
         phases: dict[str, Callable[[], object]] = {
-            "primary": lambda: model.primary(batch.features, segments.row_mask),
+            "primary": lambda: model.primary(batch.features, batch.edges, segments),
             "hop": lambda: layer.hop(inputs["primary"], batch.edges, segments),
             "routing": lambda: _route(layer, inputs["h"], inputs["mean"], batch),
             "coarsening": lambda: _coarsen(layer, inputs["assignment"], batch),
@@ -206,7 +206,7 @@ class _Step:
         }
         if model.decoder is not None:
             phases["reconstruction"] = lambda: model.decoder(
-                inputs["primary"], inputs["classes"], batch.y, batch.edges, segments
+                inputs["primary"], batch.edges, segments, class_capsules=inputs["classes"], y=batch.y
             )
         return phases
 

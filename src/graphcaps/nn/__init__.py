@@ -4,6 +4,7 @@ from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.part_loss import PartsOutput, block_loss
@@ -16,6 +17,7 @@ __all__ = [
     "AdjacencyDecoder",
     "CapsuleLayer",
     "Context",
+    "GraphLayer",
     "InputCapsules",
     "PartsOutput",
     "PrimaryCapsules",

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.context import Context
+from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
@@ -21,7 +22,7 @@ from graphcaps.types import CapsuleLevel, EdgeTable, Segments
 __all__ = ["CapsuleLayer"]
 
 
-class CapsuleLayer(nn.Module):
+class CapsuleLayer(GraphLayer[CapsuleLevel]):
     r"""Groups capsules into capsules of the next level along graph edges.
 
     Voting and routing of HGCN (AAAI 2021, Eq. 4-5, https://arxiv.org/abs/2012.08734):
@@ -65,7 +66,12 @@ class CapsuleLayer(nn.Module):
         ``[*lead, B, n, J]``), ``adjacency [*lead, B, J, J]``.
 
     Raises:
-        ShapeError: If the batch and ``u`` disagree on V.
+        ShapeError: If the batch and ``x`` disagree on V.
+
+    Example:
+        >>> layer = CapsuleLayer(8, 16, num_capsules=4)
+        >>> layer(torch.rand(5, 8), torch.tensor([[0, 1, 3], [1, 2, 4]]), torch.tensor([0, 0, 0, 1, 1]))
+        CapsuleLevel(capsules=[2, 4, 16], assignment=[5, 4], adjacency=[2, 4, 4])
     """
 
     def __init__(
@@ -119,9 +125,9 @@ class CapsuleLayer(nn.Module):
     def _routing(self) -> dict[str, float | bool]:
         return {"detach": self.detach, "epsilon": RELEASED_EPSILON if self.released else 0.0}
 
-    def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
-        """Output capsules from the nodes of a ragged batch, ``u [*lead, V, in]``."""
-        return self.route(self.hop(u, edges, segments), edges, segments)
+    def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
+        """Output capsules from the nodes of a ragged batch, ``x [*lead, V, in]``."""
+        return self.route(self.hop(x, edges, segments), edges, segments)
 
     def hop(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Hop:
         """The first half of ``forward``: normalisation, propagation and mean, before the votes.
@@ -139,7 +145,7 @@ class CapsuleLayer(nn.Module):
         if self.context is not None:
             h = self.context(hat, edges, segments)
         else:
-            h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges)
+            h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges, segments)
         return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
     def route(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:

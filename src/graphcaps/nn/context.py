@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
+from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.propagation.propagation import propagate
@@ -14,7 +15,7 @@ from graphcaps.types import EdgeTable, Segments
 __all__ = ["Context"]
 
 
-class Context(nn.Module):
+class Context(GraphLayer[Tensor]):
     r"""Message passing layers that replace the single hop :math:`\hat A u` under the votes.
 
     .. math::
@@ -57,9 +58,9 @@ class Context(nn.Module):
         for norm in self.norms:
             norm.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, u: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        """Maps ``u [*lead, V, channels]`` to the same shape. Padding rows do not affect real rows."""
-        h = u
+    def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
+        """Maps ``x [*lead, V, channels]`` to the same shape."""
+        h = x
         for weight, norm in zip(self.weights, self.norms, strict=True):
             message = torch.cat([h, propagate(h, edges)], -1) @ weight
             h = h + norm(message, segments.row_mask).relu()

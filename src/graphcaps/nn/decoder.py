@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from graphcaps.nn.graph_layer import resolve_graph
 from graphcaps.nn.initialise import linear_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.ops.activation.hashed_dropout import next_step_keys
@@ -90,19 +91,36 @@ class AdjacencyDecoder(nn.Module):
         return class_code(class_capsules, y, self.weight, self.bias, relu=self.formulation == "released")
 
     def forward(
-        self, primary: Tensor, class_capsules: Tensor, y: Tensor, edges: EdgeTable, segments: Segments
+        self,
+        x: Tensor,
+        edge_index: Tensor | EdgeTable,
+        batch: Tensor | Segments | None = None,
+        *,
+        class_capsules: Tensor,
+        y: Tensor,
+        edge_weight: Tensor | None = None,
+        num_graphs: int | None = None,
     ) -> Tensor:
+        """The reconstruction loss of a batch.
+
+        Args:
+            x (Tensor): Primary capsules of the nodes, ``[*lead, V, d]``.
+            edge_index, batch, edge_weight, num_graphs: As in :meth:`GraphLayer.forward`.
+            class_capsules (Tensor): Class capsules of the graphs, ``[*lead, B, O, d]``.
+            y (Tensor): Class of each graph whose capsule is kept, −1 at padding, ``[*lead, B]``.
+        """
+        edges, segments = resolve_graph(self, self.lead, x, edge_index, batch, edge_weight, num_graphs)
         # The kernels add the code while they read primary capsules: Z is not stored.
         rule = RELEASED if self.formulation == "released" else PAPER
         code, up_to = self.code(class_capsules, y), self.reconstruct_up_to
         if up_to is None:
-            return reconstruction_loss(primary, edges, segments, rule, shift=code)
+            return reconstruction_loss(x, edges, segments, rule, shift=code)
         keys = None
         if self.training:
             # Also without a large graph in the batch: the stream must not depend on the other replicas.
             with torch.no_grad():
                 keys = next_step_keys(self.seed, self.step, segments.row_mask)
-        return sampled_reconstruction_loss(primary, edges, segments, rule, code, keys=keys, up_to=up_to)
+        return sampled_reconstruction_loss(x, edges, segments, rule, code, keys=keys, up_to=up_to)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_classes}, {self.class_dim}, {self.capsule_dim}"

@@ -230,7 +230,7 @@ class HGCN(nn.Module):
             fix = "Use forward_batch for replicas."
             raise ArgumentError("HGCN", "lead", "be () for a torch-geometric call", self.lead, fix)
         dtype = next(self.parameters()).dtype
-        return self.forward_batch(collate(x, edge_index, batch, edge_weight, num_graphs, dtype), y)
+        return self.forward_batch(collate("HGCN", x, edge_index, batch, edge_weight, num_graphs, dtype), y)
 
     def forward_batch(
         self, batch: GraphBatch, y: Tensor | None = None, *, reconstruct: bool | None = None
@@ -254,7 +254,7 @@ class HGCN(nn.Module):
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         lowest, *above = self.layers
         first = cast(CapsuleLayer, lowest)
-        hop = first.hop(self.primary(x, mask), batch.edges, segments)
+        hop = first.hop(self.primary(x, batch.edges, segments), batch.edges, segments)
         primary = hop.inputs
         level = first.route(hop, batch.edges, segments)
         levels = [level]
@@ -270,7 +270,7 @@ class HGCN(nn.Module):
                 raise ShapeError(
                     "HGCN", "y", f"have one class per graph, {list(scores.shape[:-1])}", list(classes.shape)
                 )
-            loss = self.decoder(primary, level.capsules, classes, batch.edges, segments)
+            loss = self.decoder(primary, batch.edges, segments, class_capsules=level.capsules, y=classes)
         if self.parts is None:
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
         parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.graph_layer import row_mask
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.activation.activation import BiasPosition, activate, relu_with_bias
@@ -16,7 +17,7 @@ from graphcaps.ops.activation.hashed_dropout import apply_dropout
 from graphcaps.ops.linear import matmul_rows
 from graphcaps.ops.projection.projection import feature_statistics, project, projects_without_gather
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
-from graphcaps.types import FeatureRows
+from graphcaps.types import EdgeTable, FeatureRows, Segments
 
 __all__ = ["FactorSquash", "Formulation", "InputCapsules", "PrimaryCapsules"]
 
@@ -92,8 +93,21 @@ class PrimaryCapsules(nn.Module):
         nn.init.zeros_(self.bias)
         self.dropout.reset_parameters()
 
-    def forward(self, x: Tensor | FeatureRows, mask: Tensor | None = None) -> Tensor:
-        """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
+    def forward(
+        self,
+        x: Tensor | FeatureRows,
+        edge_index: Tensor | EdgeTable | None = None,
+        batch: Tensor | Segments | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Capsules of ``x [*lead, V, in]``; padding rows of ``batch`` are left out of the BatchNorm and become 0.
+
+        Edges and ``num_graphs`` are not used. The arguments are those of :meth:`GraphLayer.forward`, so that all
+        layers are called alike.
+        """
+        mask = row_mask(batch)
         _check_width("PrimaryCapsules", x, self.in_channels)
         if isinstance(x, FeatureRows):
             if projects_without_gather(x, self.weight):
@@ -173,8 +187,17 @@ class InputCapsules(nn.Module):
         if self.norm is not None:
             self.norm.reset_parameters()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Capsules of ``x [*lead, V, in]``; ``mask [*lead, V]`` is True at real rows."""
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | EdgeTable | None = None,
+        batch: Tensor | Segments | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Capsules of ``x [*lead, V, in]``; arguments as in :meth:`PrimaryCapsules.forward`."""
+        mask = row_mask(batch)
         _check_width("InputCapsules", x, self.in_channels)
         if self.norm is None:
             return squash(x, 0.0)

@@ -9,15 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.ops.propagation.propagation import to_edge_index
-from graphcaps.types import EdgeTable
+from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["Trunk", "TrunkKind"]
 
 TrunkKind = Literal["gin", "sage", "gat"]
 
 
-class Trunk(nn.Module):
+class Trunk(GraphLayer[Tensor]):
     """A stack of torch-geometric layers that replaces the hop of a capsule layer.
 
     The votes remain linear in its output, so routing needs no stored votes. There is a ReLU between layers, not after
@@ -65,7 +66,7 @@ class Trunk(nn.Module):
         for stack in self.replicas:
             stack.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, x: Tensor, edges: EdgeTable) -> Tensor:
+    def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """Maps ``x [*lead, V, d]`` to the same shape."""
         if edges.weight is not None:
             raise ArgumentError(

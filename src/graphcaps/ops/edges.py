@@ -136,20 +136,22 @@ def clean_edges(
     return CleanEdges(ptr, entry_target, merged_weight, merged_labels, merged_attributes, report)
 
 
-def edge_table(edge_index: Tensor, num_nodes: int, weight: Tensor | None = None) -> EdgeTable:
+def edge_table(
+    edge_index: Tensor, num_nodes: int, weight: Tensor | None = None, owner: str = "edge_table"
+) -> EdgeTable:
     """Edge table of one batch in torch-geometric's form, ``edge_index [2, E]``.
 
-    Edges are cleaned by :func:`clean_edges`; weights may require a gradient.
+    Edges are cleaned by :func:`clean_edges`; weights may require a gradient. ``owner`` is named in error messages.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ShapeError("edge_table", "edge_index", "have the shape [2, E]", list(edge_index.shape))
+        raise ShapeError(owner, "edge_index", "have the shape [2, E]", list(edge_index.shape))
     if weight is not None and weight.shape != edge_index.shape[1:]:
         raise ShapeError(
-            "edge_table", "edge_weight", f"have one number per edge, {edge_index.size(1)}", list(weight.shape)
+            owner, "edge_weight", f"have one number per edge, {edge_index.size(1)}", list(weight.shape)
         )
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise ShapeError(
-            "edge_table",
+            owner,
             "edge_index",
             f"hold node ids from 0 to {num_nodes - 1}",
             f"{int(edge_index.min())} to {int(edge_index.max())}",

@@ -8,7 +8,7 @@ from graphcaps.nn import PrimaryCapsules, ReplicaDropout
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.activation.activation import BiasPosition, activate
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, next_step_keys
-from tests.graphs import assert_equal
+from tests.graphs import assert_equal, masked_segments
 
 TOLERANCE = 2e-6
 
@@ -126,8 +126,8 @@ def test_primary_capsules(formulation: str, kernel_device: str) -> None:
         x = x.masked_fill(~mask.unsqueeze(-1), 0)
         layer = layer.to(device, dtype)
         with use_kernels(mode):  # type: ignore[arg-type]
-            layer(x.to(device, dtype), mask.to(device))  # a step before
-            out = layer(x.to(device, dtype), mask.to(device))
+            layer(x.to(device, dtype), batch=masked_segments(mask.to(device)))  # a step before
+            out = layer(x.to(device, dtype), batch=masked_segments(mask.to(device)))
             (out * torch.linspace(-1, 1, 8, device=device, dtype=dtype)).square().sum().backward()
         actual = {f"gradient of {n}": p.grad for n, p in layer.named_parameters() if p.grad is not None}
         return {"value": out, **actual, **dict(layer.named_buffers())}

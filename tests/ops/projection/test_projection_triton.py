@@ -18,7 +18,7 @@ from graphcaps.ops.projection.projection import (
     projects_without_gather,
 )
 from graphcaps.types import FeatureRows
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal, masked_segments, random_graphs
 
 TOLERANCE = {"float32": 2e-5, "tf32": 5e-3, "bf16": 4e-2}
 SIZES = [9, 33, 1, 63, 2, 65, 100, 31]
@@ -83,14 +83,14 @@ def _run(
     else:
         outside = (rows.node < 0).unsqueeze(-1)
         grad_output = grad_output.masked_fill(outside, float("nan"))
-    actual = {"capsules": layer(inputs, rows.node >= 0)}
+    actual = {"capsules": layer(inputs, batch=masked_segments(rows.node >= 0))}
     names, parameters = zip(*layer.named_parameters(), strict=True)
     grads = torch.autograd.grad(actual["capsules"], parameters, grad_output)
     actual |= {f"gradient of {name}": value for name, value in zip(names, grads, strict=True)}
     if layer.norm is not None:
         actual |= {f"running {name}": value.clone() for name, value in layer.norm.named_buffers()}
     with torch.no_grad():
-        actual["capsules in evaluation"] = layer.eval()(inputs, rows.node >= 0)
+        actual["capsules in evaluation"] = layer.eval()(inputs, batch=masked_segments(rows.node >= 0))
     return {name: value.detach().cpu().double() for name, value in actual.items()}
 
 

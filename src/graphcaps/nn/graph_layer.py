@@ -1,0 +1,102 @@
+"""Base class of the layers that are called with a graph."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Generic, TypeVar
+
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.collate import collate
+from graphcaps.types import EdgeTable, Segments
+
+__all__ = ["GraphLayer", "resolve_graph", "row_mask"]
+
+Result = TypeVar("Result")
+
+
+class GraphLayer(nn.Module, Generic[Result]):
+    """A layer that is called with node features and a graph, in one of two forms.
+
+    ``layer(x, edge_index, batch)`` is the form of torch-geometric, for one model without leading axes. Edges are made
+    undirected and unique, and self-loops are dropped.
+
+    ``layer(x, batch.edges, batch.segments)`` takes the edges and segments of a :class:`graphcaps.types.GraphBatch`.
+    It works for replicas and padded batches, and needs no host–device synchronisation.
+
+    Padding rows of ``x`` must be finite. They do not affect real rows, and the values of the result there are
+    unspecified.
+
+    A subclass sets ``lead`` and defines ``forward_ragged``.
+    """
+
+    lead: tuple[int, ...] = ()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | EdgeTable,
+        batch: Tensor | Segments | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Result:
+        """Applies the layer.
+
+        Args:
+            x (Tensor): Node features, ``[V, in]``; with an :class:`EdgeTable`, ``[*lead, V, in]``.
+            edge_index (Tensor or EdgeTable): Edges ``[2, E]``, or those of a batch.
+            batch (Tensor or Segments, optional): Graph of each node, sorted, ``[V]``; :class:`Segments` if
+                ``edge_index`` is an :class:`EdgeTable`. (default: one graph)
+            edge_weight (Tensor, optional): ``[E]``; an :class:`EdgeTable` has its own. (default: all 1)
+            num_graphs (int, optional): Number of graphs B, if the last ones may have no nodes;
+                :class:`Segments` have their own.
+
+        Raises:
+            ArgumentError: If the two forms are mixed, or a layer with leading axes is called in the first form.
+            ShapeError: If shapes or types disagree, ``batch`` is not sorted, or an edge connects two graphs.
+        """
+        edges, segments = resolve_graph(self, self.lead, x, edge_index, batch, edge_weight, num_graphs)
+        return self.forward_ragged(x, edges, segments)
+
+    @abstractmethod
+    def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Result:
+        """The computation of ``forward``, on ``x [*lead, V, in]``."""
+
+
+def resolve_graph(
+    layer: nn.Module,
+    lead: tuple[int, ...],
+    x: Tensor,
+    edge_index: Tensor | EdgeTable,
+    batch: Tensor | Segments | None,
+    edge_weight: Tensor | None,
+    num_graphs: int | None,
+) -> tuple[EdgeTable, Segments]:
+    """Edges and segments of a call of ``layer`` in either form, checked; arguments as in :meth:`GraphLayer.forward`."""
+    owner = type(layer).__name__
+    if isinstance(edge_index, EdgeTable):
+        if not isinstance(batch, Segments):
+            got = "None" if batch is None else "a tensor"
+            raise ArgumentError(owner, "batch", "be Segments if 'edge_index' is an EdgeTable", got)
+        for name, value in (("edge_weight", edge_weight), ("num_graphs", num_graphs)):
+            if value is not None:
+                raise ArgumentError(owner, name, "be None if 'edge_index' is an EdgeTable", "a value")
+        if x.shape[:-1] != batch.index.shape:
+            expected = f"have one row per node of the batch, {list(batch.index.shape)}"
+            raise ShapeError(owner, "x", expected, list(x.shape[:-1]))
+        return edge_index, batch
+    if isinstance(batch, Segments):
+        raise ArgumentError(owner, "batch", "be a tensor if 'edge_index' is one", "Segments")
+    if lead:
+        fix = "Call the layer with the edges and segments of a GraphBatch."
+        raise ArgumentError(owner, "lead", "be () for a torch-geometric call", lead, fix)
+    dtype = next((parameter.dtype for parameter in layer.parameters()), x.dtype)
+    graphs = collate(owner, x, edge_index, batch, edge_weight, num_graphs, dtype)
+    return graphs.edges, graphs.segments
+
+
+def row_mask(batch: Tensor | Segments | None) -> Tensor | None:
+    """True at real rows, ``[*lead, V]``; ``None`` without padding. A ``batch`` tensor has no padding rows."""
+    return batch.row_mask if isinstance(batch, Segments) else None
