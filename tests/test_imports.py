@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "ops": {"base"},
     "nn": {"base", "ops"},
-    "models": {"base", "ops", "nn"},
+    "models": {"base", "ops", "nn", "data"},
     "data": {"base", "ops"},
     "presets": {"base", "data"},
     "explanation": {"base", "ops", "nn", "models", "data"},

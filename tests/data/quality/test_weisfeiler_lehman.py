@@ -95,3 +95,18 @@ def test_indistinguishable_graphs_of_mutag_are_isomorphic(shared_data):
         first, *others = (to_networkx(store, int(index)) for index in group)
         for other in others:
             assert nx.is_isomorphic(first, other, node_match=lambda a, b: a == b)
+
+
+def test_node_colours_are_functions_of_the_labels_around_a_node():
+    store = load_dataset("planted-parts")[:12]
+    store = replace(store, node_labels=(torch.arange(store.num_nodes) % 3).reshape(-1, 1))
+    colours = weisfeiler_lehman.wl_node_colours(store, 3)
+    assert len(colours) == 4
+    first = int(store.node_ptr[5])
+    alone = weisfeiler_lehman.wl_node_colours(store[5], 3)
+    for together, single in zip(colours, alone, strict=True):
+        assert (together[first : first + len(single)] == single).all()
+    assert len(set(colours[0].tolist())) == len(torch.unique(store.node_labels, dim=0))
+    attributes = torch.rand(store.num_nodes, 1)
+    again = weisfeiler_lehman.wl_node_colours(replace(store, node_attributes=attributes), 3)
+    assert all((one == other).all() for one, other in zip(colours, again, strict=True))

@@ -26,6 +26,7 @@ __all__ = [
     "mix64",
     "wl_graph_colours",
     "wl_indistinguishable",
+    "wl_node_colours",
 ]
 
 _CHUNK_ENTRIES = 1 << 20  # edge entries per step: bounds the memory for COLLAB's 25 million
@@ -59,11 +60,10 @@ def wl_graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.ui
     store = store.to("cpu")
     if not len(store):
         return np.zeros(0, np.uint64)
-    ptr, first = store.edge_ptr.numpy(), store.node_ptr[:-1].repeat_interleave(store.sizes).numpy()
     colours, edge_terms = initial_node_colours(store), edge_colours(store) if edges else None
     distinct = count_distinct(colours)
     for _ in range(_MAX_ROUNDS):
-        colours = mix64(colours + mix64(_neighbour_sums(store, ptr, first, colours, edge_terms)))
+        colours = _refine(store, colours, edge_terms)
         before, distinct = distinct, count_distinct(colours)
         if distinct == before:
             break
@@ -71,6 +71,23 @@ def wl_graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.ui
     bounds = store.node_ptr.numpy()
     sums: NDArray[np.uint64] = running[bounds[1:]] - running[bounds[:-1]]
     return sums
+
+
+def wl_node_colours(store: GraphStore, iterations: int) -> tuple[NDArray[np.uint64], ...]:
+    """Colours of all nodes after 0, 1, … and ``iterations`` rounds, ``[N]`` each, from the node labels alone.
+
+    A colour is a function of the labels within its distance: equal in every store, and for any order of nodes.
+    Attributes, which rarely have equal values, are not read.
+
+    Args:
+        store (GraphStore): Graphs.
+        iterations (int): Number of rounds, at least 0.
+    """
+    store = store.to("cpu")
+    colours = [_row_colours(store.num_nodes, (store.node_labels,))]
+    for _ in range(iterations):
+        colours.append(_refine(store, colours[-1], None))
+    return tuple(colours)
 
 
 def initial_node_colours(store: GraphStore) -> NDArray[np.uint64]:
@@ -106,14 +123,18 @@ def count_distinct(colours: NDArray[np.uint64]) -> int:
     return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])) if len(ordered) else 0
 
 
+def _refine(
+    store: GraphStore, colours: NDArray[np.uint64], edge_terms: NDArray[np.uint64] | None
+) -> NDArray[np.uint64]:
+    """One round: new colours from those of the nodes and of their neighbours, ``[N]``."""
+    return mix64(colours + mix64(_neighbour_sums(store, colours, edge_terms)))
+
+
 def _neighbour_sums(
-    store: GraphStore,
-    ptr: NDArray[np.int64],
-    first: NDArray[np.int64],
-    colours: NDArray[np.uint64],
-    edge_terms: NDArray[np.uint64] | None,
+    store: GraphStore, colours: NDArray[np.uint64], edge_terms: NDArray[np.uint64] | None
 ) -> NDArray[np.uint64]:
     """Sum of the neighbours' mixed colours for each node, ``[N]``, from differences of running sums modulo 2⁶⁴."""
+    ptr, first = store.edge_ptr.numpy(), store.node_ptr[:-1].repeat_interleave(store.sizes).numpy()
     mixed = mix64(colours)
     sums = np.zeros(store.num_nodes, np.uint64)
     neighbours = store.neighbours.numpy()

@@ -1,0 +1,163 @@
+"""A fitted forest of decision trees as plain arrays, which a model file can hold, and its predictions in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from torch import Tensor
+
+from graphcaps.errors import ArgumentError
+
+__all__ = ["ForestArrays"]
+
+_LEAF = -1
+_STEP_ENTRIES = 1 << 20  # trees × rows that are traversed at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ForestArrays:
+    r"""T decision trees with n nodes in all; the probabilities of a row are the mean over the trees' leaves.
+
+    .. math:: p(x) = \frac{1}{T} \sum_t \mathrm{value}[\mathrm{leaf}_t(x)]
+
+    From node k a row x goes on to ``children[k, 0]`` if ``x[feature[k]] <= threshold[k]``, else to ``children[k, 1]``.
+
+    Args:
+        tree_ptr (ndarray): First node of each tree, its root, then n, int64 ``[T + 1]``.
+        feature (ndarray): Column that a node compares, −1 for a leaf, int32 ``[n]``.
+        threshold (ndarray): Threshold of each node, float64 ``[n]``.
+        children (ndarray): The two children of each node, counted from the root of its tree; −1 for a leaf,
+            int32 ``[n, 2]``.
+        value (ndarray): Class probabilities of each node, float64 ``[n, O]``.
+    """
+
+    tree_ptr: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    children: NDArray[np.int32]
+    value: NDArray[np.float64]
+
+    @classmethod
+    def from_sklearn(
+        cls, forest: RandomForestClassifier | ExtraTreesClassifier, num_classes: int
+    ) -> ForestArrays:
+        """The arrays of a fitted forest.
+
+        Args:
+            forest (RandomForestClassifier or ExtraTreesClassifier): Fitted to class indices.
+            num_classes (int): Number of classes O; a class without training rows has the probability 0.
+        """
+        trees = [estimator.tree_ for estimator in forest.estimators_]
+        sizes = [tree.node_count for tree in trees]
+        value = np.zeros((sum(sizes), num_classes))
+        value[:, forest.classes_] = np.concatenate([tree.value[:, 0, :] for tree in trees])
+        children = [np.stack([tree.children_left, tree.children_right], axis=1) for tree in trees]
+        feature = np.concatenate([tree.feature for tree in trees])
+        return cls(
+            tree_ptr=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            feature=np.where(feature < 0, _LEAF, feature).astype(np.int32),
+            threshold=np.concatenate([tree.threshold for tree in trees]),
+            children=np.concatenate(children).astype(np.int32),
+            value=value,
+        )
+
+    @property
+    def num_trees(self) -> int:
+        return len(self.tree_ptr) - 1
+
+    def predict_proba(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Class probabilities of each row, ``[rows, O]``; those of a row do not depend on the other rows.
+
+        Equal to scikit-learn's ``predict_proba`` bit by bit: rows are float32, thresholds float64, and trees are
+        summed in order.
+
+        Args:
+            x (ndarray): float32 ``[rows, columns]``.
+        """
+        roots = self.tree_ptr[:-1]
+        # Indices into the concatenated arrays, −1 for leaves.
+        first = np.repeat(roots, np.diff(self.tree_ptr))[:, None]
+        children = np.where(self.children < 0, _LEAF, self.children + first)
+        total = np.zeros((len(x), self.value.shape[1]))
+        step = max(1, _STEP_ENTRIES // max(self.num_trees, 1))
+        for start in range(0, len(x), step):
+            rows = x[start : start + step]
+            node = np.repeat(roots, len(rows))  # tree by tree
+            row = np.tile(np.arange(len(rows)), self.num_trees)
+            moving = np.flatnonzero(self.feature[node] >= 0)
+            while moving.size:
+                at = node[moving]
+                right = ~(rows[row[moving], self.feature[at]] <= self.threshold[at])
+                node[moving] = children[at, right.astype(np.intp)]
+                moving = moving[self.feature[node[moving]] >= 0]
+            for leaves in node.reshape(self.num_trees, len(rows)):
+                total[start : start + step] += self.value[leaves]
+        total /= self.num_trees
+        return total
+
+    # ------------------------------------------------------------------ saving
+    def state(self) -> dict[str, Tensor]:
+        """The arrays by name; :meth:`from_state` reads them."""
+        return {name: torch.from_numpy(values.copy()) for name, values in vars(self).items()}
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Tensor], num_classes: int, num_columns: int, owner: str = "ForestArrays"
+    ) -> ForestArrays:
+        """Reads the result of :meth:`state`.
+
+        Args:
+            state (mapping): The arrays by name.
+            num_classes (int): Number of classes O.
+            num_columns (int): Number of columns of a row.
+            owner (str): Name of the model, for messages.
+
+        Raises:
+            ArgumentError: If an array is missing, or the arrays are not those of a forest of these sizes.
+        """
+        for name in sorted(_TYPES.keys() ^ state.keys()):
+            got = "no such array" if name in _TYPES else "one more array"
+            raise ArgumentError(owner, name, f"be one of the arrays {', '.join(_TYPES)}", got)
+        arrays = {name: value.cpu().numpy() for name, value in state.items()}
+        n = len(arrays["feature"])
+        shapes = {"feature": (n,), "threshold": (n,), "children": (n, 2), "value": (n, num_classes)}
+        for name, dtype in _TYPES.items():
+            array = arrays[name]
+            if array.dtype != dtype or array.shape != shapes.get(name, array.shape[:1]):
+                got = f"{array.dtype} {list(array.shape)}"
+                raise ArgumentError(owner, name, f"be {np.dtype(dtype)} of {n} nodes", got)
+        forest = cls(**arrays)
+        forest._check(num_columns, owner)
+        return forest
+
+    def _check(self, num_columns: int, owner: str) -> None:
+        """Checks that every path from a root ends in a leaf of the same tree, whatever the row holds."""
+        n, sizes = len(self.feature), np.diff(self.tree_ptr)
+        if len(sizes) < 1 or (sizes < 1).any() or self.tree_ptr[0] != 0 or self.tree_ptr[-1] != n:
+            raise ArgumentError(owner, "tree_ptr", f"ascend from 0 to {n}", "other values")
+        leaf = self.feature == _LEAF
+        if (self.feature < _LEAF).any() or (self.feature >= num_columns).any():
+            raise ArgumentError(owner, "feature", f"be from −1 to {num_columns - 1}", "other values")
+        local = np.arange(n) - np.repeat(self.tree_ptr[:-1], sizes)
+        # A child comes after its parent, so that no path is a circle.
+        inner = (self.children > local[:, None]) & (self.children < np.repeat(sizes, sizes)[:, None])
+        if not np.where(leaf[:, None], self.children == _LEAF, inner).all():
+            raise ArgumentError(owner, "children", "be later nodes of the same tree", "other values")
+        if not np.isfinite(self.threshold).all():
+            raise ArgumentError(owner, "threshold", "be finite", "NaN or infinity")
+        if not ((self.value >= 0) & (self.value <= 1)).all():
+            raise ArgumentError(owner, "value", "be from 0 to 1", "other values")
+
+
+_TYPES = {
+    "tree_ptr": np.int64,
+    "feature": np.int32,
+    "threshold": np.float64,
+    "children": np.int32,
+    "value": np.float64,
+}
