@@ -32,9 +32,10 @@ from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.epoch_records import LOSS_STEP
 from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.nn.hgcn import auto_dropout
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
-from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, auto_dropout
+from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import PatienceTracker
 

@@ -50,7 +50,7 @@ PATIENCE: int = HGCNClassifier().patience or 0
 
 def calibrated_on_validation(held: HeldOutScores, probs: np.ndarray) -> dict[str, Any]:
     """Metrics with the temperature of each fold fitted on its validation set."""
-    validation_probs = probabilities(torch.from_numpy(held.validation_scores), held.scores_are)
+    validation_probs = probabilities(torch.from_numpy(held.validation_scores), held.score_kind)
     calibrated = np.empty_like(probs)
     for fold in np.unique(held.fold):
         tested, used = held.fold == fold, held.validation_fold == fold
@@ -73,7 +73,7 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
     config = configured(name, arguments, store)
     start = time.perf_counter()
     held = held_out_scores(store, config, seed=seed, patience=PATIENCE, device=arguments.device)
-    probs = probabilities(torch.from_numpy(held.scores), held.scores_are)
+    probs = probabilities(torch.from_numpy(held.scores), held.score_kind)
     correct = probs.argmax(1) == held.y
     folds = [100 * float(correct[held.fold == fold].mean()) for fold in np.unique(held.fold)]
     reports = {method: report_calibration(probs, held.y, held.fold, method)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.types import Precision
+from graphcaps.types import LossOptions, Precision
 
 __all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
 
@@ -77,7 +77,7 @@ class TrainConfig:
     learning_rate: float = 0.001
     weight_decay: float = 0.0001
     halve_every: int = 500
-    reconstruction_weight: float = 0.1
+    reconstruction_weight: float = LossOptions.reconstruction_weight
     average_epochs: int = 1
     precision: Precision = "float32"
 

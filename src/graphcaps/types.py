@@ -13,13 +13,14 @@ __all__ = [
     "AdjacencyBits",
     "BatchLayout",
     "CapsuleLevel",
-    "ClassOutput",
     "EdgeTable",
     "FeatureRows",
     "FeatureTable",
     "GraphBatch",
     "HGCNOutput",
+    "LossOptions",
     "LossTerms",
+    "ModelOutput",
     "Precision",
     "Routing",
     "Segments",
@@ -255,7 +256,18 @@ class CapsuleLevel(ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class HGCNOutput(ShapeRepr):
+class ModelOutput(ShapeRepr):
+    """Output of a model for a batch. Models with further results derive their own class from it.
+
+    Args:
+        class_scores (Tensor): Class scores, ``[*lead, B, O]``; the model's ``scores`` says what they are.
+    """
+
+    class_scores: Tensor
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HGCNOutput(ModelOutput):
     """Output of :class:`graphcaps.nn.HGCN` for a batch.
 
     Args:
@@ -266,7 +278,6 @@ class HGCNOutput(ShapeRepr):
         reconstruction_loss (Tensor, optional): One number per replica, ``[*lead]``.
     """
 
-    class_scores: Tensor
     class_capsules: Tensor
     primary: Tensor
     levels: tuple[CapsuleLevel, ...]
@@ -274,10 +285,16 @@ class HGCNOutput(ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ClassOutput(ShapeRepr):
-    """Output of a classifier without capsules: logits ``class_scores [*lead, B, O]``."""
+class LossOptions(ShapeRepr):
+    """Weights in the loss of a model; a model ignores those of terms that it does not have.
 
-    class_scores: Tensor
+    Args:
+        class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+        reconstruction_weight (float): Weight β of the reconstruction loss. (default: 0.1)
+    """
+
+    class_weight: Tensor | None = None
+    reconstruction_weight: float = 0.1
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -20,7 +20,7 @@ from graphcaps.bench import (
 )
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ArgumentError
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from tests.graphs import random_graphs
 

@@ -11,7 +11,7 @@ from benchmarks.baselines import PygTraining, pyg_graphs
 
 from graphcaps.bench import CheckError
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from tests.graphs import Graphs, random_graphs
 
 KINDS = ["gin", "diffpool", "sagpool"]

@@ -66,7 +66,7 @@ def test_every_graph_is_scored_by_a_model_not_trained_on_it():
     for fold in range(3):
         np.testing.assert_array_equal(np.flatnonzero(found.fold == fold), folds.held_out(fold).test.sort()[0])
     assert found.epochs.tolist() == [3, 3, 3]
-    assert found.scores_are == "lengths"
+    assert found.score_kind == "lengths"
 
 
 def test_accuracy_equals_that_of_the_cross_validation():

@@ -13,7 +13,7 @@ from graphcaps.data import to_networkx
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation import Explanation, StoreExplanation, explain_store
 from graphcaps.explanation.model_inputs import batch_spans, encode_for_model
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from tests.graphs import assert_equal, tiny_graphs
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small

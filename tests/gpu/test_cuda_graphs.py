@@ -10,7 +10,7 @@ from graphcaps import load_dataset
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas

@@ -7,7 +7,7 @@ import torch
 
 from graphcaps.config import TrainConfig
 from graphcaps.data import FeatureRecipe, encode_graphs, planted_parts
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops import edge_table, reconstruction_loss, route
 from graphcaps.training import Replica, Trainer, stack_replicas

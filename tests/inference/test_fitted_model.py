@@ -90,8 +90,8 @@ def test_lengths_are_divided_by_their_sum_and_logits_go_through_softmax():
 
 
 def test_scores_are_follows_the_model():
-    assert small_model().scores_are == "lengths"
-    assert train_small(planted(), "gin").scores_are == "logits"
+    assert small_model().score_kind == "lengths"
+    assert train_small(planted(), "gin").score_kind == "logits"
 
 
 def test_max_nodes_is_applied_after_the_features_are_computed():

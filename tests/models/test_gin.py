@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.nn import GINConv, global_add_pool
 
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.registry import MODELS
 from tests.graphs import assert_equal, random_graphs, with_padding
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN
+from graphcaps.types import LossOptions
 from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs, with_padding
 from tests.nn.dense_reference import dense_hgcn
 
@@ -203,7 +204,7 @@ def test_no_decoder_without_reconstruction() -> None:
     assert set(model.loss(output, graphs.y).terms) == {"margin"}
     full = _model()
     output = full(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
-    full.loss(output, graphs.y, reconstruction_weight=0).total.backward()
+    full.loss(output, graphs.y, LossOptions(reconstruction_weight=0)).total.backward()
     assert all(p.grad is None for p in full.decoder.parameters())
 
 

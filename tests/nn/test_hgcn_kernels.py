@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from tests.graphs import assert_equal, random_graphs
 

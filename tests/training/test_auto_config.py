@@ -13,8 +13,9 @@ from graphcaps.data import from_networkx
 from graphcaps.data.splits.folds import Split
 from graphcaps.errors import DataError
 from graphcaps.evaluation import cross_validate
+from graphcaps.nn.hgcn import auto_dropout
 from graphcaps.presets import load_preset
-from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, auto_dropout, resolve_config
+from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, resolve_config
 from graphcaps.training.final_training import train_final
 
 

@@ -60,7 +60,7 @@ def test_few_correct_graphs_do_not_give_certainty():
 def test_lengths_and_logits_give_the_same_temperature():
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.5]])
     y = np.array([0, 1, 1])
-    by_logits = calibrate(logits, y, scores_are="logits")
+    by_logits = calibrate(logits, y, score_kind="logits")
     by_lengths = calibrate(logits.exp(), y)  # lengths whose logarithms are these logits
     assert by_logits.temperature == pytest.approx(by_lengths.temperature, rel=1e-4)
     expected = (logits.double() / by_logits.temperature).softmax(1).numpy()

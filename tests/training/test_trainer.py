@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphcaps.config import TrainConfig
 from graphcaps.errors import ArgumentError
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.training import EpochEnd, Replica, Trainer, TrainingError, pick_replica, stack_replicas
 from tests.graphs import Graphs, assert_equal, random_graphs

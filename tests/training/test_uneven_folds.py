@@ -17,7 +17,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import cross_validate
 from graphcaps.evaluation.replica_groups import plan_groups
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.training import EpochEnd, Replica, Trainer
 from graphcaps.training.final_training import train_final

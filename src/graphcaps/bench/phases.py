@@ -26,7 +26,7 @@ from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica
 from graphcaps.training.step import TrainingStep
 from graphcaps.training.streaming import batch_source
-from graphcaps.types import CapsuleLevel, FeatureTable, GraphBatch
+from graphcaps.types import CapsuleLevel, FeatureTable, GraphBatch, LossOptions
 
 __all__ = ["PhaseTime", "StepTime", "time_phases"]
 
@@ -138,10 +138,10 @@ class _Step:
         self.device = next(model.parameters()).device
         self.recorder = CudaGraphRecorder() if _captures(model, store, x) else None
         self.fetch = _fetcher(store, x, graphs, self.device, self.recorder is not None)
-        self.weights = {"reconstruction_weight": config.reconstruction_weight} if model.decoder else {}
+        self.options = LossOptions(reconstruction_weight=config.reconstruction_weight)
         self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
         self.adam.set_rate(0.0)  # same work, unchanged weights
-        self.update = TrainingStep(model, self.adam, EpochMetrics(graphs.size(0), self.device), self.weights)
+        self.update = TrainingStep(model, self.adam, EpochMetrics(graphs.size(0), self.device), self.options)
         self.active: Tensor | None = (graphs >= 0).any(-1).to(self.device)
         if bool(self.active.all()) and self.recorder is None:
             self.active = None
@@ -163,9 +163,7 @@ class _Step:
 
     def _forward(self) -> Tensor:
         batch = self.fetch()
-        total: Tensor = self.model.loss(
-            self.model.forward_batch(batch, batch.y), batch.y, **self.weights
-        ).total
+        total: Tensor = self.model.loss(self.model.forward_batch(batch, batch.y), batch.y, self.options).total
         return total
 
     def _whole(self) -> None:

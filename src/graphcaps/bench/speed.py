@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.bench.measurements import make_measurement
 from graphcaps.bench.phases import StepTime, time_phases
@@ -22,14 +21,13 @@ from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import GroupTrainer, plan_groups
 from graphcaps.models.builder import model_factory
 from graphcaps.nn import HGCN
+from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.device import matmul_precision
 from graphcaps.training.multiprocess import ProcessPoolTrainer
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.types import FeatureTable
 
 __all__ = ["Speed", "measure_speed"]
-
-ModelFactory = Callable[[tuple[int, ...]], nn.Module]
 
 
 @dataclass(frozen=True)

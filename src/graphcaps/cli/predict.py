@@ -149,7 +149,7 @@ def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: s
         "source": source,
         "unseen": unseen,
         "device": str(fitted.device),
-        "scores": fitted.scores_are,
+        "scores": fitted.score_kind,
         "config": fitted.config.as_dict(),
         "versions": library_versions(),
     }

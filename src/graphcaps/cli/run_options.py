@@ -58,7 +58,7 @@ def configure(
     Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
     the paper, "planted-parts" for the embedded ones. All other graphs take "default", whatever the name of their file:
     the values of a paper preset hold for its data set only. A model other than the preset's starts from its own
-    defaults, except that the width of GIN is the capsule length of the preset.
+    defaults, except that it takes over the width of the preset's model.
 
     Args:
         store (GraphStore): The data set; its ``catalogue_name`` decides.
@@ -71,8 +71,8 @@ def configure(
     """
     from graphcaps.data.datasets.catalogue import CATALOGUE
     from graphcaps.errors import ArgumentError
+    from graphcaps.models import find_model
     from graphcaps.presets import list_presets, load_preset
-    from graphcaps.registry import MODELS
 
     if preset is not None:
         config = load_preset(preset, store.name)
@@ -85,17 +85,15 @@ def configure(
         else:
             config = replace(load_preset("default"), dataset=store.name)
     if model is not None and model != config.model:
-        import graphcaps.models
-        import graphcaps.nn  # noqa: F401  (both register their models)
-
-        MODELS[model]  # raises for an unknown name
-        # A hidden width equal to the capsule length makes GIN about as large as HGCN.
-        width = config.model_arguments.get("capsule_dim") if model == "gin" else None
-        arguments = {"hidden": width} if width else {}
+        # Models of the same width are about equally large.
+        source, target = find_model(config.model).width_option, find_model(model).width_option
+        width = None if source is None else config.model_arguments.get(source)
+        arguments = {} if width is None or target is None else {target: width}
         config = replace(config, model=model, model_arguments=arguments)
     if parts is not None:
-        if parts != "blocks" or config.model != "hgcn":
-            got = repr(parts) if config.model == "hgcn" else f"the model '{config.model}'"
+        has_parts = "parts" in find_model(config.model).options()
+        if parts != "blocks" or not has_parts:
+            got = repr(parts) if has_parts else f"the model '{config.model}'"
             raise ArgumentError("options", "--parts", "be 'blocks', with the model hgcn", got)
         config = config.with_model(parts=parts)
     if max_nodes is not None:

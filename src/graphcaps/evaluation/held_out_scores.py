@@ -22,6 +22,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.registry import ScoreKind
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import WINDOW, PatienceTracker
@@ -42,7 +43,7 @@ class HeldOutScores:
         y (ndarray): Class index of each graph, ``[G]``.
         fold, validation_fold (ndarray): Fold of the model behind each row of the two scores, ``[G]``.
         epochs (ndarray): Selected epoch of each fold, counted from 1, ``[F]``.
-        scores_are (str): ``"lengths"`` or ``"logits"``.
+        score_kind (str): ``"lengths"``, ``"logits"`` or ``"probabilities"``.
     """
 
     scores: np.ndarray
@@ -51,7 +52,7 @@ class HeldOutScores:
     fold: np.ndarray
     validation_fold: np.ndarray
     epochs: np.ndarray
-    scores_are: str
+    score_kind: ScoreKind
 
 
 class BestReplicaWeights:
@@ -172,7 +173,7 @@ def held_out_scores(
         test_fold,
         validation_fold,
         best.epochs,
-        str(getattr(model, "scores_are", "logits")),
+        model.scores,
     )
 
 

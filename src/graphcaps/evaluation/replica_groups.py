@@ -18,6 +18,7 @@ from graphcaps.data.features.encoding import EncodedGraphs
 from graphcaps.data.splits.folds import Folds
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
+from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.checkpoint import (
     CHECKPOINT_SECONDS,
     Checkpoint,
@@ -28,7 +29,7 @@ from graphcaps.training.checkpoint import (
 from graphcaps.training.fingerprint import run_fingerprint
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
-from graphcaps.training.replicas import ModelFactory, Replica
+from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["GroupTrainer", "ReplicaGroup", "plan_groups"]

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
@@ -24,6 +24,10 @@ from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
 from graphcaps.inference.probabilities import Calibration, abstain, probabilities
+from graphcaps.nn.graph_model import GraphModel
+from graphcaps.nn.hgcn import HGCN
+from graphcaps.registry import ScoreKind
+from graphcaps.types import HGCNOutput, ModelOutput
 
 __all__ = ["FittedModel", "load", "training_summary"]
 
@@ -37,7 +41,7 @@ class FittedModel:
     """A trained model with the feature recipe of its input and its class names.
 
     Args:
-        model (Module): A single model, without leading axes; it is put into evaluation mode.
+        model (GraphModel): A single model, without leading axes; it is put into evaluation mode.
         config (RunConfig): The configuration that it was trained with.
         recipe (FeatureRecipe): The fitted recipe of its input columns.
         class_names (tuple): Class names, in the order of the model's outputs.
@@ -54,7 +58,7 @@ class FittedModel:
         >>> model.predict(graphcaps.load_dataset("MUTAG"))               # doctest: +SKIP
     """
 
-    model: nn.Module
+    model: GraphModel
     config: RunConfig
     recipe: FeatureRecipe
     class_names: tuple[str, ...]
@@ -64,7 +68,7 @@ class FittedModel:
     profile: TrainingProfile | None = None
 
     def __post_init__(self) -> None:
-        owner, model = "FittedModel", cast(Any, self.model)
+        owner, model = "FittedModel", self.model
         if tuple(model.lead):
             raise ArgumentError(owner, "model", "be a single model", f"{model.lead[0]} replicas")
         if not self.recipe.is_fitted:
@@ -82,9 +86,9 @@ class FittedModel:
         return f"FittedModel('{self.config.model}', classes=({classes}), columns={self.recipe.num_columns})"
 
     @property
-    def scores_are(self) -> str:
-        """``"lengths"`` of class capsules, or ``"logits"``."""
-        return str(getattr(self.model, "scores_are", "logits"))
+    def score_kind(self) -> ScoreKind:
+        """What the class scores are: ``"lengths"`` of class capsules, ``"logits"`` or ``"probabilities"``."""
+        return self.model.scores
 
     @property
     def dtype(self) -> torch.dtype:
@@ -143,7 +147,7 @@ class FittedModel:
 
     def to_probabilities(self, scores: Tensor) -> np.ndarray:
         """Probabilities from the scores of :meth:`scores`, float64 ``[G, O]``."""
-        uncalibrated = probabilities(scores, self.scores_are)
+        uncalibrated = probabilities(scores, self.score_kind)
         return uncalibrated if self.calibration is None else self.calibration.apply(uncalibrated)
 
     def predict(
@@ -183,10 +187,11 @@ class FittedModel:
             ArgumentError: If the model has no capsules or no such level.
         """
         store = self._checked_store(graphs, unseen)
-        count = len(getattr(self.model, "layers", ())) if self.scores_are == "lengths" else 0
+        count = len(self.model.layers) if isinstance(self.model, HGCN) else 0
         if not -count <= level < count:
             raise ArgumentError("FittedModel", "level", f"be one of the {count} capsule levels", level)
-        return torch.cat([out.levels[level].capsules.flatten(1).cpu() for out in self._outputs(store)])
+        outputs = (output for output in self._outputs(store) if isinstance(output, HGCNOutput))
+        return torch.cat([output.levels[level].capsules.flatten(1).cpu() for output in outputs])
 
     def explain(
         self, graph: Any, *, target: int | str | Tensor | None = None, unseen: UnseenPolicy = "refuse"
@@ -209,10 +214,9 @@ class FittedModel:
         return torch.cat([empty, *(output.class_scores.cpu() for output in self._outputs(store))])
 
     @torch.no_grad()
-    def _outputs(self, store: GraphStore) -> Iterator[Any]:
+    def _outputs(self, store: GraphStore) -> Iterator[ModelOutput]:
         """Outputs of the model, batch by batch."""
         self.model.eval()
-        model = cast(Any, self.model)
         for first, end in _batch_spans(store):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # _checked_store warned once for the whole store
@@ -224,24 +228,24 @@ class FittedModel:
                     dtype=self.dtype,
                 )
             on_device = part.store.to(self.device)
-            yield model.forward_batch(on_device.batch(part.x.to(self.device)))
+            yield self.model.forward_batch(on_device.batch(part.x.to(self.device)))
 
     # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
         """Model, training data and expected inputs as JSON values."""
-        model = cast(Any, self.model)
+        model = self.model
         config = self.config.as_dict()
         arguments = {name: value for name, value in config["model"].items() if name != "name"}
         return {
             "model": {
                 "name": self.config.model,
-                "formulation": getattr(model, "formulation", None),
+                "formulation": model.formulation if isinstance(model, HGCN) else None,
                 "arguments": arguments,
-                "in_channels": int(model.in_channels),
-                "num_classes": int(model.num_classes),
+                "in_channels": model.in_channels,
+                "num_classes": model.num_classes,
                 "parameters": sum(value.numel() for value in self.model.parameters()),
                 "dtype": str(self.dtype).removeprefix("torch."),
-                "scores": self.scores_are,
+                "scores": self.score_kind,
             },
             "class_names": list(self.class_names),
             "expects": {

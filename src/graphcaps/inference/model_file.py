@@ -7,15 +7,14 @@ values, and the tensors must have the names, types and shapes of that model.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.checked_safetensors import encode_checked, read_checked
@@ -25,7 +24,8 @@ from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.models.builder import model_factory
-from graphcaps.registry import MODELS
+from graphcaps.models.lookup import find_model, model_names
+from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "ModelContents", "read_model_file", "reading", "write_model_file"]
 
@@ -52,7 +52,7 @@ class ModelContents:
     """The contents of a model file.
 
     Args:
-        model (Module): The model with its weights, without leading axes.
+        model (GraphModel): The model with its weights, without leading axes.
         config (RunConfig): The configuration that it was trained with.
         recipe (FeatureRecipe): The fitted recipe of its input columns.
         class_names (tuple): Class names, in the order of the model's outputs.
@@ -62,7 +62,7 @@ class ModelContents:
         profile (TrainingProfile, optional): Statistics of its training graphs.
     """
 
-    model: nn.Module
+    model: GraphModel
     config: RunConfig
     recipe: FeatureRecipe
     class_names: tuple[str, ...]
@@ -81,15 +81,15 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         ArgumentError: If the configuration does not match the model, or a value cannot be written as JSON.
         DataError: If the file cannot be written.
     """
-    model: Any = contents.model
+    model = contents.model
     config = _with_defaults(contents.config)
     state = contents.model.state_dict()
     mismatch = _state_mismatch(_checked_factory(config, model.in_channels, model.num_classes), state)
     if mismatch is not None:
         raise ArgumentError("FittedModel.save", "config", f"match the model, with {mismatch[0]}", mismatch[1])
     header = {
-        "in_channels": int(model.in_channels),
-        "num_classes": int(model.num_classes),
+        "in_channels": model.in_channels,
+        "num_classes": model.num_classes,
         "class_names": list(contents.class_names),
         "config": config.as_dict(),
         "recipe": contents.recipe.to_dict(),
@@ -133,13 +133,9 @@ def reading(path: str | Path) -> Iterator[None]:
 
 def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> ModelContents:
     config = RunConfig.from_dict(header["config"], str(path))
-    if config.model not in MODELS:
-        raise DataError(
-            path,
-            f"one of the models {', '.join(MODELS)}",
-            f"'{config.model}'",
-            fix="Update graphcaps to read it.",
-        )
+    if config.model not in model_names():
+        fix = "Update graphcaps, or install the package of this model, to read it."
+        raise DataError(path, f"one of the models {', '.join(model_names())}", f"'{config.model}'", fix=fix)
     factory = _checked_factory(config, header["in_channels"], header["num_classes"])
     problem = _state_mismatch(factory, tensors) or _non_finite(tensors)
     if problem is not None:
@@ -179,9 +175,7 @@ def _check_header(path: Path, header: dict[str, Any]) -> None:
             raise DataError(path, f"at least 1 under '{name}' in the header", header[name])
 
 
-def _checked_factory(
-    config: RunConfig, in_channels: int, num_classes: int
-) -> Callable[[tuple[int, ...]], nn.Module]:
+def _checked_factory(config: RunConfig, in_channels: int, num_classes: int) -> ModelFactory:
     for name, value in config.model_arguments.items():
         if not _is_plain(value):
             fix = "A model file cannot hold custom modules, because loading runs no code."
@@ -198,18 +192,11 @@ def _is_plain(value: object) -> bool:
 
 def _with_defaults(config: RunConfig) -> RunConfig:
     """The configuration with every argument of the model written out."""
-    parameters = inspect.signature(MODELS[config.model]).parameters.values()
-    defaults = {
-        entry.name: entry.default
-        for entry in parameters
-        if entry.kind is inspect.Parameter.KEYWORD_ONLY and entry.name != "lead"
-    }
+    defaults = {name: option.default for name, option in find_model(config.model).options().items()}
     return replace(config, model_arguments=defaults | config.model_arguments)
 
 
-def _state_mismatch(
-    factory: Callable[[tuple[int, ...]], nn.Module], tensors: dict[str, Tensor]
-) -> tuple[str, str] | None:
+def _state_mismatch(factory: ModelFactory, tensors: dict[str, Tensor]) -> tuple[str, str] | None:
     """The first difference between the tensors and the model's, as (expected, found); ``None`` if there is none.
 
     The model is built on the meta device, so that very large sizes in a file allocate no memory.

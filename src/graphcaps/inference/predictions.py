@@ -19,6 +19,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
+from graphcaps.registry import ScoreKind
 
 __all__ = ["Predictions", "predict_store", "with_skipped_rows"]
 
@@ -31,7 +32,7 @@ class Predictions:
 
     Args:
         class_names (tuple): The O classes of the model.
-        scores_are (str): ``"lengths"`` of class capsules, or ``"logits"``.
+        score_kind (str): ``"lengths"`` of class capsules, ``"logits"`` or ``"probabilities"``.
         scores (ndarray): ``[G, O]``, NaN for a graph that could not be predicted.
         probabilities (ndarray): ``[G, O]``, NaN for a graph that could not be predicted.
         errors (tuple): For each graph the reason why it could not be predicted, or "".
@@ -43,7 +44,7 @@ class Predictions:
     """
 
     class_names: tuple[str, ...]
-    scores_are: str
+    score_kind: ScoreKind
     scores: np.ndarray
     probabilities: np.ndarray
     errors: tuple[str, ...]
@@ -116,7 +117,7 @@ class Predictions:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary of JSON values per graph; graphs are numbered from 1, as in TU files."""
-        score_name = "lengths" if self.scores_are == "lengths" else "scores"
+        score_name = "lengths" if self.score_kind == "lengths" else "scores"
         abstained, outside = self.abstained, self.out_of_distribution
         for index, predicted in enumerate(self.predicted):
             probabilities, scores = self.probabilities[index].tolist(), self.scores[index].tolist()
@@ -136,7 +137,7 @@ class Predictions:
 
     def to_csv(self) -> str:
         """The rows as CSV with a header line; a graph without a prediction has empty cells."""
-        score_name = "length" if self.scores_are == "lengths" else "score"
+        score_name = "length" if self.score_kind == "lengths" else "score"
         header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
         header += [f"probability[{name}]" for name in self.class_names]
         header += [f"{score_name}[{name}]" for name in self.class_names]
@@ -198,7 +199,7 @@ def predict_store(
         outside = tuple("" if graph in errors else reason for graph, reason in reasons)
     return Predictions(
         class_names=fitted.class_names,
-        scores_are=fitted.scores_are,
+        score_kind=fitted.score_kind,
         scores=scores.numpy(),
         probabilities=probabilities,
         errors=tuple(errors.get(graph, "") for graph in range(len(store))),

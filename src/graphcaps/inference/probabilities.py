@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
+from graphcaps.registry import ScoreKind
 
 __all__ = ["MIN_PROBABILITY", "Calibration", "CalibrationMethod", "abstain", "probabilities"]
 
@@ -24,18 +25,21 @@ _TIE_WEIGHT = (
 )
 
 
-def probabilities(scores: Tensor, scores_are: str) -> np.ndarray:
+def probabilities(scores: Tensor, score_kind: ScoreKind) -> np.ndarray:
     r"""Uncalibrated probabilities, float64 ``[G, O]``; rows sum to one.
 
     Logits go through softmax. Lengths of class capsules are divided by their sum (equal probabilities if all are zero).
+    Probabilities are returned unchanged.
 
     Args:
         scores (Tensor): ``[G, O]``.
-        scores_are (str): ``"lengths"`` or ``"logits"``.
+        score_kind (str): ``"lengths"``, ``"logits"`` or ``"probabilities"``.
     """
     values = scores.detach().cpu().double()
-    if scores_are == "logits":
+    if score_kind == "logits":
         return values.softmax(-1).numpy()
+    if score_kind == "probabilities":
+        return values.numpy()
     total = values.sum(-1, keepdim=True)
     return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1))).numpy()
 

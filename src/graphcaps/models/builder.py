@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch import nn
-
-import graphcaps.models
-import graphcaps.nn  # noqa: F401  (both register their models)
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import ArgumentError
-from graphcaps.registry import MODELS
+from graphcaps.models.lookup import find_graph_model
+from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
 __all__ = ["model_factory", "recipe_arguments"]
 
 _MAX_SIZE = 10**6
 
 
-def model_factory(
-    config: RunConfig, in_channels: int, num_classes: int
-) -> Callable[[tuple[int, ...]], nn.Module]:
+def model_factory(config: RunConfig, in_channels: int, num_classes: int) -> ModelFactory:
     """A function that builds the model of ``config`` with given leading axes. It can be pickled.
 
     Args:
@@ -33,12 +27,8 @@ def model_factory(
     Raises:
         ArgumentError: If an argument is unknown, or its value has another type than the default.
     """
-    kind, owner = MODELS[config.model], f"model '{config.model}'"
-    known = {
-        name: parameter
-        for name, parameter in inspect.signature(kind).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name != "lead"
-    }
+    kind, owner = find_graph_model(config.model), f"model '{config.model}'"
+    known = kind.options()
     for name, value in config.model_arguments.items():
         if name not in known:
             raise ArgumentError(owner, name, f"be one of {', '.join(known)}", repr(name))
@@ -49,10 +39,13 @@ def model_factory(
 
 
 def _build(
-    kind: type, in_channels: int, num_classes: int, arguments: dict[str, Any], lead: tuple[int, ...]
-) -> nn.Module:
-    model: nn.Module = kind(in_channels, num_classes, lead=lead, **arguments)
-    return model
+    kind: type[GraphModel],
+    in_channels: int,
+    num_classes: int,
+    arguments: dict[str, Any],
+    lead: tuple[int, ...],
+) -> GraphModel:
+    return kind(in_channels, num_classes, lead=lead, **arguments)
 
 
 def _check_size(owner: str, name: str, value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import ClassVar
 
@@ -10,13 +11,14 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.initialise import linear_
 from graphcaps.nn.losses import cross_entropy
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.ragged.tiles import segment_sum
-from graphcaps.registry import MODELS
-from graphcaps.types import ClassOutput, GraphBatch, LossTerms
+from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
+from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["GIN"]
 
@@ -64,7 +66,7 @@ class _Layer(nn.Module):
 
 
 @MODELS.register("gin")
-class GIN(nn.Module):
+class GIN(GraphModel):
     r"""Classifies graphs with sum aggregation over neighbours and a sum over nodes.
 
     Graph Isomorphism Network (ICLR 2019, https://arxiv.org/abs/1810.00826):
@@ -83,8 +85,17 @@ class GIN(nn.Module):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores_are: ClassVar[str] = "logits"
-    capturable: ClassVar[bool] = True
+    scores: ClassVar[ScoreKind] = "logits"
+    reference: ClassVar[str] = (
+        "How Powerful are Graph Neural Networks?, ICLR 2019, https://arxiv.org/abs/1810.00826"
+    )
+    width_option: ClassVar[str | None] = "hidden"
+    memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
+    searched: ClassVar[Mapping[str, Choices | Interval]] = {
+        "hidden": Choices((32, 64, 128)),
+        "num_layers": Interval(2, 5),
+        "dropout": Interval(0.0, 0.7),
+    }
 
     def __init__(
         self,
@@ -96,21 +107,25 @@ class GIN(nn.Module):
         dropout: float = 0.5,
         lead: tuple[int, ...] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(in_channels, num_classes, lead=lead)
         for name, value in (("hidden", hidden), ("num_layers", num_layers)):
             if value < 1:
                 raise ArgumentError("GIN", name, "be at least 1", value)
-        self.in_channels, self.num_classes, self.lead = in_channels, num_classes, lead
         widths = [in_channels] + [hidden] * num_layers
         self.layers = nn.ModuleList(_Layer(a, b, lead) for a, b in pairwise(widths))
         self.inner, self.outer = _Linear(hidden, hidden, lead), _Linear(hidden, num_classes, lead)
         self.dropout = ReplicaDropout(dropout, lead=lead)
 
+    @property
+    def capturable(self) -> bool:
+        """True: no step synchronises with the host."""
+        return True
+
     def reset_parameters(self) -> None:
         for part in (*self.layers, self.inner, self.outer, self.dropout):
             part.reset_parameters()
 
-    def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ClassOutput:
+    def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
         """Logits of the graphs of a batch; ``y`` is ignored."""
         x, segments = batch.x, batch.segments
         if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
@@ -123,9 +138,9 @@ class GIN(nn.Module):
         for layer in self.layers:
             x = layer(x, batch, mask)
         pooled = self.inner(segment_sum(x, segments)).relu()
-        return ClassOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
+        return ModelOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
 
-    def loss(self, output: ClassOutput, y: Tensor, *, class_weight: Tensor | None = None) -> LossTerms:
+    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, class_weight)
+        loss = cross_entropy(output.class_scores, y, options.class_weight)
         return LossTerms(loss, {"cross-entropy": loss})

@@ -5,6 +5,7 @@ from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.graph_layer import GraphLayer
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.part_loss import PartsOutput, block_loss
@@ -18,6 +19,7 @@ __all__ = [
     "CapsuleLayer",
     "Context",
     "GraphLayer",
+    "GraphModel",
     "InputCapsules",
     "PartsOutput",
     "PrimaryCapsules",

@@ -57,7 +57,7 @@ def respond(
     response: dict[str, Any] = {"classes": list(fitted.class_names)}
     if task == "predict":
         return response | {"predictions": rows}
-    if task == "page" and fitted.scores_are != "lengths":
+    if task == "page" and fitted.score_kind != "lengths":
         return response | {"predictions": rows, "block": None}
     store = _join([graphs[index] for index in predicted])
     if target is not None and target not in fitted.class_names:
@@ -85,7 +85,7 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
         "kind": info["model"]["name"],
         "classes": info["class_names"],
         "parameters": info["model"]["parameters"],
-        "explains": fitted.scores_are == "lengths",
+        "explains": fitted.score_kind == "lengths",
         "calibrated": fitted.calibration is not None,
         "trained_on": fitted.training.get("dataset"),
         "expects": {

@@ -1,4 +1,4 @@
-"""Hyper-parameters that depend on the data: batch size, dropout, degree features and the divisor of the residual."""
+"""Hyper-parameters that depend on the data: batch size, degree features and options that the model declares."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
+from graphcaps.models.lookup import find_model
+from graphcaps.registry import DatasetSize
 
-__all__ = ["auto_batch_size", "auto_degree_onehot", "auto_dropout", "resolve_config"]
+__all__ = ["auto_batch_size", "auto_degree_onehot", "resolve_config"]
 
 _MIN_BATCH, _MAX_BATCH = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty in a fold, which trains on eight tenths of them
-
-_SMALL_DATASET = 1500  # graphs
-_DROPOUT_SMALL, _DROPOUT_LARGE = 0.5, 0.1
 
 _DEGREE_QUANTILE, _MAX_DEGREE = 0.99, 100
 
@@ -26,15 +25,6 @@ def auto_batch_size(num_graphs: int) -> int:
     """
     nearest = 2 ** round(math.log2(max(num_graphs, 1) / _STEPS))
     return int(min(max(nearest, _MIN_BATCH), _MAX_BATCH))
-
-
-def auto_dropout(num_graphs: int) -> float:
-    """0.5 up to 1,500 graphs, 0.1 above: small data sets overfit, and dropout reduces that.
-
-    The threshold separates the data sets it was chosen with: at most 1,500 graphs, or at least 2,000, whose folds
-    train on 1,600 or more.
-    """
-    return _DROPOUT_SMALL if num_graphs <= _SMALL_DATASET else _DROPOUT_LARGE
 
 
 def auto_degree_onehot(store: GraphStore) -> int:
@@ -56,7 +46,7 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
         config (RunConfig): Any configuration; without ``by_data`` it is returned unchanged.
         store (GraphStore): All graphs of the run.
         like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features are kept,
-            and its divisor unless ``config`` has one.
+            and so are its data options that are marked ``kept``, unless ``config`` has a value.
     """
     training, features, arguments = config.training, config.features, dict(config.model_arguments)
     if "batch_size" in config.by_data:
@@ -64,12 +54,17 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
     if "degree_onehot" in config.by_data:
         columns = auto_degree_onehot(store) if like is None else like.features.degree_onehot
         features = replace(features, degree_onehot=columns)
-    if "dropout" in config.by_data and config.model == "hgcn":
-        arguments["dropout"] = auto_dropout(len(store))
-    if config.model == "hgcn" and "residual_nodes" not in arguments:
-        divisor = like.model_arguments.get("residual_nodes") if like is not None else None
-        if like is None and "residual_nodes" in config.by_data:
-            largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
-            divisor = max(min(largest, features.max_nodes or largest), 1)
-        arguments |= {} if divisor is None else {"residual_nodes": divisor}
+    for name, option in find_model(config.model).data_options.items():
+        value: object = None
+        if option.kept and like is not None:
+            value = like.model_arguments.get(name)
+        elif name in config.by_data:
+            value = option.rule(_dataset_size(store, features.max_nodes))
+        if name not in arguments and value is not None:
+            arguments[name] = value
     return replace(config, training=training, features=features, model_arguments=arguments, by_data=())
+
+
+def _dataset_size(store: GraphStore, max_nodes: int | None) -> DatasetSize:
+    largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
+    return DatasetSize(len(store), max(min(largest, max_nodes or largest), 1))

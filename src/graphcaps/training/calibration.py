@@ -13,6 +13,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY, Calibration, CalibrationMethod, probabilities
 from graphcaps.metrics import class_metrics
+from graphcaps.registry import ScoreKind
 
 __all__ = [
     "CalibrationReport",
@@ -46,7 +47,11 @@ class CalibrationReport:
 
 
 def calibrate(
-    scores: Tensor, y: np.ndarray, method: CalibrationMethod = "temperature", *, scores_are: str = "lengths"
+    scores: Tensor,
+    y: np.ndarray,
+    method: CalibrationMethod = "temperature",
+    *,
+    score_kind: ScoreKind = "lengths",
 ) -> Calibration:
     """Fits a calibration to class scores of graphs that the model was not trained on.
 
@@ -55,12 +60,12 @@ def calibrate(
         y (ndarray): Class of each graph, ``[G]``.
         method (str): ``"temperature"``, one parameter, suitable for few graphs, or ``"isotonic"``, isotonic regression
             per class, which needs about a thousand graphs. (default: "temperature")
-        scores_are (str): ``"lengths"`` of class capsules, or ``"logits"``. (default: "lengths")
+        score_kind (str): ``"lengths"`` of class capsules, ``"logits"`` or ``"probabilities"``. (default: "lengths")
 
     Raises:
         ArgumentError: If there are no graphs, or the method is unknown.
     """
-    return calibrate_probabilities(probabilities(scores, scores_are), y, method)
+    return calibrate_probabilities(probabilities(scores, score_kind), y, method)
 
 
 def calibrate_probabilities(p: np.ndarray, y: np.ndarray, method: CalibrationMethod) -> Calibration:
@@ -99,7 +104,7 @@ def calibrate_model(
         method (str, optional): As in :func:`calibrate`; ``None`` leaves probabilities as they are.
     """
     assert store.y is not None
-    p = probabilities(fitted._scores(store[validation]), fitted.scores_are)
+    p = probabilities(fitted._scores(store[validation]), fitted.score_kind)
     y = store.y[validation].cpu().numpy()
     if not np.isfinite(p).all():
         return fitted

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphcaps.data.batching import batch_from_layout
 from graphcaps.data.store import GraphStore
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.ops._triton.dispatch import kernels_available
 from graphcaps.ops.batch_layout.layout import layout_batch
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
@@ -25,11 +26,11 @@ from graphcaps.types import FeatureTable
 __all__ = ["BucketedRunner", "CudaGraphRecorder", "can_capture"]
 
 
-def can_capture(model: Any, store: GraphStore, x: Tensor) -> bool:
+def can_capture(model: GraphModel, store: GraphStore, x: Tensor) -> bool:
     """Whether a step of this model can be captured: on a GPU with kernels, without host–device synchronisation."""
     if x.device.type != "cuda" or store.device != x.device or not kernels_available(x, *model.parameters()):
         return False
-    return store.edge_weight is None and bool(getattr(model, "capturable", False))
+    return store.edge_weight is None and model.capturable
 
 
 class CudaGraphRecorder:

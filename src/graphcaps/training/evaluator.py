@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.data.batching import collate_padded
 from graphcaps.data.store import GraphStore
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import pad_indices
 from graphcaps.training.streaming import batch_source
-from graphcaps.types import FeatureTable, GraphBatch
+from graphcaps.types import FeatureTable, GraphBatch, LossOptions
 
 __all__ = ["EvaluationMetrics", "Evaluator"]
 
@@ -35,25 +35,24 @@ class Evaluator:
     """Evaluates replica f on the graphs ``graphs[f]``. Sums stay on the device until they are read.
 
     Args:
-        model (Module): Model with leading axis F. It is evaluated in evaluation mode, and its mode is restored.
+        model (GraphModel): Model with leading axis F. It is evaluated in evaluation mode, and its mode is restored.
         store (GraphStore): All graphs.
         x (Tensor or FeatureTable): Features of all nodes.
         graphs (list): Indices of the graphs of each replica.
         batch_size (int): Graphs per replica and batch.
-        loss_arguments (dict, optional): Keyword arguments of the model's loss.
+        options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: GraphModel,
         store: GraphStore,
         x: Tensor | FeatureTable,
         graphs: list[Tensor],
         batch_size: int,
-        loss_arguments: dict[str, Any] | None = None,
+        options: LossOptions = LossOptions(),
     ) -> None:
-        self.loss_arguments = loss_arguments or {}
-        self.model, self.store, self.x = model, store, x
+        self.model, self.store, self.x, self.options = model, store, x, options
         device = next(model.parameters()).device
         self.sums = torch.zeros(2, len(graphs), dtype=torch.float64, device=device)  # loss, correct
         self.counts = torch.tensor([indices.numel() for indices in graphs], dtype=torch.float64)
@@ -91,8 +90,7 @@ class Evaluator:
 
     def _add(self, batch: GraphBatch) -> None:
         assert batch.y is not None
-        model: Any = self.model
-        output = model.forward_batch(batch)
-        loss = model.loss(output, batch.y, **self.loss_arguments).total.double() * (batch.y >= 0).sum(-1)
+        output = self.model.forward_batch(batch)
+        loss = self.model.loss(output, batch.y, self.options).total.double() * (batch.y >= 0).sum(-1)
         correct = (output.class_scores.argmax(-1) == batch.y).sum(-1)
         self.sums.add_(torch.stack([loss, correct.double()]))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.store import GraphStore
+from graphcaps.models.lookup import find_model
+from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.registry import MODELS
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, schedule_epoch
 from graphcaps.training.device import total_memory
-from graphcaps.training.replicas import ModelFactory, Replica, stack_replicas
+from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.step import TrainingError
 from graphcaps.training.streaming import batch_source, dataset_bytes
 
@@ -32,8 +31,6 @@ __all__ = [
 
 # Messages of torch's allocator for host memory, which has no exception class of its own.
 _MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
-# Model arguments that the memory of a step grows with.
-_SIZE_ARGUMENTS = ("num_capsules", "capsule_dim", "hidden")
 
 
 class OutOfMemoryError(TrainingError):
@@ -63,11 +60,11 @@ def explain_out_of_memory(config: RunConfig, device: str | torch.device = "cpu")
 
 
 def _describe_sizes(config: RunConfig) -> str:
-    """``, num_capsules (now 10), capsule_dim (now 128)``: the size arguments that the model has."""
-    parameters = inspect.signature(MODELS[config.model]).parameters
-    sizes: dict[str, Any] = {name: parameters[name].default for name in _SIZE_ARGUMENTS if name in parameters}
-    shown = []
-    for name, value in (sizes | {n: v for n, v in config.model_arguments.items() if n in sizes}).items():
+    """``, num_capsules (now 10), capsule_dim (now 128)``: the options of the model that determine its memory."""
+    model = find_model(config.model)
+    options, shown = model.options(), []
+    for name in model.memory_options:
+        value = config.model_arguments.get(name, options[name].default)
         text = " and ".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
         shown.append(f"{name} (now {text})")
     return f", {', '.join(shown)}" if shown else ""
@@ -131,7 +128,7 @@ def estimate_memory(
         config (TrainConfig): Hyper-parameters of the training.
         device (device): Device of the training.
     """
-    model: Any = stack_replicas(factory, [replica]).to(device).train()
+    model = stack_replicas(factory, [replica]).to(device).train()
     schedule = schedule_epoch([replica], 0, config.batch_size, store.host_node_ptr.diff())
     largest = max(range(len(schedule.num_rows)), key=schedule.num_rows.__getitem__)
     batch = batch_source(store, device).batch(x, schedule.graphs(largest))

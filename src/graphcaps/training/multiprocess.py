@@ -31,8 +31,9 @@ from torch import Tensor
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
+from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.memory import is_out_of_memory
-from graphcaps.training.replicas import TRUNK_KEY, ModelFactory, Replica, stack_replicas
+from graphcaps.training.replicas import TRUNK_KEY, Replica, stack_replicas
 from graphcaps.training.step import TrainingError
 from graphcaps.training.trainer import EpochEnd, Trainer
 from graphcaps.types import FeatureTable

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-__all__ = ["TRUNK_KEY", "ModelFactory", "Replica", "pick_replica", "stack_replicas"]
+from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
-ModelFactory = Callable[[tuple[int, ...]], nn.Module]
-"""Builds a model with the given leading axes."""
+__all__ = ["TRUNK_KEY", "Replica", "pick_replica", "stack_replicas"]
 
 TRUNK_KEY = ".replicas."
 """Part of the state-dict keys of a trunk, which stores a module per replica instead of a leading axis."""
@@ -56,7 +55,7 @@ def stack_replicas(
     replicas: list[Replica],
     dtype: torch.dtype = torch.float32,
     variants: Mapping[str, ModelFactory] | None = None,
-) -> nn.Module:
+) -> GraphModel:
     """A model with leading axis F; replica f starts with the weights of a single model of seed ``replicas[f]``.
 
     Args:
@@ -78,7 +77,7 @@ def stack_replicas(
     return stacked
 
 
-def pick_replica(stacked: nn.Module, factory: ModelFactory, f: int) -> nn.Module:
+def pick_replica(stacked: GraphModel, factory: ModelFactory, f: int) -> GraphModel:
     """Replica f of a stacked model, as a single model without leading axes."""
     single = factory(())
     single.to(next(stacked.parameters()).dtype)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.streaming import StreamedStore
-from graphcaps.types import FeatureTable, GraphBatch
+from graphcaps.types import FeatureTable, GraphBatch, LossOptions
 
 __all__ = ["EagerRunner", "TrainingError", "TrainingStep"]
 
@@ -26,16 +25,16 @@ class TrainingStep:
     """Forward pass, backward pass, Adam update and metrics of one batch.
 
     Args:
-        model (Module): Model with leading axis F.
+        model (GraphModel): Model with leading axis F.
         adam (ReplicaAdam): Optimizer of its parameters.
         metrics (EpochMetrics): Accumulates losses and correct predictions.
-        loss_arguments (dict): Keyword arguments of the model's loss, such as class weights.
+        options (LossOptions): Weights of classes and loss terms.
     """
 
     def __init__(
-        self, model: nn.Module, adam: ReplicaAdam, metrics: EpochMetrics, loss_arguments: dict[str, Any]
+        self, model: GraphModel, adam: ReplicaAdam, metrics: EpochMetrics, options: LossOptions
     ) -> None:
-        self.model, self.adam, self.metrics, self.loss_arguments = model, adam, metrics, loss_arguments
+        self.model, self.adam, self.metrics, self.options = model, adam, metrics, options
 
     def __call__(self, batch: GraphBatch, active: Tensor | None) -> None:
         """Trains on one batch.
@@ -44,10 +43,9 @@ class TrainingStep:
             batch (GraphBatch): Graphs with labels.
             active (Tensor, optional): True at replicas that have a graph in the batch, ``[F]``. (default: all)
         """
-        model: Any = self.model
         assert batch.y is not None
-        output = model.forward_batch(batch, batch.y)
-        terms = model.loss(output, batch.y, **self.loss_arguments)
+        output = self.model.forward_batch(batch, batch.y)
+        terms = self.model.loss(output, batch.y, self.options)
         self.adam.zero_grad()
         terms.total.backward(torch.ones_like(terms.total))  # replicas are independent: as if each were alone
         self.adam.step(active=active)

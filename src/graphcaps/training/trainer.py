@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, schedule_epoch
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.device import limit_threads, matmul_precision
@@ -24,7 +25,7 @@ from graphcaps.training.replicas import Replica
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
 from graphcaps.training.streaming import batch_source
 from graphcaps.training.weight_averaging import WeightAverage
-from graphcaps.types import FeatureTable
+from graphcaps.types import FeatureTable, LossOptions
 
 __all__ = ["EpochEnd", "StepMode", "Trainer", "TrainingError", "strip_prefix"]
 
@@ -65,7 +66,7 @@ class Trainer:
     one host–device synchronisation: its metrics are read at its end.
 
     Args:
-        model (Module): Model with leading axis F; see :func:`stack_replicas`.
+        model (GraphModel): Model with leading axis F; see :func:`stack_replicas`.
         store (GraphStore): All graphs, with labels, on the model's device, or on the host to be streamed.
         x (Tensor or FeatureTable): Features of all nodes, on the device of the store, ``[N, in]``.
         replicas (list): Training, validation and test graphs of each replica.
@@ -82,7 +83,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: GraphModel,
         store: GraphStore,
         x: Tensor | FeatureTable,
         replicas: list[Replica],
@@ -102,7 +103,9 @@ class Trainer:
         self.x = compact_features(x, store) if source is store and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
         self._device = device
-        self._class_weight = None if class_weight is None else class_weight.to(device)
+        self._loss_options = LossOptions(
+            None if class_weight is None else class_weight.to(device), config.reconstruction_weight
+        )
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
         self.epoch = 0
@@ -112,7 +115,7 @@ class Trainer:
         self._recorder = CudaGraphRecorder() if step_mode == "captured" else None
         self._sizes = store.host_node_ptr.diff()
         self._metrics = EpochMetrics(F, device)
-        step = TrainingStep(model, self.adam, self._metrics, self._loss_arguments)
+        step = TrainingStep(model, self.adam, self._metrics, self._loss_options)
         self._schedule = self._draw_schedule(0)
         self._runner: EagerRunner | BucketedRunner
         if step_mode == "eager":
@@ -201,16 +204,6 @@ class Trainer:
     def _draw_schedule(self, epoch: int) -> EpochSchedule:
         return schedule_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)
 
-    @property
-    def _loss_arguments(self) -> dict[str, Any]:
-        if getattr(self.model, "decoder", None) is None:
-            return self._class_weights
-        return self._class_weights | {"reconstruction_weight": self.config.reconstruction_weight}
-
-    @property
-    def _class_weights(self) -> dict[str, Any]:
-        return {} if self._class_weight is None else {"class_weight": self._class_weight}
-
     def _make_evaluator(self, part: str) -> Evaluator | None:
         """The evaluator of one part of the split, or ``None`` where no replica has graphs in it."""
         graphs = [getattr(replica, part) for replica in self.replicas]
@@ -221,7 +214,7 @@ class Trainer:
         if self._recorder is not None:  # large batches keep a GPU busy, whatever the training batch size is
             rows = sum(int(self._sizes[each].sum()) for each in graphs)
             batch_size = max(1, EVALUATION_ROWS * num_graphs // (rows * len(graphs)))
-        return Evaluator(self.model, self.store, self.x, graphs, batch_size, self._class_weights)
+        return Evaluator(self.model, self.store, self.x, graphs, batch_size, self._loss_options)
 
     def _evaluate(self, name: str, evaluator: Evaluator) -> None:
         if self._recorder is not None and name not in self._replays:

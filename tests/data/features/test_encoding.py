@@ -8,7 +8,7 @@ import torch
 from graphcaps.data.batching import collate, collate_padded
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ShapeError
-from graphcaps.models import GIN
+from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops.projection.projection import feature_statistics
 from graphcaps.types import FeatureRows, FeatureTable

@@ -1,0 +1,112 @@
+"""Finds registered models by name: those of graphcaps and those of installed packages.
+
+Modules of graphcaps are imported when a model is looked up for the first time. A package of someone else names its
+model in the entry-point group ``graphcaps.models``; its module is imported when that model is asked for, so that a
+package that cannot be imported affects no other model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+import graphcaps.models
+import graphcaps.nn.hgcn
+from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.nn.graph_model import GraphModel
+from graphcaps.registry import MODELS, RegisteredModel
+
+__all__ = ["ENTRY_POINT_GROUP", "find_graph_model", "find_model", "model_names"]
+
+ENTRY_POINT_GROUP = "graphcaps.models"
+"""Entry-point group in which packages name their models."""
+
+
+def model_names() -> list[str]:
+    """Names of all models, sorted: of graphcaps, of installed packages, and registered by the program itself."""
+    _import_own_models()
+    return sorted({*MODELS, *_plugins()})
+
+
+def find_model(name: str) -> type[RegisteredModel]:
+    """The class of a registered model.
+
+    Args:
+        name (str): Name of a model of graphcaps, of an entry point, or one that the program registered.
+
+    Raises:
+        ArgumentError: If there is no such model.
+        UsageError: If several packages have a model of this name, or the package of the model cannot be imported.
+    """
+    _import_own_models()
+    plugins = _plugins().get(name, ())
+    own = name in MODELS and MODELS[name].__module__.partition(".")[0] == "graphcaps"
+    if len(plugins) + own > 1:
+        sources = [*(["graphcaps"] if own else []), *map(_package, plugins)]
+        raise UsageError(
+            f"The model name '{name}' is ambiguous: {' and '.join(sources)} have a model of this name; "
+            "uninstall all but one of them."
+        )
+    if plugins and name not in MODELS:
+        _import_plugin(plugins[0])
+    if name not in MODELS:
+        names = model_names()
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+        raise ArgumentError("graphcaps", "model", f"be one of {', '.join(near)}", repr(name))
+    return MODELS[name]
+
+
+def find_graph_model(name: str) -> type[GraphModel]:
+    """:func:`find_model` for a model that is trained by gradient descent.
+
+    Raises:
+        ArgumentError: If there is no such model, or it is of another kind.
+    """
+    model = find_model(name)
+    if not issubclass(model, GraphModel):
+        raise ArgumentError(f"model '{name}'", "kind", "be trained by gradient descent", model.__name__)
+    return model
+
+
+@cache
+def _import_own_models() -> None:
+    for module in pkgutil.iter_modules(graphcaps.models.__path__, "graphcaps.models."):
+        importlib.import_module(module.name)
+
+
+@cache
+def _plugins() -> dict[str, tuple[EntryPoint, ...]]:
+    """Entry points of installed packages, by model name."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        # A package that is found twice, in a folder and installed, counts once: its value is the same.
+        found.setdefault(entry.name, {}).setdefault(f"{_package(entry)}={entry.value}", entry)
+    return {name: tuple(entries.values()) for name, entries in found.items()}
+
+
+def _package(entry: EntryPoint) -> str:
+    return "an installed package" if entry.dist is None else f"the package '{entry.dist.name}'"
+
+
+def _import_plugin(entry: EntryPoint) -> None:
+    """Imports the module of an entry point, which registers its model.
+
+    Raises:
+        UsageError: If it cannot be imported, or registers no model of the name of the entry point.
+    """
+    where = f"{_package(entry)}, entry point '{entry.name} = {entry.value}'"
+    try:
+        entry.load()
+    except Exception as error:  # code of another package may raise anything
+        cause = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+        raise UsageError(
+            f"The model '{entry.name}' cannot be loaded from {where} ({cause}); repair or uninstall the package."
+        ) from error
+    if entry.name not in MODELS:
+        raise UsageError(
+            f"The model '{entry.name}' is not registered by {where}; "
+            f'its module must register it with @MODELS.register("{entry.name}").'
+        )

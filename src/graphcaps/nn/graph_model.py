@@ -1,0 +1,114 @@
+"""The contract of models that are trained by gradient descent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.collate import collate
+from graphcaps.registry import RegisteredModel
+from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+
+__all__ = ["GraphModel", "ModelFactory"]
+
+
+class GraphModel(RegisteredModel, nn.Module, ABC):
+    """A classifier of graphs that training, evaluation, prediction and files work with.
+
+    A model is constructed with ``(in_channels, num_classes, *, lead=(), **options)``. With ``lead=(F,)`` it holds F
+    independent models: parameters, buffers and results have a leading axis F, and replica f computes what a single
+    model with its parameters computes. :mod:`graphcaps.models.checks` tests this.
+
+    A subclass implements :meth:`forward_batch`, :meth:`loss` and :meth:`reset_parameters`, and sets the class
+    attributes of :class:`graphcaps.registry.RegisteredModel`.
+
+    Args:
+        in_channels (int): Number of input features.
+        num_classes (int): Number of classes O.
+        lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
+
+    Raises:
+        ArgumentError: If a size is below 1.
+    """
+
+    def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        for name, value in (("in_channels", in_channels), ("num_classes", num_classes)):
+            if value < 1:
+                raise ArgumentError(type(self).__name__, name, "be at least 1", value)
+        self.in_channels, self.num_classes, self.lead = in_channels, num_classes, lead
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew from torch's generator, and resets buffers."""
+
+    @abstractmethod
+    def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
+        """Class scores of the graphs of a batch.
+
+        Padding rows may hold any value, NaN too, and must not change the results of real graphs.
+
+        Args:
+            batch (GraphBatch): Batch of graphs.
+            y (Tensor, optional): Classes, ``[*lead, B]``, −1 at padding; passed in training, for losses that depend
+                on more than the class scores.
+        """
+
+    @abstractmethod
+    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
+        """The loss that is minimised, one number per replica, as a mean over real graphs.
+
+        Args:
+            output (ModelOutput): Result of :meth:`forward_batch`.
+            y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
+            options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
+        """
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a training step can be captured as a CUDA graph: it must not synchronise with the host, and the
+        shapes of its tensors must depend on the shape of the batch only. (default: False)"""
+        return False
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        *,
+        y: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> ModelOutput:
+        """Classifies graphs in the form of torch-geometric.
+
+        Edges are made undirected and unique, and self-loops are dropped.
+
+        Args:
+            x (Tensor): Features, ``[V, in]``.
+            edge_index (Tensor): ``[2, E]``.
+            batch (Tensor, optional): Graph of each node, sorted, ``[V]``. (default: one graph)
+            y (Tensor, optional): Classes ``[B]``, as in :meth:`forward_batch`.
+            edge_weight (Tensor, optional): ``[E]``.
+            num_graphs (int, optional): Number of graphs B, if the last ones may have no nodes.
+
+        Raises:
+            ShapeError: If a class is out of range.
+            ArgumentError: If the model holds replicas.
+        """
+        owner = type(self).__name__
+        if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
+            expected = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
+            raise ShapeError(owner, "y", expected, f"{int(y.min())} to {int(y.max())}")
+        if self.lead:
+            fix = "Use forward_batch for replicas."
+            raise ArgumentError(owner, "lead", "be () for a torch-geometric call", self.lead, fix)
+        dtype = next(self.parameters()).dtype
+        return self.forward_batch(collate(owner, x, edge_index, batch, edge_weight, num_graphs, dtype), y)
+
+
+ModelFactory = Callable[[tuple[int, ...]], GraphModel]
+"""Builds a model with the given leading axes."""
