@@ -13,7 +13,7 @@ import torch
 
 from graphcaps import load_dataset
 from graphcaps.config import RunConfig
-from graphcaps.evaluation import cross_validate
+from graphcaps.evaluation import Ledger, cross_validate
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.nn import HGCN
 from graphcaps.training import Replica, stack_replicas
@@ -65,8 +65,18 @@ def test_weights_are_initialized_by_one_thread_at_a_time() -> None:
         assert all(torch.equal(value, expected[name]) for name, value in state.items())
 
 
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+def assert_same_records(mine: Ledger, theirs: Ledger) -> None:
+    for one, other in zip(mine.records, theirs.records, strict=True):
+        for entry in fields(one.curves):
+            expected, curve = (getattr(curves, entry.name) for curves in (one.curves, other.curves))
+            assert np.array_equal(curve, expected), entry.name
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@gpu
 def test_concurrent_trainings_on_a_gpu_equal_single_ones() -> None:
     store = load_dataset("planted-parts")[:120]
     config = RunConfig(model_arguments={"num_capsules": (6,)}).with_training(epochs=4, batch_size=16)
@@ -77,7 +87,25 @@ def test_concurrent_trainings_on_a_gpu_equal_single_ones() -> None:
     alone = list(run_concurrently(tasks, 1, torch.device("cuda")))
     together = list(run_concurrently(tasks, 3, torch.device("cuda")))
     for one, other in zip(alone, together, strict=True):
-        for mine, theirs in zip(one.records, other.records, strict=True):
-            for entry in fields(mine.curves):
-                found, expected = (getattr(curves, entry.name) for curves in (theirs.curves, mine.curves))
-                assert np.array_equal(found, expected), entry.name
+        assert_same_records(one, other)
+
+
+@pytest.mark.gpu
+@gpu
+def test_many_short_trainings_eight_at_a_time_equal_single_ones() -> None:
+    """More trainings than torch has streams, of unequal length: each captures while others replay, end and start."""
+    graphs = load_dataset("planted-parts")
+    stores = [graphs[:size] for size in (60, 90, 150, 300)]
+    tasks = []
+    for number in range(24):
+        store = stores[number % len(stores)]
+        config = RunConfig(model_arguments={"num_capsules": (4 + number % 3,), "capsule_dim": 32})
+        config = config.with_training(
+            epochs=2 + number % 4, batch_size=16, learning_rate=0.001 * (1 + number)
+        )
+        tasks.append(partial(cross_validate, store, config, folds=3, protocol="both", device="cuda"))
+    alone = list(run_concurrently(tasks, 1, torch.device("cuda")))
+    for _ in range(3):
+        together = list(run_concurrently(tasks, 8, torch.device("cuda")))
+        for one, other in zip(alone, together, strict=True):
+            assert_same_records(one, other)

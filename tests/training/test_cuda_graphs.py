@@ -122,17 +122,18 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
             if self.pool is not None:
                 counts[self.pool] -= 1
 
-    stream = SimpleNamespace(wait_stream=lambda other: None, synchronize=lambda: None)
+    stream = SimpleNamespace(wait_stream=lambda other: None, synchronize=lambda: None, cuda_stream=1)
     handles = iter(range(100))
     for name, value in {
         "CUDAGraph": Graph,
-        "Stream": lambda: stream,
         "current_stream": lambda: stream,
         "stream": lambda stream: contextlib.nullcontext(),
         "graph_pool_handle": lambda: next(handles),
         "empty_cache": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
+    lease: Any = SimpleNamespace(stream=stream)
+    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_stream", lambda: lease)
     return counts
 
 

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import torch
 
+from graphcaps.training.cuda_streams import use_own_stream
+
 __all__ = ["run_concurrently"]
 
 Result = TypeVar("Result")
@@ -41,7 +43,7 @@ def run_concurrently(
         return
 
     def run_on_stream(task: Callable[[], Result]) -> Result:
-        with torch.cuda.stream(torch.cuda.Stream(device)):
+        with use_own_stream(device):
             return task()
 
     previous_interval = sys.getswitchinterval()

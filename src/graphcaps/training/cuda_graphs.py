@@ -20,6 +20,7 @@ from graphcaps.nn.graph_model import GraphModel
 from graphcaps.ops._triton.dispatch import kernels_available
 from graphcaps.ops.batch_layout.layout import layout_batch
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
+from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
 
@@ -41,7 +42,7 @@ class CudaGraphRecorder:
     """
 
     def __init__(self) -> None:
-        self.stream = torch.cuda.Stream()
+        self._lease = lease_stream()
         self._replays: WeakSet[Callable[[], None]] = WeakSet()
         self._pool: Any = None
 
@@ -51,25 +52,26 @@ class CudaGraphRecorder:
         ``body`` runs once before the capture: kernels are compiled and libraries allocate their workspaces then,
         which is not allowed during a capture.
         """
-        current = torch.cuda.current_stream()
-        self.stream.wait_stream(current)
+        current, stream = torch.cuda.current_stream(), self._lease.stream
+        stream.wait_stream(current)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(stream):
             body()
-            self.stream.synchronize()
+            stream.synchronize()
             graph.capture_begin(pool=self._shared_pool(), capture_error_mode="thread_local")
             try:
                 body()
             finally:
                 graph.capture_end()
-        current.wait_stream(self.stream)
+        current.wait_stream(stream)
         torch.cuda.empty_cache()  # memory of the warm-up run; replays use the pool
 
         def replay() -> None:
             graph.replay()
 
-        # The graph reads tensors that the closure refers to: keep it alive as long as the graph.
-        replay.body = body  # type: ignore[attr-defined]
+        # The graph reads tensors that the closure refers to, and the cuBLAS workspace of the stream: both live as long
+        # as the graph.
+        replay.body, replay.lease = body, self._lease  # type: ignore[attr-defined]
         self._replays.add(replay)
         return replay
 

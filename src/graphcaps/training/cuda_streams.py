@@ -1,0 +1,103 @@
+"""CUDA streams that no two concurrent trainings share.
+
+``torch.cuda.Stream()`` does not create a stream: it returns the next one of a pool of 32, and the 33rd is the first
+again. Two trainings in two threads can therefore hold the same stream. If one of them captures it, the work of the
+other becomes part of the capture or invalidates it (``operation failed due to a previous error during capture``), and
+two captured graphs share one cuBLAS workspace, which belongs to the stream. Streams are therefore leased here: a stream
+is handed out again only after its lease has been dropped.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import torch
+
+from graphcaps.training.step import TrainingError
+
+__all__ = ["StreamLease", "StreamPool", "lease_stream", "use_own_stream"]
+
+POOL_SIZE = 32
+"""Number of distinct streams that torch hands out on a device."""
+
+
+class StreamLease:
+    """A stream that nobody else uses while this object is alive.
+
+    Args:
+        stream (Stream): The stream.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.stream = stream
+
+
+class StreamPool:
+    """Leases distinct streams of one device. Thread-safe.
+
+    Args:
+        create (callable): Returns a stream, possibly one that is in use: ``torch.cuda.Stream``.
+        size (int): Number of distinct streams that ``create`` returns. (default: 32)
+    """
+
+    def __init__(self, create: Callable[[], torch.cuda.Stream], size: int = POOL_SIZE) -> None:
+        self._create, self._size = create, size
+        self._in_use: set[int] = set()
+        self._lock = Lock()
+
+    def lease(self) -> StreamLease:
+        """A stream without another living lease.
+
+        Raises:
+            TrainingError: If all streams are in use.
+        """
+        lease = self._try_lease()
+        if lease is None:
+            gc.collect()  # leases of finished trainings may wait in reference cycles
+            lease = self._try_lease()
+        if lease is None:
+            raise TrainingError(
+                f"At most {self._size // 2} trainings can run on a GPU at a time; start fewer."
+            )
+        return lease
+
+    def _try_lease(self) -> StreamLease | None:
+        with self._lock:
+            for _ in range(self._size):
+                stream = self._create()
+                if stream.cuda_stream not in self._in_use:
+                    self._in_use.add(stream.cuda_stream)
+                    lease = StreamLease(stream)
+                    # Without the lock, which this thread may hold when the garbage collector runs; discard is atomic.
+                    weakref.finalize(lease, self._in_use.discard, stream.cuda_stream).atexit = False
+                    return lease
+        return None
+
+
+_pools: dict[int, StreamPool] = {}
+_pools_lock = Lock()
+
+
+def lease_stream(device: torch.device | None = None) -> StreamLease:
+    """A stream of a CUDA device that nobody else uses while the lease is alive.
+
+    Args:
+        device (device, optional): CUDA device. (default: the current one)
+    """
+    index = torch.cuda.current_device() if device is None or device.index is None else device.index
+    with _pools_lock:
+        if index not in _pools:
+            _pools[index] = StreamPool(lambda: torch.cuda.Stream(index))
+    return _pools[index].lease()
+
+
+@contextmanager
+def use_own_stream(device: torch.device) -> Iterator[None]:
+    """Runs the block on a stream of its own."""
+    lease = lease_stream(device)
+    with torch.cuda.stream(lease.stream):
+        yield
