@@ -1,5 +1,6 @@
 """Captured steps on a GPU: equal to eager steps, reproducible, without host–device synchronisation."""
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
 from graphcaps.training.batch_schedule import bucket_size
 from graphcaps.training.cuda_graphs import BucketedRunner
+from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.types import FeatureTable
 
 pytestmark = [
@@ -157,3 +159,36 @@ def test_a_store_on_the_host_is_streamed() -> None:
     )
     assert not streamed.captured
     _assert_close(list(resident.run()), list(streamed.run()), 1e-3)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_work_of_another_thread_invalidates_a_capture_only_on_the_same_stream(shared: bool) -> None:
+    """Why streams are leased: a copy to the host by another thread ends a capture of the stream it runs on."""
+    captured, other = lease_stream(), lease_stream()
+    graph, x = torch.cuda.CUDAGraph(), torch.ones(8, device="cuda")
+    failed: list[RuntimeError] = []
+
+    def read_on(stream: torch.cuda.Stream) -> None:
+        try:
+            with torch.cuda.stream(stream):
+                x.cpu()
+        except RuntimeError as error:
+            failed.append(error)
+
+    with torch.cuda.stream(captured.stream):
+        y = x + 1
+        graph.capture_begin(capture_error_mode="thread_local")
+        y.mul_(2)
+        thread = threading.Thread(target=read_on, args=((captured if shared else other).stream,))
+        thread.start()
+        thread.join()
+        if shared:
+            with pytest.raises(RuntimeError, match="captur"):
+                graph.capture_end()
+        else:
+            graph.capture_end()
+    assert bool(failed) == shared
+    if not shared:
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(y.cpu(), torch.full((8,), 4.0))
