@@ -13,6 +13,7 @@ __all__ = [
     "AdjacencyBits",
     "BatchLayout",
     "CapsuleLevel",
+    "EdgeList",
     "EdgeTable",
     "FeatureRows",
     "FeatureTable",
@@ -143,6 +144,20 @@ class AdjacencyBits(ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class EdgeList(ShapeRepr):
+    """The edges of a batch as pairs of its flattened rows: each edge in both directions, once, no self-loops.
+
+    Args:
+        source, target (Tensor): Rows that are connected, ``[E]`` each.
+        weight (Tensor, optional): Weight of each pair, ``[E]``. (default: all 1)
+    """
+
+    source: Tensor
+    target: Tensor
+    weight: Tensor | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class EdgeTable(ShapeRepr):
     """The edges of a batch, as references into the arrays of its store.
 
@@ -160,6 +175,7 @@ class EdgeTable(ShapeRepr):
         max_degree (int, optional): Largest degree, or an upper bound, if the host has it.
         bits (AdjacencyBits, optional): The same edges as bits.
         graphs (Tensor, optional): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
+        pairs (EdgeList, optional): The same edges as a list, if the table was made from one.
         memo (dict): Cache of tensors that ops derive from this object.
     """
 
@@ -172,6 +188,7 @@ class EdgeTable(ShapeRepr):
     max_degree: int | None = None
     bits: AdjacencyBits | None = None
     graphs: Tensor | None = None
+    pairs: EdgeList | None = None
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
 

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphcaps.errors import ShapeError
-from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table
+from graphcaps.ops import degrees, neighbour_sum, to_edge_index
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table, edge_table_from_list
+from graphcaps.ops.propagation.propagation import edge_list
+from graphcaps.types import EdgeList
+from tests.graphs import assert_equal, random_graphs
 
 Row = tuple[int, int, int, int]  # source, target, weight, label
 
@@ -153,6 +158,27 @@ def test_edge_table_without_edges() -> None:
     table = edge_table(torch.empty(2, 0, dtype=torch.long), 1)
     assert table.ptr.tolist() == [0, 0]
     assert table.num_entries == 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_list_in_any_order_gives_the_table_of_its_edges(weighted: bool) -> None:
+    graphs = random_graphs([6, 1, 9, 4])
+    node = torch.arange(20, dtype=torch.float64)
+    source, target = to_edge_index(graphs.edges)
+    shuffled = torch.randperm(len(source), generator=torch.Generator().manual_seed(2))
+    source, target = source[shuffled], target[shuffled]
+    weight = 1 + node[source] * node[target] if weighted else None
+    expected = edge_table(torch.stack([source, target]), 20, weight)
+    actual = edge_table_from_list(EdgeList(source, target, weight), 20)
+    assert torch.equal(actual.ptr, expected.ptr)
+    assert actual.num_entries == expected.num_entries
+    assert_equal(degrees(actual), degrees(expected), "degrees")
+    for mode in ("auto", "reference"):
+        with use_kernels(mode):  # type: ignore[arg-type]
+            assert_equal(neighbour_sum(graphs.x, actual), neighbour_sum(graphs.x, expected), mode)
+    pairs = edge_list(actual)
+    assert pairs.source is source
+    assert torch.equal(to_edge_index(actual), torch.stack([source, target]))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Export of a trained HGCN as a ``torch.export`` program or as ONNX.
 
-The exported program takes tensors, which :func:`export_inputs` computes from graphs. It uses standard tensor operations
-instead of the ragged tiles and kernels of training, so that the sizes may differ between calls.
+The exported program takes tensors, which :func:`export_inputs` computes from graphs. It is the forward pass of the
+model with the reference forms of all operations (:func:`graphcaps.ops._triton.dispatch.use_kernels`): standard tensor
+operations instead of the ragged tiles and kernels of training, so that the sizes may differ between calls.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +25,10 @@ from graphcaps.data.features.compatibility import check_compatible
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError
-from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.hgcn import HGCN
-from graphcaps.nn.primary_capsules import PrimaryCapsules
-from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
-from graphcaps.ops.coarsening import clamp_adjacency
-from graphcaps.ops.propagation.propagation import dense_propagate
-from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.edges import edge_table_from_list
+from graphcaps.types import EdgeList, GraphBatch, Segments
 
 __all__ = ["INPUTS", "ExportableHGCN", "export", "export_inputs"]
 
@@ -58,7 +56,7 @@ class ExportSource(Protocol):
 
 
 class ExportableHGCN(nn.Module):
-    """An HGCN in evaluation mode, written in operations that ``torch.export`` and ONNX support.
+    """An HGCN in evaluation mode that takes plain tensors, for ``torch.export`` and ONNX.
 
     Args:
         model (HGCN): A single model; its weights are shared, not copied.
@@ -80,7 +78,6 @@ class ExportableHGCN(nn.Module):
             fix = "Layers of torch-geometric cannot be exported."
             raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
         self.model = model
-        self.epsilon = RELEASED_EPSILON if model.formulation == "released" else 0.0
 
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor, sizes: Tensor
@@ -94,99 +91,11 @@ class ExportableHGCN(nn.Module):
             batch (Tensor): Graph of each node, ``[V]``.
             sizes (Tensor): Number of nodes of each graph, ``[B]``.
         """
-        u = self._primary(x)
-        lowest, *above = (cast(CapsuleLayer, layer) for layer in self.model.layers)
-        capsules, adjacency = self._over_nodes(lowest, u, edge_index, edge_weight, batch, sizes)
-        for layer in above:
-            capsules, adjacency = self._dense(layer, capsules, adjacency)
-        return capsules.square().sum(-1).sqrt()
-
-    def _primary(self, x: Tensor) -> Tensor:
-        primary = self.model.primary
-        if not isinstance(primary, PrimaryCapsules):
-            return _squash(_normalise(primary.norm, x), self.epsilon)
-        if primary.norm is not None:
-            z = (_normalise(primary.norm, x) @ primary.weight + primary.bias).relu()
-        else:
-            z = (x @ primary.weight).relu() + primary.bias
-        if primary.factor_squash == "joined":
-            return _squash(z, self.epsilon)
-        K = primary.num_factors
-        return (_squash(z.unflatten(-1, (K, -1)), self.epsilon) / K**0.5).flatten(-2)
-
-    def _over_nodes(
-        self,
-        layer: CapsuleLayer,
-        u: Tensor,
-        edge_index: Tensor,
-        weight: Tensor,
-        batch: Tensor,
-        sizes: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        hat = _normalise(layer.norm, u)
-        source, target = edge_index[0], edge_index[1]
-        degree = torch.zeros_like(u[:, 0]).index_add(0, target, weight)
-        scale = (degree + 1).clamp_min(1).rsqrt().unsqueeze(-1)
-
-        def sum_neighbours(rows: Tensor) -> Tensor:
-            return torch.zeros_like(rows).index_add(0, target, rows[source] * weight.unsqueeze(-1))
-
-        def hop(rows: Tensor) -> Tensor:
-            return (sum_neighbours(rows * scale) + rows * scale) * scale
-
-        if layer.context is None:
-            h = hop(hat)
-        else:
-            h = hat
-            for projection, norm in zip(layer.context.weights, layer.context.norms, strict=True):
-                message = torch.cat([h, hop(h)], -1) @ projection
-                h = h + _normalise(cast(RaggedBatchNorm, norm), message).relu()
-            for _ in range(layer.context.hops):
-                h = hop(h)
-        mean = None
-        if layer.residual:
-            total = u.new_zeros(sizes.shape[0], hat.shape[1]).index_add(0, batch, hat)
-            divisor = layer.residual_nodes if layer.released else None
-            count = sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
-            mean = (total / (float(divisor) if divisor else count)).unsqueeze(-2)
-        votes = torch.einsum("vd,jde->vje", h, layer.weight) + layer.bias
-        J = layer.num_capsules
-        b = torch.zeros_like(votes[..., 0])
-        for round_ in range(layer.routing_iterations):
-            last = round_ == layer.routing_iterations - 1
-            c = b.softmax(-1)
-            s = votes.new_zeros(sizes.shape[0], J, votes.shape[-1])
-            s = s.index_add(0, batch, c.unsqueeze(-1) * votes)
-            if last and mean is not None and layer.released:
-                s = s + mean
-            output = _squash(s, self.epsilon)
-            if not last:
-                b = b + (votes * output[batch]).sum(-1)
-        if mean is not None and not layer.released:
-            output = output + mean
-        joined = c.unsqueeze(-1) * sum_neighbours(c).unsqueeze(-2)  # [V, J, J]
-        adjacency = votes.new_zeros(sizes.shape[0], J, J).index_add(0, batch, joined)
-        return output, clamp_adjacency(adjacency) if layer.released else adjacency
-
-    def _dense(self, layer: CapsuleLayer, u: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
-        u = _normalise(layer.norm, u)
-        h = dense_propagate(u, adjacency)
-        mean = u.mean(-2, keepdim=True) if layer.residual else None
-        votes = torch.einsum("bnd,jde->bnje", h, layer.weight) + layer.bias
-        b = torch.zeros_like(votes[..., 0])
-        for round_ in range(layer.routing_iterations):
-            last = round_ == layer.routing_iterations - 1
-            c = b.softmax(-1)
-            s = (c.unsqueeze(-1) * votes).sum(1)
-            if last and mean is not None and layer.released:
-                s = s + mean
-            output = _squash(s, self.epsilon)
-            if not last:
-                b = b + (votes * output.unsqueeze(1)).sum(-1)
-        if mean is not None and not layer.released:
-            output = output + mean
-        above = c.mT @ (adjacency @ c)
-        return output, clamp_adjacency(above) if layer.released else above
+        segments = Segments(torch.nn.functional.pad(sizes.cumsum(0), (1, 0)), batch, padded=False)
+        pairs = EdgeList(edge_index[0], edge_index[1], edge_weight)
+        graphs = GraphBatch(x, segments, edge_table_from_list(pairs, x.size(0)))
+        with use_kernels("reference"):
+            return self.model.forward_batch(graphs).class_scores
 
 
 def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:
@@ -256,7 +165,10 @@ def _program(module: ExportableHGCN, example: tuple[Tensor, ...]) -> torch.expor
     shapes = ({0: nodes}, {1: edges}, {0: edges}, {0: nodes}, {0: graphs})
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+    program.graph.eliminate_dead_code()  # of the edge table only the list is used, so that nothing is sorted
+    program.graph_module.recompile()
+    return program
 
 
 def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ...]) -> bytes:
@@ -295,17 +207,3 @@ def _example(fitted: ExportSource) -> tuple[Tensor, ...]:
     x = torch.zeros(7, fitted.recipe.num_columns, dtype=fitted.dtype)
     weight = torch.ones(edge_index.size(1), dtype=fitted.dtype)
     return x, edge_index, weight, torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([3, 4])
-
-
-def _normalise(norm: RaggedBatchNorm | None, rows: Tensor) -> Tensor:
-    if norm is None:
-        return rows
-    scale = norm.weight * (norm.running_var + norm.epsilon).rsqrt()
-    return (rows - norm.running_mean) * scale + norm.bias
-
-
-def _squash(z: Tensor, epsilon: float) -> Tensor:
-    squared = z.square().sum(-1, keepdim=True)
-    if epsilon > 0:
-        return z * (squared / ((1 + squared) * (squared + epsilon).sqrt()))
-    return z * squared.sqrt() / (1 + squared)

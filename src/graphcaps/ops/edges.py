@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
-from graphcaps.types import EdgeTable
+from graphcaps.types import EdgeList, EdgeTable
 
-__all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table"]
+__all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table", "edge_table_from_list"]
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,27 @@ def edge_table(
         node,
         torch.zeros_like(node),
         num_entries=clean.neighbours.numel(),
+    )
+
+
+def edge_table_from_list(pairs: EdgeList, num_nodes: int) -> EdgeTable:
+    """Edge table of clean edges of one batch, in any order.
+
+    Unlike :func:`edge_table` it checks nothing and reads no value on the host, so that it can be exported.
+    """
+    order = pairs.target.argsort(stable=True)
+    count = pairs.target.new_zeros(num_nodes + 1).index_add(
+        0, pairs.target + 1, torch.ones_like(pairs.target)
+    )
+    node = torch.arange(num_nodes, device=order.device)
+    return EdgeTable(
+        count.cumsum(0),
+        pairs.source[order],
+        None if pairs.weight is None else pairs.weight[order],
+        node,
+        torch.zeros_like(node),
+        num_entries=pairs.target.numel(),
+        pairs=pairs,
     )
 
 

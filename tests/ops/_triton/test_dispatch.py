@@ -13,7 +13,14 @@ import torch
 import graphcaps.ops
 from graphcaps.errors import ArgumentError
 from graphcaps.ops._triton import dispatch
-from graphcaps.ops._triton.dispatch import TRITON_FORMS, kernels_available, select, supports, use_kernels
+from graphcaps.ops._triton.dispatch import (
+    TRITON_FORMS,
+    kernels_available,
+    select,
+    supports,
+    use_kernels,
+    uses_reference,
+)
 
 OPS = Path(graphcaps.ops.__file__).parent
 TREES = {
@@ -94,6 +101,10 @@ def _torch_form(u: torch.Tensor) -> torch.Tensor:
     return u
 
 
+def _reference_form(u: torch.Tensor) -> torch.Tensor:
+    return u.clone()
+
+
 def test_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "triton_installed", lambda: True)
     monkeypatch.delenv("GRAPHCAPS_KERNELS", raising=False)
@@ -105,12 +116,20 @@ def test_modes(monkeypatch: pytest.MonkeyPatch) -> None:
         with use_kernels("off"):
             assert not kernels_available(x)
             assert select("lengths", _torch_form, x) is _torch_form
+        with use_kernels("reference"):
+            assert uses_reference()
+            assert not kernels_available(x)
+            assert select("lengths", _torch_form, x) is _torch_form
+            assert select("lengths", _torch_form, x, reference=_reference_form) is _reference_form
         assert kernels_available(x)
+    assert not uses_reference()
+    assert select("lengths", _torch_form, x, reference=_reference_form) is _torch_form
     monkeypatch.setenv("GRAPHCAPS_KERNELS", "always")
     assert kernels_available(x)
     monkeypatch.setenv("GRAPHCAPS_KERNELS", "sometimes")
     with pytest.raises(
-        ArgumentError, match=r"'GRAPHCAPS_KERNELS' must be one of auto, off, always, got 'sometimes'"
+        ArgumentError,
+        match=r"'GRAPHCAPS_KERNELS' must be one of auto, off, always, reference, got 'sometimes'",
     ):
         kernels_available(x)
     monkeypatch.setattr(dispatch, "triton_installed", lambda: False)

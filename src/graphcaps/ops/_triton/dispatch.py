@@ -1,9 +1,13 @@
-"""The one place that decides which form of an operation runs: its torch form or its Triton form.
+"""The one place that decides which form of an operation runs: its torch, its Triton or its reference form.
 
-An operation asks for its form and calls it; both forms have the same signature::
+An operation asks for its form and calls it; all forms have the same signature::
 
     form = select("margin_loss", _margin_loss, class_scores, class_weight)
     return form(class_scores, y, upper, lower, absent_weight, class_weight)
+
+The reference form is chosen inside ``use_kernels("reference")``. It consists of standard tensor operations, and no
+shape in it depends on the values of a tensor, so that ``torch.export`` and ONNX can represent it. An operation has one
+only where its torch form cannot be exported. The scores of a model can then be exported, its reconstruction loss not.
 
 The Triton form is chosen if all of these hold:
 
@@ -47,9 +51,10 @@ __all__ = [
     "supports",
     "triton_installed",
     "use_kernels",
+    "uses_reference",
 ]
 
-KernelMode = Literal["auto", "off", "always"]
+KernelMode = Literal["auto", "off", "always", "reference"]
 
 WIDEST_ACTIVATION = 1024
 """Longest row of the activation kernel: a program holds a whole row."""
@@ -210,16 +215,26 @@ TRITON_FORMS: dict[str, TritonForm] = {
 """Every operation that has a Triton form."""
 
 
-def select(operation: str, torch_form: Form, *tensors: Tensor | None, **facts: bool | int | None) -> Form:
+def select(
+    operation: str,
+    torch_form: Form,
+    *tensors: Tensor | None,
+    reference: Form | None = None,
+    **facts: bool | int | None,
+) -> Form:
     """The form of an operation to call for these tensors.
 
     Args:
         operation (str): Key of :data:`TRITON_FORMS`.
         torch_form (Callable): What to return where the Triton form is not used; has the same signature.
         tensors (Tensor, optional): Tensors that decide, as the operation's condition takes them.
+        reference (Callable, optional): The reference form. (default: the torch form)
         facts: Further arguments of the condition.
     """
-    if not kernels_available(*tensors):
+    mode = _current_mode()
+    if mode == "reference":
+        return torch_form if reference is None else reference
+    if not _available(mode, tensors):
         return torch_form
     form = TRITON_FORMS[operation]
     if not form.condition(*tensors, **facts):
@@ -237,8 +252,11 @@ def kernels_available(*tensors: Tensor | None) -> bool:
 
     This is the part of the rule that all operations share; ``None`` is skipped.
     """
-    mode = _mode.get() or _checked(os.environ.get(_VARIABLE, "auto"), _VARIABLE)
-    if mode == "off" or not triton_installed():
+    return _available(_current_mode(), tensors)
+
+
+def _available(mode: str, tensors: tuple[Tensor | None, ...]) -> bool:
+    if mode in ("off", "reference") or not triton_installed():
         return False
     for tensor in tensors:
         if tensor is None:
@@ -250,13 +268,19 @@ def kernels_available(*tensors: Tensor | None) -> bool:
     return True
 
 
+def uses_reference() -> bool:
+    """Whether operations use their reference forms."""
+    return _current_mode() == "reference"
+
+
 @contextmanager
 def use_kernels(mode: KernelMode) -> Iterator[None]:
-    """Sets when kernels are used inside the block.
+    """Sets which forms of operations run inside the block.
 
-    ``"auto"`` uses them on a GPU, ``"off"`` never, ``"always"`` on a CPU too, under Triton's interpreter. The
-    environment variable ``GRAPHCAPS_KERNELS`` sets the mode of a whole process. ``"always"`` needs
-    ``TRITON_INTERPRET=1`` and is meant for tests: it is very slow.
+    ``"auto"`` uses kernels on a GPU, ``"off"`` never, ``"always"`` on a CPU too, under Triton's interpreter;
+    ``"reference"`` uses the reference forms, which are slower and can be exported. The environment variable
+    ``GRAPHCAPS_KERNELS`` sets the mode of a whole process. ``"always"`` needs ``TRITON_INTERPRET=1`` and is meant for
+    tests: it is very slow.
     """
     token = _mode.set(_checked(mode, "mode"))
     try:
@@ -274,6 +298,10 @@ def triton_installed() -> bool:
 @cache
 def _module(name: str) -> ModuleType:
     return import_module(f"graphcaps.ops.{name}")
+
+
+def _current_mode() -> str:
+    return _mode.get() or _checked(os.environ.get(_VARIABLE, "auto"), _VARIABLE)
 
 
 def _checked(mode: str, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops._triton.dispatch import select, uses_reference
 
 __all__ = ["Running", "batch_norm", "standardise"]
 
@@ -181,7 +181,7 @@ def _clear_padding_(rows: Tensor, mask: Tensor | None) -> Tensor:
     """``rows [*lead, V, C]`` with zeros at padding, in place."""
     if mask is None:
         return rows
-    if rows.device.type == "cpu" and not rows.requires_grad:
+    if rows.device.type == "cpu" and not rows.requires_grad and not uses_reference():
         # Few rows are padding, so writing only those is faster. On a GPU their indices would need a synchronisation.
         outside = (~mask).reshape(-1).nonzero().squeeze(-1)
         return rows.view(-1, rows.size(-1)).index_fill_(0, outside, 0).view(rows.shape)

@@ -9,9 +9,17 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
-from graphcaps.types import EdgeTable
+from graphcaps.types import EdgeList, EdgeTable
 
-__all__ = ["degrees", "dense_hop", "dense_propagate", "neighbour_sum", "propagate", "to_edge_index"]
+__all__ = [
+    "degrees",
+    "dense_hop",
+    "dense_propagate",
+    "edge_list",
+    "neighbour_sum",
+    "propagate",
+    "to_edge_index",
+]
 
 
 def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
@@ -27,13 +35,18 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     Returns:
         Tensor: ``[*lead, V, d]``; padding rows have no neighbours.
     """
-    return select("propagate", _propagate, x, edges.node, edges.weight)(x, edges)
+    form = select("propagate", _propagate, x, edges.node, edges.weight, reference=_propagate_reference)
+    return form(x, edges)
 
 
 def _propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     if edges.weight is None:
         hop: Tensor = _Propagate.apply(x.reshape(-1, x.size(-1)), edges)
         return hop.reshape(x.shape)
+    return _propagate_reference(x, edges)
+
+
+def _propagate_reference(x: Tensor, edges: EdgeTable) -> Tensor:
     scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
     scaled = x * scale
     return (neighbour_sum(scaled, edges) + scaled) * scale
@@ -60,18 +73,25 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
     A is symmetric, so the gradient is one more product with A. Weights get a gradient if they require one.
     """
-    return select("neighbour_sum", _neighbour_sum, x, edges.node, edges.weight)(x, edges)
+    tensors = (x, edges.node, edges.weight)
+    return select("neighbour_sum", _neighbour_sum, *tensors, reference=_neighbour_sum_reference)(x, edges)
 
 
 def _neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
-    flat = x.reshape(-1, x.size(-1))
     if edges.weight is not None and edges.weight.requires_grad:
-        ptr, column, entry = _flat_csr(edges)
-        row, weight = _rows(ptr, column.numel()), edges.weight[entry]
-        total = torch.zeros_like(flat).index_add(0, row, flat[column] * weight.to(x.dtype).unsqueeze(-1))
-    else:
-        total = _NeighbourSum.apply(flat, edges)
+        return _neighbour_sum_reference(x, edges)
+    total: Tensor = _NeighbourSum.apply(x.reshape(-1, x.size(-1)), edges)
     return total.reshape(x.shape)
+
+
+def _neighbour_sum_reference(x: Tensor, edges: EdgeTable) -> Tensor:
+    """Every product of a weight and a row is stored."""
+    flat = x.reshape(-1, x.size(-1))
+    pairs = edge_list(edges)
+    rows = flat[pairs.source]
+    if pairs.weight is not None:
+        rows = rows * pairs.weight.to(x.dtype).unsqueeze(-1)
+    return torch.zeros_like(flat).index_add(0, pairs.target, rows).reshape(x.shape)
 
 
 def degrees(edges: EdgeTable) -> Tensor:
@@ -87,15 +107,25 @@ def degrees(edges: EdgeTable) -> Tensor:
 
 
 def _weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:
-    ptr, column, entry = _flat_csr(edges)
-    total = weight.new_zeros(edges.node.numel())
-    return total.index_add(0, _rows(ptr, column.numel()), weight[entry]).reshape(edges.node.shape)
+    pairs = edge_list(edges)
+    assert pairs.weight is not None
+    total = torch.zeros_like(edges.node, dtype=weight.dtype).reshape(-1)
+    return total.index_add(0, pairs.target, pairs.weight).reshape(edges.node.shape)
 
 
 def to_edge_index(edges: EdgeTable) -> Tensor:
     """Both directions of every edge as ``[2, E]`` over the flattened rows, for torch-geometric's layers."""
-    ptr, column, _ = _flat_csr(edges)
-    return torch.stack([column, _rows(ptr, column.numel())])
+    pairs = edge_list(edges)
+    return torch.stack([pairs.source, pairs.target])
+
+
+def edge_list(edges: EdgeTable) -> EdgeList:
+    """The edges as pairs of rows, in the order of the table's entries or as the table was made from a list."""
+    if edges.pairs is not None:
+        return edges.pairs
+    ptr, column, entry = _flat_csr(edges)
+    weight = None if edges.weight is None else edges.weight[entry]
+    return EdgeList(column, _rows(ptr, column.numel()), weight)
 
 
 class _NeighbourSum(torch.autograd.Function):

@@ -197,12 +197,19 @@ def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
 
     Padding rows are left out.
     """
-    return select("segment_product", _segment_product, a, x)(a, x, segments)
+    form = select("segment_product", _segment_product, a, x, reference=_segment_product_reference)
+    return form(a, x, segments)
 
 
 def _segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
     tiles = tile_rows(segments)
     return sum_tiles(to_tiles(a, tiles).mT @ to_tiles(x, tiles), tiles)
+
+
+def _segment_product_reference(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
+    """Every product aᵢ ⊗ xᵢ is stored."""
+    products = (a.unsqueeze(-1) * x.unsqueeze(-2)).flatten(-2)
+    return segment_sum(products, segments).unflatten(-1, (a.size(-1), x.size(-1)))
 
 
 def _across_lead(index: Tensor, size: int, axes: int = 1) -> Tensor:

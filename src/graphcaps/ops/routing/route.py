@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops._triton.dispatch import kernels_available, select
+from graphcaps.ops._triton.dispatch import kernels_available, select, uses_reference
 from graphcaps.ops.routing.factored import route_dense_factored, route_factored
 from graphcaps.ops.routing.naive import route_naive
 from graphcaps.ops.squash import RELEASED_EPSILON
@@ -52,7 +52,8 @@ def route(
         method (str): ``"factored"`` stores no votes; ``"naive"`` stores all of them and is the reference
             implementation; ``"kernel"`` is ``"factored"`` in fused kernels (float32 on a GPU), which falls back to
             it for sizes that the kernels do not support (:mod:`graphcaps.ops._triton.dispatch` states the rule);
-            ``"auto"`` is the fastest that gives the same result. (default: "auto")
+            ``"auto"`` is the fastest that gives the same result. Reference forms of operations
+            (``use_kernels("reference")``) always take ``"naive"``. (default: "auto")
         epsilon (float): As in :func:`graphcaps.ops.squash`.
 
     Returns:
@@ -71,13 +72,15 @@ def route(
             )
         segments = Segments.from_index(batch, num_graphs)
     _check(h, weight, bias, segments, iterations, residual, method)
-    if method == "naive":
+    if method == "naive" or uses_reference():
         form = route_naive
     elif method == "factored":
         form = route_factored
     else:
-        sizes = {"max_size": segments.max_size, "num_graphs": segments.num_graphs}
-        form = select("route", route_factored, h, weight, bias, residual, detach=detach, **sizes)
+        form = select(
+            "route", route_factored, h, weight, bias, residual,
+            max_size=segments.max_size, num_graphs=segments.num_graphs, detach=detach,
+        )  # fmt: skip
     return form(h, weight, bias, segments, iterations, residual, detach, epsilon)
 
 
@@ -113,7 +116,7 @@ def _check(
         raise ArgumentError(
             "route", "method", f"be one of {', '.join(get_args(RoutingMethod))}", repr(method)
         )
-    if method == "kernel" and not kernels_available(h, weight, bias, residual):
+    if method == "kernel" and not (kernels_available(h, weight, bias, residual) or uses_reference()):
         raise ArgumentError(
             "route",
             "method",
