@@ -14,7 +14,7 @@ import torch
 import graphcaps
 from graphcaps.data import FeatureRecipe, to_networkx, to_pyg, truncate_nodes
 from graphcaps.errors import ArgumentError
-from graphcaps.inference import fitted_model as module
+from graphcaps.inference import scorer as module
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import probabilities
 from tests.graphs import random_graphs
@@ -56,8 +56,14 @@ def test_scores_do_not_depend_on_the_batching(monkeypatch, kind, nodes):
 
 
 def test_the_number_of_edges_bounds_a_batch(monkeypatch):
+    model, sizes = small_model(), []
+    forward = model.model.forward_batch
+    monkeypatch.setattr(
+        model.model, "forward_batch", lambda batch: (sizes.append(batch.num_graphs), forward(batch))[1]
+    )
     monkeypatch.setattr(module, "_BATCH_ENTRIES", 1)
-    assert list(module._batch_spans(planted())) == [(graph, graph + 1) for graph in range(len(planted()))]
+    model.scores(planted())
+    assert sizes == [1] * len(planted())
 
 
 def test_prediction_runs_in_evaluation_mode_and_leaves_the_weights_unchanged():

@@ -26,6 +26,7 @@ from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import load
 from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
 from graphcaps.inference.probabilities import Calibration
+from graphcaps.models import model_names
 from tests.small_models import HGCN_SMALL, labelled, labelled_model, planted, small_model, train_small
 
 VARIANTS = {
@@ -303,7 +304,11 @@ def test_invalid_headers_are_rejected(tmp_path, changes, expected):
 @pytest.mark.parametrize(
     ("section", "changes", "expected"),
     [
-        ("model", {"name": "os.system"}, "expected one of the models gin, hgcn, found 'os.system'."),
+        (
+            "model",
+            {"name": "os.system"},
+            f"expected one of the models {', '.join(model_names())}, found 'os.system'.",
+        ),
         ("model", {"depth": 3}, "'depth' must be one of capsule_dim"),
         ("model", {"capsule_dim": "big"}, "expected a valid model, found"),
         ("model", {"capsule_dim": None}, "expected a valid model, found"),

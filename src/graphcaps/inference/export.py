@@ -28,6 +28,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.edges import edge_table_from_list
+from graphcaps.registry import RegisteredModel
 from graphcaps.types import EdgeList, GraphBatch, Segments
 
 __all__ = ["INPUTS", "ExportableHGCN", "export", "export_inputs"]
@@ -40,7 +41,7 @@ class ExportSource(Protocol):
     """The members of a :class:`graphcaps.FittedModel` that export reads."""
 
     @property
-    def model(self) -> nn.Module: ...
+    def model(self) -> RegisteredModel: ...
 
     @property
     def config(self) -> RunConfig: ...
@@ -68,7 +69,7 @@ class ExportableHGCN(nn.Module):
         ArgumentError: If the model is not an HGCN, holds replicas, or has a trunk.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: RegisteredModel) -> None:
         super().__init__()
         if not isinstance(model, HGCN):
             raise ArgumentError("export", "model", "be an HGCN", type(model).__name__)

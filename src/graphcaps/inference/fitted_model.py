@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,20 @@ from torch import Tensor
 
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
-from graphcaps.data.batching import size_chunks
 from graphcaps.data.coerce import as_store
 from graphcaps.data.features.compatibility import check_compatible
-from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe, UnseenPolicy
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
 from graphcaps.inference.probabilities import Calibration, abstain, probabilities
+from graphcaps.inference.scorer import Scorer, make_scorer
+from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.hgcn import HGCN
 from graphcaps.registry import ScoreKind
-from graphcaps.types import HGCNOutput, ModelOutput
 
 __all__ = ["FittedModel", "load", "training_summary"]
-
-# Limits of a prediction batch, in nodes and edge entries: its memory stays at a few hundred megabytes.
-_BATCH_NODES = 1 << 14
-_BATCH_ENTRIES = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +34,11 @@ class FittedModel:
     """A trained model with the feature recipe of its input and its class names.
 
     Args:
-        model (GraphModel): A single model, without leading axes; it is put into evaluation mode.
+        model (GraphModel or ClassicalModel): A single network, without leading axes, which is put into evaluation
+            mode, or a fitted classical model.
         config (RunConfig): The configuration that it was trained with.
-        recipe (FeatureRecipe): The fitted recipe of its input columns.
+        recipe (FeatureRecipe): The fitted recipe of its input columns. That of a classical model, which reads the
+            graphs themselves, holds the labels and attributes of the training graphs.
         class_names (tuple): Class names, in the order of the model's outputs.
         training (dict): Training data and results as JSON values; see :func:`training_summary`.
         versions (dict): Versions of the libraries that trained it. (default: those of this process)
@@ -58,7 +53,7 @@ class FittedModel:
         >>> model.predict(graphcaps.load_dataset("MUTAG"))               # doctest: +SKIP
     """
 
-    model: GraphModel
+    model: GraphModel | ClassicalModel
     config: RunConfig
     recipe: FeatureRecipe
     class_names: tuple[str, ...]
@@ -68,22 +63,22 @@ class FittedModel:
     profile: TrainingProfile | None = None
 
     def __post_init__(self) -> None:
-        owner, model = "FittedModel", self.model
-        if tuple(model.lead):
-            raise ArgumentError(owner, "model", "be a single model", f"{model.lead[0]} replicas")
+        owner, num_classes = "FittedModel", self.model.num_classes
         if not self.recipe.is_fitted:
             raise ArgumentError(owner, "recipe", "be fitted", "a recipe that is not")
-        if self.recipe.num_columns != model.in_channels:
-            expected = f"produce the model's {model.in_channels} input columns"
-            raise ArgumentError(owner, "recipe", expected, self.recipe.num_columns)
-        if len(self.class_names) != model.num_classes or len(set(self.class_names)) != model.num_classes:
-            expected = f"be {model.num_classes} different names, one per class of the model"
+        if len(self.class_names) != num_classes or len(set(self.class_names)) != num_classes:
+            expected = f"be {num_classes} different names, one per class of the model"
             raise ArgumentError(owner, "class_names", expected, self.class_names)
-        self.model.eval()
+        _ = self.scorer  # raises if model and recipe do not match
 
     def __repr__(self) -> str:
         classes = ", ".join(self.class_names[:5]) + (", …" if len(self.class_names) > 5 else "")
         return f"FittedModel('{self.config.model}', classes=({classes}), columns={self.recipe.num_columns})"
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Computes the scores of graphs, in the way of the model's kind."""
+        return make_scorer(self.model, self.recipe, self.config.features.max_nodes)
 
     @property
     def score_kind(self) -> ScoreKind:
@@ -93,21 +88,25 @@ class FittedModel:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the weights and of the input columns."""
-        return next(self.model.parameters()).dtype
+        return self.scorer.dtype
 
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return next(self.model.parameters()).device
+        return self.scorer.device
 
     def to(self, device: str | torch.device) -> FittedModel:
-        """Moves the weights to a device and returns the same object; graphs are moved when they are scored."""
-        self.model.to(device)
+        """Moves the weights to a device and returns the same object; graphs are moved when they are scored.
+
+        Raises:
+            UsageError: If the model is a classical one, which runs on the CPU, and the device is another one.
+        """
+        self.scorer.to(device)
         return self
 
     # ------------------------------------------------------------------ prediction
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
-        """Class scores of each graph on the CPU, ``[G, O]``: lengths of class capsules, or logits.
+        """Class scores of each graph on the CPU, ``[G, O]``; :attr:`score_kind` says what they are.
 
         Graphs are encoded and scored in batches of bounded size. The batching changes scores by rounding only.
 
@@ -187,11 +186,10 @@ class FittedModel:
             ArgumentError: If the model has no capsules or no such level.
         """
         store = self._checked_store(graphs, unseen)
-        count = len(self.model.layers) if isinstance(self.model, HGCN) else 0
+        count = self.scorer.num_levels
         if not -count <= level < count:
             raise ArgumentError("FittedModel", "level", f"be one of the {count} capsule levels", level)
-        outputs = (output for output in self._outputs(store) if isinstance(output, HGCNOutput))
-        return torch.cat([output.levels[level].capsules.flatten(1).cpu() for output in outputs])
+        return self.scorer.capsules(store, level)
 
     def explain(
         self, graph: Any, *, target: int | str | Tensor | None = None, unseen: UnseenPolicy = "refuse"
@@ -207,43 +205,23 @@ class FittedModel:
         check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
         return store
 
-    @torch.no_grad()
     def _scores(self, store: GraphStore) -> Tensor:
         """Scores of graphs that are already checked; unseen labels are encoded as zeros."""
-        empty = torch.empty(0, len(self.class_names), dtype=self.dtype)
-        return torch.cat([empty, *(output.class_scores.cpu() for output in self._outputs(store))])
-
-    @torch.no_grad()
-    def _outputs(self, store: GraphStore) -> Iterator[ModelOutput]:
-        """Outputs of the model, batch by batch."""
-        self.model.eval()
-        for first, end in _batch_spans(store):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # _checked_store warned once for the whole store
-                part = encode_graphs(
-                    store[torch.arange(first, end)],
-                    self.recipe,
-                    max_nodes=self.config.features.max_nodes,
-                    unseen="ignore",
-                    dtype=self.dtype,
-                )
-            on_device = part.store.to(self.device)
-            yield self.model.forward_batch(on_device.batch(part.x.to(self.device)))
+        return self.scorer.scores(store)
 
     # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
         """Model, training data and expected inputs as JSON values."""
-        model = self.model
         config = self.config.as_dict()
         arguments = {name: value for name, value in config["model"].items() if name != "name"}
         return {
             "model": {
                 "name": self.config.model,
-                "formulation": model.formulation if isinstance(model, HGCN) else None,
+                "formulation": self.scorer.formulation,
                 "arguments": arguments,
-                "in_channels": model.in_channels,
-                "num_classes": model.num_classes,
-                "parameters": sum(value.numel() for value in self.model.parameters()),
+                "in_channels": self.recipe.num_columns,
+                "num_classes": self.model.num_classes,
+                "parameters": self.scorer.num_parameters,
                 "dtype": str(self.dtype).removeprefix("torch."),
                 "scores": self.score_kind,
             },
@@ -330,8 +308,3 @@ def training_summary(store: GraphStore, **results: Any) -> dict[str, Any]:
         "nodes_max": int(sizes.max()),
         "class_counts": dict(zip(store.class_names, counts, strict=False)),
     } | results
-
-
-def _batch_spans(store: GraphStore) -> Iterator[tuple[int, int]]:
-    """First graph and end of consecutive batches of bounded size, each with at least one graph."""
-    return size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES)

@@ -2,7 +2,8 @@
 
 This module reads, writes and checks the file. :class:`graphcaps.inference.fitted_model.FittedModel` is built from what
 it returns. Loading runs no code from the file: the model class is looked up in the registry, its arguments are plain
-values, and the tensors must have the names, types and shapes of that model.
+values, and the tensors must have the names, types and shapes of that model. The tensors of a classical model are its
+fitted arrays, which the model checks itself.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.probabilities import Calibration
-from graphcaps.models.builder import model_factory
-from graphcaps.models.lookup import find_model, model_names
+from graphcaps.models.builder import build_classical, model_factory
+from graphcaps.models.classical import ClassicalModel
+from graphcaps.models.lookup import find_model, is_classical, model_names
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "ModelContents", "read_model_file", "reading", "write_model_file"]
@@ -52,7 +54,7 @@ class ModelContents:
     """The contents of a model file.
 
     Args:
-        model (GraphModel): The model with its weights, without leading axes.
+        model (GraphModel or ClassicalModel): The network with its weights, without leading axes, or the fitted model.
         config (RunConfig): The configuration that it was trained with.
         recipe (FeatureRecipe): The fitted recipe of its input columns.
         class_names (tuple): Class names, in the order of the model's outputs.
@@ -62,7 +64,7 @@ class ModelContents:
         profile (TrainingProfile, optional): Statistics of its training graphs.
     """
 
-    model: GraphModel
+    model: GraphModel | ClassicalModel
     config: RunConfig
     recipe: FeatureRecipe
     class_names: tuple[str, ...]
@@ -81,15 +83,11 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         ArgumentError: If the configuration does not match the model, or a value cannot be written as JSON.
         DataError: If the file cannot be written.
     """
-    model = contents.model
     config = _with_defaults(contents.config)
-    state = contents.model.state_dict()
-    mismatch = _state_mismatch(_checked_factory(config, model.in_channels, model.num_classes), state)
-    if mismatch is not None:
-        raise ArgumentError("FittedModel.save", "config", f"match the model, with {mismatch[0]}", mismatch[1])
+    tensors = _checked_tensors(contents.model, config)
     header = {
-        "in_channels": model.in_channels,
-        "num_classes": model.num_classes,
+        "in_channels": contents.recipe.num_columns,
+        "num_classes": contents.model.num_classes,
         "class_names": list(contents.class_names),
         "config": config.as_dict(),
         "recipe": contents.recipe.to_dict(),
@@ -99,7 +97,7 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         "versions": contents.versions,
     }
     try:
-        data = encode_checked(FORMAT, FORMAT_VERSION, header, state)
+        data = encode_checked(FORMAT, FORMAT_VERSION, header, tensors)
     except (TypeError, ValueError, UnicodeError) as error:
         raise ArgumentError("FittedModel.save", "training", "hold JSON values", str(error)) from error
     write_atomically(path, data)
@@ -136,14 +134,15 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
     if config.model not in model_names():
         fix = "Update graphcaps, or install the package of this model, to read it."
         raise DataError(path, f"one of the models {', '.join(model_names())}", f"'{config.model}'", fix=fix)
-    factory = _checked_factory(config, header["in_channels"], header["num_classes"])
-    problem = _state_mismatch(factory, tensors) or _non_finite(tensors)
-    if problem is not None:
+    _check_plain(config)
+    if problem := _non_finite(tensors):
         raise DataError(path, *problem)
-    with torch.random.fork_rng(devices=[]):  # initial weights are random and replaced below
-        model = factory(())
-    model.to(_float_type(tensors))
-    model.load_state_dict(tensors)
+    model: GraphModel | ClassicalModel
+    if is_classical(config.model):
+        model = build_classical(config, header["num_classes"])
+        model.load_state(tensors)
+    else:
+        model = _network(path, model_factory(config, header["in_channels"], header["num_classes"]), tensors)
     calibration, profile = header.get("calibration"), header.get("profile")
     return ModelContents(
         model=model,
@@ -175,13 +174,42 @@ def _check_header(path: Path, header: dict[str, Any]) -> None:
             raise DataError(path, f"at least 1 under '{name}' in the header", header[name])
 
 
-def _checked_factory(config: RunConfig, in_channels: int, num_classes: int) -> ModelFactory:
+def _checked_tensors(model: GraphModel | ClassicalModel, config: RunConfig) -> dict[str, Tensor]:
+    """The tensors of a model, after the checks that reading them with ``config`` makes.
+
+    Raises:
+        ArgumentError: If the configuration does not match the model.
+    """
+    _check_plain(config)
+    if isinstance(model, ClassicalModel):
+        tensors = model.state()
+        build_classical(config, model.num_classes).load_state(tensors)
+        return tensors
+    tensors = model.state_dict()
+    mismatch = _state_mismatch(model_factory(config, model.in_channels, model.num_classes), tensors)
+    if mismatch is not None:
+        raise ArgumentError("FittedModel.save", "config", f"match the model, with {mismatch[0]}", mismatch[1])
+    return tensors
+
+
+def _network(path: Path, factory: ModelFactory, tensors: dict[str, Tensor]) -> GraphModel:
+    """The network with the weights of a file."""
+    if problem := _state_mismatch(factory, tensors):
+        raise DataError(path, *problem)
+    with torch.random.fork_rng(devices=[]):  # initial weights are random and replaced below
+        model = factory(())
+    model.to(_float_type(tensors))
+    model.load_state_dict(tensors)
+    return model
+
+
+def _check_plain(config: RunConfig) -> None:
+    """Rejects arguments of the model that a file cannot hold."""
     for name, value in config.model_arguments.items():
         if not _is_plain(value):
             fix = "A model file cannot hold custom modules, because loading runs no code."
             expected = "be a number, a string, a boolean, None or a list of these to be saved"
             raise ArgumentError(f"model '{config.model}'", name, expected, type(value).__name__, fix)
-    return model_factory(config, in_channels, num_classes)
 
 
 def _is_plain(value: object) -> bool:

@@ -1,6 +1,13 @@
 """Models, one file each, and their contract. Every file of this folder is imported when a model is looked up."""
 
-from graphcaps.models.lookup import find_graph_model, find_model, model_names
+from graphcaps.models.classical import ClassicalModel, RawInput
+from graphcaps.models.lookup import (
+    find_classical_model,
+    find_graph_model,
+    find_model,
+    is_classical,
+    model_names,
+)
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.registry import MODELS, Choices, DataOption, DatasetSize, Interval, RegisteredModel, ScoreKind
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
@@ -8,6 +15,7 @@ from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 __all__ = [
     "MODELS",
     "Choices",
+    "ClassicalModel",
     "DataOption",
     "DatasetSize",
     "GraphBatch",
@@ -16,9 +24,12 @@ __all__ = [
     "LossOptions",
     "LossTerms",
     "ModelOutput",
+    "RawInput",
     "RegisteredModel",
     "ScoreKind",
+    "find_classical_model",
     "find_graph_model",
     "find_model",
+    "is_classical",
     "model_names",
 ]

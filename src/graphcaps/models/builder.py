@@ -8,10 +8,11 @@ from typing import Any
 
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import ArgumentError
-from graphcaps.models.lookup import find_graph_model
+from graphcaps.models.classical import ClassicalModel
+from graphcaps.models.lookup import find_classical_model, find_graph_model
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
-__all__ = ["model_factory", "recipe_arguments"]
+__all__ = ["build_classical", "model_factory", "recipe_arguments"]
 
 _MAX_SIZE = 10**6
 
@@ -27,15 +28,37 @@ def model_factory(config: RunConfig, in_channels: int, num_classes: int) -> Mode
     Raises:
         ArgumentError: If an argument is unknown, or its value has another type than the default.
     """
-    kind, owner = find_graph_model(config.model), f"model '{config.model}'"
-    known = kind.options()
+    kind = find_graph_model(config.model)
+    _check_arguments(config, kind.options())
+    return partial(_build, kind, in_channels, num_classes, config.model_arguments)
+
+
+def build_classical(config: RunConfig, num_classes: int, *, seed: int = 0, jobs: int = 1) -> ClassicalModel:
+    """The classical model of ``config``, not fitted.
+
+    Args:
+        config (RunConfig): Names the model and its arguments.
+        num_classes (int): Number of classes.
+        seed (int): Seed of all random choices. (default: 0)
+        jobs (int): Number of threads. (default: 1)
+
+    Raises:
+        ArgumentError: If an argument is unknown, or its value has another type than the default.
+    """
+    kind = find_classical_model(config.model)
+    _check_arguments(config, kind.options())
+    return kind(num_classes, seed=seed, jobs=jobs, **config.model_arguments)
+
+
+def _check_arguments(config: RunConfig, known: dict[str, inspect.Parameter]) -> None:
+    """Rejects arguments of the model that it does not have, and values of another type than the default."""
+    owner = f"model '{config.model}'"
     for name, value in config.model_arguments.items():
         if name not in known:
-            raise ArgumentError(owner, name, f"be one of {', '.join(known)}", repr(name))
+            expected = f"be one of {', '.join(known)}" if known else "be left out, since there are no options"
+            raise ArgumentError(owner, name, expected, repr(name))
         _check_size(owner, name, value)
         _check_kind(owner, known[name], value)
-
-    return partial(_build, kind, in_channels, num_classes, config.model_arguments)
 
 
 def _build(

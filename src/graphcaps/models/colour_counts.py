@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from graphcaps.data.quality.weisfeiler_lehman import wl_node_colours
 from graphcaps.data.store import GraphStore
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array  # imported late: every command imports this module to look a model up
 
 __all__ = ["ColourCounts", "ColourVocabulary", "count_colours"]
 
@@ -30,6 +33,12 @@ class ColourVocabulary:
 
     def __len__(self) -> int:
         return len(self.colour)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the colours have the order that lookups rely on."""
+        later, same = np.diff(self.iteration) > 0, np.diff(self.iteration) == 0
+        return bool((later | (same & (self.colour[1:] > self.colour[:-1]))).all())
 
     @cached_property
     def _bounds(self) -> NDArray[np.int64]:
@@ -60,7 +69,7 @@ class ColourCounts:
         vocabulary (ColourVocabulary): The C colours.
     """
 
-    counts: sparse.csr_array
+    counts: csr_array
     vocabulary: ColourVocabulary
 
     def frequent(self, graphs: NDArray[np.int64], min_graphs: float, max_columns: int) -> ColourVocabulary:
@@ -78,18 +87,20 @@ class ColourCounts:
         kept = np.sort(kept[np.argsort(-occurs[kept], kind="stable")[:max_columns]])
         return ColourVocabulary(self.vocabulary.iteration[kept], self.vocabulary.colour[kept])
 
-    def select(self, graphs: NDArray[np.int64], vocabulary: ColourVocabulary) -> sparse.csr_array:
+    def select(self, graphs: NDArray[np.int64], vocabulary: ColourVocabulary) -> csr_array:
         """Counts of the colours of ``vocabulary`` in some graphs, float32 ``[len(graphs), len(vocabulary)]``."""
+        from scipy.sparse import csr_array
+
         columns = self.vocabulary.columns_of(vocabulary)
         present = np.flatnonzero(columns >= 0)
         ones = np.ones(len(present), np.float32)
         shape = (len(self.vocabulary), len(vocabulary))
-        selection = sparse.csr_array((ones, (columns[present], present)), shape=shape)
-        selected = sparse.csr_array(self.counts[graphs] @ selection)
+        selection = csr_array((ones, (columns[present], present)), shape=shape)
+        selected = csr_array(self.counts[graphs] @ selection)
         selected.sort_indices()
         # scikit-learn's trees take 32-bit indices.
         indices = selected.indices.astype(np.int32), selected.indptr.astype(np.int32)
-        return sparse.csr_array((selected.data, *indices), shape=selected.shape)
+        return csr_array((selected.data, *indices), shape=selected.shape)
 
 
 _counted: WeakKeyDictionary[GraphStore, dict[int, ColourCounts]] = WeakKeyDictionary()
@@ -111,14 +122,16 @@ def count_colours(store: GraphStore, iterations: int) -> ColourCounts:
 
 
 def _count(store: GraphStore, iterations: int) -> ColourCounts:
+    from scipy.sparse import csr_array, hstack
+
     graph = store.node_graph.cpu().numpy()
     blocks, values, rounds = [], [], []
     for iteration, colours in enumerate(wl_node_colours(store, iterations)):
         distinct, column = np.unique(colours, return_inverse=True)
         ones = np.ones(len(colours), np.float32)
         shape = (len(store), len(distinct))
-        blocks.append(sparse.csr_array((ones, (graph, column.reshape(-1))), shape=shape))
+        blocks.append(csr_array((ones, (graph, column.reshape(-1))), shape=shape))
         values.append(distinct)
         rounds.append(np.full(len(distinct), iteration, dtype=np.int64))
     vocabulary = ColourVocabulary(np.concatenate(rounds), np.concatenate(values))
-    return ColourCounts(sparse.csr_array(sparse.hstack(blocks, format="csr")), vocabulary)
+    return ColourCounts(csr_array(hstack(blocks, format="csr")), vocabulary)

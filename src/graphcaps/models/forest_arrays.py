@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 __all__ = ["ForestArrays"]
 

@@ -16,10 +16,18 @@ from importlib.metadata import EntryPoint, entry_points
 import graphcaps.models
 import graphcaps.nn.hgcn
 from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.registry import MODELS, RegisteredModel
 
-__all__ = ["ENTRY_POINT_GROUP", "find_graph_model", "find_model", "model_names"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "find_classical_model",
+    "find_graph_model",
+    "find_model",
+    "is_classical",
+    "model_names",
+]
 
 ENTRY_POINT_GROUP = "graphcaps.models"
 """Entry-point group in which packages name their models."""
@@ -69,6 +77,24 @@ def find_graph_model(name: str) -> type[GraphModel]:
     if not issubclass(model, GraphModel):
         raise ArgumentError(f"model '{name}'", "kind", "be trained by gradient descent", model.__name__)
     return model
+
+
+def find_classical_model(name: str) -> type[ClassicalModel]:
+    """:func:`find_model` for a model that is fitted without gradient training.
+
+    Raises:
+        ArgumentError: If there is no such model, or it is of another kind.
+    """
+    model = find_model(name)
+    if not issubclass(model, ClassicalModel):
+        expected = "be fitted without gradient training"
+        raise ArgumentError(f"model '{name}'", "kind", expected, model.__name__)
+    return model
+
+
+def is_classical(name: str) -> bool:
+    """Whether a registered model is fitted without gradient training, see :func:`find_model`."""
+    return issubclass(find_model(name), ClassicalModel)
 
 
 @cache

@@ -25,6 +25,7 @@ from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.checkpoint import (
@@ -316,6 +317,8 @@ def _load_initial_weights(stacked: nn.Module, start: FittedModel, class_names: t
     if class_names != start.class_names:
         got = f"{', '.join(class_names)}, not {', '.join(start.class_names)}"
         raise ArgumentError("train", "start", "have the classes of the graphs", got)
+    if not isinstance(start.model, GraphModel):
+        raise ArgumentError("train", "start", "be a network", f"the model '{start.config.model}'")
     weights = {name: value.unsqueeze(0) for name, value in start.model.state_dict().items()}
     state = stacked.state_dict()
     for name, value in state.items():

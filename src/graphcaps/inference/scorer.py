@@ -1,0 +1,180 @@
+"""What a fitted model needs of the model that it holds: class scores of graphs, whichever kind of model computes them.
+
+Networks (:class:`graphcaps.nn.GraphModel`) read input columns batch by batch, on any device. Classical models
+(:class:`graphcaps.models.classical.ClassicalModel`) read the graphs of a store, on the CPU. :func:`make_scorer` is the
+only place that tells them apart.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcaps.data.batching import size_chunks
+from graphcaps.data.features.encoding import encode_graphs
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.models.classical import ClassicalModel
+from graphcaps.nn.graph_model import GraphModel
+from graphcaps.nn.hgcn import HGCN
+from graphcaps.types import HGCNOutput, ModelOutput
+
+__all__ = ["ClassicalScorer", "NetworkScorer", "Scorer", "make_scorer"]
+
+# Limits of a prediction batch, in nodes and edge entries: its memory stays at a few hundred megabytes.
+_BATCH_NODES = 1 << 14
+_BATCH_ENTRIES = 1 << 18
+
+
+class Scorer(ABC):
+    """Class scores of graphs by a single trained model."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Type of the scores, and of attributes that the model reads."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Device that computes the scores."""
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """Number of fitted values."""
+
+    @property
+    def formulation(self) -> str | None:
+        """Formulation of an HGCN; ``None`` for other models."""
+        return None
+
+    @property
+    def num_levels(self) -> int:
+        """Number of capsule levels; 0 for a model without capsules."""
+        return 0
+
+    @abstractmethod
+    def to(self, device: str | torch.device) -> None:
+        """Moves the model to a device."""
+
+    @abstractmethod
+    def scores(self, store: GraphStore) -> Tensor:
+        """Class scores on the CPU, ``[G, O]``, of graphs that are already checked."""
+
+    def capsules(self, store: GraphStore, level: int) -> Tensor:
+        """Capsules of one level on the CPU, ``[G, J · d]``, for a model that has capsules."""
+        raise ArgumentError("FittedModel", "level", "be one of the 0 capsule levels", level)
+
+
+class NetworkScorer(Scorer):
+    """Scores of a network.
+
+    Args:
+        model (GraphModel): A single model, without leading axes; it is put into evaluation mode.
+        recipe (FeatureRecipe): The fitted recipe of its input columns.
+        max_nodes (int, optional): Graphs are truncated to this number of nodes.
+
+    Raises:
+        ArgumentError: If model and recipe do not match.
+    """
+
+    def __init__(self, model: GraphModel, recipe: FeatureRecipe, max_nodes: int | None) -> None:
+        owner = "FittedModel"
+        if tuple(model.lead):
+            raise ArgumentError(owner, "model", "be a single model", f"{model.lead[0]} replicas")
+        if recipe.num_columns != model.in_channels:
+            expected = f"produce the model's {model.in_channels} input columns"
+            raise ArgumentError(owner, "recipe", expected, recipe.num_columns)
+        self.model, self.recipe, self.max_nodes = model.eval(), recipe, max_nodes
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(value.numel() for value in self.model.parameters())
+
+    @property
+    def formulation(self) -> str | None:
+        return self.model.formulation if isinstance(self.model, HGCN) else None
+
+    @property
+    def num_levels(self) -> int:
+        return len(self.model.layers) if isinstance(self.model, HGCN) else 0
+
+    def to(self, device: str | torch.device) -> None:
+        self.model.to(device)
+
+    @torch.no_grad()
+    def scores(self, store: GraphStore) -> Tensor:
+        """Unseen labels are encoded as zeros."""
+        empty = torch.empty(0, self.model.num_classes, dtype=self.dtype)
+        return torch.cat([empty, *(output.class_scores.cpu() for output in self._outputs(store))])
+
+    def capsules(self, store: GraphStore, level: int) -> Tensor:
+        outputs = (output for output in self._outputs(store) if isinstance(output, HGCNOutput))
+        return torch.cat([output.levels[level].capsules.flatten(1).cpu() for output in outputs])
+
+    @torch.no_grad()
+    def _outputs(self, store: GraphStore) -> Iterator[ModelOutput]:
+        """Outputs of the model, batch by batch."""
+        self.model.eval()
+        for first, end in size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fitted model warned once for the whole store
+                part = encode_graphs(
+                    store[torch.arange(first, end)],
+                    self.recipe,
+                    max_nodes=self.max_nodes,
+                    unseen="ignore",
+                    dtype=self.dtype,
+                )
+            on_device = part.store.to(self.device)
+            yield self.model.forward_batch(on_device.batch(part.x.to(self.device)))
+
+
+class ClassicalScorer(Scorer):
+    """Probabilities of a classical model, as its scores.
+
+    Args:
+        model (ClassicalModel): A fitted model.
+    """
+
+    dtype = torch.float64
+    device = torch.device("cpu")
+
+    def __init__(self, model: ClassicalModel) -> None:
+        self.model = model
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(value.numel() for value in self.model.state().values())
+
+    def to(self, device: str | torch.device) -> None:
+        """Accepts the CPU only."""
+        if torch.device(device).type != "cpu":
+            raise UsageError(f"{type(self.model).__name__} runs on the CPU; use device='cpu' or 'auto'.")
+
+    def scores(self, store: GraphStore) -> Tensor:
+        return torch.from_numpy(self.model.predict_proba(store, np.arange(len(store))))
+
+
+def make_scorer(
+    model: GraphModel | ClassicalModel, recipe: FeatureRecipe, max_nodes: int | None = None
+) -> Scorer:
+    """The scorer of a model; arguments as in :class:`NetworkScorer`."""
+    if isinstance(model, ClassicalModel):
+        return ClassicalScorer(model)
+    return NetworkScorer(model, recipe, max_nodes)

@@ -1,0 +1,135 @@
+"""The contract of models that are fitted without gradient training: kernels, forests and simple baselines."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphcaps.config import FeatureConfig
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.registry import RegisteredModel, ScoreKind
+
+__all__ = ["ClassicalModel", "RawInput"]
+
+RawInput = Literal["edges", "node_labels", "node_attributes", "edge_labels"]
+"""What a model reads of the graphs of a store."""
+
+
+class ClassicalModel(RegisteredModel, ABC):
+    """A classifier that is fitted once, without epochs, on a CPU.
+
+    A model is constructed with ``(num_classes, *, seed=0, jobs=1, **options)``. It reads the graphs themselves, as
+    :attr:`inputs` says, and not the input columns of a configuration. A model that needs columns fits a
+    :class:`graphcaps.data.FeatureRecipe` of its own and keeps it in its state.
+
+    A subclass implements :meth:`_fit`, :meth:`_predict_proba`, :meth:`state` and :meth:`load_state`. Its fit depends
+    on the graphs at ``indices``, in their order, on ``y`` and on the seed; its predictions depend on one graph each.
+    :mod:`graphcaps.models.checks` tests this.
+
+    Args:
+        num_classes (int): Number of classes O.
+        seed (int): Seed of all random choices. (default: 0)
+        jobs (int): Number of threads; results do not depend on it. (default: 1)
+
+    Attributes:
+        inputs (frozenset): What the model reads of a graph, see :data:`RawInput`.
+
+    Raises:
+        ArgumentError: If a number is out of range.
+    """
+
+    scores: ClassVar[ScoreKind] = "probabilities"
+    inputs: ClassVar[frozenset[RawInput]]
+
+    def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:
+        for name, value, least in (("num_classes", num_classes, 1), ("seed", seed, 0), ("jobs", jobs, 1)):
+            if value < least:
+                raise ArgumentError(type(self).__name__, name, f"be at least {least}", value)
+        self.num_classes, self.seed, self.jobs = num_classes, seed, jobs
+
+    @classmethod
+    def options(cls) -> dict[str, inspect.Parameter]:
+        """The options of the model by name: keyword-only arguments without ``seed`` and ``jobs``."""
+        return {name: entry for name, entry in super().options().items() if name not in ("seed", "jobs")}
+
+    @classmethod
+    def features(cls) -> FeatureConfig:
+        """The node features that hold what the model reads; a configuration of this model records them."""
+        return FeatureConfig(
+            attributes="node_attributes" in cls.inputs,
+            labels="node_labels" in cls.inputs,
+            degree=False,
+            degree_onehot=None,
+            propagation=0,
+            edge_labels="edge_labels" in cls.inputs,
+        )
+
+    def fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+        """Fits the model to some graphs of a store; an earlier fit is replaced.
+
+        Args:
+            store (GraphStore): Graphs.
+            indices (ndarray): Indices of the training graphs, ``[n]``.
+            y (ndarray): Class of each training graph, from 0 to O − 1, ``[n]``. A class may be absent.
+
+        Raises:
+            ShapeError: If there is not one class per training graph.
+            ArgumentError: If there are no training graphs, or a class is out of range.
+        """
+        owner, y = type(self).__name__, np.asarray(y, dtype=np.int64)
+        indices = self._check_indices(store, indices)
+        if not len(indices):
+            raise ArgumentError(owner, "indices", "name at least one training graph", "none")
+        if y.shape != indices.shape:
+            raise ShapeError(owner, "y", f"have one class per graph, {len(indices)}", list(y.shape))
+        if y.min() < 0 or y.max() >= self.num_classes:
+            expected = f"hold classes from 0 to {self.num_classes - 1}"
+            raise ArgumentError(owner, "y", expected, f"{y.min()} to {y.max()}")
+        self._fit(store, indices, y)
+
+    def predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Class probabilities of some graphs of a store, ``[n, O]``; rows sum to 1.
+
+        Args:
+            store (GraphStore): Graphs, with any labels.
+            indices (ndarray): Indices of the graphs, ``[n]``.
+        """
+        return self._predict_proba(store, self._check_indices(store, indices))
+
+    @abstractmethod
+    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+        """:meth:`fit` with checked arguments."""
+
+    @abstractmethod
+    def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """:meth:`predict_proba` with checked arguments."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """What was fitted, as arrays by name, for a model file; at least one array."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores a result of :meth:`state`; predictions are then the same, bit by bit.
+
+        Raises:
+            ArgumentError: If an array is missing, or the arrays are not the state of this model with its options.
+        """
+
+    def _check_indices(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        owner, indices = type(self).__name__, np.asarray(indices)
+        if indices.ndim != 1 or (len(indices) and not np.issubdtype(indices.dtype, np.integer)):
+            raise ShapeError(
+                owner, "indices", "be one axis of integers", f"{indices.dtype} {list(indices.shape)}"
+            )
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(store):
+            expected = f"be from 0 to {len(store) - 1}"
+            raise ArgumentError(owner, "indices", expected, f"{indices.min()} to {indices.max()}")
+        return indices.astype(np.int64)
