@@ -281,7 +281,7 @@ def _scores_with(**changes: Any) -> Tensor:
         ({"x": torch.ones(7, 5, dtype=torch.long)}, r"Convert it with x\.to\(torch\.float64\)\."),
         (
             {"edge_index": torch.zeros(2, 1)},
-            r"'edge_index, batch' must be integer tensors, got floating point\.",
+            r"HGCN: 'edge_index' must be an integer tensor, got torch.float32\.",
         ),
         (
             {"y": torch.tensor([0, 2, 1])},

@@ -12,46 +12,25 @@ from torch import Tensor, nn
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.initialise import linear_
 from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
+from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.ops.propagation.propagation import neighbour_sum
-from graphcaps.ops.ragged.tiles import segment_sum
+from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["GIN"]
 
 
-class _Linear(nn.Module):
-    """A linear map per replica, ``[*lead, …, in]`` to ``[*lead, …, out]``."""
-
-    def __init__(self, in_channels: int, out_channels: int, lead: tuple[int, ...]) -> None:
-        super().__init__()
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.weight = nn.Parameter(torch.empty(*lead, in_channels, out_channels))
-        self.bias = nn.Parameter(torch.empty(*lead, out_channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        linear_(self.weight, self.in_channels)
-        linear_(self.bias, self.in_channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.weight + self.bias.unsqueeze(-2)
-
-    def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}"
-
-
 class _Layer(nn.Module):
     def __init__(self, in_channels: int, hidden: int, lead: tuple[int, ...]) -> None:
         super().__init__()
-        self.inner, self.outer = _Linear(in_channels, hidden, lead), _Linear(hidden, hidden, lead)
-        self.inner_norm, self.outer_norm = (
-            RaggedBatchNorm(hidden, lead=lead),
-            RaggedBatchNorm(hidden, lead=lead),
-        )
+        self.inner = ReplicaLinear(in_channels, hidden, lead=lead)
+        self.outer = ReplicaLinear(hidden, hidden, lead=lead)
+        self.inner_norm = RaggedBatchNorm(hidden, lead=lead)
+        self.outer_norm = RaggedBatchNorm(hidden, lead=lead)
         self.epsilon = nn.Parameter(torch.zeros(*lead, 1, 1))
 
     def reset_parameters(self) -> None:
@@ -113,7 +92,8 @@ class GIN(GraphModel):
                 raise ArgumentError("GIN", name, "be at least 1", value)
         widths = [in_channels] + [hidden] * num_layers
         self.layers = nn.ModuleList(_Layer(a, b, lead) for a, b in pairwise(widths))
-        self.inner, self.outer = _Linear(hidden, hidden, lead), _Linear(hidden, num_classes, lead)
+        self.inner = ReplicaLinear(hidden, hidden, lead=lead)
+        self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
         self.dropout = ReplicaDropout(dropout, lead=lead)
 
     @property
@@ -133,11 +113,10 @@ class GIN(GraphModel):
                 "GIN", "x", f"have the shape {[*self.lead, 'V', self.in_channels]}", list(x.shape)
             )
         mask = segments.row_mask
-        if mask is not None:
-            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        x = clear_padding(x, segments)
         for layer in self.layers:
             x = layer(x, batch, mask)
-        pooled = self.inner(segment_sum(x, segments)).relu()
+        pooled = self.inner(sum_pool(x, segments)).relu()
         return ModelOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:

@@ -1,16 +1,25 @@
-"""HGCN and its layers. Modules take ``lead``: with ``lead=(F,)`` a module holds F independent models."""
+"""HGCN and its layers, and layers for other models.
+
+Modules take ``lead``: with ``lead=(F,)`` a module holds F independent models, called replicas.
+"""
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.gcn_conv import ReplicaGCNConv
+from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.part_loss import PartsOutput, block_loss
+from graphcaps.nn.pooling import max_pool, mean_pool, sum_pool, top_k
 from graphcaps.nn.primary_capsules import InputCapsules, PrimaryCapsules
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
+from graphcaps.nn.replica_linear import ReplicaLinear
+from graphcaps.nn.replica_mlp import ReplicaMLP
+from graphcaps.nn.sage_conv import ReplicaSAGEConv
 from graphcaps.nn.trunk import Trunk
 
 __all__ = [
@@ -25,8 +34,17 @@ __all__ = [
     "PrimaryCapsules",
     "RaggedBatchNorm",
     "ReplicaDropout",
+    "ReplicaGCNConv",
+    "ReplicaGINConv",
+    "ReplicaLinear",
+    "ReplicaMLP",
+    "ReplicaSAGEConv",
     "Trunk",
     "block_loss",
     "cross_entropy",
     "margin_loss",
+    "max_pool",
+    "mean_pool",
+    "sum_pool",
+    "top_k",
 ]

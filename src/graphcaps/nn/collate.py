@@ -9,7 +9,7 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
 
-__all__ = ["collate"]
+__all__ = ["collate", "collate_segments"]
 
 
 def collate(
@@ -31,17 +31,32 @@ def collate(
     if x.dtype != dtype:
         fix = f"Convert it with x.to({dtype})."
         raise ShapeError(owner, "x", f"be {dtype}, as the weights are", x.dtype, fix)
-    if edge_index.is_floating_point() or (batch is not None and batch.is_floating_point()):
-        raise ShapeError(owner, "edge_index, batch", "be integer tensors", "floating point")
+    if edge_index.is_floating_point():
+        raise ShapeError(owner, "edge_index", "be an integer tensor", edge_index.dtype)
+    segments = collate_segments(owner, x, batch, num_graphs)
+    edges = edge_table(edge_index, x.size(0), edge_weight, owner)
+    graph = segments.index
+    if bool((graph[edge_index[0]] != graph[edge_index[1]]).any()):
+        raise ShapeError(owner, "edge_index", "connect nodes of the same graph", "an edge between two graphs")
+    return GraphBatch(x, segments, edges)
+
+
+def collate_segments(owner: str, x: Tensor, batch: Tensor | None, num_graphs: int | None) -> Segments:
+    """Segments of a sorted ``batch [V]``, the graph of each row of ``x [V, d]``; one graph without it.
+
+    Raises:
+        ShapeError: If shapes or types disagree, or ``batch`` is not sorted.
+    """
+    if x.dim() != 2:
+        raise ShapeError(owner, "x", "have the shape [V, in]", list(x.shape))
     if batch is None:
-        batch = edge_index.new_zeros(x.size(0))
+        batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+    if batch.is_floating_point():
+        raise ShapeError(owner, "batch", "be an integer tensor", batch.dtype)
     if batch.shape != x.shape[:1]:
         raise ShapeError(owner, "batch", f"have one entry per node, {x.size(0)}", list(batch.shape))
     if bool((batch[1:] < batch[:-1]).any()):
         raise ShapeError(owner, "batch", "be sorted", "an unsorted tensor", "Sort the nodes by graph.")
     if num_graphs is not None and batch.numel() and int(batch[-1]) >= num_graphs:
         raise ShapeError(owner, "batch", f"name graphs below 'num_graphs', {num_graphs}", int(batch[-1]))
-    edges = edge_table(edge_index, x.size(0), edge_weight, owner)
-    if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
-        raise ShapeError(owner, "edge_index", "connect nodes of the same graph", "an edge between two graphs")
-    return GraphBatch(x, Segments.from_index(batch, num_graphs), edges)
+    return Segments.from_index(batch, num_graphs)

@@ -5,11 +5,15 @@ from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table
 from graphcaps.ops.propagation.propagation import (
     degrees,
     dense_propagate,
+    neighbour_count,
+    neighbour_mean,
     neighbour_sum,
     propagate,
     to_edge_index,
 )
+from graphcaps.ops.ragged.reductions import clear_padding, segment_max, segment_mean
 from graphcaps.ops.ragged.tiles import segment_broadcast, segment_sum
+from graphcaps.ops.ragged.top_k import TopK, segment_top_k
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED, PairRule, reconstruction_loss_naive
 from graphcaps.ops.routing import route, route_dense, route_votes
@@ -21,13 +25,17 @@ __all__ = [
     "CleanEdges",
     "EdgeReport",
     "PairRule",
+    "TopK",
     "clamp_adjacency",
     "clean_edges",
+    "clear_padding",
     "coarsen",
     "degrees",
     "dense_coarsen",
     "dense_propagate",
     "edge_table",
+    "neighbour_count",
+    "neighbour_mean",
     "neighbour_sum",
     "propagate",
     "reconstruction_loss",
@@ -36,7 +44,10 @@ __all__ = [
     "route_dense",
     "route_votes",
     "segment_broadcast",
+    "segment_max",
+    "segment_mean",
     "segment_sum",
+    "segment_top_k",
     "squash",
     "to_edge_index",
 ]

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm
 from graphcaps.ops.propagation.propagation import propagate
+from graphcaps.ops.ragged.reductions import segment_mean
 from graphcaps.ops.ragged.tiles import segment_sum
 from graphcaps.types import EdgeTable, Segments
 
@@ -95,5 +96,4 @@ def _normalised_hop(
 
 def mean_capsule(u: Tensor, segments: Segments, divisor: int | None = None) -> Tensor:
     """Sum of the capsules of each graph over ``divisor``, or over their number, ``[*lead, B, d]``."""
-    sizes = segments.sizes.to(u.dtype).clamp_min(1).unsqueeze(-1)
-    return segment_sum(u, segments) / (float(divisor) if divisor else sizes)
+    return segment_sum(u, segments) / float(divisor) if divisor else segment_mean(u, segments)

@@ -16,6 +16,8 @@ __all__ = [
     "dense_hop",
     "dense_propagate",
     "edge_list",
+    "neighbour_count",
+    "neighbour_mean",
     "neighbour_sum",
     "propagate",
     "to_edge_index",
@@ -94,14 +96,27 @@ def _neighbour_sum_reference(x: Tensor, edges: EdgeTable) -> Tensor:
     return torch.zeros_like(flat).index_add(0, pairs.target, rows).reshape(x.shape)
 
 
+def neighbour_mean(x: Tensor, edges: EdgeTable) -> Tensor:
+    """Mean over the rows of the neighbours, ``[*lead, V, d]`` to the same shape; 0 without neighbours.
+
+    Edge weights, if there are any, multiply the rows; the divisor is the number of neighbours.
+    """
+    return neighbour_sum(x, edges) / neighbour_count(edges).to(x.dtype).clamp_min(1).unsqueeze(-1)
+
+
+def neighbour_count(edges: EdgeTable) -> Tensor:
+    """Number of neighbours of each row, 0 at padding, ``[*lead, V]``."""
+    if "neighbour_count" not in edges.memo:
+        count = edges.ptr[1:] - edges.ptr[:-1]
+        edges.memo["neighbour_count"] = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
+    cached: Tensor = edges.memo["neighbour_count"]
+    return cached
+
+
 def degrees(edges: EdgeTable) -> Tensor:
     """Sum of the edge weights at each row, or number of neighbours, 0 at padding, ``[*lead, V]``."""
     if edges.weight is None:
-        if "degrees" not in edges.memo:
-            count = edges.ptr[1:] - edges.ptr[:-1]
-            edges.memo["degrees"] = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
-        cached: Tensor = edges.memo["degrees"]
-        return cached
+        return neighbour_count(edges)
     # Weights may change or require a gradient: nothing that depends on them is cached.
     return select("weighted_degrees", _weighted_degrees, edges.weight)(edges, edges.weight)
 

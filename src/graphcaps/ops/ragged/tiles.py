@@ -19,6 +19,7 @@ from graphcaps.types import Segments
 __all__ = [
     "TILE_HEIGHT",
     "Tiles",
+    "flat_index",
     "from_tiles",
     "graphs_to_tiles",
     "is_single_graph",
@@ -108,8 +109,8 @@ def _split(segments: Segments, t: int) -> Tiles:
     position = (tile_ptr[..., :-1].gather(-1, graph_of_row) + offset // t) * t + offset % t
     if padding is not None:
         position = position.masked_fill(padding, 0)
-    to_tile = (_across_lead(rows, V, axes=2), _mask_or_indices(holes))
-    to_row = (_across_lead(position, N * t), None if padding is None else _mask_or_indices(padding))
+    to_tile = (flat_index(rows, V, axes=2), _mask_or_indices(holes))
+    to_row = (flat_index(position, N * t), None if padding is None else _mask_or_indices(padding))
     return Tiles(rows, holes, graph, position, padding, B, single, to_tile, to_row)
 
 
@@ -137,7 +138,7 @@ def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
         return x
     lead = tiles.graph.shape[:-1]
     flat = x.reshape(-1, *x.shape[len(lead) + 1 :])
-    return flat.index_select(0, _across_lead(tiles.graph, tiles.num_graphs)).reshape(
+    return flat.index_select(0, flat_index(tiles.graph, tiles.num_graphs)).reshape(
         *tiles.graph.shape, *flat.shape[1:]
     )
 
@@ -149,7 +150,7 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     lead, B = tiles.graph.shape[:-1], tiles.num_graphs
     flat = x.reshape(-1, *x.shape[len(lead) + 1 :])
     total = flat.new_zeros(lead.numel() * B, *flat.shape[1:])
-    return total.index_add(0, _across_lead(tiles.graph, B), flat).reshape(*lead, B, *flat.shape[1:])
+    return total.index_add(0, flat_index(tiles.graph, B), flat).reshape(*lead, B, *flat.shape[1:])
 
 
 def is_single_graph(segments: Segments) -> bool:
@@ -169,7 +170,7 @@ def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
     # Padding rows are added to one more graph, which is dropped.
     graphs = B + 1 if segments.padded else B
     total = x.new_zeros(lead.numel() * graphs, x.size(-1))
-    total = total.index_add_(0, _across_lead(segments.index, graphs), x.reshape(-1, x.size(-1)))
+    total = total.index_add_(0, flat_index(segments.index, graphs), x.reshape(-1, x.size(-1)))
     total = total.reshape(*lead, graphs, x.size(-1))
     return total[..., :B, :] if segments.padded else total
 
@@ -188,7 +189,7 @@ def _segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
     graphs = segments.num_graphs
     if segments.padded:  # one more graph of zeros, for the padding rows
         x, graphs = torch.nn.functional.pad(x, (0, 0, 0, 1)), graphs + 1
-    flat = x.reshape(-1, x.size(-1)).index_select(0, _across_lead(segments.index, graphs))
+    flat = x.reshape(-1, x.size(-1)).index_select(0, flat_index(segments.index, graphs))
     return flat.reshape(*segments.index.shape, x.size(-1))
 
 
@@ -212,7 +213,7 @@ def _segment_product_reference(a: Tensor, x: Tensor, segments: Segments) -> Tens
     return segment_sum(products, segments).unflatten(-1, (a.size(-1), x.size(-1)))
 
 
-def _across_lead(index: Tensor, size: int, axes: int = 1) -> Tensor:
+def flat_index(index: Tensor, size: int, axes: int = 1) -> Tensor:
     """A flat index into ``[*lead, size]`` from an index ``[*lead, …]``, whose last ``axes`` axes are not leading."""
     lead = index.shape[: index.dim() - axes]
     if not lead:
