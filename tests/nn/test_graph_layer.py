@@ -1,4 +1,4 @@
-"""Layers are called in the form of torch-geometric or with the edges and segments of a batch."""
+"""All layers: two forms of a call, replicas, padding and the order of nodes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,38 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
-from graphcaps.nn import AdjacencyDecoder, CapsuleLayer, Context, InputCapsules, PrimaryCapsules, Trunk
+from graphcaps.nn import (
+    AdjacencyDecoder,
+    CapsuleLayer,
+    Context,
+    InputCapsules,
+    PrimaryCapsules,
+    ReplicaGCNConv,
+    ReplicaGINConv,
+    ReplicaMLP,
+    ReplicaSAGEConv,
+    Trunk,
+)
 from graphcaps.ops import edge_table
-from graphcaps.types import CapsuleLevel
-from tests.graphs import Graphs, assert_equal, random_graphs
+from graphcaps.types import CapsuleLevel, Segments
+from tests.graphs import Graphs, assert_equal, random_graphs, with_padding
 
-LAYERS: dict[str, Callable[[], nn.Module]] = {
-    "CapsuleLayer": lambda: CapsuleLayer(5, 6, num_capsules=3),
-    "CapsuleLayer with a context": lambda: CapsuleLayer(5, 6, num_capsules=3, context=Context(5, 2)),
-    "Context": lambda: Context(5, 2),
-    "InputCapsules": lambda: InputCapsules(5),
-    "PrimaryCapsules": lambda: PrimaryCapsules(5, 8),
-    "Trunk": lambda: Trunk("sage", 5),
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "CapsuleLayer": lambda lead=(): CapsuleLayer(5, 6, num_capsules=3, lead=lead),
+    "CapsuleLayer with a context": lambda lead=(): CapsuleLayer(
+        5, 6, num_capsules=3, context=Context(5, 2, lead=lead), lead=lead
+    ),
+    "Context": lambda lead=(): Context(5, 2, lead=lead),
+    "InputCapsules": lambda lead=(): InputCapsules(5, lead=lead),
+    "PrimaryCapsules": lambda lead=(): PrimaryCapsules(5, 8, lead=lead),
+    "ReplicaGCNConv": lambda lead=(): ReplicaGCNConv(5, 3, lead=lead),
+    "ReplicaGCNConv, wider": lambda lead=(): ReplicaGCNConv(5, 7, lead=lead),
+    "ReplicaGINConv": lambda lead=(): ReplicaGINConv(ReplicaMLP([5, 7, 3], lead=lead), train_epsilon=True),
+    "ReplicaSAGEConv": lambda lead=(): ReplicaSAGEConv(5, 3, lead=lead),
 }
+WITH_TRUNK = LAYERS | {"Trunk": lambda: Trunk("sage", 5)}
+# Graphs of three replicas; −1 is padding.
+DRAWN = [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
 
 
 @pytest.fixture
@@ -37,17 +56,17 @@ def _tensors(output: Tensor | CapsuleLevel) -> tuple[Tensor, ...]:
     return output.capsules, output.assignment, output.adjacency
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", WITH_TRUNK)
 def test_both_forms_give_the_same_result(name: str, graphs: Graphs) -> None:
     torch.manual_seed(0)
-    layer = LAYERS[name]().double()
+    layer = WITH_TRUNK[name]().double()
     expected = _tensors(layer(graphs.x, graphs.edges, graphs.segments))
     actual = _tensors(layer(graphs.x, graphs.edge_index, graphs.batch))
     for one, two in zip(actual, expected, strict=True):
         assert_equal(one, two)
 
 
-@pytest.mark.parametrize("name", ["CapsuleLayer", "CapsuleLayer with a context", "Context"])
+@pytest.mark.parametrize("name", [name for name in LAYERS if not name.endswith("Capsules")])
 def test_weighted_edges_in_both_forms(name: str, graphs: Graphs) -> None:
     torch.manual_seed(0)
     layer = LAYERS[name]().double()
@@ -60,6 +79,96 @@ def test_weighted_edges_in_both_forms(name: str, graphs: Graphs) -> None:
     for one, two in zip(actual, expected, strict=True):
         assert_equal(one, two)
     assert float((actual[0] - unweighted[0]).detach().abs().max()) > 1e-6
+
+
+def _nodes(output: Tensor | CapsuleLevel) -> Tensor:
+    """The part of a result that has one row per node."""
+    return output if isinstance(output, Tensor) else output.assignment
+
+
+def _objective(output: Tensor | CapsuleLevel, segments: Segments) -> Tensor:
+    """A number that depends on all real rows, or on the capsules of all real graphs."""
+    value, mask = output, segments.row_mask
+    if isinstance(value, CapsuleLevel):
+        value, mask = value.capsules.flatten(-2), segments.graph_mask
+    return (value if mask is None else value[mask]).sin().sum()
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_replicas_equal_separate_layers(name: str, training: bool) -> None:
+    """Values, gradients and running statistics; replicas have different numbers of nodes."""
+    graphs = random_graphs([7, 20, 1, 12, 9, 5])
+    store = graphs.as_store()
+    batch = store.batch(graphs.x, torch.tensor(DRAWN))
+    stacked = LAYERS[name](lead=(3,)).double().train(training)
+    singles = [LAYERS[name]().double().train(training) for _ in DRAWN]
+    state = stacked.state_dict()
+    for f, single in enumerate(singles):
+        for key, value in single.state_dict().items():
+            state[key][f].copy_(value)
+    x = batch.x.clone().requires_grad_()
+    together = stacked(x, batch.edges, batch.segments)
+    _objective(together, batch.segments).backward()
+    for f, single in enumerate(singles):
+        alone = store.batch(graphs.x, torch.tensor([g for g in DRAWN[f] if g >= 0]))
+        rows = alone.x.clone().requires_grad_()
+        output = single(rows, alone.edges, alone.segments)
+        _objective(output, alone.segments).backward()
+        V, B = alone.segments.num_rows, alone.num_graphs
+        assert_equal(_nodes(together)[f, :V], _nodes(output), f"rows of replica {f}")
+        if isinstance(together, CapsuleLevel):
+            assert_equal(together.capsules[f, :B], output.capsules, f"capsules of replica {f}")
+        if x.grad is not None:
+            assert_equal(x.grad[f, :V], rows.grad, f"gradient of x, replica {f}")
+        for (key, one), two in zip(single.named_parameters(), stacked.parameters(), strict=True):
+            if one.grad is not None:
+                assert_equal(two.grad[f], one.grad, f"gradient of {key}, replica {f}")
+        for (key, one), two in zip(single.named_buffers(), stacked.buffers(), strict=True):
+            assert_equal(two[f].double(), one.double(), f"{key}, replica {f}")
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_padding_does_not_matter(name: str, training: bool, graphs: Graphs) -> None:
+    """Values and gradients, for any finite number in padding rows."""
+    bare = graphs.as_batch()
+    results = []
+    for batch in (bare, with_padding(bare, value=0.0), with_padding(bare, value=1e3)):
+        torch.manual_seed(0)
+        layer = LAYERS[name]().double().train(training)
+        x = batch.x.clone().requires_grad_()
+        output = layer(x, batch.edges, batch.segments)
+        _objective(output, batch.segments).backward()
+        gradients = {key: p.grad for key, p in layer.named_parameters() if p.grad is not None}
+        results.append(
+            {"rows": _nodes(output)[:16], "gradient of x": x.grad, **gradients, **dict(layer.named_buffers())}
+        )
+    for other in results[1:]:
+        assert other.keys() == results[0].keys()
+        for key, value in results[0].items():
+            if value is not None:
+                actual = other[key][:16] if key == "gradient of x" else other[key]
+                assert_equal(actual.double(), value.double(), key)
+
+
+@pytest.mark.parametrize("name", WITH_TRUNK)
+def test_order_of_nodes_does_not_matter(name: str) -> None:
+    torch.manual_seed(0)
+    graphs = random_graphs([9])
+    layer = WITH_TRUNK[name]().double()
+    order = torch.randperm(9)
+    position = order.argsort()
+    value = _nodes(layer(graphs.x[order], position[graphs.edge_index]))
+    assert_equal(value, _nodes(layer(graphs.x, graphs.edge_index))[order])
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("Replica")])
+def test_gradients_of_convolutions(name: str, graphs: Graphs) -> None:
+    torch.manual_seed(0)
+    layer = LAYERS[name]().double().eval()
+    x = graphs.x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: layer(t, graphs.edges, graphs.segments), x)
 
 
 def test_without_batch_there_is_one_graph(graphs: Graphs) -> None:

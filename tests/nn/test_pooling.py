@@ -211,14 +211,6 @@ def test_wrong_arguments_are_refused() -> None:
     ):
         with pytest.raises(ShapeError, match=re.escape(message)):
             call()
-    for arguments, message in (
-        ({}, "segment_top_k: 'k, ratio' must be set one at a time, got none."),
-        ({"k": 1, "ratio": 0.5}, "segment_top_k: 'k, ratio' must be set one at a time, got both."),
-        ({"k": 0}, "segment_top_k: 'k' must be at least 1, got 0."),
-        ({"ratio": 1.5}, "segment_top_k: 'ratio' must be above 0 and at most 1, got 1.5."),
-    ):
-        with pytest.raises(ArgumentError, match=re.escape(message)):
-            top_k(x[:, 0], batch, **arguments)  # type: ignore[arg-type]
     with pytest.raises(
         ArgumentError, match=r"sum_pool: 'num_graphs' must be None if 'batch' is Segments, got 2\."
     ):

@@ -37,6 +37,10 @@ class Context(GraphLayer[Tensor]):
 
     Returns (from ``forward``):
         Tensor: h, ``[*lead, V, channels]``.
+
+    Example:
+        >>> Context(5, num_layers=2)(torch.rand(4, 5), torch.tensor([[0, 1, 2], [1, 2, 3]])).shape
+        torch.Size([4, 5])
     """
 
     def __init__(self, channels: int, num_layers: int, *, hops: int = 1, lead: tuple[int, ...] = ()) -> None:

@@ -50,6 +50,13 @@ class AdjacencyDecoder(nn.Module):
 
     Returns (from ``forward``):
         Tensor: The loss, one number per replica, ``[*lead]``.
+
+    Example:
+        >>> decoder = AdjacencyDecoder(num_classes=2, class_dim=8, capsule_dim=16)
+        >>> primary, capsules = torch.rand(4, 16), torch.rand(1, 2, 8)
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> decoder(primary, edge_index, class_capsules=capsules, y=torch.tensor([1])).shape
+        torch.Size([])
     """
 
     seed: Tensor

@@ -21,6 +21,11 @@ class ReplicaDropout(nn.Module):
     Args:
         p (float): Probability of an element to be dropped, 0 ≤ p < 1.
         lead (tuple): Leading axes: one stream per replica. (default: ())
+
+    Example:
+        >>> ReplicaDropout(0.5).eval()(torch.ones(2, 3))
+        tensor([[1., 1., 1.],
+                [1., 1., 1.]])
     """
 
     seed: Tensor

@@ -29,6 +29,15 @@ class GraphLayer(nn.Module, Generic[Result]):
     unspecified.
 
     A subclass sets ``lead`` and defines ``forward_ragged``.
+
+    Example:
+        >>> class Hop(GraphLayer[torch.Tensor]):
+        ...     def forward_ragged(self, x, edges, segments):
+        ...         return graphcaps.ops.propagate(x, edges)
+        >>> Hop()(torch.eye(3), torch.tensor([[0], [1]]))
+        tensor([[0.5000, 0.5000, 0.0000],
+                [0.5000, 0.5000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
     """
 
     lead: tuple[int, ...] = ()

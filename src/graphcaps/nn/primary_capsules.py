@@ -52,6 +52,10 @@ class PrimaryCapsules(nn.Module):
 
     Returns (from ``forward``):
         Tensor: Capsules ``[*lead, V, d]``.
+
+    Example:
+        >>> PrimaryCapsules(5, 16)(torch.rand(4, 5), torch.tensor([[0, 1, 2], [1, 2, 3]])).shape
+        torch.Size([4, 16])
     """
 
     def __init__(
@@ -174,6 +178,10 @@ class InputCapsules(nn.Module):
         in_channels (int): Number of input features.
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         lead (tuple): Leading axes of the parameters. (default: ())
+
+    Example:
+        >>> InputCapsules(5)(torch.rand(4, 5), torch.tensor([[0, 1, 2], [1, 2, 3]])).shape
+        torch.Size([4, 5])
     """
 
     def __init__(

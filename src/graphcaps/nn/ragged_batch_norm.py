@@ -21,13 +21,20 @@ class RaggedBatchNorm(nn.Module):
 
     with mean and variance over the real rows in training mode, and their running averages in evaluation mode. Without
     padding it equals :class:`torch.nn.BatchNorm1d`, except that a single row is normalised to :math:`\beta` instead of
-    raising an error.
+    raising an error. Rows are the nodes of a batch (``mask=segments.row_mask``) or its graphs, after pooling
+    (``mask=segments.graph_mask``).
 
     Args:
         channels (int): Number of features of a row.
         lead (tuple): Leading axes of the parameters. (default: ())
         momentum (float): Weight of the current batch in the running averages. (default: 0.1)
         epsilon (float): Added to the variance. (default: 1e-5)
+
+    Example:
+        >>> RaggedBatchNorm(1)(torch.tensor([[1.0], [3.0], [9.0]]), torch.tensor([True, True, False])).round()
+        tensor([[-1.],
+                [ 1.],
+                [ 0.]], grad_fn=<RoundBackward0>)
     """
 
     running_mean: Tensor

@@ -30,6 +30,13 @@ class Trunk(GraphLayer[Tensor]):
         channels (int): Length of a capsule, in and out.
         num_layers (int): Number of layers of a named kind. (default: 1)
         lead (tuple): Leading axes; each replica has its own stack, and stacks run one after another. (default: ())
+
+    Returns (from ``forward``):
+        Tensor: ``[*lead, V, channels]``.
+
+    Example:
+        >>> Trunk("gat", 5)(torch.rand(4, 5), torch.tensor([[0, 1, 2], [1, 2, 3]])).shape
+        torch.Size([4, 5])
     """
 
     def __init__(

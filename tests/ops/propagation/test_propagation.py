@@ -13,6 +13,8 @@ from graphcaps.ops import (
     dense_coarsen,
     dense_propagate,
     edge_table,
+    neighbour_count,
+    neighbour_mean,
     neighbour_sum,
     propagate,
     to_edge_index,
@@ -36,6 +38,23 @@ def test_neighbour_sum_is_a_product() -> None:
     assert_equal(neighbour_sum(x, graphs.edges), A @ x)
     assert torch.autograd.gradcheck(lambda t: neighbour_sum(t, graphs.edges).square(), x)
     assert torch.autograd.gradgradcheck(lambda t: neighbour_sum(t, graphs.edges).square(), x)
+
+
+def test_neighbour_mean_divides_by_the_number_of_neighbours() -> None:
+    graphs = random_graphs([5, 1, 30])
+    A = _dense(graphs.edges, 36)
+    assert torch.equal(neighbour_count(graphs.edges), A.sum(-1).long())
+    assert_equal(neighbour_mean(graphs.x, graphs.edges), A @ graphs.x / A.sum(-1, keepdim=True).clamp_min(1))
+    weight = torch.rand(graphs.edge_index.size(1), dtype=torch.float64)
+    weighted = edge_table(graphs.edge_index, 36, weight)
+    assert torch.equal(neighbour_count(weighted), A.sum(-1).long())
+    expected = neighbour_sum(graphs.x, weighted) / A.sum(-1, keepdim=True).clamp_min(1)
+    assert_equal(neighbour_mean(graphs.x, weighted), expected, "weighted")
+    padded = with_padding(graphs.as_batch(), value=0.0)
+    assert_equal(
+        neighbour_mean(padded.x, padded.edges)[:36], neighbour_mean(graphs.x, graphs.edges), "padded"
+    )
+    assert neighbour_count(padded.edges)[36:].tolist() == [0, 0, 0]
 
 
 def test_propagate_is_the_normalised_product() -> None:
