@@ -250,10 +250,12 @@ class Routing(ShapeRepr):
     Args:
         capsules (Tensor): Output capsules u, ``[*lead, B, J, d]``.
         assignment (Tensor): Coefficients c of the last iteration, ``[*lead, V, J]``; rows sum to 1, padding is 0.
+        iterations (Tensor, optional): Coefficients of all R iterations, ``[R, *lead, V, J]``, if a trace was asked for.
     """
 
     capsules: Tensor
     assignment: Tensor
+    iterations: Tensor | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -265,11 +267,14 @@ class CapsuleLevel(ShapeRepr):
         assignment (Tensor): Assignment of the capsules below to those of this level: ``[*lead, V, J]`` over nodes,
             ``[*lead, B, J_below, J]`` above the first level.
         adjacency (Tensor, optional): Coarse graph of the capsules, ``[*lead, B, J, J]``; ``None`` at the class level.
+        iterations (Tensor, optional): Assignments of all R routing iterations, ``[R, …]`` before the axes of
+            ``assignment``, which is the last of them; ``None`` without a trace.
     """
 
     capsules: Tensor
     assignment: Tensor
     adjacency: Tensor | None
+    iterations: Tensor | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

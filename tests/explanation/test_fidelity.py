@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
+from graphcaps.explanation.attributions import reference_features
 from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, attribute_nodes
 from graphcaps.explanation.explainer import explain_encoded
 from graphcaps.explanation.fidelity import node_fidelity, pyg_batches, top_nodes
 from graphcaps.explanation.model_inputs import encode_for_model, unwrap_hgcn
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
-from graphcaps.explanation.trace import reference_features
 from tests.graphs import assert_equal
 from tests.small_models import planted, train_small
 

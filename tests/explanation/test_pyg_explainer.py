@@ -8,10 +8,10 @@ from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.metric import fidelity, unfaithfulness
 
 from graphcaps.explanation import CapsuleExplainer, GraphProbabilities, explain_store
+from graphcaps.explanation.attributions import reference_features
 from graphcaps.explanation.baselines import MODEL_CONFIG
 from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.pyg_explainer import node_scores
-from graphcaps.explanation.trace import reference_features
 from tests.graphs import assert_equal
 from tests.small_models import planted, small_model
 

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.explanation.attributions import edge_probability, node_attributions
 from graphcaps.explanation.explanation import Explanation, StoreExplanation
 from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans, encode_for_model, unwrap_hgcn
-from graphcaps.explanation.trace import edge_probability, node_attributions, trace_levels
 from graphcaps.nn.hgcn import HGCN
+from graphcaps.ops.lengths.lengths import lengths
 
 __all__ = ["explain", "explain_encoded", "explain_store"]
 
@@ -88,29 +89,25 @@ def _explain_span(
     store = encoded.store[torch.arange(first, end, device=encoded.store.device)].to(device)
     begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
     batch = store.batch(encoded.x[begin:stop].to(device))
-    with torch.no_grad():
-        primary = network.primary(batch.x)
-    primary.requires_grad_()
     with torch.enable_grad():
-        levels = trace_levels(network, primary, batch.edges, batch.segments)
-        scores = levels[-1].lengths
-        predicted = _probabilities(scores.detach().cpu(), encoded).argmax(-1)
+        output = network.forward_batch(batch, trace=True)
+        predicted = _probabilities(output.class_scores.detach().cpu(), encoded).argmax(-1)
         target = (predicted if targets is None else targets[first:end]).to(device)
-        attributions = node_attributions(network, primary, scores, target)
+        attributions = node_attributions(network, output, target)
     source, other, count = _edges_once(store)
-    probability = edge_probability(network, primary, levels[-1].capsules, batch, source, other)
+    probability = edge_probability(network, output, batch, source, other)
     first_node = store.node_ptr[:-1].repeat_interleave(count)
     tensors: dict[str, Any] = {
-        "class_scores": scores,
+        "class_scores": output.class_scores,
         "target": target,
         "edge_count": count,
         "edges": torch.stack([source - first_node, other - first_node]),
         "node_scores": attributions,
         "edge_scores": (attributions[source] + attributions[other]) / 2,
         "reconstruction_error": None if probability is None else 1 - probability,
-        "rounds": [level.rounds for level in levels],
-        "lengths": [level.lengths for level in levels],
-        "adjacency": [level.adjacency for level in levels],
+        "rounds": [level.iterations for level in output.levels],
+        "lengths": [lengths(level.capsules) for level in output.levels],
+        "adjacency": [level.adjacency for level in output.levels],
     }
     return {name: _to_cpu(value) for name, value in tensors.items()}
 

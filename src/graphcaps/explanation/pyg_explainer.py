@@ -12,10 +12,10 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 from torch_geometric.nn import MessagePassing
 
+from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import unwrap_hgcn
-from graphcaps.explanation.trace import node_attributions, reference_features, trace_levels
 from graphcaps.ops.edges import edge_table
-from graphcaps.types import Segments
+from graphcaps.types import GraphBatch, Segments
 
 __all__ = ["CapsuleExplainer", "GraphProbabilities", "node_scores"]
 
@@ -28,9 +28,9 @@ class GraphProbabilities(nn.Module):
     Args:
         model: An :class:`graphcaps.nn.HGCN`, or a ``FittedModel`` with one; it is put into evaluation mode.
         centred (bool): Whether features are differences from the reference features
-            (:func:`graphcaps.explanation.trace.reference_features`, see :meth:`centre`). Explainers mask a node by
-            setting its features to zero. With centred features a masked node equals the average training node instead
-            of an input that never occurred in training. (default: False)
+            (:func:`graphcaps.explanation.attributions.reference_features`, see :meth:`centre`). Explainers mask a node
+            by setting its features to zero. With centred features a masked node equals the average training node
+            instead of an input that never occurred in training. (default: False)
 
     Returns (from ``forward``):
         Tensor: Lengths of the class capsules divided by their sum, ``[B, O]``.
@@ -140,10 +140,6 @@ def node_scores(model: nn.Module, x: Tensor, edge_index: Tensor, batch: Tensor, 
         network, x = model.network, x + model.reference
     else:
         network = unwrap_hgcn(model)
-    segments = Segments.from_index(batch, target.numel())
-    with torch.no_grad():
-        primary = network.primary(x)
-    primary.requires_grad_()
+    graphs = GraphBatch(x, Segments.from_index(batch, target.numel()), edge_table(edge_index, x.size(0)))
     with torch.enable_grad():
-        levels = trace_levels(network, primary, edge_table(edge_index, x.size(0)), segments)
-        return node_attributions(network, primary, levels[-1].lengths, target)
+        return node_attributions(network, network.forward_batch(graphs, trace=True), target)

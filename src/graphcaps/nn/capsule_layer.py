@@ -17,7 +17,7 @@ from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.types import CapsuleLevel, EdgeTable, Segments
+from graphcaps.types import CapsuleLevel, EdgeTable, Routing, Segments
 
 __all__ = ["CapsuleLayer"]
 
@@ -121,9 +121,9 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         glorot_(self.weight, self.in_channels, self.capsule_dim)
         nn.init.zeros_(self.bias)
 
-    @property
-    def _routing(self) -> dict[str, float | bool]:
-        return {"detach": self.detach, "epsilon": RELEASED_EPSILON if self.released else 0.0}
+    def _routing(self, trace: bool) -> dict[str, float | bool]:
+        epsilon = RELEASED_EPSILON if self.released else 0.0
+        return {"detach": self.detach or trace, "epsilon": epsilon, "trace": trace}
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
         """Output capsules from the nodes of a ragged batch, ``x [*lead, V, in]``."""
@@ -148,8 +148,11 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges, segments)
         return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
-    def route(self, hop: Hop, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
-        """The second half of ``forward``: routing, and the graph of the output capsules."""
+    def route(self, hop: Hop, edges: EdgeTable, segments: Segments, *, trace: bool = False) -> CapsuleLevel:
+        """The second half of ``forward``: routing, and the graph of the output capsules.
+
+        With ``trace`` the assignments of every iteration are kept, and none of them carries a gradient.
+        """
         mean = None if hop.mean is None else hop.mean.unsqueeze(-2)  # [*lead, B, 1, d]
         routing = route(
             hop.h,
@@ -159,18 +162,21 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             self.routing_iterations,
             residual=mean if self.released else None,
             method=self.method,
-            **self._routing,  # type: ignore[arg-type]
+            **self._routing(trace),  # type: ignore[arg-type]
         )
         adjacency = coarsen(routing.assignment, edges, segments) if self.coarsen else None
-        return self._level(routing.capsules, routing.assignment, adjacency, mean)
+        return self._level(routing, adjacency, mean)
 
-    def forward_dense(self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None) -> CapsuleLevel:
+    def forward_dense(
+        self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None, *, trace: bool = False
+    ) -> CapsuleLevel:
         """Output capsules from the capsules of the level below, in dense form.
 
         Args:
             u (Tensor): Input capsules, ``[*lead, B, n, in]``.
             adjacency (Tensor): Their graph, ``[*lead, B, n, n]``.
             mask (Tensor, optional): True at real graphs, ``[*lead, B]``. (default: all)
+            trace (bool): As in ``route``. (default: False)
         """
         n = u.size(-2)
         if adjacency.shape != (*u.shape[:-1], n):
@@ -188,19 +194,18 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             self.bias,
             self.routing_iterations,
             mean if self.released else None,
-            **self._routing,  # type: ignore[arg-type]
+            **self._routing(trace),  # type: ignore[arg-type]
         )
         coarse = dense_coarsen(routing.assignment, adjacency) if self.coarsen else None
-        return self._level(routing.capsules, routing.assignment, coarse, mean)
+        return self._level(routing, coarse, mean)
 
-    def _level(
-        self, capsules: Tensor, assignment: Tensor, adjacency: Tensor | None, mean: Tensor | None
-    ) -> CapsuleLevel:
+    def _level(self, routing: Routing, adjacency: Tensor | None, mean: Tensor | None) -> CapsuleLevel:
+        capsules = routing.capsules
         if not self.released and mean is not None:
             capsules = capsules + mean
         if self.released and adjacency is not None:
             adjacency = clamp_adjacency(adjacency)
-        return CapsuleLevel(capsules, assignment, adjacency)
+        return CapsuleLevel(capsules, routing.assignment, adjacency, routing.iterations)
 
     def extra_repr(self) -> str:
         shown = f"{self.in_channels}, {self.capsule_dim}, num_capsules={self.num_capsules}"

@@ -225,7 +225,12 @@ class HGCN(GraphModel):
                 part.reset_parameters()
 
     def forward_batch(
-        self, batch: GraphBatch, y: Tensor | None = None, *, reconstruct: bool | None = None
+        self,
+        batch: GraphBatch,
+        y: Tensor | None = None,
+        *,
+        reconstruct: bool | None = None,
+        trace: bool = False,
     ) -> HGCNOutput:
         """Classifies the graphs of a :class:`GraphBatch`.
 
@@ -234,6 +239,9 @@ class HGCN(GraphModel):
             y (Tensor, optional): Classes, ``[*lead, B]``, −1 at padding.
             reconstruct (bool, optional): Whether the reconstruction loss is computed; without ``y`` for the predicted
                 class. (default: if there is ``y``)
+            trace (bool): For explanations: every level keeps the assignments of all routing iterations, ``primary``
+                is a leaf of the graph of gradients, and no gradient flows through assignments. Results differ from
+                those without a trace by rounding. (default: False)
         """
         # PrimaryCapsules can read features from the store; InputCapsules needs gathered rows.
         x = batch.features if isinstance(self.primary, PrimaryCapsules) else batch.x
@@ -246,13 +254,16 @@ class HGCN(GraphModel):
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         lowest, *above = self.layers
         first = cast(CapsuleLayer, lowest)
-        hop = first.hop(self.primary(x, batch.edges, segments), batch.edges, segments)
-        primary = hop.inputs
-        level = first.route(hop, batch.edges, segments)
+        u = self.primary(x, batch.edges, segments)
+        if trace:
+            u = u.detach().requires_grad_()
+        hop = first.hop(u, batch.edges, segments)
+        primary = u if trace else hop.inputs
+        level = first.route(hop, batch.edges, segments, trace=trace)
         levels = [level]
         for layer in above:
             assert level.adjacency is not None
-            level = layer.forward_dense(level.capsules, level.adjacency, segments.graph_mask)  # type: ignore[operator]
+            level = layer.forward_dense(level.capsules, level.adjacency, segments.graph_mask, trace=trace)  # type: ignore[operator]
             levels.append(level)
         scores = lengths(level.capsules)
         loss = None

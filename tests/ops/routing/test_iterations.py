@@ -49,6 +49,63 @@ def test_dense_rounds_are_those_of_dense_routing(R: int) -> None:
     assert_equal(assignments[0], torch.full((3, 7, 4), 0.25, dtype=torch.float64), "first")
 
 
+@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize("R", [1, 3])
+@pytest.mark.parametrize("epsilon", [1e-7, 0.0])
+def test_a_trace_changes_neither_values_nor_gradients(lead: tuple[int, ...], R: int, epsilon: float) -> None:
+    sizes = torch.tensor([3, 70, 1, 33, 5]).expand(*lead, 5)
+    segments = Segments.from_sizes(sizes)
+    inputs = [_made(*lead, 112, 6), _made(*lead, 4, 6, 5, seed=4), _made(*lead, 4, 5, seed=5)]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    residual = _made(*lead, 5, 1, 5, seed=6).requires_grad_()
+    direction = _made(*lead, 5, 4, 5, seed=7)
+    results = []
+    for trace in (False, True):
+        routing = route(*inputs, segments, R, residual=residual, epsilon=epsilon, trace=trace)
+        results.append(
+            (routing, torch.autograd.grad((routing.capsules * direction).sum(), [*inputs, residual]))
+        )
+    (plain, expected), (traced, actual) = results
+    assert plain.iterations is None
+    assert traced.iterations is not None
+    assert torch.equal(traced.iterations, routing_assignments(*inputs, segments, R, epsilon))
+    assert torch.equal(traced.iterations[-1], traced.assignment)
+    assert_equal(traced.assignment, plain.assignment, "assignment", 1e-12)
+    assert_equal(traced.capsules, plain.capsules, "capsules", 1e-12)
+    for name, one, other in zip(("h", "weight", "bias", "residual"), actual, expected, strict=True):
+        assert_equal(one, other, f"gradient of {name}", 1e-12)
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize("R", [1, 3])
+def test_a_dense_trace_changes_neither_values_nor_gradients(lead: tuple[int, ...], R: int) -> None:
+    inputs = [_made(*lead, 3, 7, 6), _made(*lead, 4, 6, 5, seed=4), _made(*lead, 4, 5, seed=5)]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    residual = _made(*lead, 3, 1, 5, seed=6)
+    direction = _made(*lead, 3, 4, 5, seed=7)
+    results = []
+    for trace in (False, True):
+        routing = route_dense(*inputs, R, residual, trace=trace)
+        results.append((routing, torch.autograd.grad((routing.capsules * direction).sum(), inputs)))
+    (plain, expected), (traced, actual) = results
+    assert plain.iterations is None
+    assert traced.iterations is not None
+    assert torch.equal(traced.iterations, routing_assignments_dense(*inputs, R))
+    assert_equal(traced.capsules, plain.capsules, "capsules", 1e-12)
+    for one, other in zip(actual, expected, strict=True):
+        assert_equal(one, other, "gradient", 1e-12)
+
+
+def test_a_trace_keeps_assignments_constant() -> None:
+    tensors = _made(6, 3), _made(4, 3, 5), _made(4, 5)
+    for run in (
+        lambda: route(*tensors, torch.zeros(6, dtype=torch.long), 2, detach=False, trace=True),
+        lambda: route_dense(tensors[0].unsqueeze(0), *tensors[1:], 2, detach=False, trace=True),
+    ):
+        with pytest.raises(ArgumentError, match="'detach' must be True with a trace, got False"):
+            run()
+
+
 def test_zero_iterations_are_refused() -> None:
     with pytest.raises(ArgumentError, match="'iterations' must be at least 1"):
         routing_assignments_dense(_made(1, 2, 3), _made(4, 3, 3), _made(4, 3), 0)

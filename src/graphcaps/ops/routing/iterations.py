@@ -1,7 +1,9 @@
-"""The assignments of every routing iteration, for explanations; routing itself keeps only the last one.
+"""Routing with a trace: the assignments of every iteration are kept, for explanations.
 
-The iterations are those of :mod:`graphcaps.ops.routing.factored`, so the last assignment is the one that
-:func:`graphcaps.ops.route` returns. The residual is added after the last assignment and does not change it.
+The iterations are those of :mod:`graphcaps.ops.routing.factored`. All assignments are constants for the gradient, and
+the output capsules are computed from the last one, so that gradients are those with all assignments kept. The results
+are those of :func:`graphcaps.ops.route` without a trace, up to the rounding of sums in another order. The residual is
+added after the last assignment and does not change it.
 """
 
 from __future__ import annotations
@@ -14,10 +16,61 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.ragged.tiles import from_tiles, graphs_to_tiles, sum_tiles, tile_rows, to_tiles
 from graphcaps.ops.routing.factored import append_ones, iterate
-from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.types import Segments
+from graphcaps.ops.squash import RELEASED_EPSILON, squash
+from graphcaps.types import Routing, Segments
 
-__all__ = ["routing_assignments", "routing_assignments_dense"]
+__all__ = ["route_dense_traced", "route_traced", "routing_assignments", "routing_assignments_dense"]
+
+
+def route_traced(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    segments: Segments,
+    iterations: int,
+    residual: Tensor | None = None,
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    """Routes V input capsules of B graphs to J output capsules per graph, and keeps the assignments of all iterations.
+
+    Args:
+        h (Tensor): Propagated input capsules, ``[*lead, V, d]``.
+        weight (Tensor): W, ``[*lead, J, d, d']``.
+        bias (Tensor): e, ``[*lead, J, d']``.
+        segments (Segments): Which row belongs to which graph.
+        iterations (int): Routing iterations R, at least 1.
+        residual (Tensor, optional): Added to every sum before the last squash, ``[*lead, B, 1, d']``.
+        epsilon (float): As in :func:`graphcaps.ops.squash`.
+    """
+    assignments = routing_assignments(h, weight, bias, segments, iterations, epsilon)
+    tiles = tile_rows(segments)
+    C = to_tiles(assignments[-1], tiles)  # [*lead, N, t, J]
+    G = sum_tiles(C.mT @ to_tiles(h, tiles), tiles)
+    u = _capsules(G, sum_tiles(C.sum(-2), tiles), weight, bias, residual, epsilon)
+    return Routing(u, assignments[-1], assignments)
+
+
+def route_dense_traced(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None = None,
+    epsilon: float = RELEASED_EPSILON,
+) -> Routing:
+    """The same for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``."""
+    assignments = routing_assignments_dense(h, weight, bias, iterations, epsilon)
+    c = assignments[-1]
+    u = _capsules(c.mT @ h, c.sum(-2), weight, bias, residual, epsilon)
+    return Routing(u, c, assignments)
+
+
+def _capsules(
+    G: Tensor, m: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, epsilon: float
+) -> Tensor:
+    """Output capsules from G, the sums of c h, ``[*lead, B, J, d]``, and m, the sums of c, ``[*lead, B, J]``."""
+    s = torch.einsum("...bjd,...jde->...bje", G, weight) + m.unsqueeze(-1) * bias.unsqueeze(-3)
+    return squash(s if residual is None else s + residual, epsilon)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops._triton.dispatch import kernels_available, select, uses_reference
 from graphcaps.ops.routing.factored import route_dense_factored, route_factored
+from graphcaps.ops.routing.iterations import route_dense_traced, route_traced
 from graphcaps.ops.routing.naive import route_naive
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
@@ -30,6 +31,7 @@ def route(
     detach: bool = True,
     method: RoutingMethod = "auto",
     epsilon: float = RELEASED_EPSILON,
+    trace: bool = False,
 ) -> Routing:
     r"""Routes input capsules to output capsules by agreement (HGCN, Eq. 4-5).
 
@@ -55,13 +57,17 @@ def route(
             ``"auto"`` is the fastest that gives the same result. Reference forms of operations
             (``use_kernels("reference")``) always take ``"naive"``. (default: "auto")
         epsilon (float): As in :func:`graphcaps.ops.squash`.
+        trace (bool): Whether the assignments of all iterations are returned, ``iterations [R, *lead, V, J]``. Needs
+            ``detach``, and does not depend on ``method``: results differ from those without a trace by rounding.
+            (default: False)
 
     Returns:
         Routing: ``capsules [*lead, B, J, d']`` and ``assignment [*lead, V, J]``.
 
     Raises:
         ShapeError: If the sizes disagree.
-        ArgumentError: If ``method`` is ``"kernel"`` and kernels are not available.
+        ArgumentError: If ``method`` is ``"kernel"`` and kernels are not available, or ``trace`` is set without
+            ``detach``.
     """
     if isinstance(batch, Segments):
         segments = batch
@@ -72,6 +78,9 @@ def route(
             )
         segments = Segments.from_index(batch, num_graphs)
     _check(h, weight, bias, segments, iterations, residual, method)
+    if trace:
+        _check_trace(detach)
+        return route_traced(h, weight, bias, segments, iterations, residual, epsilon)
     if method == "naive" or uses_reference():
         form = route_naive
     elif method == "factored":
@@ -92,15 +101,24 @@ def route_dense(
     residual: Tensor | None = None,
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
+    trace: bool = False,
 ) -> Routing:
     """As :func:`route`, for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
 
     The assignment is ``[*lead, B, n, J]``. Kernels are used where they support the sizes.
     """
+    if trace:
+        _check_trace(detach)
+        return route_dense_traced(h, weight, bias, iterations, residual, epsilon)
     B, n = h.shape[-3:-1]
     tensors = (h, weight, bias, residual)
     form = select("route_dense", route_dense_factored, *tensors, max_size=n, num_graphs=B, detach=detach)
     return form(h, weight, bias, iterations, residual, detach, epsilon)
+
+
+def _check_trace(detach: bool) -> None:
+    if not detach:
+        raise ArgumentError("route", "detach", "be True with a trace", detach)
 
 
 def _check(
