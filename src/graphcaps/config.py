@@ -12,17 +12,14 @@ from typing import Any, get_args
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.types import LossOptions, Precision
 
-__all__ = ["FeatureConfig", "RunConfig", "TrainConfig"]
+__all__ = ["DATA_SETTINGS", "FeatureConfig", "RunConfig", "TrainConfig"]
 
 _MAX_COUNT = 10**9  # far above any sensible count, far below integer overflow
 _MAX_RATE = 10**6
-# Values that may depend on the data, and their sections.
-_BY_DATA = {
-    "batch_size": "training",
-    "dropout": "model",
-    "residual_nodes": "model",
-    "degree_onehot": "features",
-}
+
+DATA_SETTINGS = {"batch_size": "training", "degree_onehot": "features"}
+"""Settings of every run that can be derived from the data, and their sections. Models declare further ones in
+:attr:`graphcaps.registry.RegisteredModel.data_options`."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +111,8 @@ class RunConfig:
         features (FeatureConfig): Node features.
         training (TrainConfig): Hyper-parameters of the training.
         source (str): Origin of the configuration; recorded with results. (default: "defaults")
-        by_data (tuple): Values that are derived from the data, among ``"batch_size"``, ``"dropout"``,
-            ``"residual_nodes"`` and ``"degree_onehot"``; :func:`graphcaps.training.auto_config.resolve_config` replaces
-            them by numbers.
+        by_data (tuple): Values that are derived from the data: names of :data:`DATA_SETTINGS`, and of data options of
+            the model; :func:`graphcaps.training.auto_config.resolve_config` replaces them by numbers.
     """
 
     dataset: str = ""
@@ -161,17 +157,16 @@ class RunConfig:
         """
         _check_keys(source, values, ("dataset", "by_data", "model", "features", "training", "source"))
         by_data = values.get("by_data", [])
-        if not isinstance(by_data, list) or not all(name in _BY_DATA for name in by_data):
-            raise DataError(
-                f"{source}, by_data", f"a list of names among {', '.join(_BY_DATA)}", _shown(by_data)
-            )
-        for name, section in _BY_DATA.items():
-            # A dictionary from as_dict has a source, and holds a default number that by_data overrides.
-            if name in by_data and name in values.get(section, {}) and "source" not in values:
-                raise DataError(f"{source}, [{section}] {name}", "no value, since by_data lists it", "one")
+        if not isinstance(by_data, list) or not all(isinstance(name, str) for name in by_data):
+            raise DataError(f"{source}, by_data", "a list of names", _shown(by_data))
         for name in ("model", "features", "training"):
             if not isinstance(values.get(name, {}), Mapping):
                 raise DataError(source, f"a table [{name}]", _shown(values[name]))
+        for name in by_data:
+            section = DATA_SETTINGS.get(name, "model")
+            # A dictionary from as_dict has a source, and holds a default number that by_data overrides.
+            if name in values.get(section, {}) and "source" not in values:
+                raise DataError(f"{source}, [{section}] {name}", "no value, since by_data lists it", "one")
         arguments = dict(values.get("model", {}))
         name = arguments.pop("name", "hgcn")
         for key, text in (

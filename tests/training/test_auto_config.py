@@ -112,9 +112,22 @@ def test_test_graphs_of_a_split_do_not_influence_settings(store):
         assert resolved.model_arguments["residual_nodes"] == int(sizes[order[39]]) < int(sizes.max())
 
 
-def test_arguments_of_other_models_are_unchanged(store):
-    config = replace(largest_graph_config(), model="gin", model_arguments={})
-    assert resolve_config(config, store).model_arguments == {}
+def test_only_options_that_the_model_declares_are_derived(store):
+    config = replace(load_preset("default"), model="gin", model_arguments={}, source="own.toml")
+    with pytest.raises(DataError) as raised:
+        resolve_config(config, store)
+    assert str(raised.value) == (
+        "own.toml, by_data: expected names among batch_size, degree_onehot for the model 'gin', found 'dropout'."
+    )
+    assert resolve_config(replace(config, by_data=("batch_size",)), store).model_arguments == {}
+
+
+def test_a_continued_training_keeps_the_divisor_but_not_the_dropout(store):
+    fitted = RunConfig(model_arguments={"residual_nodes": 77, "dropout": 0.9})
+    arguments = resolve_config(largest_graph_config(), store, like=fitted).model_arguments
+    assert (arguments["residual_nodes"], arguments["dropout"]) == (77, 0.5)
+    own = largest_graph_config().with_model(residual_nodes=5)
+    assert resolve_config(own, store, like=fitted).model_arguments["residual_nodes"] == 5
 
 
 @pytest.mark.parametrize(
@@ -132,12 +145,12 @@ def test_a_value_for_a_setting_in_by_data_is_refused(setting):
         RunConfig.from_toml(f"by_data = {names}\n{setting}", "own")
 
 
-def test_an_unknown_setting_in_by_data_is_refused():
-    with pytest.raises(
-        DataError,
-        match="own, by_data: expected a list of names among batch_size, dropout, residual_nodes, degree",
-    ):
-        RunConfig.from_toml('by_data = ["epochs"]', "own")
+def test_an_unknown_setting_in_by_data_is_refused(store):
+    expected = "names among batch_size, degree_onehot, dropout, residual_nodes for the model 'hgcn'"
+    with pytest.raises(DataError, match=f"own, by_data: expected {expected}, found 'epochs'"):
+        resolve_config(RunConfig.from_toml('by_data = ["epochs"]', "own"), store)
+    with pytest.raises(DataError, match=r"own, by_data: expected a list of names, found \[3\]"):
+        RunConfig.from_toml("by_data = [3]", "own")
 
 
 def test_models_and_records_store_resolved_numbers(store):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import GroupTrainer, plan_groups
 from graphcaps.models.builder import model_factory
+from graphcaps.models.lookup import find_model
 from graphcaps.nn import HGCN
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.device import matmul_precision
@@ -125,7 +126,7 @@ def measure_speed(
         GraphcapsError: If an argument is invalid, before training starts.
         CheckError: If the phases of a step do not give the capsules of the model.
     """
-    if config.model != "hgcn":
+    if not issubclass(find_model(config.model), HGCN):
         raise ArgumentError("bench", "model", "be hgcn", repr(config.model))
     validation = CrossValidation(store, config, folds=folds, protocol="paper", device=device)
     config, target = validation.config, validation.device
@@ -196,7 +197,8 @@ def _phases(
     try:
         with matmul_precision(config.training.precision, device):
             ceilings = measure_ceilings(device)
-            model = cast(HGCN, stack_replicas(make, part).to(device))
+            model = stack_replicas(make, part).to(device)
+            assert isinstance(model, HGCN)
             return ceilings, time_phases(model, store, x, part, config.training, ceilings)
     finally:
         torch.set_num_threads(threads)

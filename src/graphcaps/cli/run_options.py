@@ -25,7 +25,10 @@ __all__ = [
 ]
 
 Preset = Annotated[str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")]
-ModelName = Annotated[str | None, option("--model", metavar="NAME", help="hgcn or gin.")]
+ModelName = Annotated[
+    str | None,
+    option("--model", metavar="NAME", help="A model; graphcaps info --models lists them."),
+]
 Epochs = Annotated[int | None, option("--epochs", metavar="N", help="Number of training epochs.")]
 BatchSize = Annotated[int | None, option("--batch-size", metavar="N", help="Graphs per training step.")]
 LearningRate = Annotated[
@@ -69,6 +72,7 @@ def configure(
         precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"blocks"``.
     """
+    from graphcaps.config import DATA_SETTINGS
     from graphcaps.data.datasets.catalogue import CATALOGUE
     from graphcaps.errors import ArgumentError
     from graphcaps.models import find_model
@@ -85,11 +89,12 @@ def configure(
         else:
             config = replace(load_preset("default"), dataset=store.name)
     if model is not None and model != config.model:
+        before, after = find_model(config.model), find_model(model)
+        width = None if before.width_option is None else config.model_arguments.get(before.width_option)
         # Models of the same width are about equally large.
-        source, target = find_model(config.model).width_option, find_model(model).width_option
-        width = None if source is None else config.model_arguments.get(source)
-        arguments = {} if width is None or target is None else {target: width}
-        config = replace(config, model=model, model_arguments=arguments)
+        arguments = {} if width is None or after.width_option is None else {after.width_option: width}
+        by_data = tuple(name for name in config.by_data if name in {*DATA_SETTINGS, *after.data_options})
+        config = replace(config, model=model, model_arguments=arguments, by_data=by_data)
     if parts is not None:
         has_parts = "parts" in find_model(config.model).options()
         if parts != "blocks" or not has_parts:

@@ -11,7 +11,13 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.attributions import edge_probability, node_attributions
 from graphcaps.explanation.explanation import Explanation, StoreExplanation
-from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans, encode_for_model, unwrap_hgcn
+from graphcaps.explanation.model_inputs import (
+    EncodedGraphs,
+    ExplainedModel,
+    batch_spans,
+    encode_for_model,
+    unwrap_hgcn,
+)
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.lengths.lengths import lengths
 
@@ -19,7 +25,7 @@ __all__ = ["explain", "explain_encoded", "explain_store"]
 
 
 def explain(
-    model: Any,
+    model: ExplainedModel,
     graph: Any,
     *,
     target: int | str | Tensor | None = None,
@@ -54,7 +60,7 @@ def explain(
 
 
 def explain_store(
-    model: Any,
+    model: ExplainedModel,
     store: Any,
     *,
     target: int | str | Tensor | None = None,

@@ -21,7 +21,14 @@ from graphcaps.explanation.agreement import (
 )
 from graphcaps.explanation.explainer import explain_encoded
 from graphcaps.explanation.explanation import StoreExplanation
-from graphcaps.explanation.model_inputs import EncodedGraphs, encode_for_model, select_graphs, unwrap_hgcn
+from graphcaps.explanation.model_inputs import (
+    EncodedGraphs,
+    ExplainedModel,
+    encode_for_model,
+    select_graphs,
+    unwrap_hgcn,
+)
+from graphcaps.nn.hgcn import HGCN
 
 __all__ = ["FAST_METHODS", "METHODS", "METRICS", "evaluate_explanations", "explanation_stability"]
 
@@ -45,7 +52,7 @@ SAMPLED_METHODS = ("gnnexplainer",)
 
 
 def evaluate_explanations(
-    model: Any,
+    model: ExplainedModel,
     graphs: Any,
     *,
     methods: Sequence[str] = METHODS,
@@ -105,7 +112,7 @@ def evaluate_explanations(
     return report
 
 
-def explanation_stability(models: Sequence[Any], graphs: Any) -> dict[str, Any]:
+def explanation_stability(models: Sequence[ExplainedModel], graphs: Any) -> dict[str, Any]:
     """Agreement of the explanations of models that differ in their seed.
 
     Node scores of all models refer to the class that the first model predicts.
@@ -148,7 +155,7 @@ def _accuracy(explanations: StoreExplanation) -> float | None:
 
 
 def _evaluate_partitions(
-    model: Any,
+    model: ExplainedModel,
     encoded: EncodedGraphs,
     explanations: StoreExplanation,
     rows: dict[str, dict[str, Any]],
@@ -186,7 +193,7 @@ def _instance_agreement(store: GraphStore, explanations: StoreExplanation) -> di
 
 
 def _evaluate_attributions(
-    model: Any,
+    model: ExplainedModel,
     encoded: EncodedGraphs,
     explanations: StoreExplanation,
     rows: dict[str, dict[str, Any]],
@@ -236,7 +243,7 @@ def _evaluate_attributions(
 
 
 @torch.no_grad()
-def _primary(network: Any, encoded: EncodedGraphs) -> Tensor:
+def _primary(network: HGCN, encoded: EncodedGraphs) -> Tensor:
     device = next(network.parameters()).device
     capsules: Tensor = network.eval().primary(encoded.x.to(device)).cpu()
     return capsules

@@ -5,21 +5,57 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.coerce import as_store
 from graphcaps.data.features.compatibility import check_compatible
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.hgcn import HGCN
 
-__all__ = ["EncodedGraphs", "batch_spans", "encode_for_model", "select_graphs", "unwrap_hgcn"]
+__all__ = [
+    "EncodedGraphs",
+    "ExplainedModel",
+    "FittedClassifier",
+    "batch_spans",
+    "encode_for_model",
+    "select_graphs",
+    "unwrap_hgcn",
+]
+
+
+@runtime_checkable
+class FittedClassifier(Protocol):
+    """The members of a :class:`graphcaps.FittedModel` that explanations read."""
+
+    @property
+    def model(self) -> object: ...
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def recipe(self) -> FeatureRecipe: ...
+
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def to_probabilities(self, scores: Tensor) -> np.ndarray: ...
+
+
+ExplainedModel = HGCN | FittedClassifier
+"""An HGCN, alone or in a fitted model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +79,13 @@ class EncodedGraphs:
     to_probabilities: Callable[[Tensor], np.ndarray] | None = None
 
 
-def unwrap_hgcn(model: Any) -> HGCN:
+def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
     """The HGCN of a fitted model, or the model itself.
 
     Raises:
         ArgumentError: If it is another kind of model, or holds several replicas.
     """
-    network = getattr(model, "model", model)
+    network = model.model if isinstance(model, FittedClassifier) else model
     if not isinstance(network, HGCN):
         fix = "Other models have no capsules to explain."
         raise ArgumentError(
@@ -61,7 +97,11 @@ def unwrap_hgcn(model: Any) -> HGCN:
 
 
 def encode_for_model(
-    model: Any, graphs: Any, *, x: Tensor | None = None, unseen: Literal["refuse", "ignore"] = "refuse"
+    model: ExplainedModel,
+    graphs: Any,
+    *,
+    x: Tensor | None = None,
+    unseen: Literal["refuse", "ignore"] = "refuse",
 ) -> EncodedGraphs:
     """Encodes graphs with the recipe of a fitted model, or takes ``x`` as the features of a bare HGCN.
 
@@ -72,7 +112,7 @@ def encode_for_model(
         unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
     """
     network = unwrap_hgcn(model)
-    if network is model:  # a bare HGCN has no feature recipe
+    if isinstance(model, HGCN):  # it has no feature recipe
         store = as_store(graphs, owner="explain")
         if x is None:
             fix = "Pass x=…, or a model from graphcaps.load."
@@ -92,7 +132,7 @@ def encode_for_model(
         warnings.simplefilter("ignore")  # check_compatible has already warned
         x = model.recipe.apply(store, unseen="ignore", dtype=model.dtype)
     true_class = _true_class(store, model.class_names)
-    limit, to_probabilities = model.config.features.max_nodes, getattr(model, "to_probabilities", None)
+    limit, to_probabilities = model.config.features.max_nodes, model.to_probabilities
     if limit is None:
         return EncodedGraphs(store, x, model.class_names, true_class, None, to_probabilities)
     truncated = truncate_nodes(store, limit, x)

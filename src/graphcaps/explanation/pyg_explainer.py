@@ -13,7 +13,7 @@ from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 from torch_geometric.nn import MessagePassing
 
 from graphcaps.explanation.attributions import node_attributions, reference_features
-from graphcaps.explanation.model_inputs import unwrap_hgcn
+from graphcaps.explanation.model_inputs import ExplainedModel, unwrap_hgcn
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
 
@@ -38,7 +38,7 @@ class GraphProbabilities(nn.Module):
 
     reference: Tensor
 
-    def __init__(self, model: Any, *, centred: bool = False) -> None:
+    def __init__(self, model: ExplainedModel, *, centred: bool = False) -> None:
         super().__init__()
         self.network = unwrap_hgcn(model).eval()
         row = reference_features(self.network)

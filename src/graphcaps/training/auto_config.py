@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphcaps.config import RunConfig
+from graphcaps.config import DATA_SETTINGS, RunConfig
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import DataError
 from graphcaps.models.lookup import find_model
 from graphcaps.registry import DatasetSize
 
@@ -47,14 +48,24 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
         store (GraphStore): All graphs of the run.
         like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features are kept,
             and so are its data options that are marked ``kept``, unless ``config`` has a value.
+
+    Raises:
+        DataError: If ``by_data`` has a name that neither every run nor the model derives from the data.
     """
+    data_options = find_model(config.model).data_options
+    for name in config.by_data:
+        if name not in DATA_SETTINGS and name not in data_options:
+            expected = (
+                f"names among {', '.join((*DATA_SETTINGS, *data_options))} for the model '{config.model}'"
+            )
+            raise DataError(f"{config.source}, by_data", expected, f"'{name}'")
     training, features, arguments = config.training, config.features, dict(config.model_arguments)
     if "batch_size" in config.by_data:
         training = replace(training, batch_size=auto_batch_size(len(store)))
     if "degree_onehot" in config.by_data:
         columns = auto_degree_onehot(store) if like is None else like.features.degree_onehot
         features = replace(features, degree_onehot=columns)
-    for name, option in find_model(config.model).data_options.items():
+    for name, option in data_options.items():
         value: object = None
         if option.kept and like is not None:
             value = like.model_arguments.get(name)
