@@ -9,7 +9,17 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.ops.edges import clean_edges, edge_table
+from graphcaps.testing.padded_batch import with_padding
 from graphcaps.types import EdgeTable, GraphBatch, Segments
+
+__all__ = [
+    "Graphs",
+    "assert_equal",
+    "masked_segments",
+    "random_graphs",
+    "tiny_graphs",
+    "with_padding",
+]
 
 
 @dataclass
@@ -73,28 +83,6 @@ def tiny_graphs() -> Graphs:
     edge_index = torch.tensor([[0, 1, 1, 2, 2, 0, 2, 3, 4, 5], [1, 0, 2, 1, 0, 2, 3, 2, 5, 4]])
     x = torch.linspace(-1, 1, 35, dtype=torch.float64).reshape(7, 5).sin()
     return Graphs(x, edge_index, torch.tensor([0, 0, 0, 0, 1, 1, 2]), torch.tensor([0, 1, 0]))
-
-
-def with_padding(
-    batch: GraphBatch, rows: int = 3, graphs: int = 2, value: float = float("nan")
-) -> GraphBatch:
-    """The batch followed by ``rows`` padding rows filled with ``value`` and by ``graphs`` empty graphs."""
-    x, segments, edges = batch.x, batch.segments, batch.edges
-    B = segments.num_graphs
-    pad = torch.nn.functional.pad
-    padded = torch.cat([x, x.new_full((rows, x.size(-1)), value)])
-    index = pad(segments.index, (0, rows), value=B + graphs)
-    ptr = torch.cat([segments.ptr, segments.ptr[-1:].expand(graphs)])
-    table = EdgeTable(
-        edges.ptr,
-        edges.neighbours,
-        edges.weight,
-        pad(edges.node, (0, rows), value=-1),
-        pad(edges.first, (0, rows)),
-        edges.num_entries,
-    )
-    y = None if batch.y is None else pad(batch.y, (0, graphs), value=-1)
-    return GraphBatch(padded, Segments(ptr, index, padded=True), table, y)
 
 
 def masked_segments(mask: Tensor) -> Segments:

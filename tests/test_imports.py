@@ -39,8 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "reproduction": {"base", "ops", "nn", "models", "data", "inference", "training", "evaluation", "presets"},
 }
 ALLOWED["bench"] = {*ALLOWED["reproduction"], "reproduction"}
-LIBRARY = {*ALLOWED, "estimator", "serve"}
-ALLOWED |= dict.fromkeys(("estimator", "serve", "graphcaps"), LIBRARY)
+LIBRARY = {*ALLOWED, "estimator", "serve", "testing"}
+ALLOWED |= dict.fromkeys(("estimator", "serve", "testing", "graphcaps"), LIBRARY)
 ALLOWED |= {"cli": {*LIBRARY, "graphcaps"}, "__main__": {"cli"}}
 # Training receives stores and batches; it opens no data files.
 OPENS_FILES = ("graphcaps.data.readers", "graphcaps.data.datasets")

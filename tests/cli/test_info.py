@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from graphcaps.cli.main import app
+from graphcaps.models import model_names
 from tests.small_models import labelled_model, planted, small_model, train_small
 
 
@@ -95,3 +97,21 @@ def test_an_invalid_file_ends_with_2_and_one_sentence(tmp_path, content):
 
 def test_help_has_an_example():
     assert "graphcaps info mutag.safetensors" in single_spaced(run("--help").stdout)
+
+
+def test_models_are_listed():
+    result = run("--models")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"hgcn +graphcaps +Classifies graphs with a hierarchy of capsules\.", result.stdout)
+    listed = json.loads(run("--models", "--json").stdout)
+    assert [model["name"] for model in listed] == model_names()
+    assert all(model["summary"] and model["reference"] and not model["problem"] for model in listed)
+
+
+@pytest.mark.parametrize("arguments", [(), ("m.safetensors", "--models")])
+def test_one_file_or_the_list_of_models(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "graphcaps: Name one model file, or use --models alone. See: graphcaps info --help\n"
+    )

@@ -1,14 +1,15 @@
-"""``graphcaps info``: model, training set and expected input of a model file."""
+"""``graphcaps info``: model, training set and expected input of a model file; and the list of models."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphcaps.cli.data_options import Json
-from graphcaps.cli.output import format_size, pairs, print_json, terminal
+from graphcaps.cli.output import columns, format_size, option, pairs, print_json, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,10 +20,40 @@ _OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "es
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
+    model: Annotated[
+        Path | None, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")
+    ] = None,
+    models: Annotated[bool, option("--models", help="List the models that can be trained.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Describe a model file: the model, its training set, and the graphs that it expects."""
+    """Describe a model file: the model, its training set, and the graphs that it expects.
+
+    With --models, list the models that graphcaps and installed packages provide.
+    """
+    from graphcaps.errors import UsageError
+
+    if models == (model is not None):
+        raise UsageError("Name one model file, or use --models alone. See: graphcaps info --help")
+    if model is None:
+        _list_models(as_json)
+    else:
+        _describe_file(model, as_json)
+
+
+def _list_models(as_json: bool) -> None:
+    from graphcaps.models.lookup import list_models
+
+    listed = list_models()
+    if as_json:
+        print_json([asdict(model) for model in listed])
+    else:
+        table = columns("model", "package", "description")
+        for each in listed:
+            table.add_row(each.name, each.package, _plain(each.problem or each.summary))
+        terminal().print(table)
+
+
+def _describe_file(model: Path, as_json: bool) -> None:
     from graphcaps._io.file_hash import sha256_of
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.model_file import FORMAT_VERSION
@@ -56,7 +87,11 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
     model = described["model"]
     names = described["class_names"]
     formulation = f", {model['formulation']} formulation" if model["formulation"] else ""
-    score_names = {"lengths": "lengths of class capsules", "logits": "logits"}
+    score_names = {
+        "lengths": "lengths of class capsules",
+        "logits": "logits",
+        "probabilities": "probabilities",
+    }
     arguments = {key: value for key, value in model["arguments"].items() if key != "formulation"}
     return [
         ("file", f"{file['path']} ({format_size(file['bytes'])})"),

@@ -10,22 +10,25 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 import graphcaps.models
 import graphcaps.nn.hgcn
-from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.errors import ArgumentError, GraphcapsError, UsageError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.registry import MODELS, RegisteredModel
 
 __all__ = [
     "ENTRY_POINT_GROUP",
+    "ListedModel",
     "find_classical_model",
     "find_graph_model",
     "find_model",
     "is_classical",
+    "list_models",
     "model_names",
 ]
 
@@ -97,6 +100,40 @@ def is_classical(name: str) -> bool:
     return issubclass(find_model(name), ClassicalModel)
 
 
+@dataclass(frozen=True)
+class ListedModel:
+    """What a list of models shows of one of them.
+
+    Args:
+        name (str): Name of the model.
+        package (str): The package that provides it.
+        summary (str): One line about it; empty if it cannot be loaded.
+        reference (str): The publication that it comes from; empty if it cannot be loaded.
+        problem (str): Why it cannot be loaded, as one sentence; empty if it can.
+    """
+
+    name: str
+    package: str
+    summary: str = ""
+    reference: str = ""
+    problem: str = ""
+
+
+def list_models() -> list[ListedModel]:
+    """All models, sorted by name. The packages of all of them are imported; problems are reported in the list."""
+    listed = []
+    for name in model_names():
+        package = ", ".join(_package_name(entry) for entry in _plugins().get(name, ()))
+        try:
+            model = find_model(name)
+        except GraphcapsError as error:
+            listed.append(ListedModel(name, package, problem=str(error)))
+        else:
+            package = package or model.__module__.partition(".")[0]
+            listed.append(ListedModel(name, package, model.summary(), model.reference))
+    return listed
+
+
 @cache
 def _import_own_models() -> None:
     for module in pkgutil.iter_modules(graphcaps.models.__path__, "graphcaps.models."):
@@ -113,8 +150,12 @@ def _plugins() -> dict[str, tuple[EntryPoint, ...]]:
     return {name: tuple(entries.values()) for name, entries in found.items()}
 
 
+def _package_name(entry: EntryPoint) -> str:
+    return entry.module.partition(".")[0] if entry.dist is None else entry.dist.name
+
+
 def _package(entry: EntryPoint) -> str:
-    return "an installed package" if entry.dist is None else f"the package '{entry.dist.name}'"
+    return f"the package '{_package_name(entry)}'"
 
 
 def _import_plugin(entry: EntryPoint) -> None:

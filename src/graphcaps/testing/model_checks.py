@@ -1,0 +1,482 @@
+"""Checks of the model contract: what training, evaluation, prediction and files assume of every registered model.
+
+All computations are in float64 on small graphs, so that results that should be equal agree to about 1e-12. The
+command ``pytest`` of a package with its own model needs one test::
+
+    @pytest.mark.parametrize(("name", "check"), model_checks("my-model").items())
+    def test_contract(name, check):
+        check()
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.data.features.encoding import encode_graphs
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.lookup import find_graph_model, find_model
+from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.ops.edges import clean_edges
+from graphcaps.registry import Choices, DatasetSize
+from graphcaps.testing.padded_batch import with_padding
+from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
+from graphcaps.training.trainer import StepMode, Trainer
+from graphcaps.types import GraphBatch, LossOptions, ModelOutput
+
+__all__ = ["ContractError", "check_model", "model_checks"]
+
+_CHANNELS, _CLASSES = 5, 3
+_SIZES = (7, 12, 1, 4, 9, 2, 6, 8)  # nodes of each graph
+_DRAWN = ((0, 1, 3), (5, 4, 2), (6, 7, -1))  # graphs of each replica; −1 is padding
+_WIDTH = 8
+_TOLERANCE = 1e-9
+
+
+class ContractError(AssertionError):
+    """A model that breaks its contract."""
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A registered model under test, with small options.
+
+    Args:
+        name (str): Name of the model.
+        options (dict): Options of the model. (default: a width of 8)
+    """
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def kind(self) -> type[GraphModel]:
+        return find_graph_model(self.name)
+
+    def config(self, **options: object) -> RunConfig:
+        width = {} if self.kind.width_option is None else {self.kind.width_option: _WIDTH}
+        return RunConfig(
+            model=self.name,
+            model_arguments=width | dict(self.options) | options,
+            features=FeatureConfig(degree_onehot=4, propagation=1),
+            training=TrainConfig(epochs=2, batch_size=3, learning_rate=0.01),
+        )
+
+    def factory(self, **options: object) -> ModelFactory:
+        return model_factory(self.config(**options), _CHANNELS, _CLASSES)
+
+    def build(self, lead: tuple[int, ...] = (), seed: int = 0) -> GraphModel:
+        """A model in float64 and training mode; torch's generator is left as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.factory()(lead).double().train()
+
+
+@dataclass(frozen=True, eq=False)
+class _Graphs:
+    """Random graphs with features ``x [N, in]`` in float64 and classes."""
+
+    store: GraphStore
+    x: Tensor
+
+    @classmethod
+    def draw(cls) -> _Graphs:
+        generator = torch.Generator().manual_seed(0)
+        ptr = torch.tensor((0, *_SIZES)).cumsum(0)
+        pairs = [
+            torch.randint(first, end, (2, 2 * (end - first)), generator=generator)
+            for first, end in pairwise(ptr.tolist())
+        ]
+        edges = torch.cat(pairs, 1)
+        y = torch.arange(len(_SIZES)) % _CLASSES
+        x = torch.randn(sum(_SIZES), _CHANNELS, generator=generator, dtype=torch.float64)
+        names = tuple(str(c) for c in range(_CLASSES))
+        clean = clean_edges(edges[0], edges[1], sum(_SIZES))
+        return cls(GraphStore.from_clean_edges("checks", ptr, clean, y=y, class_names=names), x)
+
+    def batch(self, graphs: object = None) -> GraphBatch:
+        return self.store.batch(self.x, None if graphs is None else torch.as_tensor(graphs))
+
+    def reordered(self) -> _Graphs:
+        """The same graphs with their nodes in another order."""
+        generator = torch.Generator().manual_seed(1)
+        ptr = self.store.node_ptr.tolist()
+        new_of = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in pairwise(ptr)])
+        source = torch.arange(self.store.num_nodes).repeat_interleave(self.store.degree)
+        target = self.store.neighbours.long() + self.store.node_ptr[self.store.node_graph[source]]
+        clean = clean_edges(new_of[source], new_of[target], self.store.num_nodes)
+        x = torch.empty_like(self.x)
+        x[new_of] = self.x
+        columns = {"y": self.store.y, "class_names": self.store.class_names}
+        return _Graphs(GraphStore.from_clean_edges("checks", self.store.node_ptr, clean, **columns), x)
+
+
+def _expect(condition: bool, problem: str) -> None:
+    if not condition:
+        raise ContractError(problem)
+
+
+def _expect_equal(actual: Tensor, expected: Tensor, what: str, tolerance: float = _TOLERANCE) -> None:
+    """Raises unless shapes are equal, and values up to ``tolerance`` times the largest expected one (at least 1)."""
+    _expect(
+        actual.shape == expected.shape,
+        f"{what} must have the shape {list(expected.shape)}, got {list(actual.shape)}",
+    )
+    if not expected.numel():
+        return
+    error = float((actual.detach().double() - expected.detach().double()).abs().max())
+    scale = max(1.0, float(expected.detach().double().abs().max()))
+    _expect(error <= tolerance * scale, f"{what} must be equal, but differs by {error:.3g}")
+
+
+def _step(model: GraphModel, batch: GraphBatch) -> tuple[ModelOutput, Tensor]:
+    """Output and loss of one training step; the gradients are those of the sum of the losses."""
+    assert batch.y is not None
+    output = model.forward_batch(batch, batch.y)
+    total = model.loss(output, batch.y).total
+    total.sum().backward()
+    return output, total
+
+
+def _gradients(model: GraphModel) -> dict[str, Tensor]:
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in model.named_parameters()
+    }
+
+
+# ---------------------------------------------------------------------- the checks
+def _check_description(subject: _Subject) -> None:
+    """The summary is one sentence, and rules and search ranges give values that the model accepts."""
+    summary = subject.kind.summary()
+    _expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
+    for size in (DatasetSize(100, 30), DatasetSize(100_000, 1)):
+        for name, option in subject.kind.data_options.items():
+            subject.factory(**{name: option.rule(size)})(())
+    for name, values in subject.kind.searched.items():
+        ends = values.values if isinstance(values, Choices) else (values.low, values.high)
+        for value in ends:
+            subject.factory(**{name: value})(())
+
+
+def _check_unknown_options(subject: _Subject) -> None:
+    """An option that the model does not have is refused, by the constructor and by the configuration."""
+    unknown = {"no_such_option": 1}
+    refusals: tuple[tuple[Callable[[], object], type[Exception]], ...] = (
+        (lambda: subject.factory(**unknown), ArgumentError),
+        (lambda: subject.kind(_CHANNELS, _CLASSES, **unknown), TypeError),  # type: ignore[arg-type]
+    )
+    for build, error in refusals:
+        try:
+            build()
+        except error:
+            continue
+        raise ContractError("an unknown option must be refused: the constructor takes no **kwargs")
+
+
+def _check_pickling(subject: _Subject) -> None:
+    """The factory of the model can be sent to another process."""
+    factory = pickle.loads(pickle.dumps(subject.factory()))
+    model = factory((2,))
+    _expect(type(model) is subject.kind, "a pickled factory must build the same model")
+    _expect(
+        (model.in_channels, model.num_classes, model.lead) == (_CHANNELS, _CLASSES, (2,)),
+        "the model must pass in_channels, num_classes and lead on to GraphModel.__init__",
+    )
+
+
+def _check_scores(subject: _Subject) -> None:
+    """Class scores have one row per graph, the type of the weights, and are what ``scores`` says."""
+    graphs, model = _Graphs.draw(), subject.build()
+    output = model.eval().forward_batch(graphs.batch())
+    _expect(isinstance(output, ModelOutput), "forward_batch must return a ModelOutput")
+    scores = output.class_scores
+    shape = (len(_SIZES), _CLASSES)
+    _expect(scores.shape == shape, f"class_scores must have the shape {shape}, got {tuple(scores.shape)}")
+    _expect(scores.dtype == torch.float64, f"a model in float64 must give float64, got {scores.dtype}")
+    _expect(bool(scores.isfinite().all()), "class_scores must be finite")
+    if model.scores != "logits":
+        _expect(bool((scores >= 0).all() & (scores <= 1 + 1e-9).all()), f"{model.scores} must be from 0 to 1")
+    if model.scores == "probabilities":
+        _expect_equal(scores.sum(-1), torch.ones(len(_SIZES)), "the sum of the probabilities of a graph")
+
+
+def _check_call(subject: _Subject) -> None:
+    """A call with ``x, edge_index, batch`` gives the scores of ``forward_batch``."""
+    graphs, model = _Graphs.draw(), subject.build().eval()
+    store = graphs.store
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    called = model(graphs.x, torch.stack([source, target]), store.node_graph)
+    _expect_equal(
+        called.class_scores, model.forward_batch(graphs.batch()).class_scores, "the scores of a call"
+    )
+
+
+def _check_gradients(subject: _Subject) -> None:
+    """Every parameter gets a finite gradient, and some of them are not zero."""
+    model = subject.build()
+    _step(model, _Graphs.draw().batch())
+    for name, parameter in model.named_parameters():
+        _expect(parameter.grad is not None, f"the parameter '{name}' must have a gradient")
+        _expect(bool(_gradients(model)[name].isfinite().all()), f"the gradient of '{name}' must be finite")
+    _expect(any(bool(value.any()) for value in _gradients(model).values()), "some gradient must not be zero")
+
+
+def _check_loss(subject: _Subject) -> None:
+    """The loss is one number; class weights of 1 change nothing, and a class of weight 0 has no gradient."""
+    graphs, model = _Graphs.draw(), subject.build().eval()
+    batch = graphs.batch()
+    assert batch.y is not None
+    output = model.forward_batch(batch)
+    total = model.loss(output, batch.y).total
+    _expect(total.shape == (), f"the loss of one model must be one number, got the shape {list(total.shape)}")
+    ones = LossOptions(class_weight=torch.ones(_CLASSES, dtype=torch.float64))
+    _expect_equal(model.loss(output, batch.y, ones).total, total, "the loss with class weights of 1")
+    weight = torch.tensor([0.0] + [1.0] * (_CLASSES - 1), dtype=torch.float64)
+    scores = output.class_scores.detach().requires_grad_()
+    model.loss(ModelOutput(scores), batch.y, LossOptions(class_weight=weight)).total.backward()
+    assert scores.grad is not None
+    _expect(
+        not bool(scores.grad[batch.y == 0].any()), "graphs of a class with weight 0 must have no gradient"
+    )
+    _expect(bool(scores.grad[batch.y != 0].any()), "graphs of other classes must have a gradient")
+
+
+def _check_reset(subject: _Subject) -> None:
+    """``reset_parameters`` draws a new model from torch's generator, whatever the state was before."""
+    new = [subject.build(seed=seed).state_dict() for seed in (1, 2)]
+    drawn = []
+    for fill in (7.0, 8.0):
+        model = subject.build()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(fill)
+        _step(model, _Graphs.draw().batch())  # changes running statistics and counters
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            model.reset_parameters()
+        drawn.append(model.state_dict())
+    for name, value in drawn[0].items():
+        what = f"'{name}' after reset_parameters"
+        _expect_equal(value, drawn[1][name], f"{what} with the same random numbers")
+        if torch.equal(new[0][name], new[1][name]):
+            _expect_equal(value, new[0][name], f"{what} and in a new model")
+        else:
+            _expect(not bool((value == 7.0).any()), f"{what} must be drawn again")
+
+
+def _check_batch(subject: _Subject) -> None:
+    """Scores of a graph in evaluation mode do not depend on the other graphs of its batch."""
+    graphs, model = _Graphs.draw(), subject.build()
+    with torch.no_grad():
+        model.forward_batch(graphs.batch())  # running statistics that are not those of a new model
+        model.eval()
+        together = model.forward_batch(graphs.batch()).class_scores
+        alone = [model.forward_batch(graphs.batch([g])).class_scores for g in range(len(graphs.store))]
+    _expect_equal(torch.cat(alone), together, "the scores of a graph alone and in a batch")
+
+
+def _check_node_order(subject: _Subject) -> None:
+    """Scores do not depend on the order of the nodes."""
+    graphs, model = _Graphs.draw(), subject.build().eval()
+    other = graphs.reordered()
+    expected = model.forward_batch(graphs.batch()).class_scores
+    _expect_equal(model.forward_batch(other.batch()).class_scores, expected, "scores with other node orders")
+
+
+def _check_padding(subject: _Subject) -> None:
+    """Padding rows with NaN and graphs without nodes change neither scores nor loss nor gradients."""
+    batch = _Graphs.draw().batch()
+    bare, padded = subject.build(), subject.build()
+    expected, loss = _step(bare, batch)
+    output, padded_loss = _step(padded, with_padding(batch))
+    real = len(_SIZES)
+    _expect_equal(output.class_scores[:real], expected.class_scores, "scores beside padding")
+    _expect(bool(output.class_scores.isfinite().all()), "scores of graphs without nodes must be finite")
+    _expect_equal(padded_loss, loss, "the loss beside padding")
+    gradients = _gradients(padded)
+    for name, gradient in _gradients(bare).items():
+        _expect_equal(gradients[name], gradient, f"the gradient of '{name}' beside padding")
+    state = padded.state_dict()
+    for name, value in bare.state_dict().items():
+        _expect_equal(state[name], value, f"'{name}' after a step beside padding")
+
+
+def _check_replicas(subject: _Subject) -> None:
+    """Replica f of F gives the scores, losses, gradients and buffers of a single model with its parameters."""
+    graphs, F = _Graphs.draw(), len(_DRAWN)
+    none = torch.empty(0, dtype=torch.long)
+    replicas = [Replica(torch.tensor(_DRAWN[f]), none, none, seed=f) for f in range(F)]
+    factory = subject.factory()
+    stacked = stack_replicas(factory, replicas, torch.float64).train()
+    singles = [pick_replica(stacked, factory, f).train() for f in range(F)]
+    output, total = _step(stacked, graphs.batch(_DRAWN))
+    _expect(
+        total.shape == (F,), f"the loss of {F} replicas must have the shape ({F},), got {tuple(total.shape)}"
+    )
+    with torch.no_grad():  # gradients as parameters of a single model, whatever the layout of replicas is
+        buffers = [pick_replica(stacked, factory, f).state_dict() for f in range(F)]
+        for name, gradient in _gradients(stacked).items():
+            stacked.get_parameter(name).copy_(gradient)
+        gradients = [dict(pick_replica(stacked, factory, f).named_parameters()) for f in range(F)]
+    for f, single in enumerate(singles):
+        indices = [g for g in _DRAWN[f] if g >= 0]
+        alone, loss = _step(single, graphs.batch(indices))
+        what = f"of replica {f} and of a single model"
+        _expect_equal(output.class_scores[f, : len(indices)], alone.class_scores, f"scores {what}")
+        _expect_equal(total[f], loss, f"the loss {what}")
+        for name, gradient in _gradients(single).items():
+            _expect_equal(gradients[f][name], gradient, f"the gradient of '{name}' {what}")
+        for name, value in single.named_buffers():
+            _expect_equal(buffers[f][name], value, f"'{name}' {what}")
+
+
+def _train(subject: _Subject, replicas: list[Replica], mode: StepMode, device: str = "cpu") -> GraphModel:
+    graphs = _Graphs.draw()
+    dtype = torch.float64 if device == "cpu" else torch.float32
+    model = stack_replicas(subject.factory(), replicas, dtype).to(device)
+    x = graphs.x.to(device, dtype)
+    trainer = Trainer(model, graphs.store.to(device), x, replicas, subject.config().training, step_mode=mode)
+    for _ in trainer.run():
+        pass
+    return model.cpu()
+
+
+def _replicas() -> list[Replica]:
+    rest = torch.tensor([7])
+    return [
+        Replica(torch.tensor(train), rest, rest, fold=f)
+        for f, train in enumerate(((0, 1, 2, 3, 4), (6, 5, 4, 1)))
+    ]
+
+
+def _check_training(subject: _Subject) -> None:
+    """Two replicas trained together have the weights that each has when it is trained alone."""
+    replicas, factory = _replicas(), subject.factory()
+    together = _train(subject, replicas, "eager")
+    for f, replica in enumerate(replicas):
+        alone = pick_replica(_train(subject, [replica], "eager"), factory, 0).state_dict()
+        for name, value in pick_replica(together, factory, f).state_dict().items():
+            _expect_equal(value, alone[name], f"'{name}' of replica {f}, trained together and alone", 1e-7)
+
+
+def _check_learning(subject: _Subject) -> None:
+    """Training lowers the loss of the graphs that it trains on."""
+    batch, model = _Graphs.draw().batch(), subject.build()
+    assert batch.y is not None
+    y = batch.y
+
+    def loss() -> float:
+        with torch.no_grad():
+            return float(model.eval().loss(model.forward_batch(batch), y).total)
+
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    before = loss()
+    for _ in range(60):
+        model.train()
+        adam.zero_grad()
+        _step(model, batch)
+        adam.step()
+    _expect(loss() < before, f"60 steps must lower the loss, got {loss():.4g} after {before:.4g}")
+
+
+def _check_capture(subject: _Subject) -> None:
+    """``capturable`` is a Boolean; where it is true, padded steps and, on a GPU, captured steps train the same."""
+    _expect(type(subject.build().capturable) is bool, "capturable must be True or False")
+    replicas, factory = _replicas(), subject.factory()
+    pairs: list[tuple[StepMode, StepMode, str, float]] = []
+    if subject.build().capturable:
+        pairs.append(("eager", "bucketed", "cpu", 1e-7))
+        if torch.cuda.is_available():
+            pairs.append(("bucketed", "captured", "cuda", 1e-4))
+    for one, other, device, tolerance in pairs:
+        expected = pick_replica(_train(subject, replicas, one, device), factory, 0).state_dict()
+        trained = pick_replica(_train(subject, replicas, other, device), factory, 0).state_dict()
+        for name, value in expected.items():
+            _expect_equal(
+                trained[name], value, f"'{name}' trained with steps '{other}' and '{one}'", tolerance
+            )
+
+
+def _check_file(subject: _Subject) -> None:
+    """A model file gives the probabilities of the model that was saved, bit for bit."""
+    store, config = _Graphs.draw().store, subject.config()
+    recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+    encoded = encode_graphs(store, recipe)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = model_factory(config, encoded.x.size(-1), store.num_classes)(())
+    fitted = FittedModel(model, config, encoded.recipe, store.class_names)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        fitted.save(path)
+        loaded = load(path)
+    _expect(type(loaded.model) is subject.kind, "a model file must give the same model")
+    same = bool((loaded.predict_proba(store) == fitted.predict_proba(store)).all())
+    _expect(same, "a loaded model must give the same probabilities")
+
+
+_GRAPH_MODEL_CHECKS: dict[str, Callable[[_Subject], None]] = {
+    "description": _check_description,
+    "unknown-options": _check_unknown_options,
+    "pickling": _check_pickling,
+    "scores": _check_scores,
+    "call": _check_call,
+    "gradients": _check_gradients,
+    "loss": _check_loss,
+    "reset": _check_reset,
+    "batch": _check_batch,
+    "node-order": _check_node_order,
+    "padding": _check_padding,
+    "replicas": _check_replicas,
+    "training": _check_training,
+    "learning": _check_learning,
+    "capture": _check_capture,
+    "file": _check_file,
+}
+
+
+def model_checks(name: str, options: Mapping[str, object] | None = None) -> dict[str, Callable[[], None]]:
+    """The checks of a registered model by their names. Each raises :class:`ContractError` if it fails.
+
+    Args:
+        name (str): Name of the model.
+        options (dict, optional): Options of the model. (default: its own defaults, with a width of 8)
+
+    Raises:
+        GraphcapsError: If there is no such model, or it cannot be loaded.
+    """
+    if not issubclass(find_model(name), GraphModel):
+        return {}
+    subject = _Subject(name, options or {})
+    return {check: partial(function, subject) for check, function in _GRAPH_MODEL_CHECKS.items()}
+
+
+def check_model(name: str, options: Mapping[str, object] | None = None) -> None:
+    """Runs all checks of a registered model; arguments as in :func:`model_checks`.
+
+    Raises:
+        ContractError: If a check fails; the message names it.
+
+    Example:
+        >>> graphcaps.testing.check_model("gin")
+    """
+    for check, function in model_checks(name, options).items():
+        try:
+            function()
+        except ContractError as error:
+            raise ContractError(f"model '{name}', check '{check}': {error}.") from error
