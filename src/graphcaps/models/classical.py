@@ -31,7 +31,7 @@ class ClassicalModel(RegisteredModel, ABC):
 
     A subclass implements :meth:`_fit`, :meth:`_predict_proba`, :meth:`state` and :meth:`load_state`. Its fit depends
     on the graphs at ``indices``, in their order, on ``y`` and on the seed; its predictions depend on one graph each.
-    :mod:`graphcaps.models.checks` tests this.
+    :func:`graphcaps.testing.check_model` tests this.
 
     Args:
         num_classes (int): Number of classes O.

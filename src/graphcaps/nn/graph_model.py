@@ -20,7 +20,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
     A model is constructed with ``(in_channels, num_classes, *, lead=(), **options)``. With ``lead=(F,)`` it holds F
     independent models: parameters, buffers and results have a leading axis F, and replica f computes what a single
-    model with its parameters computes. :mod:`graphcaps.models.checks` tests this.
+    model with its parameters computes. :func:`graphcaps.testing.check_model` tests this.
 
     A subclass implements :meth:`forward_batch`, :meth:`loss` and :meth:`reset_parameters`, and sets the class
     attributes of :class:`graphcaps.registry.RegisteredModel`.
