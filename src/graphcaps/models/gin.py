@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.losses import cross_entropy
@@ -17,7 +17,6 @@ from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.ops.propagation.propagation import neighbour_sum
-from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
@@ -107,13 +106,8 @@ class GIN(GraphModel):
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
         """Logits of the graphs of a batch; ``y`` is ignored."""
-        x, segments = batch.x, batch.segments
-        if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
-            raise ShapeError(
-                "GIN", "x", f"have the shape {[*self.lead, 'V', self.in_channels]}", list(x.shape)
-            )
+        x, segments = self.node_features(batch), batch.segments
         mask = segments.row_mask
-        x = clear_padding(x, segments)
         for layer in self.layers:
             x = layer(x, batch, mask)
         pooled = self.inner(sum_pool(x, segments)).relu()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.collate import collate
+from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.registry import RegisteredModel
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
@@ -49,7 +50,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
         """Class scores of the graphs of a batch.
 
-        Padding rows may hold any value, NaN too, and must not change the results of real graphs.
+        Padding rows of ``batch.x`` may hold any value, NaN too, and must not change the results of real graphs:
+        :meth:`node_features` sets them to 0.
 
         Args:
             batch (GraphBatch): Batch of graphs.
@@ -66,6 +68,18 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
             options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
         """
+
+    def node_features(self, batch: GraphBatch) -> Tensor:
+        """The input features of the nodes, ``[*lead, V, in]``, with 0 in padding rows.
+
+        Raises:
+            ShapeError: If the batch has other leading axes or another number of features than the model.
+        """
+        x = batch.x
+        if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
+            expected = f"have the shape {[*self.lead, 'V', self.in_channels]}"
+            raise ShapeError(type(self).__name__, "x", expected, list(x.shape))
+        return clear_padding(x, batch.segments)
 
     @property
     def capturable(self) -> bool:
