@@ -23,7 +23,7 @@ TRITON = re.compile(r"graphcaps\.ops\.(_triton\.\w+|\w+\.\w+_triton)")
 # Packages of the extra "serve"; only these modules name them, and graphcaps.serve imports them on first use.
 SERVE_EXTRA = {"fastapi", "starlette", "pydantic", "python_multipart"}
 SERVE_MODULES = {"graphcaps.serve.app", "graphcaps.serve.schema", "graphcaps.serve.uploads"}
-BASE = {"types", "errors", "registry", "config", "metrics", "_io"}
+BASE = {"types", "errors", "registry", "config", "metrics", "profiling", "_io"}
 # What each part may import besides itself; "base" stands for the modules above.
 ALLOWED: dict[str, set[str]] = {
     "base": set(),

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages.markdown import DASH, NOT_MEASURED, fill_template, table
-from graphcaps.bench import PHASES, read_measurements
+from graphcaps.bench import read_measurements
+from graphcaps.profiling import PHASES
 
 MEASUREMENTS = "results/performance.json"
 PRECISIONS = ("float32", "tf32", "bf16")

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from graphcaps.bench import (
-    PHASES,
     Ceilings,
     Count,
     StepSizes,
@@ -22,6 +21,7 @@ from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ArgumentError
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
+from graphcaps.profiling import PHASES
 from tests.graphs import random_graphs
 
 CPU = torch.device("cpu")

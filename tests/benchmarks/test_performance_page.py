@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages import performance
 
-from graphcaps.bench import PHASES
+from graphcaps.profiling import PHASES
 
 
 def _entry(what: str, dataset: str, device: str, value: float, unit: str = "s") -> dict[str, Any]:

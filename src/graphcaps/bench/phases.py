@@ -1,39 +1,38 @@
-"""Times each phase of a training step on real batches, and compares it with the roofline of the device."""
+"""Times each phase of a training step on real batches, and compares it with the roofline of the device.
+
+The steps are those of training, and the phases are the ranges that the step and the forward pass mark
+(:mod:`graphcaps.profiling`). Time between the ranges is the ``"rest"``.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphcaps.bench.measurements import CheckError
-from graphcaps.bench.roofline import PHASES, Ceilings, Count, count_phases, step_sizes
+from graphcaps.bench.roofline import Ceilings, Count, count_phases, step_sizes
 from graphcaps.config import TrainConfig
-from graphcaps.data.batching import collate_padded
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import UsageError
 from graphcaps.nn import HGCN
-from graphcaps.ops.coarsening import clamp_adjacency, coarsen
-from graphcaps.ops.routing import route
-from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.training.batch_schedule import bucket_size, schedule_epoch
-from graphcaps.training.cuda_graphs import CudaGraphRecorder, can_capture
+from graphcaps.profiling import PHASES, STEP, time_ranges
+from graphcaps.training.batch_schedule import EpochSchedule, schedule_epoch
+from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica
-from graphcaps.training.step import TrainingStep
+from graphcaps.training.step import EagerRunner, TrainingStep
 from graphcaps.training.streaming import batch_source
-from graphcaps.types import CapsuleLevel, FeatureTable, GraphBatch, LossOptions
+from graphcaps.types import FeatureTable, LossOptions
 
-__all__ = ["PhaseTime", "StepTime", "time_phases"]
+__all__ = ["EventClock", "HostClock", "PhaseTime", "StepTime", "time_phases"]
 
-_FORWARD = PHASES[:-2]
-_TOLERANCE = 1e-4
-_REPLAYS = 20
-_SECONDS, _MAX_RUNS = 0.3, 20  # on a CPU a phase is repeated for so many seconds, or so many times
+# A step is repeated for so many seconds, and at least and at most so many times.
+_SECONDS, _LEAST_RUNS, _MOST_RUNS = 0.5, 3, 20
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,14 @@ class PhaseTime:
     def share(self) -> float | None:
         """Roofline time divided by measured time; ``None`` for a phase that took no time.
 
-        Above 1 if the data of a repeated phase stay in a cache.
+        Above 1 if the data of a phase are in a cache, because the phase before wrote them.
         """
         return self.roofline / self.seconds if self.seconds > 0 else None
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Mean over several training steps: the ``phases``, and the ``whole`` step, timed separately."""
+    """Mean over several training steps: the ``phases`` with the rest, and the ``whole`` step, which is their sum."""
 
     phases: tuple[PhaseTime, ...]
     whole: PhaseTime
@@ -81,9 +80,13 @@ def time_phases(
 ) -> StepTime:
     """Times the phases of a few steps of an epoch; weights do not change, running statistics do.
 
-    On a GPU with kernels every phase is captured and replayed as in training. Elsewhere it runs eagerly, and the
-    fastest of several runs is taken. ``"backward"`` is the whole step minus its forward pass and its update.
-    ``"rest"`` is the forward pass minus its phases: losses, and tables that several phases share.
+    Each step runs several times as in training, and the fastest run is taken. On a GPU with kernels it is a captured
+    graph, in which CUDA events mark the ends of the phases; a phase lasts from the moment the GPU reaches its first
+    event until it reaches its second. Without a capture the events are launched with the operations, so that a phase
+    includes the time in which the GPU waits for the host. On a CPU phases are timed by the clock of the host.
+
+    Tables that several phases share count to the first that needs them. ``"rest"`` is the step minus its phases:
+    losses, metrics and what is between the phases.
 
     Args:
         model (HGCN): Leading axis F, on the device.
@@ -93,9 +96,6 @@ def time_phases(
         config (TrainConfig): Training options.
         ceilings (Ceilings): Ceilings of the same device, measured in the same run.
         num_steps (int): Steps to time, spread over the epoch. (default: 3)
-
-    Raises:
-        CheckError: If the phases in sequence do not give the class capsules of the model.
     """
     schedule = schedule_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
     full = max(1, len(schedule.num_rows) - 1)  # the last step of an epoch is smaller
@@ -124,7 +124,7 @@ def time_phases(
 
 
 class _Step:
-    """One training step, and its phases as separate functions."""
+    """One training step, repeated by the runner that training uses for it."""
 
     def __init__(
         self,
@@ -134,145 +134,91 @@ class _Step:
         graphs: Tensor,
         config: TrainConfig,
     ) -> None:
-        self.model: Any = model
-        self.device = next(model.parameters()).device
-        self.recorder = CudaGraphRecorder() if _captures(model, store, x) else None
-        self.fetch = _fetcher(store, x, graphs, self.device, self.recorder is not None)
-        self.options = LossOptions(reconstruction_weight=config.reconstruction_weight)
-        self.adam = ReplicaAdam(model, graphs.size(0), weight_decay=config.weight_decay)
+        device = next(model.parameters()).device
+        F, B = graphs.shape
+        self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.adam.set_rate(0.0)  # same work, unchanged weights
-        self.update = TrainingStep(model, self.adam, EpochMetrics(graphs.size(0), self.device), self.options)
-        self.active: Tensor | None = (graphs >= 0).any(-1).to(self.device)
-        if bool(self.active.all()) and self.recorder is None:
-            self.active = None
+        options = LossOptions(reconstruction_weight=config.reconstruction_weight)
+        step = TrainingStep(model, self.adam, EpochMetrics(F, device), options)
+        self.runner: EagerRunner | BucketedRunner
+        captured = can_capture(model, store, x.x if isinstance(x, FeatureTable) else x)
+        if captured:
+            self.runner = BucketedRunner(step, store, x, F, 1, B, CudaGraphRecorder())
+        else:
+            self.runner = EagerRunner(step, batch_source(store, device), x)
+        sizes = store.host_node_ptr.diff()
+        num_rows = int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max())
+        self.schedule = EpochSchedule(graphs, (num_rows,), B, 0)
+        self.clock: HostClock | EventClock = EventClock() if device.type == "cuda" else HostClock()
 
     def times(self) -> dict[str, float]:
-        """Seconds of every phase, of the rest and of the whole step."""
-        batch = self.fetch()
-        inputs = self._inputs(batch)
-        seconds = {"batch": self._time(self.fetch)}
-        seconds |= {name: self._time(body) for name, body in self._phases(batch, inputs).items()}
-        forward = self._time(self._forward)
-        whole = self._time(self._whole)
-        self._forward().sum().backward()  # gradients for the update
-        seconds["update"] = self._time(lambda: self.adam.step(active=self.active))
-        self.adam.zero_grad()
-        seconds["rest"] = max(0.0, forward - sum(seconds.get(name, 0.0) for name in _FORWARD))
-        seconds["backward"] = max(0.0, whole - forward - seconds["update"])
-        return seconds | {"whole": whole}
-
-    def _forward(self) -> Tensor:
-        batch = self.fetch()
-        total: Tensor = self.model.loss(self.model.forward_batch(batch, batch.y), batch.y, self.options).total
-        return total
-
-    def _whole(self) -> None:
-        self.update(self.fetch(), self.active)
-        self.adam.zero_grad()
-
-    def _inputs(self, batch: GraphBatch) -> dict[str, Any]:
-        """Inputs of each phase, after the check that the phases in sequence give the model's class capsules."""
-        layer, segments = self.model.layers[0], batch.segments
-        output = self.model.forward_batch(batch, batch.y)
-        primary = output.primary.detach().requires_grad_()
-        hop = layer.hop(primary, batch.edges, segments)
-        h, mean = hop.h, None if hop.mean is None else hop.mean.unsqueeze(-2)
-        first = _route(layer, h, mean, batch)
-        adjacency = _coarsen(layer, first.assignment, batch)
-        capsules = _above(self.model, first.capsules, adjacency, segments)
-        expected = output.class_capsules
-        assert batch.y is not None
-        real = batch.y >= 0  # values of padded graphs are undefined
-        if not torch.allclose(capsules[real], expected[real], rtol=_TOLERANCE, atol=_TOLERANCE):
-            raise CheckError("bench: the phases of a step do not give the class capsules of the model.")
-        inputs = {"h": h, "mean": mean, "assignment": first.assignment, "capsules": first.capsules}
-        inputs |= {"adjacency": adjacency, "classes": expected}
-        detached = {
-            name: None if value is None else value.detach().requires_grad_(value.requires_grad)
-            for name, value in inputs.items()
-        }
-        return detached | {"primary": primary}
-
-    def _phases(self, batch: GraphBatch, inputs: dict[str, Any]) -> dict[str, Callable[[], object]]:
-        model, layer, segments = self.model, self.model.layers[0], batch.segments
-        phases: dict[str, Callable[[], object]] = {
-            "primary": lambda: model.primary(batch.features, batch.edges, segments),
-            "hop": lambda: layer.hop(inputs["primary"], batch.edges, segments),
-            "routing": lambda: _route(layer, inputs["h"], inputs["mean"], batch),
-            "coarsening": lambda: _coarsen(layer, inputs["assignment"], batch),
-            "class level": lambda: _above(model, inputs["capsules"], inputs["adjacency"], segments),
-        }
-        if model.decoder is not None:
-            phases["reconstruction"] = lambda: model.decoder(
-                inputs["primary"], batch.edges, segments, class_capsules=inputs["classes"], y=batch.y
-            )
-        return phases
-
-    def _time(self, body: Callable[[], object]) -> float:
-        def discard_result() -> None:
-            body()
-
-        replay = discard_result if self.recorder is None else self.recorder.record(discard_result)
-        return _on_gpu(replay) if self.device.type == "cuda" else _on_cpu(replay)
+        """Seconds of every phase, of the rest and of the whole step: those of the fastest of several runs."""
+        runs: list[dict[str, float]] = []
+        with time_ranges(self.clock):
+            self.runner.run(self.schedule)  # captures the step; its time is not counted
+            start = time.perf_counter()
+            while len(runs) < _LEAST_RUNS or (
+                len(runs) < _MOST_RUNS and time.perf_counter() - start < _SECONDS
+            ):
+                self.runner.run(self.schedule)
+                runs.append(self.clock.read())
+        fastest = min(runs, key=lambda run: run[STEP])
+        phases = {name: fastest.get(name, 0.0) for name in PHASES}
+        whole = fastest[STEP]
+        return phases | {"rest": whole - sum(phases.values()), "whole": whole}
 
 
-def _captures(model: HGCN, store: GraphStore, x: Tensor | FeatureTable) -> bool:
-    return can_capture(model, store, x.x if isinstance(x, FeatureTable) else x)
+class HostClock:
+    """Times ranges with the clock of the host, for operations that have ended when they return."""
 
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
 
-def _fetcher(
-    store: GraphStore, x: Tensor | FeatureTable, graphs: Tensor, device: torch.device, captured: bool
-) -> Callable[[], GraphBatch]:
-    """Assembles this batch as training does: padded to a bucket on the device if captured, else of exact size."""
-    if not captured:
-        source = batch_source(store, device)
-        return lambda: source.batch(x, graphs)
-    sizes = store.host_node_ptr.diff()
-    num_rows = bucket_size(int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max()))
-    on_device = graphs.to(device)
-    return lambda: collate_padded(store, x, on_device, num_rows)
-
-
-def _route(layer: Any, h: Tensor, mean: Tensor | None, batch: GraphBatch) -> CapsuleLevel:
-    routing = route(
-        h, layer.weight, layer.bias, batch.segments, layer.routing_iterations,
-        residual=mean if layer.released else None, method=layer.method,
-        detach=layer.released, epsilon=RELEASED_EPSILON if layer.released else 0.0,
-    )  # fmt: skip
-    capsules = routing.capsules if layer.released or mean is None else routing.capsules + mean
-    return CapsuleLevel(capsules, routing.assignment, None)
-
-
-def _coarsen(layer: Any, assignment: Tensor, batch: GraphBatch) -> Tensor:
-    adjacency = coarsen(assignment, batch.edges, batch.segments)
-    return clamp_adjacency(adjacency) if layer.released else adjacency
-
-
-def _above(model: Any, capsules: Tensor, adjacency: Tensor, segments: Any) -> Tensor:
-    """Class capsules, from the capsules of the first level."""
-    for layer in model.layers[1:]:
-        level = layer.forward_dense(capsules, adjacency, segments.graph_mask)
-        capsules, adjacency = level.capsules, level.adjacency
-    return capsules
-
-
-def _on_gpu(body: Callable[[], object]) -> float:
-    body()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(_REPLAYS):
-        body()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end) / 1000 / _REPLAYS
-
-
-def _on_cpu(body: Callable[[], object]) -> float:
-    """Seconds of the fastest of several runs, after one that is not timed."""
-    body()
-    seconds: list[float] = []
-    while len(seconds) < 3 or (sum(seconds) < _SECONDS and len(seconds) < _MAX_RUNS):
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        """Times a block; the range of a step starts a new measurement."""
+        if name == STEP:
+            self._seconds = {}
         start = time.perf_counter()
-        body()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+        yield
+        self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def read(self) -> dict[str, float]:
+        """Seconds of each range of the last step."""
+        return dict(self._seconds)
+
+
+class EventClock:
+    """Times ranges with CUDA events at their ends.
+
+    If a step is captured, the events are nodes of its graph: every replay records them, and :meth:`read` reads those of
+    the last replay.
+
+    Raises:
+        UsageError: If torch cannot record such events.
+    """
+
+    def __init__(self) -> None:
+        if torch.__version__ < "2.8":
+            raise UsageError(f"bench: phases on a GPU need torch 2.8 or newer, found {torch.__version__}.")
+        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        """Times a block; the range of a step starts a new measurement."""
+        if name == STEP:
+            self._events = []
+        # External: inside a capture the event becomes a node of the graph.
+        start, end = (torch.cuda.Event(enable_timing=True, external=True) for _ in range(2))
+        start.record()
+        yield
+        end.record()
+        self._events.append((name, start, end))
+
+    def read(self) -> dict[str, float]:
+        """Waits for the GPU; seconds of each range of the last step."""
+        torch.cuda.synchronize()
+        seconds: dict[str, float] = {}
+        for name, start, end in self._events:
+            seconds[name] = seconds.get(name, 0.0) + start.elapsed_time(end) / 1000
+        return seconds

@@ -19,12 +19,8 @@ from graphcaps.nn import HGCN, PrimaryCapsules
 from graphcaps.ops._triton.precision import current_precision
 from graphcaps.types import FeatureTable
 
-__all__ = ["PHASES", "Ceilings", "Count", "StepSizes", "count_phases", "measure_ceilings", "step_sizes"]
+__all__ = ["Ceilings", "Count", "StepSizes", "count_phases", "measure_ceilings", "step_sizes"]
 
-PHASES = (
-    *("batch", "primary", "hop", "routing", "coarsening", "class level", "reconstruction"),
-    *("backward", "update"),
-)
 _COPY_BYTES = {"cpu": 64 * 10**6, "cuda": 10**9}
 _MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
 _WORD = 4  # bytes of a float32, and of the index of a node

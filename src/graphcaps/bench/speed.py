@@ -124,7 +124,6 @@ def measure_speed(
 
     Raises:
         GraphcapsError: If an argument is invalid, before training starts.
-        CheckError: If the phases of a step do not give the capsules of the model.
     """
     if not issubclass(find_model(config.model), HGCN):
         raise ArgumentError("bench", "model", "be hgcn", repr(config.model))

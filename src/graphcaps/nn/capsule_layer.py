@@ -17,7 +17,8 @@ from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.types import CapsuleLevel, EdgeTable, Routing, Segments
+from graphcaps.profiling import profiled
+from graphcaps.types import CapsuleLevel, EdgeTable, Segments
 
 __all__ = ["CapsuleLayer"]
 
@@ -154,18 +155,21 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         With ``trace`` the assignments of every iteration are kept, and none of them carries a gradient.
         """
         mean = None if hop.mean is None else hop.mean.unsqueeze(-2)  # [*lead, B, 1, d]
-        routing = route(
-            hop.h,
-            self.weight,
-            self.bias,
-            segments,
-            self.routing_iterations,
-            residual=mean if self.released else None,
-            method=self.method,
-            **self._routing(trace),  # type: ignore[arg-type]
-        )
-        adjacency = coarsen(routing.assignment, edges, segments) if self.coarsen else None
-        return self._level(routing, adjacency, mean)
+        with profiled("routing"):
+            routing = route(
+                hop.h,
+                self.weight,
+                self.bias,
+                segments,
+                self.routing_iterations,
+                residual=mean if self.released else None,
+                method=self.method,
+                **self._routing(trace),  # type: ignore[arg-type]
+            )
+            capsules = self._add_residual(routing.capsules, mean)
+        with profiled("coarsening"):
+            adjacency = self._clamp(coarsen(routing.assignment, edges, segments)) if self.coarsen else None
+        return CapsuleLevel(capsules, routing.assignment, adjacency, routing.iterations)
 
     def forward_dense(
         self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None, *, trace: bool = False
@@ -196,16 +200,16 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             mean if self.released else None,
             **self._routing(trace),  # type: ignore[arg-type]
         )
-        coarse = dense_coarsen(routing.assignment, adjacency) if self.coarsen else None
-        return self._level(routing, coarse, mean)
+        capsules = self._add_residual(routing.capsules, mean)
+        coarse = self._clamp(dense_coarsen(routing.assignment, adjacency)) if self.coarsen else None
+        return CapsuleLevel(capsules, routing.assignment, coarse, routing.iterations)
 
-    def _level(self, routing: Routing, adjacency: Tensor | None, mean: Tensor | None) -> CapsuleLevel:
-        capsules = routing.capsules
-        if not self.released and mean is not None:
-            capsules = capsules + mean
-        if self.released and adjacency is not None:
-            adjacency = clamp_adjacency(adjacency)
-        return CapsuleLevel(capsules, routing.assignment, adjacency, routing.iterations)
+    def _add_residual(self, capsules: Tensor, mean: Tensor | None) -> Tensor:
+        """Adds the residual of the paper; the released one is added during the routing."""
+        return capsules if self.released or mean is None else capsules + mean
+
+    def _clamp(self, adjacency: Tensor) -> Tensor:
+        return clamp_adjacency(adjacency) if self.released else adjacency
 
     def extra_repr(self) -> str:
         shown = f"{self.in_channels}, {self.capsule_dim}, num_capsules={self.num_capsules}"

@@ -19,6 +19,7 @@ from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsul
 from graphcaps.nn.trunk import Trunk, TrunkKind
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.routing import RoutingMethod
+from graphcaps.profiling import profiled
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
 from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
 
@@ -254,17 +255,21 @@ class HGCN(GraphModel):
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         lowest, *above = self.layers
         first = cast(CapsuleLayer, lowest)
-        u = self.primary(x, batch.edges, segments)
+        with profiled("primary"):
+            u = self.primary(x, batch.edges, segments)
         if trace:
             u = u.detach().requires_grad_()
-        hop = first.hop(u, batch.edges, segments)
+        with profiled("hop"):
+            hop = first.hop(u, batch.edges, segments)
         primary = u if trace else hop.inputs
         level = first.route(hop, batch.edges, segments, trace=trace)
         levels = [level]
-        for layer in above:
-            assert level.adjacency is not None
-            level = layer.forward_dense(level.capsules, level.adjacency, segments.graph_mask, trace=trace)  # type: ignore[operator]
-            levels.append(level)
+        with profiled("class level"):
+            for layer in above:
+                assert level.adjacency is not None
+                dense = cast(CapsuleLayer, layer).forward_dense
+                level = dense(level.capsules, level.adjacency, segments.graph_mask, trace=trace)
+                levels.append(level)
         scores = lengths(level.capsules)
         loss = None
         if self.decoder is not None and (y is not None if reconstruct is None else reconstruct):
@@ -273,7 +278,8 @@ class HGCN(GraphModel):
                 raise ShapeError(
                     "HGCN", "y", f"have one class per graph, {list(scores.shape[:-1])}", list(classes.shape)
                 )
-            loss = self.decoder(primary, batch.edges, segments, class_capsules=level.capsules, y=classes)
+            with profiled("reconstruction"):
+                loss = self.decoder(primary, batch.edges, segments, class_capsules=level.capsules, y=classes)
         if self.parts is None:
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
         parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)

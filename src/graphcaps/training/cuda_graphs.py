@@ -19,6 +19,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.ops._triton.dispatch import kernels_available
 from graphcaps.ops.batch_layout.layout import layout_batch
+from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.training.step import TrainingStep
@@ -127,13 +128,16 @@ class BucketedRunner:
             self.steps[V]()
 
     def _step(self, num_rows: int) -> None:
-        layout = layout_batch(
-            self.store.node_ptr, self.order, num_rows,
-            classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
-        )  # fmt: skip
-        self.step(batch_from_layout(self.store, self.x, layout), layout.active)
-        self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
-        self.cursor += 1
+        with profiled(STEP):
+            with profiled("batch"):
+                layout = layout_batch(
+                    self.store.node_ptr, self.order, num_rows,
+                    classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
+                )  # fmt: skip
+                batch = batch_from_layout(self.store, self.x, layout)
+            self.step(batch, layout.active)
+            self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
+            self.cursor += 1
 
     def _prepare(self, num_rows: int) -> Callable[[], None]:
         """The step for a new size. Called before the epoch that needs it."""

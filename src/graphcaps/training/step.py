@@ -8,6 +8,7 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
 from graphcaps.nn.graph_model import GraphModel
+from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
@@ -47,8 +48,12 @@ class TrainingStep:
         output = self.model.forward_batch(batch, batch.y)
         terms = self.model.loss(output, batch.y, self.options)
         self.adam.zero_grad()
-        terms.total.backward(torch.ones_like(terms.total))  # replicas are independent: as if each were alone
-        self.adam.step(active=active)
+        with profiled("backward"):
+            terms.total.backward(
+                torch.ones_like(terms.total)
+            )  # replicas are independent: as if each were alone
+        with profiled("update"):
+            self.adam.step(active=active)
         self.metrics.add(terms, output.class_scores, batch.y)
 
 
@@ -70,7 +75,9 @@ class EagerRunner:
         """Runs all steps of an epoch."""
         for number in range(len(schedule.num_rows)):
             graphs = schedule.graphs(number)
-            batch = self.store.batch(self.x, graphs)
-            present = (graphs >= 0).any(-1)
-            self.step(batch, None if bool(present.all()) else present.to(self.store.device))
-            self.step.adam.zero_grad()
+            with profiled(STEP):
+                with profiled("batch"):
+                    batch = self.store.batch(self.x, graphs)
+                present = (graphs >= 0).any(-1)
+                self.step(batch, None if bool(present.all()) else present.to(self.store.device))
+                self.step.adam.zero_grad()
