@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -101,3 +101,23 @@ def assert_equal(actual: Tensor, expected: Tensor, name: str = "value", toleranc
     error = float((actual.detach() - expected.detach()).abs().max())
     scale = max(1.0, float(expected.detach().abs().max()))
     assert error <= tolerance * scale, f"{name} differs by {error:.3g} (largest {scale:.3g})"
+
+
+def with_empty_graphs(store: GraphStore, counts: list[int], y: int = 0) -> tuple[GraphStore, list[int]]:
+    """The store with graphs without nodes inserted, and the new index of each of its graphs.
+
+    Args:
+        store (GraphStore): G graphs.
+        counts (list): Number of graphs without nodes before each graph, and after the last, ``[G + 1]``.
+        y (int): Class of the inserted graphs.
+    """
+    sizes, classes, kept = [], [], []
+    for graph, count in enumerate(counts):
+        sizes += [0] * count
+        classes += [y] * count
+        if graph < len(store):
+            kept.append(len(sizes))
+            sizes.append(int(store.sizes[graph]))
+            classes.append(0 if store.y is None else int(store.y[graph]))
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    return replace(store, node_ptr=ptr, y=None if store.y is None else torch.tensor(classes)), kept

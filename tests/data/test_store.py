@@ -337,10 +337,10 @@ def test_columns_of_wrong_length_are_refused() -> None:
     for name, rows in (("node_labels", 2), ("edge_weight", 0), ("y", 1)):
         with pytest.raises(ShapeError, match=rf"GraphStore: '{name}' must have {rows} rows, got 7\."):
             GraphStore("wrong", ptr, edges, none, **{name: torch.zeros(7, 1)})  # type: ignore[arg-type]
-    with pytest.raises(
-        ArgumentError, match=r"'node_ptr' must give every graph at least one node, got none in graph 1\."
-    ):
-        GraphStore("wrong", torch.tensor([0, 2, 2]), edges, none)
+    with pytest.raises(ArgumentError, match=r"'node_ptr' must ascend, got a descending step at graph 1\."):
+        GraphStore("wrong", torch.tensor([0, 3, 2]), edges, none)
+    with pytest.raises(ArgumentError, match=r"'edge_ptr' must ascend from 0 to 1, got values from 0 to 0\."):
+        GraphStore("wrong", torch.tensor([0, 0]), torch.tensor([0]), torch.zeros(1, dtype=torch.int32))
 
 
 def test_slices_are_ranges_and_fractions_are_refused() -> None:

@@ -131,6 +131,7 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
         ("edges per graph", f"{summary.avg_edges:.2f} as distributed"),
         ("neighbours per node", f"{summary.avg_degree:.2f}"),
         ("isolated nodes", f"{summary.isolated_nodes:,}"),
+        ("graphs without nodes", f"{summary.graphs_without_nodes:,}"),
         ("graphs without edges", f"{summary.graphs_without_edges:,}"),
         ("on nodes", ", ".join(filter(None, nodes)) or "nothing"),
         ("on edges", ", ".join(filter(None, edges)) or "nothing"),

@@ -2,7 +2,7 @@
 
 Node i of graph g is row ``node_ptr[g] + i`` of every node array. Its neighbours are
 ``neighbours[edge_ptr[row] : edge_ptr[row + 1]]``, as indices within the graph. A batch is a gather with offsets:
-there is no object per graph.
+there is no object per graph. A graph may have no nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GraphStore:
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
-        ArgumentError: If a graph has no nodes, or an edge leaves its graph.
+        ArgumentError: If offsets descend, or an edge leaves its graph.
     """
 
     name: str
@@ -92,27 +92,25 @@ class GraphStore:
         for name, values in self.truth.items():
             if values.shape != (N,):
                 raise ShapeError("GraphStore", f"truth[{name}]", f"have shape [{N}]", list(values.shape))
-        if len(self) and bool((self.sizes < 1).any()):
-            graph = int((self.sizes < 1).nonzero()[0, 0])
-            got = f"none in graph {graph}"
-            raise ArgumentError("GraphStore", "node_ptr", "give every graph at least one node", got)
+        if bool((self.sizes < 0).any()):
+            graph = int((self.sizes < 0).nonzero()[0, 0])
+            raise ArgumentError("GraphStore", "node_ptr", "ascend", f"a descending step at graph {graph}")
         if self.device.type == "cpu":  # a store on a GPU is a copy of one that was checked
             self._check_edges()
 
     def _check_edges(self) -> None:
         """Checks that neighbours are in their graph: kernels would read other memory for a wrong index."""
-        if N := self.num_nodes:
-            ends = (int(self.edge_ptr[0]), int(self.edge_ptr[N]))
-            descends = bool((self.degree < 0).any())
-            if descends or ends != (0, len(self.neighbours)):
-                got = "a descending step" if descends else f"values from {ends[0]} to {ends[1]}"
-                raise ArgumentError("GraphStore", "edge_ptr", f"ascend from 0 to {len(self.neighbours)}", got)
-            limit = self.sizes.int().repeat_interleave(self.host_entry_ptr.diff())
-            wrong = (self.neighbours < 0) | (self.neighbours >= limit)
-            if bool(wrong.any()):
-                entry = int(wrong.nonzero()[0, 0])
-                expected = f"be from 0 to {int(limit[entry]) - 1} in entry {entry}"
-                raise ArgumentError("GraphStore", "neighbours", expected, int(self.neighbours[entry]))
+        ends = (int(self.edge_ptr[0]), int(self.edge_ptr[-1]))
+        descends = bool((self.degree < 0).any())
+        if descends or ends != (0, len(self.neighbours)):
+            got = "a descending step" if descends else f"values from {ends[0]} to {ends[1]}"
+            raise ArgumentError("GraphStore", "edge_ptr", f"ascend from 0 to {len(self.neighbours)}", got)
+        limit = self.sizes.int().repeat_interleave(self.host_entry_ptr.diff())
+        wrong = (self.neighbours < 0) | (self.neighbours >= limit)
+        if bool(wrong.any()):
+            entry = int(wrong.nonzero()[0, 0])
+            expected = f"be from 0 to {int(limit[entry]) - 1} in entry {entry}"
+            raise ArgumentError("GraphStore", "neighbours", expected, int(self.neighbours[entry]))
 
     @classmethod
     def from_clean_edges(cls, name: str, node_ptr: Tensor, edges: CleanEdges, **columns: Any) -> GraphStore:
@@ -176,6 +174,11 @@ class GraphStore:
     def node_graph(self) -> Tensor:
         """Graph index of each node, ``[N]``."""
         return torch.arange(len(self), device=self.device).repeat_interleave(self.sizes)
+
+    @cached_property
+    def empty_graphs(self) -> Tensor:
+        """Indices of the graphs without nodes, ascending, on the host."""
+        return (self.host_node_ptr.diff() == 0).nonzero().squeeze(-1)
 
     @cached_property
     def max_size(self) -> int:
@@ -246,7 +249,7 @@ class GraphStore:
         store = object.__new__(type(self))
         for name, value in values.items():
             object.__setattr__(store, name, value)
-        for name in ("host_node_ptr", "host_entry_ptr", "max_size", "max_degree"):
+        for name in ("host_node_ptr", "host_entry_ptr", "empty_graphs", "max_size", "max_degree"):
             store.__dict__[name] = getattr(self, name)
         return store
 

@@ -110,7 +110,8 @@ def test_no_graphs_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"num_nodes": 0}, r"'graphs' must have at least one node each, got none in graph 1\."),
+        ({"num_nodes": 0}, r"'edge_index' must be empty in graph 1, which has no nodes, got 2\."),
+        ({"num_nodes": -1}, r"'num_nodes' must be 0 or more, got -1 in graph 1\."),
         ({"edge_index": torch.zeros(3, 2)}, r"'edge_index' must have shape \[2, E\], got \[3, 2\] in graph 1"),
         (
             {"edge_index": torch.tensor([[0, 1], [1, 3]])},

@@ -180,7 +180,6 @@ def mixed(**entries: object) -> nx.Graph:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (nx.Graph(), r"'graphs' must have at least one node each, got none in graph 1\."),
         (mixed(label=None), r"'label' must be present everywhere or nowhere, got none at node 1 of graph 1\."),
         (mixed(label=1.5), r"'label' must be an integer, got 1\.5 at node 1 of graph 1\."),
         (mixed(label="C"), r"'label' must be a text that has a code, got 1 at node 0 of graph 0\."),

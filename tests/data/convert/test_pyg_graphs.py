@@ -159,7 +159,6 @@ def test_edge_columns() -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (Data(), r"'graphs' must have at least one node each, got none in graph 1\."),
         (Data(x=torch.ones(2, 3), y=0), r"'node_attributes' must have 1 column, as in graph 0, got 3 in graph 1"),
         (Data(x=torch.ones(2, 1)), r"'y' must be given for every graph or for none, got none for graph 1\."),
         (Data(num_nodes=2, y=0), r"'node_attributes' must be present in every graph, .*got none in graph 1"),

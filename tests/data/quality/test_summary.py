@@ -54,6 +54,7 @@ def test_statistics_of_three_graphs():
         "max_nodes": 4,
         "avg_degree": 1.43,
         "isolated_nodes": 1,
+        "graphs_without_nodes": 0,
         "graphs_without_edges": 1,
         "node_attributes": 3,
         "edge_attributes": 0,

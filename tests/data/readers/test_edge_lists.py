@@ -78,11 +78,6 @@ def test_edges_graphs_and_nodes(folder):
         ),
         (
             "graphs.csv",
-            "graph,label\ng1,1\ng2,1\ng3,1\n",
-            "graphs.csv, line 4: expected nodes or edges of graph 'g3'",
-        ),
-        (
-            "graphs.csv",
             "graph,label\ng1,1\ng2,nan\n",
             "graphs.csv, line 3: expected a class in column 'label', found 'nan'.",
         ),

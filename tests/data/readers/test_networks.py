@@ -169,7 +169,6 @@ def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
             '[{"nodes": [{"id": 1}]}, {"nodes": [{"id": 1}], "links": [{"source": 1, "target": 9}]}]',
             "n.json, graph 1: expected two nodes of the graph at link 0, found 9.",
         ),
-        ("n.json", '{"nodes": []}', "n.json, graph 'n.json': expected at least one node, found none."),
         (
             "n.json",
             '{"nodes": [{"id": 1, "label": [2]}]}',

@@ -61,27 +61,12 @@ def write(folder: Path, files: dict[str, bytes | None]) -> Path:
         (
             "graph_indicator",
             b"1\n1\n2\n1\n2\n",
-            ", line 4: expected graph 2 or 3, found graph 1 (numbers must not decrease).",
+            ", line 4: expected graph 2 or a later one, found graph 1 (numbers must not decrease).",
         ),
-        (
-            "graph_indicator",
-            b"1\n1\n1\n3\n3\n",
-            ", line 4: expected graph 1 or 2, found graph 3 (a graph has no nodes).",
-        ),
-        (
-            "graph_indicator",
-            b"0\n0\n0\n1\n1\n",
-            ", line 1: expected graph 1 on the first line, found graph 0.",
-        ),
-        (
-            "graph_indicator",
-            b"2\n2\n2\n3\n3\n",
-            ", line 1: expected graph 1 on the first line, found graph 2.",
-        ),
+        ("graph_indicator", b"0\n0\n0\n1\n1\n", ", line 1: expected graph numbers from 1, found graph 0."),
         ("graph_indicator", b"", ", line 1: expected one graph number, found an empty file."),
         ("graph_indicator", b"1\n1\n1\n2\n2.5\n", ", line 5: expected one graph number, found '2.5'."),
         ("graph_labels", b"1\n", ", line 2: expected 2 rows, one per graph, found 1."),
-        ("graph_labels", b"1\n2\n1\n", ", line 3: expected 2 rows, one per graph, found 3."),
         ("graph_labels", b"1\nyes\n", ", line 2: expected one class, an integer, found 'yes'."),
         ("graph_labels", b"1\n0.5\n", ", line 2: expected one class, an integer, found '0.5'."),
         ("graph_labels", b"", ", line 1: expected one class, an integer, found an empty file."),
@@ -113,6 +98,19 @@ def test_message_of_each_error(tmp_path, table, content, message):
     with pytest.raises(DataError) as caught:
         read_tu(folder)
     assert str(caught.value) == f"T/T_{table}.txt{message}"
+
+
+def test_more_graphs_than_classes(tmp_path):
+    folder = write(tmp_path / "T", GOOD | {"graph_indicator": b"1\n1\n1\n9999999999\n9999999999\n"})
+    with pytest.raises(
+        DataError, match=r"T_graph_labels\.txt, line 3: expected 9999999999 rows, one per graph"
+    ):
+        read_tu(folder)
+    unlabelled = {"graph_indicator": b"1\n1\n1\n9999999999\n9999999999\n", "graph_labels": None}
+    with pytest.raises(
+        DataError, match=r"indicator\.txt, line 4: expected graph numbers up to 5000, found graph 9"
+    ):
+        read_tu(write(tmp_path / "U", GOOD | unlabelled))
 
 
 def test_a_missing_edge_file(tmp_path):

@@ -30,7 +30,7 @@ class GraphArrays:
     """One graph as arrays, with edges as listed in the source.
 
     Args:
-        num_nodes (int): Number of nodes n, at least 1.
+        num_nodes (int): Number of nodes n, 0 or more; a graph without nodes needs no columns.
         edge_index (Tensor): Listed edges, ``[2, E]``, with node indices from 0 to n − 1.
         y (int or str, optional): Class label of the graph.
         node_labels (Tensor, optional): Categorical labels, ``[n, L]``.
@@ -65,7 +65,8 @@ def store_from_graphs(
     them. With ``class_names``, a class label is an index into these names, or one of them.
 
     Args:
-        graphs (sequence): Graphs. A column is present in all of them or in none, with equal widths.
+        graphs (sequence): Graphs. A column is present in all of them or in none, with equal widths; graphs without
+            nodes (edges) may leave out the columns of nodes (edges).
         name (str): Name of the store.
         class_names (sequence, optional): Names of the classes, if known beforehand.
         owner (str): Name that error messages begin with.
@@ -105,23 +106,21 @@ def store_from_graphs(
 
 
 def _check_graph(owner: str, index: int, graph: GraphArrays) -> None:
-    if graph.num_nodes < 1:
-        raise ArgumentError(owner, "graphs", "have at least one node each", f"none in graph {index}")
+    if graph.num_nodes < 0:
+        raise ArgumentError(owner, "num_nodes", "be 0 or more", f"{graph.num_nodes} in graph {index}")
     edges = graph.edge_index
     if edges.dim() != 2 or edges.size(0) != 2:
         raise ArgumentError(owner, "edge_index", "have shape [2, E]", f"{list(edges.shape)} in graph {index}")
     if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < graph.num_nodes:
         wrong = int(edges.min()) if int(edges.min()) < 0 else int(edges.max())
-        raise ArgumentError(
-            owner,
-            "edge_index",
-            f"hold node indices from 0 to {graph.num_nodes - 1} in graph {index}",
-            wrong,
-        )
+        expected = f"hold node indices from 0 to {graph.num_nodes - 1} in graph {index}"
+        if not graph.num_nodes:
+            expected = f"be empty in graph {index}, which has no nodes"
+        raise ArgumentError(owner, "edge_index", expected, wrong)
     for entry, kind in _COLUMNS.items():
         tensor = getattr(graph, entry)
         rows = graph.num_nodes if kind == "node" else edges.size(1)
-        if tensor is None or (kind == "edge" and not rows):
+        if tensor is None or not rows:
             continue
         if tensor.dim() != (1 if entry == "edge_weight" else 2) or tensor.size(0) != rows:
             shape = f"[{rows}]" if entry == "edge_weight" else f"[{rows}, columns]"
@@ -132,9 +131,10 @@ def _check_graph(owner: str, index: int, graph: GraphArrays) -> None:
 
 def _column(owner: str, entry: str, graphs: Sequence[GraphArrays]) -> Tensor | None:
     """One column of all graphs, concatenated; ``None`` if no graph has it."""
-    # A graph without edges needs no edge columns, and libraries may leave them out.
-    skip = [_COLUMNS[entry] == "edge" and not graph.edge_index.size(1) for graph in graphs]
-    tensors = {index: getattr(graph, entry) for index, graph in enumerate(graphs) if not skip[index]}
+    # A graph without nodes (edges) needs no columns of nodes (edges), and libraries may leave them out.
+    of_nodes = _COLUMNS[entry] == "node"
+    rows = [graph.num_nodes if of_nodes else graph.edge_index.size(1) for graph in graphs]
+    tensors = {index: getattr(graph, entry) for index, graph in enumerate(graphs) if rows[index]}
     first = next((index for index, tensor in tensors.items() if tensor is not None), None)
     if first is None:
         return None
@@ -158,16 +158,16 @@ def _column(owner: str, entry: str, graphs: Sequence[GraphArrays]) -> Tensor | N
 
 
 def _truth(owner: str, graphs: Sequence[GraphArrays]) -> dict[str, Tensor]:
-    keys = sorted({key for graph in graphs for key in graph.truth or {}})
+    tables = {index: graph.truth or {} for index, graph in enumerate(graphs) if graph.num_nodes}
     truth = {}
-    for key in keys:
-        for index, graph in enumerate(graphs):
-            value = (graph.truth or {}).get(key)
-            if value is None or value.size(0) != graph.num_nodes:
+    for key in sorted({key for table in tables.values() for key in table}):
+        for index, table in tables.items():
+            value = table.get(key)
+            if value is None or value.size(0) != graphs[index].num_nodes:
                 raise ArgumentError(
                     owner, f"truth[{key!r}]", "have one entry per node", f"another number in graph {index}"
                 )
-        truth[key] = torch.cat([(graph.truth or {})[key] for graph in graphs])
+        truth[key] = torch.cat([table[key] for table in tables.values()])
     return truth
 
 

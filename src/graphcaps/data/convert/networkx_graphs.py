@@ -59,8 +59,7 @@ def from_networkx(
         name (str): Name of the store.
 
     Raises:
-        ArgumentError: If a graph has no nodes, or an attribute is missing or not a number; the message names the
-            graph and the node or edge.
+        ArgumentError: If an attribute is missing or not a number; the message names the graph and the node or edge.
     """
     graphs = _listed(graphs)
     if labels is None:

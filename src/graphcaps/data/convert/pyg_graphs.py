@@ -53,8 +53,8 @@ def from_pyg(
             ascending)
 
     Raises:
-        ArgumentError: If a graph has no nodes, or its tensors or class label do not match those of the others; the
-            message names the graph.
+        ArgumentError: If the tensors or the class label of a graph do not match those of the others; the message names
+            the graph.
     """
     from torch_geometric.data import Batch, Data
 
@@ -71,8 +71,12 @@ def from_pyg(
             )
     arrays = [_read(index, graph) for index, graph in enumerate(graphs)]
     # Ground truth that not all graphs have is dropped, as for graphs from SMILES among others.
-    shared = set.intersection(*(set(each.truth or {}) for each in arrays)) if arrays else set()
-    arrays = [replace(each, truth={key: (each.truth or {})[key] for key in shared}) for each in arrays]
+    tables = [set(each.truth or {}) for each in arrays if each.num_nodes]
+    shared = set.intersection(*tables) if tables else set()
+    arrays = [
+        replace(each, truth={key: value for key, value in (each.truth or {}).items() if key in shared})
+        for each in arrays
+    ]
     return store_from_graphs(arrays, name, class_names=class_names, owner="from_pyg")
 
 

@@ -230,6 +230,8 @@ class FeatureRecipe:
         if not num_attributes and not blocks and not edge_blocks:
             return np.ones((store.num_nodes, 1))
         x = np.zeros((store.num_nodes, self.num_base_columns))
+        if not store.num_nodes:
+            return x
         if attributes is not None:
             x[:, :num_attributes] = attributes
         column = num_attributes
@@ -331,10 +333,18 @@ def check_column_counts(
     Raises:
         ArgumentError: If the numbers of columns differ.
     """
+    # Graphs without nodes have no labels and attributes, and graphs without edges no edge labels.
     counts = {
-        "node label": (recipe.labels, len(recipe.label_values or ()), store.node_labels),
-        "node attribute": (recipe.attributes, recipe.num_attributes or 0, store.node_attributes),
-        # Graphs without edges have no edge labels.
+        "node label": (
+            recipe.labels and bool(store.num_nodes),
+            len(recipe.label_values or ()),
+            store.node_labels,
+        ),
+        "node attribute": (
+            recipe.attributes and bool(store.num_nodes),
+            recipe.num_attributes or 0,
+            store.node_attributes,
+        ),
         "edge label": (
             recipe.edge_labels and bool(store.neighbours.numel()),
             len(recipe.edge_label_values or ()),
@@ -433,6 +443,8 @@ def find_unseen_node_labels(
         list: For each label column that has such labels, its index, their rows, and all labels of the column.
     """
     columns = node_label_columns(store) if recipe.labels else []
+    if not store.num_nodes:  # graphs without nodes have no label columns
+        return []
     return _find_unseen(recipe.label_values or (), columns, strict=True)
 
 

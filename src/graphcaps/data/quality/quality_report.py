@@ -175,8 +175,17 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
 
 # ---------------------------------------------------------------------- nodes and edges
 def _structure_findings(store: GraphStore) -> Iterator[Finding]:
+    empty = store.empty_graphs.tolist()
+    if empty:
+        sentence = (
+            f"{_count(len(empty), 'graph')} of {len(store):,} without nodes: training leaves them out, and their "
+            "prediction is the most frequent class."
+        )
+        yield Finding(
+            "no-nodes", _severity(len(empty), len(store)), sentence, len(empty), tuple(empty[:_MAX_LISTED])
+        )
     entries = store.edge_ptr[store.node_ptr]
-    edgeless = entries[1:] == entries[:-1]
+    edgeless = (entries[1:] == entries[:-1]) & (store.sizes > 0)
     if bool(edgeless.any()):
         number = int(edgeless.sum())
         sentence = (

@@ -30,7 +30,7 @@ class StoreSummary:
 
     ``avg_edges`` describes the data set as distributed: distinct undirected edges, with a self-loop counted once.
     ``node_attributes`` and ``edge_attributes`` are numbers of columns. ``edge_weights`` is whether edges have
-    weights. ``report`` counts the changes to the edge list.
+    weights. ``graphs_without_edges`` includes ``graphs_without_nodes``. ``report`` counts the changes to the edge list.
     """
 
     name: str
@@ -44,6 +44,7 @@ class StoreSummary:
     max_nodes: int
     avg_degree: float
     isolated_nodes: int
+    graphs_without_nodes: int
     graphs_without_edges: int
     node_labels: LabelSummary | None
     node_attributes: int
@@ -79,6 +80,7 @@ def summarize(store: GraphStore) -> StoreSummary:
         max_nodes=int(sizes.max()) if graphs else 0,
         avg_degree=_mean(2 * store.num_edges, store.num_nodes),
         isolated_nodes=int((degree == 0).sum()),
+        graphs_without_nodes=store.empty_graphs.numel(),
         graphs_without_edges=int((entries[1:] == entries[:-1]).sum()),
         node_labels=_label_summary(store.node_labels),
         node_attributes=_num_columns(store.node_attributes),

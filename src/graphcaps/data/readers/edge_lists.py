@@ -6,7 +6,7 @@
   of the store are its rows, in this order. Without the file there are no classes.
 * ``nodes.csv`` (optional) has the columns ``graph``, ``node`` and ``label`` (a category). Every other column is a node
   attribute. It lists all nodes, including isolated ones, in the order of the store. Without the file, the nodes are
-  those that occur in edges.
+  those that occur in edges. A graph of ``graphs.csv`` that has neither has no nodes.
 
 Attribute columns are sorted by name. Graphs and nodes are identified by any text. An edge is listed once, or once in
 each direction.
@@ -103,10 +103,6 @@ def read_edge_list(
     read = _read_graphs(graph_table, label)
     _read_nodes(read, node_table, graphs_fixed=graph_table is not None)
     _read_edges(read, edge_table, graph_table or node_table, nodes_fixed=node_table is not None)
-    for name, graph in read.items():
-        if not graph.nodes:
-            where = (graph_table or edge_table).where
-            raise DataError(where, f"nodes or edges of graph '{name}'", "none", line=graph.line)
 
     texts: dict[int, str] = {}
     node_labels, edge_labels = _label_column(node_table, texts), _label_column(edge_table, texts)

@@ -106,12 +106,9 @@ def store_from_networks(
         name, where (str): Name of the store, and of the source in messages.
 
     Raises:
-        DataError: If a graph has no nodes, only some graphs have a class, or a label is invalid.
+        DataError: If only some graphs have a class, or a label is invalid.
     """
     names = list(names) or [str(index) for index in range(len(graphs))]
-    for graph_name, graph in zip(names, graphs, strict=True):
-        if not graph.number_of_nodes():
-            raise DataError(f"{where}, graph '{graph_name}'", "at least one node", "none")
     missing = [graph_name for graph_name, label in zip(names, labels, strict=True) if label is None]
     if missing and len(missing) < len(labels):
         raise DataError(where, "a class for every graph or for none", f"none for '{missing[0]}'")

@@ -3,10 +3,11 @@
 A data set NAME is a set of text files. Nodes and graphs are numbered from 1 over the whole data set:
 
 * ``NAME_A.txt`` lists the edges, two node ids per row, and must not be empty.
-* ``NAME_graph_indicator.txt`` has the graph of each node. It starts with 1, and every row is equal to the row before or
-  greater by one, so that no graph is without nodes.
-* ``NAME_graph_labels.txt`` has the class of each graph. Without this file the graphs have no classes (``y`` is
-  ``None``): a model can predict them but not be trained on them.
+* ``NAME_graph_indicator.txt`` has the graph of each node, in ascending order. A graph whose number does not occur has
+  no nodes.
+* ``NAME_graph_labels.txt`` has the class of each graph, and with it the number of graphs: classes after the last graph
+  with nodes belong to graphs without nodes. Without this file the graphs have no classes (``y`` is ``None``): a model
+  can predict them but not be trained on them.
 * ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and ``NAME_edge_attributes.txt`` are
   optional. They have a row per node or per row of ``NAME_A.txt``, with any number of columns.
 * ``NAME_class_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are additions of graphcaps, see
@@ -36,6 +37,7 @@ from graphcaps.ops.edges import clean_edges
 
 __all__ = ["read_tu"]
 
+_MAX_GRAPHS_PER_NODE = 1000  # without a file of classes: a larger number is a mistake, not a graph
 _BLOCK_ROWS = 1 << 20  # rows that are checked at once, so that no second copy of all edges is needed
 
 
@@ -61,8 +63,9 @@ class _Reader:
 
     def store(self, name: str) -> GraphStore:
         graph = self._indicator()
-        num_nodes, num_graphs = len(graph), int(graph[-1])
-        y, class_names = self._classes(num_graphs)
+        num_nodes = len(graph)
+        y, class_names = self._classes(int(graph[-1]))
+        num_graphs = int(graph[-1]) if y is None else len(y)
         node_labels = self._labels("node_labels", num_nodes, "node")
         node_attributes = self._attributes("node_attributes", num_nodes, "node")
         edges = self._edges(graph)
@@ -101,7 +104,7 @@ class _Reader:
         member = self._member("graph_indicator")
         where = self.archive.where(member)
         graph = read_integers(self.archive.chunks(member), where, "one graph number", columns=1)[:, 0]
-        _check_indicator(graph, where)
+        _check_indicator(graph, where, has_classes=self._optional("graph_labels") is not None)
         return graph
 
     def _edges(self, graph: NDArray) -> NDArray:
@@ -112,7 +115,8 @@ class _Reader:
         _check_edges(edges, graph, where)
         return edges
 
-    def _classes(self, num_graphs: int) -> tuple[Tensor | None, tuple[str, ...]]:
+    def _classes(self, last_graph: int) -> tuple[Tensor | None, tuple[str, ...]]:
+        """Class of each graph, ``[G]`` with G at least ``last_graph``, the last graph with nodes; and class names."""
         names = self._class_names()
         member = self._optional("graph_labels")
         if member is None:
@@ -121,7 +125,8 @@ class _Reader:
         values = read_integers(
             self.archive.chunks(member), where, "one class, an integer", columns=1, integral_floats=True
         )
-        _check_rows(len(values), num_graphs, "graph", where)
+        if len(values) < last_graph:
+            _check_rows(len(values), last_graph, "graph", where)
         classes, y = np.unique(values[:, 0], return_inverse=True)
         if not names:
             return torch.from_numpy(y.astype(np.int64)), tuple(str(value) for value in classes.tolist())
@@ -222,16 +227,20 @@ def _read_class_names(chunks: Iterable[bytes], where: str) -> dict[int, str]:
     return names
 
 
-def _check_indicator(graph: NDArray, where: str) -> None:
-    """Checks that the graphs of the nodes, ``[N]``, start at 1 and increase in steps of at most one."""
-    if graph[0] != 1:
-        raise DataError(where, "graph 1 on the first line", f"graph {graph[0]}", line=1)
-    wrong = (graph[1:] < graph[:-1]) | (graph[1:] > graph[:-1] + 1)
+def _check_indicator(graph: NDArray, where: str, *, has_classes: bool) -> None:
+    """Checks that the graphs of the nodes, ``[N]``, ascend from 1 or more, and that there are not absurdly many."""
+    if graph[0] < 1:
+        raise DataError(where, "graph numbers from 1", f"graph {graph[0]}", line=1)
+    wrong = graph[1:] < graph[:-1]
     if wrong.any():
         row = int(wrong.argmax()) + 1
         before, here = int(graph[row - 1]), int(graph[row])
-        problem = "numbers must not decrease" if here < before else "a graph has no nodes"
-        raise DataError(where, f"graph {before} or {before + 1}", f"graph {here} ({problem})", line=row + 1)
+        found = f"graph {here} (numbers must not decrease)"
+        raise DataError(where, f"graph {before} or a later one", found, line=row + 1)
+    limit = _MAX_GRAPHS_PER_NODE * len(graph)
+    if not has_classes and graph[-1] > limit:  # otherwise the classes limit the number of graphs
+        row = int((graph > limit).argmax())
+        raise DataError(where, f"graph numbers up to {limit}", f"graph {graph[row]}", line=row + 1)
 
 
 def _check_rows(found: int, expected: int, unit: str, where: str) -> None:

@@ -4,6 +4,9 @@
 the range of float32 come back as float32, as for any TU data set. ``NAME_A.txt`` lists every edge of the store once in
 each direction. The ``report`` of the data set that is read back describes these rows, not those of the original source.
 
+A graph without nodes has a class, but its number is missing in ``NAME_graph_indicator.txt``. Without classes the last
+graph must have nodes, because nothing would show that it exists.
+
 Three kinds of files are additions of graphcaps. They are written only if needed, and other readers ignore them:
 
 * ``NAME_class_names.txt``: a class number, a comma and its name per line. Written if the names of the classes are not
@@ -59,7 +62,8 @@ def write_tu(
     The target is written atomically. The same store and name give the same bytes.
 
     Args:
-        store (GraphStore): Graphs with at least one edge; the format cannot represent a data set without edges.
+        store (GraphStore): Graphs with at least one edge; the format cannot represent a data set without edges, nor a
+            last graph without nodes where the graphs have no classes.
         target (str or Path): Folder or zip; its parent folder must exist.
         name (str, optional): NAME of the files. (default: that of the target, without ``.zip``)
         overwrite (bool): Whether an existing zip is replaced, or a folder that contains only a TU data set.
@@ -110,6 +114,9 @@ def _files(store: GraphStore, name: str) -> dict[str, Rows]:
     if not store.num_edges:
         found = f"no edge in {len(store)} graphs"
         raise ArgumentError(_OWNER, "store", "have at least one edge to be a TU data set", found)
+    if store.y is None and not int(store.sizes[-1]):
+        expected = "end with a graph that has nodes if the graphs have no classes"
+        raise ArgumentError(_OWNER, "store", expected, f"graph {len(store)} without nodes")
     values, names = _classes(store)
     tables: dict[str, Rows | None] = {
         "A": _edges(store),
