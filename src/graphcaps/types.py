@@ -55,8 +55,8 @@ def _short(value: Any) -> str:
 class Segments(ShapeRepr):
     """The graph of each row of a ragged ``[*lead, V, …]`` tensor with B graphs.
 
-    Rows of a graph are contiguous, and graphs are in order. Rows after the last graph are padding, and so are graphs
-    without rows.
+    Rows of a graph are contiguous, and graphs are in order. Rows after the last graph are padding. A graph without rows
+    is padding, or a graph without nodes: neither counts in statistics and means over graphs.
 
     Args:
         ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
@@ -64,6 +64,8 @@ class Segments(ShapeRepr):
         padded (bool): Whether there may be padding rows or graphs. Stored on the host, so that reading it needs no
             synchronisation.
         max_size (int, optional): Number of rows of the largest graph, or an upper bound, if the host has it.
+        may_be_empty (bool): Whether there may be graphs without nodes. Results of padding graphs are undefined; those
+            of a graph without nodes are zero capsules, which costs an operation per level. (default: False)
         memo (dict): Cache of tensors that ops derive from this object.
     """
 
@@ -71,6 +73,7 @@ class Segments(ShapeRepr):
     index: Tensor
     padded: bool = True
     max_size: int | None = None
+    may_be_empty: bool = False
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
     @property
@@ -100,19 +103,20 @@ class Segments(ShapeRepr):
 
     @property
     def graph_mask(self) -> Tensor | None:
-        """True at real graphs, ``[*lead, B]``; ``None`` without padding."""
+        """True at graphs with rows, ``[*lead, B]``; ``None`` without padding."""
         return self.sizes > 0 if self.padded else None
 
     @classmethod
     def from_sizes(cls, sizes: Tensor) -> Segments:
-        """Segments without padding for graphs of these sizes, ``[*lead, B]``, with equal sums over B."""
+        """Segments without padding rows for graphs of these sizes, ``[*lead, B]``, with equal sums over B."""
         *lead, B = sizes.shape
         ptr = torch.nn.functional.pad(sizes.cumsum(-1), (1, 0))
         flat = sizes.reshape(-1)
         graphs = torch.arange(B, device=sizes.device).expand(*lead, B).reshape(-1)
         index = graphs.repeat_interleave(flat).reshape(*lead, -1)
-        padded = bool((sizes == 0).any())
-        return cls(ptr, index, padded=padded, max_size=int(sizes.max()) if sizes.numel() else 0)
+        empty = bool((sizes == 0).any())
+        max_size = int(sizes.max()) if sizes.numel() else 0
+        return cls(ptr, index, padded=empty, max_size=max_size, may_be_empty=empty)
 
     @classmethod
     def from_index(cls, index: Tensor, num_graphs: int | None = None) -> Segments:
@@ -122,7 +126,8 @@ class Segments(ShapeRepr):
         edges = torch.arange(B + 1, device=index.device).expand(*index.shape[:-1], B + 1).contiguous()
         ptr = torch.searchsorted(index.contiguous(), edges)
         # Without a stated number of graphs all rows are real, and only a graph before the last can be empty.
-        return cls(ptr, index, padded=stated or bool((ptr[..., 1:] == ptr[..., :-1]).any()))
+        empty = stated or bool((ptr[..., 1:] == ptr[..., :-1]).any())
+        return cls(ptr, index, padded=empty, may_be_empty=empty)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -207,6 +212,26 @@ class GraphBatch(ShapeRepr):
     segments: Segments
     edges: EdgeTable
     y: Tensor | None = None
+
+    @classmethod
+    def without_nodes(
+        cls, lead: tuple[int, ...], num_graphs: int, x: Tensor, y: Tensor | None = None
+    ) -> GraphBatch:
+        """A batch of graphs without nodes: a single padding row, because operations need one.
+
+        Args:
+            lead (tuple): Leading axes.
+            num_graphs (int): Number of graphs B.
+            x (Tensor): Features of no nodes, ``[0, in]``.
+            y (Tensor, optional): Class of each graph, ``[*lead, B]``.
+        """
+        index = torch.full((*lead, 1), num_graphs, device=x.device)
+        ptr = index.new_zeros(*lead, num_graphs + 1)
+        segments = Segments(ptr, index, padded=True, max_size=0, may_be_empty=True)
+        none = index.new_zeros(0, dtype=torch.int32)
+        node, first = torch.full_like(index, -1), torch.zeros_like(index)
+        edges = EdgeTable(index.new_zeros(2), none, None, node, first, 0, 0, graphs=ptr)
+        return cls(x.new_zeros(*lead, 1, x.size(-1)), segments, edges, y)
 
     @cached_property
     def x(self) -> Tensor:

@@ -45,6 +45,8 @@ class BatchSource(Protocol):
     @property
     def device(self) -> torch.device: ...
     @property
+    def empty_graphs(self) -> Tensor: ...
+    @property
     def max_size(self) -> int: ...
     @property
     def max_degree(self) -> int: ...
@@ -78,7 +80,7 @@ def collate(
     """Makes the batch of :meth:`graphcaps.data.GraphStore.batch`.
 
     Arguments are checked, and the number of rows is exact: it is computed from the sizes on the host. Padding rows
-    of the features are zero.
+    of the features are zero. There is at least one row, also for graphs without nodes.
     """
     num_rows = len(x.x if isinstance(x, FeatureTable) else x)
     if num_rows != store.num_nodes:
@@ -95,12 +97,16 @@ def collate(
         raise ArgumentError(
             "GraphStore.batch", "graphs", f"be from 0 to {len(store) - 1} (−1 for padding)", wrong
         )
-    empty = host < 0
+    padding = host < 0
     real = host.clamp_min(0)
-    sizes = (store.host_node_ptr[real + 1] - store.host_node_ptr[real]).masked_fill(empty, 0)
-    entries = (store.host_entry_ptr[real + 1] - store.host_entry_ptr[real]).masked_fill(empty, 0)
-    longest = int(sizes.sum(-1).max())
-    padded = bool(empty.any()) or bool((sizes.sum(-1) < longest).any())
+    if not store.num_nodes:
+        features = x.x if isinstance(x, FeatureTable) else x
+        y = None if store.y is None else store.y.cpu()[real].masked_fill(padding, -1).to(store.device)
+        return GraphBatch.without_nodes(tuple(host.shape[:-1]), host.size(-1), features, y)
+    sizes = (store.host_node_ptr[real + 1] - store.host_node_ptr[real]).masked_fill(padding, 0)
+    entries = (store.host_entry_ptr[real + 1] - store.host_entry_ptr[real]).masked_fill(padding, 0)
+    longest = max(int(sizes.sum(-1).max()), 1)  # operations need a row, also for graphs without nodes only
+    padded = bool((sizes == 0).any()) or bool((sizes.sum(-1) < longest).any())
     num_entries, max_size = int(entries.sum()), int(sizes.max())
 
     batch = collate_padded(
@@ -139,8 +145,8 @@ def collate_padded(
         x (Tensor or FeatureTable): Features of all its nodes, ``[N, in]``. Rows of a table are gathered only when
             ``batch.x`` is read.
         graphs (Tensor): Graphs of the batch, on the store's device, ``[*lead, B]``, −1 for padding.
-        num_rows (int): V, at least the total number of nodes of each replica's graphs.
-        padded (bool): Whether there may be padding rows or graphs. (default: True)
+        num_rows (int): V, at least 1 and at least the total number of nodes of each replica's graphs.
+        padded (bool): Whether there may be padding rows, padding graphs or graphs without nodes. (default: True)
         max_size (int, optional): Nodes of the largest graph. (default: of the largest in the store)
         num_entries (int, optional): Edge entries of all rows, where known on the host.
     """
@@ -158,7 +164,10 @@ def batch_from_layout(
     num_entries: int | None = None,
 ) -> GraphBatch:
     """Makes the batch of a computed layout; the other arguments as in :func:`collate_padded`."""
-    segments = Segments(layout.ptr, layout.index, padded, store.max_size if max_size is None else max_size)
+    bound = store.max_size if max_size is None else max_size
+    segments = Segments(
+        layout.ptr, layout.index, padded, bound, may_be_empty=padded and bool(store.empty_graphs.numel())
+    )
     segments.memo["row_mask"] = layout.mask
     table = EdgeTable(
         store.edge_ptr, store.neighbours, store.edge_weight, layout.node, layout.first, num_entries,

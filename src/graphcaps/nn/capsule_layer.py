@@ -172,14 +172,22 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         return CapsuleLevel(capsules, routing.assignment, adjacency, routing.iterations)
 
     def forward_dense(
-        self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None, *, trace: bool = False
+        self,
+        u: Tensor,
+        adjacency: Tensor,
+        mask: Tensor | None = None,
+        *,
+        clear: bool = False,
+        trace: bool = False,
     ) -> CapsuleLevel:
         """Output capsules from the capsules of the level below, in dense form.
 
         Args:
             u (Tensor): Input capsules, ``[*lead, B, n, in]``.
             adjacency (Tensor): Their graph, ``[*lead, B, n, n]``.
-            mask (Tensor, optional): True at real graphs, ``[*lead, B]``. (default: all)
+            mask (Tensor, optional): True at graphs with nodes, ``[*lead, B]``; the others do not count in BatchNorm.
+                (default: all)
+            clear (bool): Whether the results of the other graphs are set to zero. (default: False, undefined)
             trace (bool): As in ``route``. (default: False)
         """
         n = u.size(-2)
@@ -202,7 +210,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         )
         capsules = self._add_residual(routing.capsules, mean)
         coarse = self._clamp(dense_coarsen(routing.assignment, adjacency)) if self.coarsen else None
-        return CapsuleLevel(capsules, routing.assignment, coarse, routing.iterations)
+        level = CapsuleLevel(capsules, routing.assignment, coarse, routing.iterations)
+        return level if mask is None or not clear else _clear(level, mask)
 
     def _add_residual(self, capsules: Tensor, mean: Tensor | None) -> Tensor:
         """Adds the residual of the paper; the released one is added during the routing."""
@@ -215,3 +224,14 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         shown = f"{self.in_channels}, {self.capsule_dim}, num_capsules={self.num_capsules}"
         shown += f", routing_iterations={self.routing_iterations}, residual={self.residual}"
         return shown + (f", lead={self.lead}" if self.lead else "")
+
+
+def _clear(level: CapsuleLevel, mask: Tensor) -> CapsuleLevel:
+    """Zeros for the graphs where ``mask [*lead, B]`` is False: biases would give them capsules of their own."""
+    other = ~mask[..., None, None]
+    return CapsuleLevel(
+        level.capsules.masked_fill(other, 0),
+        level.assignment.masked_fill(other, 0),
+        None if level.adjacency is None else level.adjacency.masked_fill(other, 0),
+        None if level.iterations is None else level.iterations.masked_fill(other, 0),
+    )

@@ -51,7 +51,9 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         """Class scores of the graphs of a batch.
 
         Padding rows of ``batch.x`` may hold any value, NaN too, and must not change the results of real graphs:
-        :meth:`node_features` sets them to 0.
+        :meth:`node_features` sets them to 0. Graphs without nodes may be among the others, and must not change their
+        results either; their own scores must be finite. Training leaves them out, and predictions for them are the
+        class prior.
 
         Args:
             batch (GraphBatch): Batch of graphs.
@@ -121,7 +123,10 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             fix = "Use forward_batch for replicas."
             raise ArgumentError(owner, "lead", "be () for a torch-geometric call", self.lead, fix)
         dtype = next(self.parameters()).dtype
-        return self.forward_batch(collate(owner, x, edge_index, batch, edge_weight, num_graphs, dtype), y)
+        collated = collate(owner, x, edge_index, batch, edge_weight, num_graphs, dtype)
+        if not x.size(0):
+            collated = GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
+        return self.forward_batch(collated, y)
 
 
 ModelFactory = Callable[[tuple[int, ...]], GraphModel]

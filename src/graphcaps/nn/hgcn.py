@@ -58,6 +58,8 @@ class HGCN(GraphModel):
     through c; the residual is added after the squash and divided by the graph's number of nodes; the coarse adjacency
     keeps its diagonal; products ZZᵀ are clamped to [1e-7, 1 − 1e-7].
 
+    A graph without nodes has capsules of zero on every level and scores of zero; it has no gradient.
+
     Ablations of the paper: A1 is ``disentangle=False`` (features as capsules; the residual of the first layer is left
     out if widths differ), A2 ``residual=False``, A3 ``reconstruction=False``.
 
@@ -267,8 +269,13 @@ class HGCN(GraphModel):
         with profiled("class level"):
             for layer in above:
                 assert level.adjacency is not None
-                dense = cast(CapsuleLayer, layer).forward_dense
-                level = dense(level.capsules, level.adjacency, segments.graph_mask, trace=trace)
+                level = cast(CapsuleLayer, layer).forward_dense(
+                    level.capsules,
+                    level.adjacency,
+                    segments.graph_mask,
+                    clear=segments.may_be_empty,
+                    trace=trace,
+                )
                 levels.append(level)
         scores = lengths(level.capsules)
         loss = None
