@@ -111,12 +111,15 @@ def reader_options(
 
 
 def open_source(source: str, root: Path | None, options: dict[str, Any]) -> LoadedDataset:
-    """Reads a data set or a user's file, and prints the reader's notes, such as skipped rows."""
+    """Reads a data set or a user's file, and prints notes, such as on skipped rows and graphs without nodes."""
     from graphcaps.data.datasets.loading import open_dataset
+    from graphcaps.data.quality.summary import describe_empty_graphs
 
     loaded = open_dataset(source, root, **options)
-    for sentence in () if loaded.metadata is None else loaded.metadata.notes:
-        note(sentence)
+    notes = () if loaded.metadata is None else loaded.metadata.notes
+    for sentence in (*notes, describe_empty_graphs(loaded.store)):
+        if sentence:
+            note(sentence)
     return loaded
 
 

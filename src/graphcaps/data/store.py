@@ -302,6 +302,10 @@ class GraphStore:
             truth={key: value[nodes] for key, value in self.truth.items()},
         )
 
+    def with_nodes(self) -> GraphStore:
+        """The graphs that have nodes; the store itself if all have."""
+        return self[(self.sizes > 0).nonzero().squeeze(-1)] if self.empty_graphs.numel() else self
+
     # ------------------------------------------------------------------ batches
     def batch(self, x: Tensor | FeatureTable, graphs: Sequence[int] | Tensor | None = None) -> GraphBatch:
         """Collates graphs into one ragged batch, by index arithmetic.

@@ -19,6 +19,7 @@ from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.features.encoding import EncodedGraphs, encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Folds, Split, stratified_folds
 from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
@@ -337,10 +338,11 @@ class CrossValidation:
     def _record(self, completed: CompletedSeed) -> SeedRecord:
         key = self._key(completed.protocol, completed.variant or self.variant, completed.seed)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        empty = describe_empty_graphs(self.store)
+        notes = (*self.folds.notes, *((empty,) if empty else ()), *completed.notes)
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
-            versions_and_commit(), describe_hardware(self.device), (*self.folds.notes, *completed.notes),
-            self.partition,
+            versions_and_commit(), describe_hardware(self.device), notes, self.partition,
         )  # fmt: skip
 
 

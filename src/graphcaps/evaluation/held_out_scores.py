@@ -21,6 +21,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.probabilities import class_prior, prior_scores
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.registry import ScoreKind
 from graphcaps.training.auto_config import resolve_config
@@ -38,7 +39,8 @@ class HeldOutScores:
     """Class scores of graphs by models that were not trained on them, one model per fold.
 
     Args:
-        scores (ndarray): Scores of each graph by the model that has it in its test set, ``[G, O]``.
+        scores (ndarray): Scores of each graph by the model that has it in its test set, ``[G, O]``; of a graph without
+            nodes those of the class prior of the training folds.
         validation_scores (ndarray): Scores by the model that has it in its validation set, ``[G, O]``.
         y (ndarray): Class index of each graph, ``[G]``.
         fold, validation_fold (ndarray): Fold of the model behind each row of the two scores, ``[G]``.
@@ -161,7 +163,11 @@ def held_out_scores(
             graphs = _indices(getattr(split, name))
             single = pick_replica(model, make, fold)
             fitted = FittedModel(single, config, encoded.recipe, store.class_names).to(torch_device)
-            scores[graphs.numpy()] = fitted._scores(store[graphs]).double().numpy()
+            part = store[graphs]
+            rows = fitted._scores(part).double()
+            prior = class_prior(store.y.cpu()[split.train], store.num_classes)
+            rows[part.empty_graphs] = prior_scores(prior, fitted.score_kind)
+            scores[graphs.numpy()] = rows.numpy()
             fold_of[graphs.numpy()] = fold
         scores_of[name] = scores, fold_of
     test_scores, test_fold = scores_of["test"]

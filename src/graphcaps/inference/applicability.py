@@ -16,7 +16,10 @@ from graphcaps.data.features.recipe import node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-__all__ = ["MIN_THRESHOLD", "THRESHOLD_QUANTILE", "TrainingProfile"]
+__all__ = ["MIN_THRESHOLD", "NO_NODES", "THRESHOLD_QUANTILE", "TrainingProfile"]
+
+NO_NODES = "no nodes: its probabilities are the class frequencies of the training graphs"
+"""Reason for a graph without nodes."""
 
 THRESHOLD_QUANTILE = 0.99
 """Quantile of the training graphs' scores that is the threshold."""
@@ -50,13 +53,16 @@ class TrainingProfile:
     which is 1 at the outer quantiles. The score of a graph is its largest distance. A graph is out of distribution
     if the score exceeds the threshold: the 99 % quantile of the training graphs' scores, at least 2.
 
+    A graph without nodes has none of these statistics. It is always out of distribution, and does not count among the
+    training graphs.
+
     Args:
         quantiles (dict): The 5, 50 and 95 % quantile of each statistic, on the scale above.
         label_frequencies (tuple): For each label column, its values and their frequencies.
         attribute_quantiles (tuple): The three quantiles of the mean of each attribute column.
         ranges (dict): The 5 and 95 % quantile of each statistic on its original scale, for messages.
         threshold (float): Graphs with a higher score are out of distribution.
-        graphs (int): Number of training graphs.
+        graphs (int): Number of training graphs with nodes.
     """
 
     quantiles: dict[str, tuple[float, ...]]
@@ -69,8 +75,9 @@ class TrainingProfile:
     @classmethod
     def from_store(cls, store: GraphStore) -> TrainingProfile:
         """The profile of the graphs of a store."""
+        store = store.with_nodes()
         if not len(store):
-            raise ArgumentError("TrainingProfile", "store", "hold at least one graph", "none")
+            raise ArgumentError("TrainingProfile", "store", "hold at least one graph with nodes", "none")
         counts = _label_counts(store, None)
         frequencies = tuple(
             (values, tuple((table.sum(0) / table.sum()).tolist())) for values, table in counts
@@ -86,7 +93,10 @@ class TrainingProfile:
         return cls(quantiles, frequencies, attributes, ranges, threshold, len(store))
 
     def distances(self, store: GraphStore) -> dict[str, np.ndarray]:
-        """Distance of each graph in each statistic, ``[G]`` each."""
+        """Distance of each graph in each statistic, ``[G]`` each; infinite for a graph without nodes."""
+        if store.empty_graphs.numel():
+            kept = self.distances(store.with_nodes())
+            return {name: _insert_infinite(values, store) for name, values in kept.items()}
         statistics = _statistics(store, self.label_frequencies)
         distances = {
             name: _distance(_rescale(name, statistics[name]), quantiles, one_sided=name == "label_distance")
@@ -104,6 +114,9 @@ class TrainingProfile:
 
     def reasons(self, store: GraphStore) -> tuple[str, ...]:
         """For each graph the statistic that puts it out of distribution, in words; "" if it is in distribution."""
+        if store.empty_graphs.numel():
+            kept = iter(self.reasons(store.with_nodes()) if store.num_nodes else ())
+            return tuple(next(kept) if size else NO_NODES for size in store.sizes.tolist())
         distances = self.distances(store)
         names, table = list(distances), np.stack(list(distances.values()))  # [statistics, G]
         statistics = _statistics(store, self.label_frequencies)
@@ -219,6 +232,13 @@ def _attribute_means(store: GraphStore) -> np.ndarray:
     first = store.node_ptr.cpu().numpy()[:-1]
     means: np.ndarray = np.add.reduceat(attributes, first, axis=0) / store.sizes.cpu().numpy()[:, None]
     return means
+
+
+def _insert_infinite(values: np.ndarray, store: GraphStore) -> np.ndarray:
+    """``values`` of the graphs with nodes, and infinity for the others, ``[G]``."""
+    every = np.full(len(store), np.inf)
+    every[store.sizes.cpu().numpy() > 0] = values
+    return every
 
 
 def _rescale(name: str, values: np.ndarray) -> np.ndarray:

@@ -90,13 +90,14 @@ class ExportableHGCN(nn.Module):
             edge_index (Tensor): Each edge in both directions, once, without self-loops, ``[2, E]``.
             edge_weight (Tensor): Edge weights, 1 for unweighted graphs, ``[E]``.
             batch (Tensor): Graph of each node, ``[V]``.
-            sizes (Tensor): Number of nodes of each graph, ``[B]``.
+            sizes (Tensor): Number of nodes of each graph, 0 for a graph without nodes, ``[B]``.
         """
         segments = Segments(torch.nn.functional.pad(sizes.cumsum(0), (1, 0)), batch, padded=False)
         pairs = EdgeList(edge_index[0], edge_index[1], edge_weight)
         graphs = GraphBatch(x, segments, edge_table_from_list(pairs, x.size(0)))
         with use_kernels("reference"):
-            return self.model.forward_batch(graphs).class_scores
+            scores = self.model.forward_batch(graphs).class_scores
+        return scores.masked_fill((sizes == 0).unsqueeze(-1), 0)  # a graph without nodes has capsules of zero
 
 
 def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
-from graphcaps.inference.probabilities import Calibration, abstain, probabilities
+from graphcaps.inference.probabilities import Calibration, abstain, prior_scores, probabilities
 from graphcaps.inference.scorer import Scorer, make_scorer
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
@@ -108,7 +108,8 @@ class FittedModel:
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Class scores of each graph on the CPU, ``[G, O]``; :attr:`score_kind` says what they are.
 
-        Graphs are encoded and scored in batches of bounded size. The batching changes scores by rounding only.
+        Graphs are encoded and scored in batches of bounded size. The batching changes scores by rounding only. The
+        model does not see graphs without nodes: lengths are zero, and other scores are those of the class prior.
 
         Args:
             graphs: A ``GraphStore``, or anything that :func:`graphcaps.data.coerce.as_store` accepts: torch-geometric
@@ -124,7 +125,8 @@ class FittedModel:
     def predict_proba(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
         """Class probabilities of each graph, float64 ``[G, O]``, calibrated if the model has a calibration.
 
-        Without one they are those of :func:`graphcaps.inference.probabilities.probabilities`.
+        A graph without nodes gets :attr:`class_prior`. Without a calibration the others are those of
+        :func:`graphcaps.inference.probabilities.probabilities`.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
@@ -132,7 +134,8 @@ class FittedModel:
         Raises:
             ArgumentError: If a graph does not match the feature recipe, or its scores are not finite.
         """
-        scores = self.scores(graphs, unseen=unseen)
+        store = self._checked_store(graphs, unseen)
+        scores = self._scores(store)
         non_finite = (~scores.isfinite().all(-1)).nonzero()
         if non_finite.numel():
             raise ArgumentError(
@@ -142,12 +145,33 @@ class FittedModel:
                 f"NaN or infinity for graph {int(non_finite[0])}",
                 "Check its attributes for extreme values.",
             )
-        return self.to_probabilities(scores)
+        return self.to_probabilities(scores, store.empty_graphs)
 
-    def to_probabilities(self, scores: Tensor) -> np.ndarray:
-        """Probabilities from the scores of :meth:`scores`, float64 ``[G, O]``."""
-        uncalibrated = probabilities(scores, self.score_kind)
-        return uncalibrated if self.calibration is None else self.calibration.apply(uncalibrated)
+    def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray:
+        """Probabilities from the scores of :meth:`scores`, float64 ``[G, O]``.
+
+        Args:
+            scores (Tensor): ``[G, O]``.
+            empty (Tensor, optional): Indices of the rows of graphs without nodes, which get :attr:`class_prior`.
+                (default: none)
+        """
+        p = probabilities(scores, self.score_kind)
+        if self.calibration is not None:
+            p = self.calibration.apply(p)
+        if empty is not None and empty.numel():
+            p[empty.cpu().numpy()] = self.class_prior
+        return p
+
+    @property
+    def class_prior(self) -> np.ndarray:
+        """Frequency of each class among the training graphs, float64 ``[O]``: the probabilities of a graph without
+        nodes. Equal frequencies if ``training`` has no ``class_counts``."""
+        listed = self.training.get("class_counts")
+        counts = listed if isinstance(listed, dict) else {}
+        values = [counts.get(name, 0) for name in self.class_names]
+        valid = all(type(value) is int and value >= 0 for value in values) and sum(values) > 0
+        prior = np.array(values if valid else [1] * len(values), dtype=np.float64)
+        return prior / prior.sum()
 
     def predict(
         self, graphs: Any, *, unseen: UnseenPolicy = "refuse", abstain_below: float | None = None
@@ -178,6 +202,8 @@ class FittedModel:
     def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
         """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, J · d]``.
 
+        The embedding of a graph without nodes is zero.
+
         Args:
             graphs, unseen: As in :meth:`scores`.
             level (int): 0 for the lowest capsule level, −1 for the class capsules. (default: −1)
@@ -189,7 +215,8 @@ class FittedModel:
         count = self.scorer.num_levels
         if not -count <= level < count:
             raise ArgumentError("FittedModel", "level", f"be one of the {count} capsule levels", level)
-        return self.scorer.capsules(store, level)
+        rows = self.scorer.capsules(store.with_nodes(), level)
+        return _insert_empty(rows, store, rows.new_zeros(rows.size(1)))
 
     def explain(
         self, graph: Any, *, target: int | str | Tensor | None = None, unseen: UnseenPolicy = "refuse"
@@ -207,7 +234,10 @@ class FittedModel:
 
     def _scores(self, store: GraphStore) -> Tensor:
         """Scores of graphs that are already checked; unseen labels are encoded as zeros."""
-        return self.scorer.scores(store)
+        kept = store.with_nodes()
+        prior = prior_scores(torch.from_numpy(self.class_prior), self.score_kind).to(self.dtype)
+        rows = self.scorer.scores(kept) if len(kept) else prior.new_empty(0, len(prior))
+        return _insert_empty(rows, store, torch.zeros_like(prior) if self.score_kind == "lengths" else prior)
 
     # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
@@ -308,3 +338,12 @@ def training_summary(store: GraphStore, **results: Any) -> dict[str, Any]:
         "nodes_max": int(sizes.max()),
         "class_counts": dict(zip(store.class_names, counts, strict=False)),
     } | results
+
+
+def _insert_empty(rows: Tensor, store: GraphStore, fill: Tensor) -> Tensor:
+    """One row per graph of the store: ``rows`` of the graphs with nodes, and ``fill`` for the others."""
+    if not store.empty_graphs.numel():
+        return rows
+    every = fill.repeat(len(store), 1)
+    every[store.host_node_ptr.diff() > 0] = rows
+    return every

@@ -17,6 +17,7 @@ from graphcaps.data.features.recipe import UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.inference.applicability import NO_NODES
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
 from graphcaps.registry import ScoreKind
@@ -39,7 +40,7 @@ class Predictions:
         true_classes (tuple, optional): True class name of each graph if the source has labels; "" if unknown.
         abstain_below (float, optional): Graphs whose highest probability is below this get no class.
         out_of_distribution (tuple, optional): For each graph the reason why it lies outside the applicability domain,
-            or ""; ``None`` if the model has no training profile.
+            or ""; ``None`` if the model has no training profile and all graphs have nodes.
         ids (tuple, optional): Identifier of each graph in the source.
     """
 
@@ -192,11 +193,14 @@ def predict_store(
     scores[failed] = float("nan")
     probabilities = np.full(tuple(scores.shape), np.nan)
     if bool((~failed).any()):
-        probabilities[(~failed).numpy()] = fitted.to_probabilities(scores[~failed])
+        empty = (store.sizes.cpu() == 0)[~failed].nonzero().squeeze(-1)
+        probabilities[(~failed).numpy()] = fitted.to_probabilities(scores[~failed], empty)
     outside = None
     if fitted.profile is not None:  # a graph that could not be predicted already has an error message
         reasons = enumerate(fitted.profile.reasons(store))
         outside = tuple("" if graph in errors else reason for graph, reason in reasons)
+    elif store.empty_graphs.numel():
+        outside = tuple("" if size else NO_NODES for size in store.sizes.tolist())
     return Predictions(
         class_names=fitted.class_names,
         score_kind=fitted.score_kind,

@@ -14,7 +14,15 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError
 from graphcaps.registry import ScoreKind
 
-__all__ = ["MIN_PROBABILITY", "Calibration", "CalibrationMethod", "abstain", "probabilities"]
+__all__ = [
+    "MIN_PROBABILITY",
+    "Calibration",
+    "CalibrationMethod",
+    "abstain",
+    "class_prior",
+    "prior_scores",
+    "probabilities",
+]
 
 CalibrationMethod = Literal["temperature", "isotonic"]
 
@@ -42,6 +50,17 @@ def probabilities(scores: Tensor, score_kind: ScoreKind) -> np.ndarray:
         return values.numpy()
     total = values.sum(-1, keepdim=True)
     return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1))).numpy()
+
+
+def class_prior(y: Tensor, num_classes: int) -> Tensor:
+    """Frequency of each class among the graphs of classes ``y [G]``, float64 ``[O]``; equal ones without graphs."""
+    counts = torch.bincount(y.cpu(), minlength=num_classes).double()
+    return counts / counts.sum() if y.numel() else torch.full_like(counts, 1 / num_classes)
+
+
+def prior_scores(prior: Tensor, score_kind: ScoreKind) -> Tensor:
+    """Class scores whose :func:`probabilities` are ``prior [O]``, ``[O]``: what counts for a graph without nodes."""
+    return prior.clamp_min(MIN_PROBABILITY).log() if score_kind == "logits" else prior
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.classical import ClassicalModel
+from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.types import HGCNOutput, ModelOutput
@@ -124,8 +126,14 @@ class NetworkScorer(Scorer):
         return torch.cat([empty, *(output.class_scores.cpu() for output in self._outputs(store))])
 
     def capsules(self, store: GraphStore, level: int) -> Tensor:
-        outputs = (output for output in self._outputs(store) if isinstance(output, HGCNOutput))
-        return torch.cat([output.levels[level].capsules.flatten(1).cpu() for output in outputs])
+        if not isinstance(self.model, HGCN):
+            return super().capsules(store, level)
+        layer = cast(CapsuleLayer, self.model.layers[level])
+        rows = [torch.empty(0, layer.num_capsules * layer.capsule_dim, dtype=self.dtype)]
+        for output in self._outputs(store):
+            assert isinstance(output, HGCNOutput)
+            rows.append(output.levels[level].capsules.flatten(1).cpu())
+        return torch.cat(rows)
 
     @torch.no_grad()
     def _outputs(self, store: GraphStore) -> Iterator[ModelOutput]:

@@ -66,7 +66,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         """The loss that is minimised, one number per replica, as a mean over real graphs.
 
         Args:
-            output (ModelOutput): Result of :meth:`forward_batch`.
+            output (ModelOutput): Result of :meth:`forward_batch`, or class scores alone: those of the class prior, for
+                graphs without nodes.
             y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
             options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
         """

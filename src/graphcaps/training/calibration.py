@@ -95,7 +95,8 @@ def calibrate_model(
 ) -> FittedModel:
     """The model with a calibration fitted to its validation graphs, and with their metrics in ``training``.
 
-    The validation graphs also chose the epoch, so their metrics are slightly optimistic.
+    The validation graphs also chose the epoch, so their metrics are slightly optimistic. Graphs without nodes count in
+    the metrics, with the class prior, and not in the fit.
 
     Args:
         fitted (FittedModel): Trained model without calibration.
@@ -104,15 +105,17 @@ def calibrate_model(
         method (str, optional): As in :func:`calibrate`; ``None`` leaves probabilities as they are.
     """
     assert store.y is not None
-    p = probabilities(fitted._scores(store[validation]), fitted.score_kind)
-    y = store.y[validation].cpu().numpy()
+    graphs = store[validation]
+    scores, y = fitted._scores(graphs), store.y[validation].cpu().numpy()
+    p, has_nodes = probabilities(scores, fitted.score_kind), (graphs.sizes > 0).cpu().numpy()
     if not np.isfinite(p).all():
         return fitted
-    before = class_metrics(y, p)
+    before = class_metrics(y, fitted.to_probabilities(scores, graphs.empty_graphs))
     after = before
-    if method is not None:
-        calibration = calibrate_probabilities(p, y, method)
-        after = class_metrics(y, calibration.apply(p))
+    if method is not None and has_nodes.any():
+        calibration = calibrate_probabilities(p[has_nodes], y[has_nodes], method)
+        calibrated = replace(fitted, calibration=calibration)
+        after = class_metrics(y, calibrated.to_probabilities(scores, graphs.empty_graphs))
         metrics_by_stage = {
             when: {name: metrics[name] for name in _METRICS}
             for when, metrics in (("before", before), ("after", after))

@@ -18,6 +18,7 @@ from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, UsageError
@@ -107,6 +108,7 @@ class FinalTraining:
         start: FittedModel | None = None,
         split: Split | None = None,
     ) -> None:
+        self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
         self.holdout = split_holdout(store, _check_labels(store, seed), split, validation, seed)
         store = self.holdout.store
         config = resolve_config(config, store, None if start is None else start.config)
@@ -262,7 +264,7 @@ class FinalTraining:
             validation_accuracy=kept.validation_accuracy[0] if has_validation else None,
             seconds=round(math.fsum(event.seconds for event in self.history), 3),
             hardware=describe_hardware(self.device),
-            notes=list(self.notes),
+            notes=[*self._data_notes, *self.notes],
         )
 
 

@@ -136,7 +136,8 @@ def evaluate_test_set(fitted: FittedModel, test_store: GraphStore) -> FittedMode
     results: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):
         assert test_store.y is not None
-        metrics = class_metrics(np.asarray(test_store.y.cpu()), fitted.to_probabilities(scores))
+        p = fitted.to_probabilities(scores, test_store.empty_graphs)
+        metrics = class_metrics(np.asarray(test_store.y.cpu()), p)
         results = {"test_accuracy": metrics["accuracy"], "test_metrics": metrics}
     if incompatible:
         results["test_graphs_with_new_labels"] = len(incompatible)

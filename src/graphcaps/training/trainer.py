@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,12 +14,13 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.inference.probabilities import class_prior
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, schedule_epoch
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.device import limit_threads, matmul_precision
 from graphcaps.training.epoch_metrics import EpochMetrics
-from graphcaps.training.evaluator import EvaluationMetrics, Evaluator
+from graphcaps.training.evaluator import EvaluationMetrics, Evaluator, prior_metrics, with_nodes
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
@@ -60,7 +61,9 @@ class Trainer:
     """Trains F replicas as one model over one store.
 
     Each replica has its own graphs, order, weights, moments, running statistics and dropout stream. Replica f of F
-    therefore learns what it would learn alone, up to rounding. Iterate over :meth:`run` to receive an event per epoch.
+    therefore learns what it would learn alone, up to rounding. Graphs without nodes have no gradient: the training sets
+    leave them out, and the weights are those of a training without them, bit by bit. Losses and accuracies count them
+    with the class prior. Iterate over :meth:`run` to receive an event per epoch.
 
     On a GPU with kernels, training steps and evaluation are captured as CUDA graphs and replayed. An epoch then has
     one host–device synchronisation: its metrics are read at its end.
@@ -78,7 +81,7 @@ class Trainer:
 
     Raises:
         UsageError: If the store has no labels.
-        ArgumentError: If a replica has no training graphs.
+        ArgumentError: If a replica has no training graphs with nodes.
     """
 
     def __init__(
@@ -94,8 +97,16 @@ class Trainer:
     ) -> None:
         if store.y is None:
             raise UsageError(f"Trainer: '{store.name}' has no class labels; add graph labels to train on it.")
+        train_sets = [replica.train for replica in replicas]
+        priors = None
+        if store.empty_graphs.numel():
+            y = store.y.cpu()
+            priors = torch.stack([class_prior(y[graphs], store.num_classes) for graphs in train_sets])
+            replicas = [replace(replica, train=with_nodes(replica.train, store)) for replica in replicas]
         if not replicas or any(replica.train.numel() == 0 for replica in replicas):
-            raise ArgumentError("Trainer", "replicas", "each have at least one training graph", "none")
+            got = "none" if priors is None else "graphs without nodes only"
+            raise ArgumentError("Trainer", "replicas", "each have at least one training graph", got)
+        self._priors = priors
         self.model, self.store = model, store
         F, device = len(replicas), next(model.parameters()).device
         source = batch_source(store, device)
@@ -106,6 +117,11 @@ class Trainer:
         self._loss_options = LossOptions(
             None if class_weight is None else class_weight.to(device), config.reconstruction_weight
         )
+        # Loss and correct predictions of training graphs without nodes, and the number of all training graphs.
+        self._constants = torch.zeros(2, F, dtype=torch.float64)
+        if priors is not None:
+            self._constants = prior_metrics(model, store, train_sets, priors, self._loss_options)
+        self._num_train = torch.tensor([graphs.numel() for graphs in train_sets], dtype=torch.float64)
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
         self.epoch = 0
@@ -154,7 +170,8 @@ class Trainer:
         self._schedule = self._draw_schedule(self.epoch + 1)
         metrics = self._metrics.read()
         self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
-        count = torch.tensor([replica.train.numel() for replica in self.replicas], dtype=torch.float64)
+        train_loss = (metrics["sums"]["total"] + self._constants[0]) / self._num_train
+        train_accuracy = (metrics["correct"] + self._constants[1]) / self._num_train
         validation, test = (
             ([], []) if evaluator is None else _as_lists(evaluator.read())
             for evaluator in self._evaluators.values()
@@ -164,8 +181,8 @@ class Trainer:
             epoch=self.epoch,
             epochs=self.config.epochs,
             seconds=time.perf_counter() - began,
-            train_loss=(metrics["sums"]["total"] / count).tolist(),
-            train_accuracy=(metrics["correct"] / count).tolist(),
+            train_loss=train_loss.tolist(),
+            train_accuracy=train_accuracy.tolist(),
             validation_loss=validation[0],
             validation_accuracy=validation[1],
             test_accuracy=test[1],
@@ -213,8 +230,8 @@ class Trainer:
         batch_size = max(self.config.batch_size, 128)
         if self._recorder is not None:  # large batches keep a GPU busy, whatever the training batch size is
             rows = sum(int(self._sizes[each].sum()) for each in graphs)
-            batch_size = max(1, EVALUATION_ROWS * num_graphs // (rows * len(graphs)))
-        return Evaluator(self.model, self.store, self.x, graphs, batch_size, self._loss_options)
+            batch_size = max(1, EVALUATION_ROWS * num_graphs // (max(rows, 1) * len(graphs)))
+        return Evaluator(self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors)
 
     def _evaluate(self, name: str, evaluator: Evaluator) -> None:
         if self._recorder is not None and name not in self._replays:

@@ -11,7 +11,15 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.ops.edges import EdgeReport
 
-__all__ = ["LabelSummary", "StoreSummary", "describe_edge_cleaning", "summarize"]
+__all__ = [
+    "LabelSummary",
+    "StoreSummary",
+    "describe_edge_cleaning",
+    "describe_empty_graphs",
+    "summarize",
+]
+
+_MAX_LISTED = 10  # graphs listed in a sentence
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,20 @@ def describe_edge_cleaning(report: EdgeReport) -> tuple[str, ...]:
         edges = _count(report.conflicting_labels, "edge")
         sentences.append(f"{edges} listed with different labels: the first label is kept.")
     return tuple(sentences) or ("nothing: every edge is listed once in each direction, without self-loops.",)
+
+
+def describe_empty_graphs(store: GraphStore) -> str:
+    """A sentence that counts the graphs without nodes and names the first of them, from 1; "" if there are none."""
+    empty = store.empty_graphs.tolist()
+    if not empty:
+        return ""
+    listed = ", ".join(f"{graph + 1}" for graph in empty[:_MAX_LISTED])
+    more = ", …" if len(empty) > _MAX_LISTED else ""
+    numbers = f"{'graph' if len(empty) == 1 else 'graphs'} {listed}{more}"
+    return (
+        f"{len(empty):,} of {len(store):,} graphs {'has' if len(empty) == 1 else 'have'} no nodes ({numbers}): "
+        "training leaves them out, and their prediction is the most frequent class of the training graphs."
+    )
 
 
 def _count(number: int, noun: str) -> str:
