@@ -21,7 +21,8 @@ author = "The graphcaps developers"
 project_copyright = "the graphcaps developers"
 version = release = graphcaps.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "links", "properties"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["mathml", "links", "properties", "registered_models"]  # in _ext
 exclude_patterns = ["_ext", "_build"]
 nitpicky = False  # docstrings refer to types of torch and numpy, whose inventories are not loaded
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import runpy
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 import graphcaps
 from graphcaps.cli.main import app
+from graphcaps.models import find_model, model_names
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -56,6 +58,7 @@ def test_the_pages_build_and_are_whole(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     nothing_comes_from_elsewhere(tmp_path)
     every_public_name_has_an_entry(tmp_path)
+    every_registered_model_has_an_entry(tmp_path)
     every_page_is_in_the_table_of_contents(tmp_path)
     formulas_are_drawn_by_the_browser(tmp_path)
 
@@ -98,6 +101,19 @@ def every_public_name_has_an_entry(built: Path) -> None:
         assert f"graphcaps.{name}" in documented
     for name in ("Explanation.draw", "Explanation.tree", "FittedModel.predict_proba", "types.HGCNOutput"):
         assert f"graphcaps.{name}" in documented
+
+
+def every_registered_model_has_an_entry(built: Path) -> None:
+    from sphinx.util.inventory import InventoryFile
+
+    entries = InventoryFile.loads((built / "objects.inv").read_bytes(), uri="").data["py:class"]
+    page = (built / "models.html").read_text("utf-8")
+    for name in model_names():
+        model = find_model(name)
+        module = "graphcaps.nn" if model.__module__.startswith("graphcaps.nn.") else model.__module__
+        assert f"{module}.{model.__name__}" in entries
+        assert f">{name}</span>" in page
+        assert html.escape(model.summary(), quote=False) in page
 
 
 def every_page_is_in_the_table_of_contents(built: Path) -> None:

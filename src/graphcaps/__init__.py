@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
-_MODULES = ("data", "nn", "ops")
+_MODULES = ("data", "models", "nn", "ops", "testing")
 _NAMES = {
     "Explanation": "graphcaps.explanation",
     "FeatureRecipe": "graphcaps.data",
@@ -39,9 +39,11 @@ __all__ = [
     "explain",
     "load",
     "load_dataset",
+    "models",
     "nn",
     "ops",
     "stratified_folds",
+    "testing",
 ]
 
 if TYPE_CHECKING:

@@ -2,10 +2,12 @@
 
 from graphcaps.models.classical import ClassicalModel, RawInput
 from graphcaps.models.lookup import (
+    ListedModel,
     find_classical_model,
     find_graph_model,
     find_model,
     is_classical,
+    list_models,
     model_names,
 )
 from graphcaps.nn.graph_model import GraphModel
@@ -21,6 +23,7 @@ __all__ = [
     "GraphBatch",
     "GraphModel",
     "Interval",
+    "ListedModel",
     "LossOptions",
     "LossTerms",
     "ModelOutput",
@@ -31,5 +34,6 @@ __all__ = [
     "find_graph_model",
     "find_model",
     "is_classical",
+    "list_models",
     "model_names",
 ]
