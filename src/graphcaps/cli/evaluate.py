@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
+    check_network_options,
     configure,
     describe_preset,
 )
@@ -118,6 +120,7 @@ def evaluate(
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
             precision=precision,
         )  # fmt: skip
+        check_network_options(config, {"--group": group})
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset), split=fixed_split,
@@ -204,7 +207,7 @@ def _run(validation: CrossValidation, preset: str | None, out: Path | None, quie
     if validation.finished:
         note(f"{name}: {len(validation.finished)} of {total} records are finished.")
     try:
-        if len(validation.finished) < total:
+        if len(validation.finished) < total and not validation.is_classical:
             validation.prepare()
             note(_describe_memory(validation))
         with _progress_bars(config.training.epochs, quiet) as update:
@@ -226,13 +229,19 @@ def _describe_memory(validation: CrossValidation) -> str:
 
 @contextmanager
 def _progress_bars(epochs: int, quiet: bool) -> Iterator[Callable[[GroupEpoch], None]]:
-    """One progress bar after another, for each group of models."""
+    """One progress bar after another, for each group of models; with a single epoch one bar over all groups."""
     from graphcaps.cli.progress import training_progress
 
     with ExitStack() as stack:
         bars: dict[int, Any] = {}
 
         def update(event: GroupEpoch) -> None:
+            if epochs == 1:
+                title = f"{event.dataset} {event.protocol}"
+                if not bars:
+                    bars[1] = stack.enter_context(training_progress(event.groups, title, quiet=quiet))
+                bars[1](replace(event.epoch, epoch=event.group))
+                return
             if event.group not in bars:
                 stack.close()
                 count = f" {event.group}/{event.groups}" if event.groups > 1 else ""
@@ -259,24 +268,24 @@ def _write_summary(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
 def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
     """Prints one line per result, and the rule of each below the table."""
     from graphcaps.evaluation import RULES
-    from graphcaps.evaluation.ledger import UPPER_BOUNDS
 
     several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
     numbers = ("mean", "± folds", *(("± seeds",) if several_seeds else ()), "seconds")
     table = columns("data set", "model", "result", *numbers, "", right=numbers)
     for ledger in ledgers:
         head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")
-        for name, figure in ledger.estimates.items():
+        for name in _shown(ledger):
+            figure = ledger.estimates[name]
             spreads = (figure.std_folds, figure.std_seeds)[: len(numbers) - 2]
             cells = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
-            bound = "upper bound" if name in UPPER_BOUNDS else ""
+            bound = "upper bound" if ledger.is_upper_bound(name) else ""
             table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *cells, head[2], bound)
             head = ("", "", "")
     console = terminal()
     console.print(table)
     console.print("\nAccuracy in percent; ± is a standard deviation.", style="dim")
     for name in RULES:
-        if any(name in ledger.estimates for ledger in ledgers):
+        if any(name in _shown(ledger) for ledger in ledgers):
             console.print(
                 f"{name}: {_describe_rule(name, ledgers)}.", style="dim", markup=False, soft_wrap=True
             )
@@ -284,6 +293,12 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
         console.print(sentence, markup=False, soft_wrap=True)
     if out is not None:
         console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
+
+
+def _shown(ledger: Ledger) -> list[str]:
+    """Names of the results in the table; where there is one epoch, C* and optimism say nothing more than the others."""
+    names = [*ledger.estimates]
+    return names if ledger.selects_epochs else [name for name in names if name not in ("C*", "optimism")]
 
 
 def _describe_rule(name: str, ledgers: list[Ledger]) -> str:

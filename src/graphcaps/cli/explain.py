@@ -117,7 +117,8 @@ def explain(
     from graphcaps.training.device import choose_device
 
     _check_drawing(picture, kind, graph)
-    fitted = load(model).to(choose_device(device, "explain"))
+    fitted = load(model)
+    fitted.to(choose_device(device, "explain", fitted.config.model))
     # --graph counts rows without a valid molecule too, as predict does.
     open_graphs = open_source if graph is None else open_keeping_bad_rows
     loaded = open_graphs(source, root, reader_options(smiles, label, id=id, bad=bad))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 _OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "estimator")
+_EPOCH_ROWS = ("epochs", "epochs_run", "epoch")
 
 
 def info(
@@ -92,10 +93,11 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
         "logits": "logits",
         "probabilities": "probabilities",
     }
+    unit = "weights" if described["expects"]["reads"] is None else "fitted values"
     arguments = {key: value for key, value in model["arguments"].items() if key != "formulation"}
     return [
         ("file", f"{file['path']} ({format_size(file['bytes'])})"),
-        ("model", f"{model['name']}{formulation}, {model['parameters']:,} weights ({model['dtype']})"),
+        ("model", f"{model['name']}{formulation}, {model['parameters']:,} {unit} ({model['dtype']})"),
         ("classes", f"{len(names)}: {_some(names)}"),
         ("scores", score_names.get(model["scores"], model["scores"])),
         ("probabilities", _calibrated(described["calibration"])),
@@ -126,6 +128,9 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
     features += ["degree"] if recipe["degree"] else []
     features += [] if recipe["degree_onehot"] is None else [f"one-hot degree up to {recipe['degree_onehot']}"]
     features += [f"propagated {recipe['propagation']} times"] if recipe["propagation"] else []
+    if expects["reads"] is not None:  # a classical model reads the graphs themselves
+        reads = [name.replace("_", " ") for name in expects["reads"]]
+        return [*rows, ("reads", ", ".join(reads) or "nothing of a graph")]
     rows.append(("input columns", f"{described['model']['in_channels']} ({', '.join(features)})"))
     limit = expects["max_nodes"]
     cut = "no limit" if limit is None else f"{limit:,}; of larger graphs the nodes of highest degree are used"
@@ -134,6 +139,8 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     training, planned = described["training"], described["config"]["training"]
+    is_classical = described["expects"]["reads"] is not None
+    skipped = (*_OWN_ROWS, *(_EPOCH_ROWS if is_classical else ()))
     rows = []
     if "dataset" in training:
         rows.append(("data set", _value(training["dataset"])))
@@ -145,10 +152,12 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
         counts = [f"{name} ({_count(count)})" for name, count in training["class_counts"].items()]
         rows.append(("classes", _some(counts)))
     for name, value in training.items():
-        if name not in _OWN_ROWS and value not in (None, [], {}):
+        if name not in skipped and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))
     if "estimator" in training:  # its arguments and history are shown by --json only
         rows.append(("made by", "HGCNClassifier; HGCNClassifier.load restores its arguments"))
+    if is_classical:
+        return [*rows, ("set-up", described["config"]["source"])]
     settings = [f"batches of {planned['batch_size']}", f"learning rate {planned['learning_rate']:g}"]
     if planned["halve_every"] < planned["epochs"]:
         settings.append(f"halved every {planned['halve_every']} epochs")

@@ -95,7 +95,8 @@ def predict(
     from graphcaps.inference.predictions import predict_store, with_skipped_rows
     from graphcaps.training.device import choose_device
 
-    fitted = load(model).to(choose_device(device, "predict"))
+    fitted = load(model)
+    fitted.to(choose_device(device, "predict", fitted.config.model))
     loaded = open_keeping_bad_rows(source, root, reader_options(smiles, label, id=id, bad=bad))
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     with warnings.catch_warnings():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ __all__ = [
     "ModelName",
     "Precision",
     "Preset",
+    "check_network_options",
     "configure",
     "describe_preset",
 ]
@@ -61,7 +63,8 @@ def configure(
     Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
     the paper, "planted-parts" for the embedded ones. All other graphs take "default", whatever the name of their file:
     the values of a paper preset hold for its data set only. A model other than the preset's starts from its own
-    defaults, except that it takes over the width of the preset's model.
+    defaults, except that it takes over the width of the preset's model. A classical model takes no preset of another
+    model, since features and training do not apply to it.
 
     Args:
         store (GraphStore): The data set; its ``catalogue_name`` decides.
@@ -72,13 +75,15 @@ def configure(
         precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"blocks"``.
     """
-    from graphcaps.config import DATA_SETTINGS
+    from graphcaps.config import DATA_SETTINGS, RunConfig
     from graphcaps.data.datasets.catalogue import CATALOGUE
     from graphcaps.errors import ArgumentError
-    from graphcaps.models import find_model
+    from graphcaps.models import find_model, is_classical
     from graphcaps.presets import list_presets, load_preset
 
-    if preset is not None:
+    if model is not None and preset is None and is_classical(model):
+        config = RunConfig(dataset=store.name, model=model)
+    elif preset is not None:
         config = load_preset(preset, store.name)
     else:
         entry = None if store.catalogue_name is None else CATALOGUE[store.catalogue_name]
@@ -89,12 +94,25 @@ def configure(
         else:
             config = replace(load_preset("default"), dataset=store.name)
     if model is not None and model != config.model:
+        if is_classical(model):
+            expected, got = f"be of the model '{model}', or be left out", f"a preset of '{config.model}'"
+            raise ArgumentError("options", "--preset", expected, got)
         before, after = find_model(config.model), find_model(model)
         width = None if before.width_option is None else config.model_arguments.get(before.width_option)
         # Models of the same width are about equally large.
         arguments = {} if width is None or after.width_option is None else {after.width_option: width}
         by_data = tuple(name for name in config.by_data if name in {*DATA_SETTINGS, *after.data_options})
         config = replace(config, model=model, model_arguments=arguments, by_data=by_data)
+    if is_classical(config.model):
+        given = {
+            "--epochs": epochs,
+            "--batch-size": batch_size,
+            "--learning-rate": learning_rate,
+            "--max-nodes": max_nodes,
+            "--precision": precision,
+            "--parts": parts,
+        }
+        check_network_options(config, given)
     if parts is not None:
         has_parts = "parts" in find_model(config.model).options()
         if parts != "blocks" or not has_parts:
@@ -110,6 +128,27 @@ def configure(
     )
 
 
+def check_network_options(config: RunConfig, options: Mapping[str, object]) -> None:
+    """Rejects options of a training by gradient descent if the model is a classical one.
+
+    Args:
+        config (RunConfig): Names the model.
+        options (mapping): Values of options by name; ``None`` for those that were not given.
+
+    Raises:
+        ArgumentError: If the model is fitted without epochs and an option was given.
+    """
+    from graphcaps.errors import ArgumentError
+    from graphcaps.models import is_classical
+
+    if not is_classical(config.model):
+        return
+    for name, value in options.items():
+        if value is not None:
+            expected = f"be left out with the model '{config.model}', which is fitted without epochs"
+            raise ArgumentError("options", name, expected, value)
+
+
 def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:
     """The preset of a run and why it was taken, such as "preset: default (not loaded from the catalogue)".
 
@@ -119,7 +158,10 @@ def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = N
         preset (str, optional): The value of ``--preset``.
     """
     from graphcaps.data.datasets.catalogue import find_entry
+    from graphcaps.models import is_classical
 
+    if preset is None and is_classical(config.model):
+        return "no preset: its own defaults"
     if preset is not None:
         reason = "--preset"
     elif store.catalogue_name is not None:

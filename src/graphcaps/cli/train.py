@@ -30,6 +30,7 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
+    check_network_options,
     configure,
     describe_preset,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
     from graphcaps.inference.probabilities import CalibrationMethod
+    from graphcaps.training.classical_training import ClassicalTraining
     from graphcaps.training.final_training import FinalTraining
 
 __all__ = ["train"]
@@ -124,6 +126,8 @@ def train(
     files = TrainingFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
+    from graphcaps.models import is_classical
+    from graphcaps.training.classical_training import ClassicalTraining
     from graphcaps.training.final_training import FinalTraining
 
     loaded, holdout = open_with_split(source, root, reader_options(smiles, label, bad=bad), split)
@@ -144,23 +148,42 @@ def train(
     note(f"{len(store):,} graphs of {store.name}, {config.model}, {chosen}.")
     if holdout is not None:
         note(_describe_split(holdout))
-    training = FinalTraining(
-        store,
-        config,
-        seed=seed,
-        validation=validation,
-        device=device,
-        patience=(_DEFAULT_PATIENCE if patience is None and config.source == "default" else patience) or None,
-        class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
-        calibrate=_calibration_method(calibrate),
-        split=holdout,
-    )
+    network_options = {
+        "--patience": patience,
+        "--class-weight": class_weight,
+        "--checkpoint-every": checkpoint_every,
+    }
+    check_network_options(config, network_options)
+    training: FinalTraining | ClassicalTraining
+    if is_classical(config.model):
+        training = ClassicalTraining(
+            store,
+            config,
+            seed=seed,
+            validation=validation,
+            device=device,
+            calibrate=_calibration_method(calibrate),
+            split=holdout,
+        )
+    else:
+        training = FinalTraining(
+            store,
+            config,
+            seed=seed,
+            validation=validation,
+            device=device,
+            patience=(_DEFAULT_PATIENCE if patience is None and config.source == "default" else patience)
+            or None,
+            class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
+            calibrate=_calibration_method(calibrate),
+            split=holdout,
+        )
     if overwrite:
         files.clear()
     if resume and _resume(training, files):
         _report(files, training, as_json)
         return
-    total = config.training.epochs
+    total = training.config.training.epochs
     try:
         title = f"{store.name} {config.model}"
         with training_progress(total, title, start=training.epoch, quiet=as_json) as update:
@@ -169,6 +192,9 @@ def train(
         write_training(files, training, training.result(), loaded)
     except KeyboardInterrupt as error:
         epoch = training.save(files.checkpoint)
+        if is_classical(config.model):
+            note("Stopped before the fit was complete; nothing was written.")
+            raise typer.Exit(130) from error
         note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context)}")
         raise typer.Exit(130) from error
     _report(files, training, as_json)
@@ -216,7 +242,7 @@ def _calibration_method(name: str) -> CalibrationMethod | None:
 # Resuming
 
 
-def _resume(training: FinalTraining, files: TrainingFiles) -> bool:
+def _resume(training: FinalTraining | ClassicalTraining, files: TrainingFiles) -> bool:
     """Loads the checkpoint of the training if there is one; returns whether the run is finished."""
     if files.checkpoint.exists():
         training.resume(files.checkpoint)
@@ -252,8 +278,10 @@ def _resume_command(context: typer.Context) -> str:
 # The summary at the end
 
 
-def _report(files: TrainingFiles, training: FinalTraining, as_json: bool) -> None:
+def _report(files: TrainingFiles, training: FinalTraining | ClassicalTraining, as_json: bool) -> None:
     """Prints a summary of the written files, and a warning if the model has hardly learned."""
+    from graphcaps.training.classical_training import FIT_RULE
+
     try:
         content = json.loads(files.config.read_bytes())
         content = {name: content[name] for name in ("config", "data", "training", "versions")}
@@ -270,7 +298,9 @@ def _report(files: TrainingFiles, training: FinalTraining, as_json: bool) -> Non
         print_json(paths | {"resolved": content["config"]} | details)
         return
     epochs = info.get("epochs_run", info["epochs"])
-    rows = [("model", paths["model"]), ("selected", f"epoch {info['epoch']} of {epochs}: {info['rule']}")]
+    has_epochs = info["rule"] != FIT_RULE
+    how = f"epoch {info['epoch']} of {epochs}: {info['rule']}" if has_epochs else info["rule"]
+    rows = [("model", paths["model"]), ("selected" if has_epochs else "training", how)]
     rows.append(("training accuracy", _accuracy(info, "train")))
     if info["validation_accuracy"] is not None:
         accuracy = _accuracy(info, "validation")
@@ -279,6 +309,7 @@ def _report(files: TrainingFiles, training: FinalTraining, as_json: bool) -> Non
             if "lowest" in info["rule"]
             else "not a test set"
         )
+        caution = caution if has_epochs else "not used by the fit; the calibration is fitted to them"
         rows.append(("validation accuracy", f"{accuracy}; {caution}"))
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]
@@ -304,11 +335,13 @@ def _test_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _learning_warning(training: FinalTraining, info: dict[str, Any]) -> str:
+def _learning_warning(training: FinalTraining | ClassicalTraining, info: dict[str, Any]) -> str:
     """A warning if predicting the largest class would be about as accurate as the model, else "".
 
     With class weights a model may be less accurate than that although it has learned, so there is no warning.
     """
+    from graphcaps.training.classical_training import FIT_RULE
+
     if "class_weight" in training.fingerprint or training.source.y is None:
         return ""
     counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
@@ -317,7 +350,8 @@ def _learning_warning(training: FinalTraining, info: dict[str, Any]) -> str:
     if largest == 1 or accuracy > min(largest + _MIN_GAIN, (1 + largest) / 2):
         return ""
     stopped_early = info.get("epochs_run", info["epochs"]) < info["epochs"]
+    longer = f" Train longer ({'--patience 0' if stopped_early else '--epochs'})."
     return (
         f"The model has hardly learned: its training accuracy is {100 * accuracy:.1f} %, and the largest class has "
-        f"{100 * largest:.1f} % of the graphs. Train longer ({'--patience 0' if stopped_early else '--epochs'})."
+        f"{100 * largest:.1f} % of the graphs.{'' if info.get('rule') == FIT_RULE else longer}"
     )

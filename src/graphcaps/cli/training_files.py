@@ -14,6 +14,7 @@ from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
+    from graphcaps.training.classical_training import ClassicalTraining
     from graphcaps.training.final_training import FinalResult, FinalTraining
     from graphcaps.training.trainer import EpochEnd
 
@@ -119,7 +120,10 @@ def _json_number(value: Any) -> Any:
 
 
 def write_training(
-    files: TrainingFiles, training: FinalTraining, result: FinalResult, loaded: LoadedDataset
+    files: TrainingFiles,
+    training: FinalTraining | ClassicalTraining,
+    result: FinalResult,
+    loaded: LoadedDataset,
 ) -> None:
     """Writes all files of a finished training; the model last, so that it implies the others."""
     from graphcaps._io.provenance import versions_and_commit

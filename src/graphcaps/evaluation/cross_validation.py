@@ -25,6 +25,7 @@ from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
+from graphcaps.evaluation.classical_folds import fit_group
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.partition import Partition, partition_by_groups, single_split
@@ -38,7 +39,8 @@ from graphcaps.evaluation.record import (
 )
 from graphcaps.evaluation.replica_groups import GroupTrainer, ReplicaGroup, plan_groups
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
-from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
+from graphcaps.models.lookup import is_classical
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import data_digest
@@ -125,7 +127,8 @@ def cross_validate(
 
     Folds and seeds are replicas of one training. The folds are stratified and the same for every model and
     seed. **held-out** trains on all folds but two, selects the epoch on one of them and tests on the other.
-    **paper** trains on all folds but the test fold and selects the epoch on test data.
+    **paper** trains on all folds but the test fold and selects the epoch on test data. Classical models, which have no
+    epochs, are fitted to the same training graphs, one after another, and nothing is selected.
 
     Args:
         store (GraphStore): Graphs with class labels.
@@ -208,9 +211,14 @@ class CrossValidation:
         joint_configs = {name: resolve_config(each, visible) for name, each in (joint_variants or {}).items()}
         self.variants = {self.variant: self.config, **joint_configs}
         check_joint_variants(self.config, self.variant, joint_configs)
-        model_factory(self.config, 1, store.num_classes)  # raises on unknown models and arguments
+        self.is_classical = is_classical(self.config.model)
+        if self.is_classical:
+            build_classical(self.config, store.num_classes)  # raises on unknown arguments
+            group = 1  # one fit after another, each with all threads
+        else:
+            model_factory(self.config, 1, store.num_classes)
         self.seeds, self.group = tuple(range(seeds)), group
-        self.device = choose_device(device, "cross_validate")
+        self.device = choose_device(device, "cross_validate", self.config.model)
         self.results = results
         counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
         self.data = DatasetFingerprint(*counts, self.folds.checksum, data_digest(store))
@@ -230,7 +238,7 @@ class CrossValidation:
     def run_all(self, on_event: Callable[[GroupEpoch], object] | None = None) -> dict[str, Ledger]:
         """As :meth:`run`, with a ledger per variant."""
         records = dict(self.finished)
-        if any(self._missing_runs(protocol) for protocol in self.protocols):
+        if not self.is_classical and any(self._missing_runs(protocol) for protocol in self.protocols):
             self.prepare()
         groups = [group for protocol in self.protocols for group in self._plan(protocol)]
         collector = SeedCollector(self.folds.num_folds, self.checkpoints.unused_notes(groups))
@@ -256,7 +264,10 @@ class CrossValidation:
         }
 
     def prepare(self) -> EncodedGraphs:
-        """Encodes the input features, estimates the memory and sets how many replicas are trained together."""
+        """Encodes the input features, estimates the memory and sets how many replicas are trained together.
+
+        For networks; a classical model reads the graphs themselves.
+        """
         if self._encoded is not None:
             return self._encoded
         recipe = FeatureRecipe(**recipe_arguments(self.config.features))  # type: ignore[arg-type]
@@ -307,6 +318,8 @@ class CrossValidation:
         self, group: ReplicaGroup, on_epoch: Callable[[EpochEnd], object]
     ) -> tuple[list[EpochEnd], tuple[str, ...]]:
         """Trains a group and frees its memory; returns the events of all epochs and the notes."""
+        if self.is_classical:
+            return fit_group(group, self.store, self.config, on_epoch)
         trainer = self._group_trainer(group, self.prepare())
         try:
             return trainer.run(on_epoch), trainer.notes

@@ -42,6 +42,14 @@ RULES = {
 
 UPPER_BOUNDS = ("C", "C*")
 
+# For a single epoch, such as the fit of a classical model, from which nothing can be chosen.
+_SINGLE_EPOCH_RULES = {
+    "held-out": "the test fold of each fit; there is one epoch, and nothing is chosen",
+    "C": "the test fold of each fit to all other folds; there is one epoch, and nothing is chosen",
+    "C*": "the same as C",
+    "optimism": "zero, since there is one epoch and nothing is chosen",
+}
+
 
 @dataclass(frozen=True, repr=False)
 class Ledger:
@@ -140,10 +148,21 @@ class Ledger:
 
     def rule(self, name: str) -> str:
         """One line on an accuracy of :data:`RULES`; for short trainings, with the window that was used."""
+        if not self.selects_epochs:
+            return _SINGLE_EPOCH_RULES[name]
         window = min(window_for(record.curves.num_epochs) for record in self.records)
         return RULES[name].replace(
             f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}"
         )
+
+    @property
+    def selects_epochs(self) -> bool:
+        """Whether there is more than one epoch to choose from."""
+        return any(record.curves.num_epochs > 1 for record in self.records)
+
+    def is_upper_bound(self, name: str) -> bool:
+        """Whether an accuracy of :data:`RULES` is chosen on test data."""
+        return name in UPPER_BOUNDS and self.selects_epochs
 
     @property
     def optimism(self) -> AccuracyEstimate | None:
@@ -206,7 +225,7 @@ class Ledger:
                 "std_seeds": None if estimate.std_seeds is None else round(estimate.std_seeds, 4),
                 "seeds": list(estimate.seeds),
                 "rule": self.rule(name),
-                "upper_bound": name in UPPER_BOUNDS,
+                "upper_bound": self.is_upper_bound(name),
             }
             for name, estimate in self.estimates.items()
         }

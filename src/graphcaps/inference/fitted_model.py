@@ -242,7 +242,7 @@ class FittedModel:
     # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
         """Model, training data and expected inputs as JSON values."""
-        config = self.config.as_dict()
+        config, reads = self.config.as_dict(), self.scorer.reads
         arguments = {name: value for name, value in config["model"].items() if name != "name"}
         return {
             "model": {
@@ -257,6 +257,7 @@ class FittedModel:
             },
             "class_names": list(self.class_names),
             "expects": {
+                "reads": None if reads is None else list(reads),
                 "node_labels": [list(block) for block in self.recipe.label_values or ()],
                 "node_attributes": self.recipe.num_attributes,
                 "max_nodes": self.config.features.max_nodes,

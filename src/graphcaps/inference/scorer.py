@@ -38,6 +38,11 @@ class Scorer(ABC):
     """Class scores of graphs by a single trained model."""
 
     @property
+    def reads(self) -> tuple[str, ...] | None:
+        """What a classical model reads of a graph; ``None`` for a network, which reads input columns."""
+        return None
+
+    @property
     @abstractmethod
     def dtype(self) -> torch.dtype:
         """Type of the scores, and of attributes that the model reads."""
@@ -165,6 +170,10 @@ class ClassicalScorer(Scorer):
 
     def __init__(self, model: ClassicalModel) -> None:
         self.model = model
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(sorted(self.model.inputs))
 
     @property
     def num_parameters(self) -> int:

@@ -40,6 +40,8 @@ class ClassicalModel(RegisteredModel, ABC):
 
     Attributes:
         inputs (frozenset): What the model reads of a graph, see :data:`RawInput`.
+        size_option (str, optional): The option that the time of a fit grows with, such as the number of trees; tests
+            set it to a small number. (default: None)
 
     Raises:
         ArgumentError: If a number is out of range.
@@ -47,6 +49,7 @@ class ClassicalModel(RegisteredModel, ABC):
 
     scores: ClassVar[ScoreKind] = "probabilities"
     inputs: ClassVar[frozenset[RawInput]]
+    size_option: ClassVar[str | None] = None
 
     def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:
         for name, value, least in (("num_classes", num_classes, 1), ("seed", seed, 0), ("jobs", jobs, 1)):

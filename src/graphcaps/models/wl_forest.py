@@ -58,6 +58,7 @@ class WLForest(ClassicalModel):
         "with random forests, Machine Learning 2001, https://doi.org/10.1023/A:1010933404324"
     )
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"edges", "node_labels"})
+    size_option: ClassVar[str | None] = "trees"
     searched: ClassVar[Mapping[str, Choices | Interval]] = {"iterations": Interval(0, 4)}
 
     def __init__(

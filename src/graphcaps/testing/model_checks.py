@@ -28,26 +28,23 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.models.builder import model_factory, recipe_arguments
-from graphcaps.models.lookup import find_graph_model, find_model
+from graphcaps.models.lookup import find_graph_model, is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.ops.edges import clean_edges
 from graphcaps.registry import Choices, DatasetSize
+from graphcaps.testing.classical_checks import classical_checks
+from graphcaps.testing.expectations import ContractError, expect, expect_equal
 from graphcaps.testing.padded_batch import with_padding
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.trainer import StepMode, Trainer
 from graphcaps.types import GraphBatch, LossOptions, ModelOutput
 
-__all__ = ["ContractError", "check_model", "model_checks"]
+__all__ = ["check_model", "model_checks"]
 
 _CHANNELS, _CLASSES = 5, 3
 _SIZES = (7, 12, 1, 4, 9, 2, 6, 8)  # nodes of each graph
 _DRAWN = ((0, 1, 3), (5, 4, 2), (6, 7, -1))  # graphs of each replica; −1 is padding
 _WIDTH = 8
-_TOLERANCE = 1e-9
-
-
-class ContractError(AssertionError):
-    """A model that breaks its contract."""
 
 
 @dataclass(frozen=True)
@@ -124,24 +121,6 @@ class _Graphs:
         return _Graphs(GraphStore.from_clean_edges("checks", self.store.node_ptr, clean, **columns), x)
 
 
-def _expect(condition: bool, problem: str) -> None:
-    if not condition:
-        raise ContractError(problem)
-
-
-def _expect_equal(actual: Tensor, expected: Tensor, what: str, tolerance: float = _TOLERANCE) -> None:
-    """Raises unless shapes are equal, and values up to ``tolerance`` times the largest expected one (at least 1)."""
-    _expect(
-        actual.shape == expected.shape,
-        f"{what} must have the shape {list(expected.shape)}, got {list(actual.shape)}",
-    )
-    if not expected.numel():
-        return
-    error = float((actual.detach().double() - expected.detach().double()).abs().max())
-    scale = max(1.0, float(expected.detach().double().abs().max()))
-    _expect(error <= tolerance * scale, f"{what} must be equal, but differs by {error:.3g}")
-
-
 def _step(model: GraphModel, batch: GraphBatch) -> tuple[ModelOutput, Tensor]:
     """Output and loss of one training step; the gradients are those of the sum of the losses."""
     assert batch.y is not None
@@ -162,7 +141,7 @@ def _gradients(model: GraphModel) -> dict[str, Tensor]:
 def _check_description(subject: _Subject) -> None:
     """The summary is one sentence, and rules and search ranges give values that the model accepts."""
     summary = subject.kind.summary()
-    _expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
+    expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
     for size in (DatasetSize(100, 30), DatasetSize(100_000, 1)):
         for name, option in subject.kind.data_options.items():
             subject.factory(**{name: option.rule(size)})(())
@@ -191,8 +170,8 @@ def _check_pickling(subject: _Subject) -> None:
     """The factory of the model can be sent to another process."""
     factory = pickle.loads(pickle.dumps(subject.factory()))
     model = factory((2,))
-    _expect(type(model) is subject.kind, "a pickled factory must build the same model")
-    _expect(
+    expect(type(model) is subject.kind, "a pickled factory must build the same model")
+    expect(
         (model.in_channels, model.num_classes, model.lead) == (_CHANNELS, _CLASSES, (2,)),
         "the model must pass in_channels, num_classes and lead on to GraphModel.__init__",
     )
@@ -202,16 +181,16 @@ def _check_scores(subject: _Subject) -> None:
     """Class scores have one row per graph, the type of the weights, and are what ``scores`` says."""
     graphs, model = _Graphs.draw(), subject.build()
     output = model.eval().forward_batch(graphs.batch())
-    _expect(isinstance(output, ModelOutput), "forward_batch must return a ModelOutput")
+    expect(isinstance(output, ModelOutput), "forward_batch must return a ModelOutput")
     scores = output.class_scores
     shape = (len(_SIZES), _CLASSES)
-    _expect(scores.shape == shape, f"class_scores must have the shape {shape}, got {tuple(scores.shape)}")
-    _expect(scores.dtype == torch.float64, f"a model in float64 must give float64, got {scores.dtype}")
-    _expect(bool(scores.isfinite().all()), "class_scores must be finite")
+    expect(scores.shape == shape, f"class_scores must have the shape {shape}, got {tuple(scores.shape)}")
+    expect(scores.dtype == torch.float64, f"a model in float64 must give float64, got {scores.dtype}")
+    expect(bool(scores.isfinite().all()), "class_scores must be finite")
     if model.scores != "logits":
-        _expect(bool((scores >= 0).all() & (scores <= 1 + 1e-9).all()), f"{model.scores} must be from 0 to 1")
+        expect(bool((scores >= 0).all() & (scores <= 1 + 1e-9).all()), f"{model.scores} must be from 0 to 1")
     if model.scores == "probabilities":
-        _expect_equal(scores.sum(-1), torch.ones(len(_SIZES)), "the sum of the probabilities of a graph")
+        expect_equal(scores.sum(-1), torch.ones(len(_SIZES)), "the sum of the probabilities of a graph")
 
 
 def _check_call(subject: _Subject) -> None:
@@ -221,7 +200,7 @@ def _check_call(subject: _Subject) -> None:
     source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
     target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
     called = model(graphs.x, torch.stack([source, target]), store.node_graph)
-    _expect_equal(
+    expect_equal(
         called.class_scores, model.forward_batch(graphs.batch()).class_scores, "the scores of a call"
     )
 
@@ -231,9 +210,9 @@ def _check_gradients(subject: _Subject) -> None:
     model = subject.build()
     _step(model, _Graphs.draw().batch())
     for name, parameter in model.named_parameters():
-        _expect(parameter.grad is not None, f"the parameter '{name}' must have a gradient")
-        _expect(bool(_gradients(model)[name].isfinite().all()), f"the gradient of '{name}' must be finite")
-    _expect(any(bool(value.any()) for value in _gradients(model).values()), "some gradient must not be zero")
+        expect(parameter.grad is not None, f"the parameter '{name}' must have a gradient")
+        expect(bool(_gradients(model)[name].isfinite().all()), f"the gradient of '{name}' must be finite")
+    expect(any(bool(value.any()) for value in _gradients(model).values()), "some gradient must not be zero")
 
 
 def _check_loss(subject: _Subject) -> None:
@@ -243,17 +222,15 @@ def _check_loss(subject: _Subject) -> None:
     assert batch.y is not None
     output = model.forward_batch(batch)
     total = model.loss(output, batch.y).total
-    _expect(total.shape == (), f"the loss of one model must be one number, got the shape {list(total.shape)}")
+    expect(total.shape == (), f"the loss of one model must be one number, got the shape {list(total.shape)}")
     ones = LossOptions(class_weight=torch.ones(_CLASSES, dtype=torch.float64))
-    _expect_equal(model.loss(output, batch.y, ones).total, total, "the loss with class weights of 1")
+    expect_equal(model.loss(output, batch.y, ones).total, total, "the loss with class weights of 1")
     weight = torch.tensor([0.0] + [1.0] * (_CLASSES - 1), dtype=torch.float64)
     scores = output.class_scores.detach().requires_grad_()
     model.loss(ModelOutput(scores), batch.y, LossOptions(class_weight=weight)).total.backward()
     assert scores.grad is not None
-    _expect(
-        not bool(scores.grad[batch.y == 0].any()), "graphs of a class with weight 0 must have no gradient"
-    )
-    _expect(bool(scores.grad[batch.y != 0].any()), "graphs of other classes must have a gradient")
+    expect(not bool(scores.grad[batch.y == 0].any()), "graphs of a class with weight 0 must have no gradient")
+    expect(bool(scores.grad[batch.y != 0].any()), "graphs of other classes must have a gradient")
 
 
 def _check_reset(subject: _Subject) -> None:
@@ -272,11 +249,11 @@ def _check_reset(subject: _Subject) -> None:
         drawn.append(model.state_dict())
     for name, value in drawn[0].items():
         what = f"'{name}' after reset_parameters"
-        _expect_equal(value, drawn[1][name], f"{what} with the same random numbers")
+        expect_equal(value, drawn[1][name], f"{what} with the same random numbers")
         if torch.equal(new[0][name], new[1][name]):
-            _expect_equal(value, new[0][name], f"{what} and in a new model")
+            expect_equal(value, new[0][name], f"{what} and in a new model")
         else:
-            _expect(not bool((value == 7.0).any()), f"{what} must be drawn again")
+            expect(not bool((value == 7.0).any()), f"{what} must be drawn again")
 
 
 def _check_batch(subject: _Subject) -> None:
@@ -287,7 +264,7 @@ def _check_batch(subject: _Subject) -> None:
         model.eval()
         together = model.forward_batch(graphs.batch()).class_scores
         alone = [model.forward_batch(graphs.batch([g])).class_scores for g in range(len(graphs.store))]
-    _expect_equal(torch.cat(alone), together, "the scores of a graph alone and in a batch")
+    expect_equal(torch.cat(alone), together, "the scores of a graph alone and in a batch")
 
 
 def _check_node_order(subject: _Subject) -> None:
@@ -295,7 +272,7 @@ def _check_node_order(subject: _Subject) -> None:
     graphs, model = _Graphs.draw(), subject.build().eval()
     other = graphs.reordered()
     expected = model.forward_batch(graphs.batch()).class_scores
-    _expect_equal(model.forward_batch(other.batch()).class_scores, expected, "scores with other node orders")
+    expect_equal(model.forward_batch(other.batch()).class_scores, expected, "scores with other node orders")
 
 
 def _check_padding(subject: _Subject) -> None:
@@ -305,15 +282,15 @@ def _check_padding(subject: _Subject) -> None:
     expected, loss = _step(bare, batch)
     output, padded_loss = _step(padded, with_padding(batch))
     real = len(_SIZES)
-    _expect_equal(output.class_scores[:real], expected.class_scores, "scores beside padding")
-    _expect(bool(output.class_scores.isfinite().all()), "scores of graphs without nodes must be finite")
-    _expect_equal(padded_loss, loss, "the loss beside padding")
+    expect_equal(output.class_scores[:real], expected.class_scores, "scores beside padding")
+    expect(bool(output.class_scores.isfinite().all()), "scores of graphs without nodes must be finite")
+    expect_equal(padded_loss, loss, "the loss beside padding")
     gradients = _gradients(padded)
     for name, gradient in _gradients(bare).items():
-        _expect_equal(gradients[name], gradient, f"the gradient of '{name}' beside padding")
+        expect_equal(gradients[name], gradient, f"the gradient of '{name}' beside padding")
     state = padded.state_dict()
     for name, value in bare.state_dict().items():
-        _expect_equal(state[name], value, f"'{name}' after a step beside padding")
+        expect_equal(state[name], value, f"'{name}' after a step beside padding")
 
 
 def _check_replicas(subject: _Subject) -> None:
@@ -325,7 +302,7 @@ def _check_replicas(subject: _Subject) -> None:
     stacked = stack_replicas(factory, replicas, torch.float64).train()
     singles = [pick_replica(stacked, factory, f).train() for f in range(F)]
     output, total = _step(stacked, graphs.batch(_DRAWN))
-    _expect(
+    expect(
         total.shape == (F,), f"the loss of {F} replicas must have the shape ({F},), got {tuple(total.shape)}"
     )
     with torch.no_grad():  # gradients as parameters of a single model, whatever the layout of replicas is
@@ -337,12 +314,12 @@ def _check_replicas(subject: _Subject) -> None:
         indices = [g for g in _DRAWN[f] if g >= 0]
         alone, loss = _step(single, graphs.batch(indices))
         what = f"of replica {f} and of a single model"
-        _expect_equal(output.class_scores[f, : len(indices)], alone.class_scores, f"scores {what}")
-        _expect_equal(total[f], loss, f"the loss {what}")
+        expect_equal(output.class_scores[f, : len(indices)], alone.class_scores, f"scores {what}")
+        expect_equal(total[f], loss, f"the loss {what}")
         for name, gradient in _gradients(single).items():
-            _expect_equal(gradients[f][name], gradient, f"the gradient of '{name}' {what}")
+            expect_equal(gradients[f][name], gradient, f"the gradient of '{name}' {what}")
         for name, value in single.named_buffers():
-            _expect_equal(buffers[f][name], value, f"'{name}' {what}")
+            expect_equal(buffers[f][name], value, f"'{name}' {what}")
 
 
 def _train(subject: _Subject, replicas: list[Replica], mode: StepMode, device: str = "cpu") -> GraphModel:
@@ -371,7 +348,7 @@ def _check_training(subject: _Subject) -> None:
     for f, replica in enumerate(replicas):
         alone = pick_replica(_train(subject, [replica], "eager"), factory, 0).state_dict()
         for name, value in pick_replica(together, factory, f).state_dict().items():
-            _expect_equal(value, alone[name], f"'{name}' of replica {f}, trained together and alone", 1e-7)
+            expect_equal(value, alone[name], f"'{name}' of replica {f}, trained together and alone", 1e-7)
 
 
 def _check_learning(subject: _Subject) -> None:
@@ -391,12 +368,12 @@ def _check_learning(subject: _Subject) -> None:
         adam.zero_grad()
         _step(model, batch)
         adam.step()
-    _expect(loss() < before, f"60 steps must lower the loss, got {loss():.4g} after {before:.4g}")
+    expect(loss() < before, f"60 steps must lower the loss, got {loss():.4g} after {before:.4g}")
 
 
 def _check_capture(subject: _Subject) -> None:
     """``capturable`` is a Boolean; where it is true, padded steps and, on a GPU, captured steps train the same."""
-    _expect(type(subject.build().capturable) is bool, "capturable must be True or False")
+    expect(type(subject.build().capturable) is bool, "capturable must be True or False")
     replicas, factory = _replicas(), subject.factory()
     pairs: list[tuple[StepMode, StepMode, str, float]] = []
     if subject.build().capturable:
@@ -407,7 +384,7 @@ def _check_capture(subject: _Subject) -> None:
         expected = pick_replica(_train(subject, replicas, one, device), factory, 0).state_dict()
         trained = pick_replica(_train(subject, replicas, other, device), factory, 0).state_dict()
         for name, value in expected.items():
-            _expect_equal(
+            expect_equal(
                 trained[name], value, f"'{name}' trained with steps '{other}' and '{one}'", tolerance
             )
 
@@ -425,9 +402,9 @@ def _check_file(subject: _Subject) -> None:
         path = Path(folder) / "model.safetensors"
         fitted.save(path)
         loaded = load(path)
-    _expect(type(loaded.model) is subject.kind, "a model file must give the same model")
+    expect(type(loaded.model) is subject.kind, "a model file must give the same model")
     same = bool((loaded.predict_proba(store) == fitted.predict_proba(store)).all())
-    _expect(same, "a loaded model must give the same probabilities")
+    expect(same, "a loaded model must give the same probabilities")
 
 
 _GRAPH_MODEL_CHECKS: dict[str, Callable[[_Subject], None]] = {
@@ -460,8 +437,8 @@ def model_checks(name: str, options: Mapping[str, object] | None = None) -> dict
     Raises:
         GraphcapsError: If there is no such model, or it cannot be loaded.
     """
-    if not issubclass(find_model(name), GraphModel):
-        return {}
+    if is_classical(name):
+        return classical_checks(name, options)
     subject = _Subject(name, options or {})
     return {check: partial(function, subject) for check, function in _GRAPH_MODEL_CHECKS.items()}
 

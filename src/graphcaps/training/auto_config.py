@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphcaps.config import DATA_SETTINGS, RunConfig
+from graphcaps.config import DATA_SETTINGS, RunConfig, TrainConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
-from graphcaps.models.lookup import find_model
+from graphcaps.models.lookup import find_classical_model, find_model, is_classical
 from graphcaps.registry import DatasetSize
 
 __all__ = ["auto_batch_size", "auto_degree_onehot", "resolve_config"]
@@ -44,7 +44,8 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
     """The configuration with a number for each hyper-parameter that ``by_data`` names.
 
     Args:
-        config (RunConfig): Any configuration; without ``by_data`` it is returned unchanged.
+        config (RunConfig): Any configuration; that of a network without ``by_data`` is returned unchanged. In that of a
+            classical model, features are replaced by what the model reads, and the training by a single epoch.
         store (GraphStore): All graphs of the run.
         like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features are kept,
             and so are its data options that are marked ``kept``, unless ``config`` has a value.
@@ -73,6 +74,8 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
             value = option.rule(_dataset_size(store, features.max_nodes))
         if name not in arguments and value is not None:
             arguments[name] = value
+    if is_classical(config.model):
+        training, features = TrainConfig(epochs=1), find_classical_model(config.model).features()
     return replace(config, training=training, features=features, model_arguments=arguments, by_data=())
 
 

@@ -10,6 +10,7 @@ from threading import Lock
 import torch
 
 from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.models.lookup import is_classical
 from graphcaps.ops._triton.precision import Precision, use_precision
 
 __all__ = ["SINGLE_THREAD_ROWS", "choose_device", "limit_threads", "matmul_precision", "total_memory"]
@@ -22,19 +23,24 @@ _precision_lock = Lock()
 _saved_precisions: list[str] = []
 
 
-def choose_device(name: str, owner: str = "device") -> torch.device:
-    """The device of a name; ``"auto"`` is a GPU if there is one.
+def choose_device(name: str, owner: str = "device", model: str | None = None) -> torch.device:
+    """The device of a name; ``"auto"`` is a GPU if there is one and the model can use it.
 
     Args:
         name (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
         owner (str): Name of the caller, for messages. (default: "device")
+        model (str, optional): Name of the model; classical models run on the CPU. (default: one that runs on a GPU)
 
     Raises:
         ArgumentError: If the name is unknown.
-        UsageError: If ``"cuda"`` is requested and there is no GPU.
+        UsageError: If ``"cuda"`` is requested and there is no GPU, or the model cannot use it.
     """
     if name not in ("cpu", "cuda", "auto"):
         raise ArgumentError(owner, "device", "be cpu, cuda or auto", repr(name))
+    if model is not None and is_classical(model):
+        if name == "cuda":
+            raise UsageError(f"The model '{model}' runs on the CPU; use device='cpu' or 'auto'.")
+        return torch.device("cpu")
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("No CUDA device is available; use device='cpu' or 'auto'.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

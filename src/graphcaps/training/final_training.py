@@ -21,7 +21,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError, UsageError
+from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
@@ -39,7 +39,7 @@ from graphcaps.training.checkpoint import (
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import MIN_DELTA, BestWeights
 from graphcaps.training.fingerprint import data_digest, run_fingerprint
-from graphcaps.training.holdout import evaluate_test_set, split_holdout
+from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.streaming import move_to_device
@@ -109,7 +109,7 @@ class FinalTraining:
         split: Split | None = None,
     ) -> None:
         self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
-        self.holdout = split_holdout(store, _check_labels(store, seed), split, validation, seed)
+        self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
         store = self.holdout.store
         config = resolve_config(config, store, None if start is None else start.config)
         if patience is not None and (type(patience) is not int or patience < 1):
@@ -295,19 +295,6 @@ def balanced_class_weights(y: Tensor, num_classes: int) -> Tensor:
     """Weights n / (O n_o), ``[O]``: all O classes have the same total weight, and a graph has weight 1 on average."""
     counts = torch.bincount(y.cpu(), minlength=num_classes).double()
     return (y.numel() / (num_classes * counts.clamp_min(1))).float()
-
-
-def _check_labels(store: GraphStore, seed: int) -> Tensor:
-    """The labels of a store, after the checks that a training needs."""
-    if type(seed) is not int or not 0 <= seed < 2**32:
-        raise ArgumentError("train", "seed", "be a whole number from 0 to 2³² − 1", seed)
-    if store.y is None:
-        raise UsageError(f"train: '{store.name}' has no class labels; add graph labels to train on it.")
-    present = store.y.unique()
-    if present.numel() < 2:
-        got = f"only class '{store.class_names[int(present[0])]}'" if present.numel() else "no graphs"
-        raise ArgumentError("train", "source", "hold graphs of at least two classes", got)
-    return store.y
 
 
 def _load_initial_weights(stacked: nn.Module, start: FittedModel, class_names: tuple[str, ...]) -> None:

@@ -14,11 +14,18 @@ from torch import Tensor
 from graphcaps.data.features.compatibility import find_incompatible
 from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
 
-__all__ = ["HoldoutData", "evaluate_test_set", "label_column_hint", "split_holdout", "validation_split"]
+__all__ = [
+    "HoldoutData",
+    "check_labels",
+    "evaluate_test_set",
+    "label_column_hint",
+    "split_holdout",
+    "validation_split",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +54,24 @@ class HoldoutData:
         if self.test_store is None:
             return counts | shares
         return counts | {"test_graphs": len(self.test_store)} | shares | {"split": self.split}
+
+
+def check_labels(store: GraphStore, seed: int) -> Tensor:
+    """The labels of a store, after the checks that a training of one model needs.
+
+    Raises:
+        ArgumentError: If the graphs are of fewer than two classes, or the seed is out of range.
+        UsageError: If the graphs have no labels.
+    """
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ArgumentError("train", "seed", "be a whole number from 0 to 2³² − 1", seed)
+    if store.y is None:
+        raise UsageError(f"train: '{store.name}' has no class labels; add graph labels to train on it.")
+    present = store.y.unique()
+    if present.numel() < 2:
+        got = f"only class '{store.class_names[int(present[0])]}'" if present.numel() else "no graphs"
+        raise ArgumentError("train", "source", "hold graphs of at least two classes", got)
+    return store.y
 
 
 def split_holdout(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:

@@ -1,0 +1,43 @@
+"""Cross-validation of classical models: fits the replicas of a group one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graphcaps.config import RunConfig
+from graphcaps.data.store import GraphStore
+from graphcaps.evaluation.replica_groups import ReplicaGroup
+from graphcaps.training.classical_training import fit_replica
+from graphcaps.training.trainer import EpochEnd
+
+__all__ = ["fit_group"]
+
+
+def fit_group(
+    group: ReplicaGroup, store: GraphStore, config: RunConfig, on_epoch: Callable[[EpochEnd], object]
+) -> tuple[list[EpochEnd], tuple[str, ...]]:
+    """Fits a model to the training graphs of each replica and measures it on all its graphs.
+
+    Args:
+        group (ReplicaGroup): Folds and seeds.
+        store (GraphStore): All graphs, with labels.
+        config (RunConfig): Names the model and its arguments, resolved.
+        on_epoch (callable): Called with the metrics of all replicas, as those of the only epoch.
+    """
+    events = [fit_replica(store, config, replica)[1] for replica in group.replicas]
+    event = EpochEnd(
+        epoch=1,
+        epochs=1,
+        seconds=sum(each.seconds for each in events),
+        train_loss=[value for each in events for value in each.train_loss],
+        train_accuracy=[value for each in events for value in each.train_accuracy],
+        validation_loss=[value for each in events for value in each.validation_loss],
+        validation_accuracy=[value for each in events for value in each.validation_accuracy],
+        test_accuracy=[value for each in events for value in each.test_accuracy],
+    )
+    on_epoch(event)
+    note = (
+        f"{config.model} is fitted once per fold to its training graphs: it has no epochs, a validation fold is not "
+        "used, and settings of features and training do not apply."
+    )
+    return [event], (note,)

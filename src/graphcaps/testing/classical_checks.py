@@ -1,0 +1,351 @@
+"""Checks of the contract of classical models: what evaluation, prediction and files assume of every one.
+
+Fits and predictions must agree bit by bit where nothing that the model reads has changed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphcaps.config import RunConfig
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.models.builder import build_classical, recipe_arguments
+from graphcaps.models.classical import ClassicalModel
+from graphcaps.models.lookup import find_classical_model
+from graphcaps.ops.edges import clean_edges
+from graphcaps.registry import Choices, DatasetSize
+from graphcaps.testing.expectations import ContractError, expect, expect_equal
+
+__all__ = ["classical_checks"]
+
+_CLASSES, _GRAPHS, _TRAIN = 3, 36, 28
+_SIZE = 8
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A registered classical model under test, with small options.
+
+    Args:
+        name (str): Name of the model.
+        options (dict): Options of the model. (default: a size of 8)
+    """
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def kind(self) -> type[ClassicalModel]:
+        return find_classical_model(self.name)
+
+    def config(self, **options: object) -> RunConfig:
+        size = {} if self.kind.size_option is None else {self.kind.size_option: _SIZE}
+        arguments = size | dict(self.options) | options
+        return RunConfig(model=self.name, model_arguments=arguments, features=self.kind.features())
+
+    def build(self, num_classes: int = _CLASSES, *, seed: int = 0, jobs: int = 1) -> ClassicalModel:
+        return build_classical(self.config(), num_classes, seed=seed, jobs=jobs)
+
+    def fit(
+        self, store: GraphStore, train: NDArray[np.int64] | None = None, *, seed: int = 0, jobs: int = 1
+    ) -> ClassicalModel:
+        """The model fitted to some graphs. (default: the first 28)"""
+        train = np.arange(_TRAIN) if train is None else train
+        model = self.build(seed=seed, jobs=jobs)
+        model.fit(store, train, _classes(store)[train])
+        return model
+
+
+def _classes(store: GraphStore) -> NDArray[np.int64]:
+    assert store.y is not None
+    return store.y.numpy()
+
+
+def _draw() -> GraphStore:
+    """Random graphs whose density and labels depend on the class, with labels and attributes of nodes and edges."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(_GRAPHS) % _CLASSES
+    sizes = torch.randint(3, 12, (_GRAPHS,), generator=generator)
+    ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    pairs = [
+        torch.randint(first, end, (2, (1 + label) * (end - first)), generator=generator)
+        for (first, end), label in zip(pairwise(ptr.tolist()), y.tolist(), strict=True)
+    ]
+    edges, N = torch.cat(pairs, 1), int(ptr[-1])
+    node_class = y.repeat_interleave(sizes)
+    labels = torch.stack([torch.randint(0, 2, (N,), generator=generator) + node_class, node_class % 2], 1)
+    clean = clean_edges(edges[0], edges[1], N)
+    return GraphStore.from_clean_edges(
+        "checks",
+        ptr,
+        clean,
+        y=y,
+        class_names=tuple(str(label) for label in range(_CLASSES)),
+        node_labels=labels,
+        node_attributes=torch.randn(N, 2, generator=generator, dtype=torch.float64),
+    )
+
+
+def _reorder_nodes(store: GraphStore) -> GraphStore:
+    """The same graphs with their nodes in another order."""
+    generator = torch.Generator().manual_seed(1)
+    ptr = store.node_ptr.tolist()
+    new_of = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in pairwise(ptr)])
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    clean = clean_edges(new_of[source], new_of[target], store.num_nodes)
+    old_of = new_of.argsort()
+    assert store.node_labels is not None
+    assert store.node_attributes is not None
+    columns = {
+        "y": store.y,
+        "class_names": store.class_names,
+        "node_labels": store.node_labels[old_of],
+        "node_attributes": store.node_attributes[old_of],
+    }
+    return GraphStore.from_clean_edges("checks", store.node_ptr, clean, **columns)
+
+
+def _without_edges(store: GraphStore) -> GraphStore:
+    ptr = torch.zeros(store.num_nodes + 1, dtype=torch.long)
+    return replace(store, edge_ptr=ptr, neighbours=torch.zeros(0, dtype=torch.int32))
+
+
+def _everything() -> NDArray[np.int64]:
+    return np.arange(_GRAPHS)
+
+
+def _expect_probabilities(values: NDArray[np.float64], graphs: int, what: str) -> None:
+    shape = (graphs, _CLASSES)
+    expect(values.shape == shape, f"{what} must have the shape {shape}, got {values.shape}")
+    expect(values.dtype == np.float64, f"{what} must be float64, got {values.dtype}")
+    expect(bool(((values >= 0) & (values <= 1)).all()), f"{what} must be from 0 to 1")
+    expect_equal(values.sum(-1), np.ones(graphs), f"the sum of {what} of a graph")
+
+
+# ---------------------------------------------------------------------- the checks
+def _check_description(subject: _Subject) -> None:
+    """The summary is one sentence, and rules and search ranges give values that the model accepts."""
+    summary = subject.kind.summary()
+    expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
+    expect(subject.kind.scores == "probabilities", "scores must be 'probabilities'")
+    for size in (DatasetSize(100, 30), DatasetSize(100_000, 1)):
+        for name, option in subject.kind.data_options.items():
+            build_classical(subject.config(**{name: option.rule(size)}), _CLASSES)
+    for name, values in subject.kind.searched.items():
+        ends = values.values if isinstance(values, Choices) else (values.low, values.high)
+        for value in ends:
+            build_classical(subject.config(**{name: value}), _CLASSES)
+
+
+def _check_unknown_options(subject: _Subject) -> None:
+    """An option that the model does not have is refused, by the constructor and by the configuration."""
+    unknown = {"no_such_option": 1}
+    refusals: tuple[tuple[Callable[[], object], type[Exception]], ...] = (
+        (lambda: build_classical(subject.config(**unknown), _CLASSES), ArgumentError),
+        (lambda: subject.kind(_CLASSES, **unknown), TypeError),
+    )
+    for build, error in refusals:
+        try:
+            build()
+        except error:
+            continue
+        raise ContractError("an unknown option must be refused: the constructor takes no **kwargs")
+
+
+def _check_probabilities(subject: _Subject) -> None:
+    """Probabilities have a row per graph, a column per class, and sum to one."""
+    store = _draw()
+    model = subject.fit(store)
+    _expect_probabilities(model.predict_proba(store, _everything()), _GRAPHS, "the probabilities")
+    none = model.predict_proba(store, np.zeros(0, np.int64))
+    expect(none.shape == (0, _CLASSES), f"no graphs must give the shape (0, {_CLASSES}), got {none.shape}")
+
+
+def _check_determinism(subject: _Subject) -> None:
+    """A seed gives the same probabilities, with any number of threads, also if the model was fitted before."""
+    store = _draw()
+    expected = subject.fit(store, seed=3).predict_proba(store, _everything())
+    for jobs in (1, 2):
+        again = subject.fit(store, seed=3, jobs=jobs).predict_proba(store, _everything())
+        expect_equal(again, expected, f"the probabilities of a second fit, with jobs={jobs},", 0)
+    model = subject.fit(store, np.arange(5, _GRAPHS), seed=3)
+    model.fit(store, np.arange(_TRAIN), _classes(store)[:_TRAIN])
+    expect_equal(model.predict_proba(store, _everything()), expected, "a fit after another one", 0)
+
+
+def _check_node_order(subject: _Subject) -> None:
+    """The order of nodes changes neither the fit nor the predictions."""
+    store = _draw()
+    other = _reorder_nodes(store)
+    expected = subject.fit(store).predict_proba(store, _everything())
+    expect_equal(subject.fit(store).predict_proba(other, _everything()), expected, "other node orders", 0)
+    expect_equal(
+        subject.fit(other).predict_proba(store, _everything()), expected, "a fit to other node orders", 0
+    )
+
+
+def _check_graph_order(subject: _Subject) -> None:
+    """The place of a graph in the store, and graphs that are not in the training set, do not matter."""
+    store = _draw()
+    train, rest = np.arange(_TRAIN), np.arange(_TRAIN, _GRAPHS)
+    expected = subject.fit(store, train).predict_proba(store, rest)
+    order = torch.randperm(_GRAPHS, generator=torch.Generator().manual_seed(2))
+    moved, place = store[order], order.argsort().numpy()
+    actual = subject.fit(moved, place[train]).predict_proba(moved, place[rest])
+    expect_equal(actual, expected, "the probabilities in a store of another order", 0)
+    alone = subject.fit(store[torch.arange(_TRAIN)], train)
+    expect_equal(alone.predict_proba(store, rest), expected, "a fit to a store without other graphs", 0)
+
+
+def _check_batch(subject: _Subject) -> None:
+    """A graph is predicted alike alone and beside others."""
+    store = _draw()
+    model = subject.fit(store)
+    together = model.predict_proba(store, _everything())
+    alone = [model.predict_proba(store[graph], np.zeros(1, np.int64)) for graph in range(_GRAPHS)]
+    expect_equal(np.concatenate(alone), together, "the probabilities of a graph alone and beside others", 0)
+
+
+def _check_absent_class(subject: _Subject) -> None:
+    """A class without training graphs keeps its column, and a single class is predicted for all graphs."""
+    store = _draw()
+    for label in range(_CLASSES):
+        present = np.flatnonzero(_classes(store) != label)
+        values = subject.fit(store, present).predict_proba(store, _everything())
+        _expect_probabilities(values, _GRAPHS, f"the probabilities without class {label} in training")
+        expect(
+            bool((values.argmax(-1) != label).all()), "a class without training graphs must not be predicted"
+        )
+        alone = np.flatnonzero(_classes(store) == label)
+        values = subject.fit(store, alone).predict_proba(store, _everything())
+        _expect_probabilities(values, _GRAPHS, f"the probabilities with class {label} alone in training")
+        expect(bool((values.argmax(-1) == label).all()), "the only class in training must be predicted")
+
+
+def _check_few_graphs(subject: _Subject) -> None:
+    """Two training graphs are enough."""
+    store = _draw()
+    values = subject.fit(store, np.arange(2)).predict_proba(store, _everything())
+    _expect_probabilities(values, _GRAPHS, "the probabilities after a fit to two graphs")
+
+
+def _check_new_graphs(subject: _Subject) -> None:
+    """Unseen labels, graphs without edges and graphs without labels and attributes are fitted and predicted."""
+    store = _draw()
+    assert store.node_labels is not None
+    unseen = replace(store, node_labels=store.node_labels + 1000)
+    values = subject.fit(store).predict_proba(unseen, _everything())
+    _expect_probabilities(values, _GRAPHS, "the probabilities of graphs with unseen labels")
+    bare = _without_edges(store)
+    values = subject.fit(bare).predict_proba(store, _everything())
+    _expect_probabilities(values, _GRAPHS, "the probabilities after a fit to graphs without edges")
+    values = subject.fit(store).predict_proba(bare, _everything())
+    _expect_probabilities(values, _GRAPHS, "the probabilities of graphs without edges")
+    for each, what in ((store, "edges alone"), (bare, "neither edges nor labels")):
+        blank = replace(each, node_labels=None, node_attributes=None)
+        values = subject.fit(blank).predict_proba(blank, _everything())
+        _expect_probabilities(values, _GRAPHS, f"the probabilities of graphs with {what}")
+
+
+def _check_inputs(subject: _Subject) -> None:
+    """What ``inputs`` does not name is not read, and what it names is."""
+    store = _draw()
+    assert store.node_labels is not None
+    assert store.node_attributes is not None
+    edge_labels = (
+        store.neighbours.long() + torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    ) % 2
+    changed = {
+        "node_labels": replace(store, node_labels=store.node_labels.flip(0)),
+        "node_attributes": replace(store, node_attributes=store.node_attributes.flip(0)),
+        "edge_labels": replace(store, edge_labels=edge_labels[:, None]),
+        "edges": _without_edges(store),
+    }
+    expected = subject.fit(store).predict_proba(store, _everything())
+    for name, other in changed.items():
+        values = subject.fit(other).predict_proba(other, _everything())
+        if name in subject.kind.inputs:
+            expect(not np.array_equal(values, expected), f"'{name}' is in inputs, but changes nothing")
+        else:
+            expect_equal(
+                values, expected, f"'{name}' is not in inputs: the probabilities with other values", 0
+            )
+
+
+def _check_state(subject: _Subject) -> None:
+    """The state is a copy in plain arrays that gives the same probabilities; others are refused."""
+    store = _draw()
+    model = subject.fit(store)
+    expected = model.predict_proba(store, _everything())
+    state = model.state()
+    expect(bool(state), "the state must have at least one array")
+    expect(all(isinstance(value, Tensor) for value in state.values()), "the state must hold tensors")
+    model.fit(store, np.arange(4), _classes(store)[:4])
+    restored = subject.build()
+    restored.load_state(state)
+    expect_equal(
+        restored.predict_proba(store, _everything()), expected, "the probabilities of a loaded state", 0
+    )
+    refused: tuple[tuple[int, Mapping[str, Tensor], str], ...] = (
+        (_CLASSES + 1, state, "of another number of classes"),
+        (_CLASSES, {}, "without arrays"),
+        (_CLASSES, state | {"no_such_array": torch.zeros(1)}, "with an unknown array"),
+    )
+    for num_classes, other, what in refused:
+        try:
+            subject.build(num_classes).load_state(other)
+        except ArgumentError:
+            continue
+        raise ContractError(f"a state {what} must be refused with an ArgumentError")
+
+
+def _check_file(subject: _Subject) -> None:
+    """A model file gives the probabilities of the model that was saved, bit for bit."""
+    store, config = _draw(), subject.config()
+    recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)  # type: ignore[arg-type]
+    fitted = FittedModel(subject.fit(store), config, recipe, store.class_names)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        fitted.save(path)
+        loaded = load(path)
+    expect(type(loaded.model) is subject.kind, "a model file must give the same model")
+    expect_equal(
+        loaded.predict_proba(store), fitted.predict_proba(store), "the probabilities of a loaded model", 0
+    )
+
+
+_CHECKS: dict[str, Callable[[_Subject], None]] = {
+    "description": _check_description,
+    "unknown-options": _check_unknown_options,
+    "probabilities": _check_probabilities,
+    "determinism": _check_determinism,
+    "node-order": _check_node_order,
+    "graph-order": _check_graph_order,
+    "batch": _check_batch,
+    "absent-class": _check_absent_class,
+    "few-graphs": _check_few_graphs,
+    "new-graphs": _check_new_graphs,
+    "inputs": _check_inputs,
+    "state": _check_state,
+    "file": _check_file,
+}
+
+
+def classical_checks(name: str, options: Mapping[str, object] | None = None) -> dict[str, Callable[[], None]]:
+    """The checks of a registered classical model by their names, as in :func:`graphcaps.testing.model_checks`."""
+    subject = _Subject(name, options or {})
+    return {check: partial(function, subject) for check, function in _CHECKS.items()}
