@@ -12,9 +12,13 @@ import pytest
 import torch
 
 from graphcaps.data import from_networkx
-from graphcaps.errors import ArgumentError
-from graphcaps.inference.export import INPUTS, ExportableHGCN, export, export_inputs
+from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.inference.export import INPUTS, ExportableModel, export, export_inputs
 from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.models import is_classical, model_names
+from graphcaps.models.gin import GIN
+from graphcaps.models.majority import Majority
+from graphcaps.types import GraphBatch, ModelOutput
 from tests.small_models import labelled, labelled_model, planted, train_small
 
 SMALL = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
@@ -39,7 +43,7 @@ def trained(name: str) -> FittedModel:
 def test_exportable_module_gives_the_same_scores(name):
     model = trained(name)
     with torch.no_grad():
-        actual = ExportableHGCN(model.model)(*export_inputs(model, planted()))
+        actual = ExportableModel(model.model, model.empty_scores)(*export_inputs(model, planted()))
     torch.testing.assert_close(actual, model.scores(planted()), rtol=1e-5, atol=1e-5)
 
 
@@ -52,7 +56,7 @@ def test_edge_weights_are_used():
     weighted = replace(store, edge_weight=both[target] * both[store.neighbours.long() + first] + 0.1)
     model = trained("one level")
     with torch.no_grad():
-        actual = ExportableHGCN(model.model)(*export_inputs(model, weighted))
+        actual = ExportableModel(model.model, model.empty_scores)(*export_inputs(model, weighted))
     torch.testing.assert_close(actual, model.scores(weighted), rtol=1e-5, atol=1e-5)
     assert not torch.allclose(actual, model.scores(store), atol=1e-3)
 
@@ -79,6 +83,38 @@ def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):
     torch.testing.assert_close(actual, model.scores(single), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", [name for name in model_names() if not is_classical(name)])
+def test_every_network_can_be_exported(name: str, tmp_path: Path):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model = train_small(planted(), name)
+    for suffix in ("pt2", "onnx"):
+        model.export(tmp_path / f"model.{suffix}")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    for store in (planted(), planted()[[4]], from_networkx([nx.path_graph(3), nx.empty_graph(0)], [0, 1])):
+        inputs, expected = export_inputs(model, store), model.scores(store)
+        with torch.no_grad():
+            torch.testing.assert_close(program(*inputs), expected, rtol=1e-5, atol=1e-5)
+        (scores,) = session.run(
+            ["scores"], dict(zip(INPUTS, (value.numpy() for value in inputs), strict=True))
+        )
+        np.testing.assert_allclose(scores, expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+class Branching(GIN):
+    """A network whose control flow depends on values."""
+
+    def forward_batch(self, batch: GraphBatch, y: torch.Tensor | None = None) -> ModelOutput:
+        output = super().forward_batch(batch, y)
+        return ModelOutput(-output.class_scores) if bool(output.class_scores.sum() > 0) else output
+
+
+def _branching() -> FittedModel:
+    fitted = train_small(planted(), "gin")
+    return replace(fitted, model=Branching(fitted.recipe.num_columns, len(fitted.class_names), hidden=8))
+
+
 def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -96,8 +132,10 @@ def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
 def test_errors_of_export(tmp_path: Path):
     with pytest.raises(ArgumentError, match=r"'path' must end in .pt2 or .onnx, got 'model.bin'"):
         export(labelled_model(), tmp_path / "model.bin")
-    with pytest.raises(ArgumentError, match="'model' must be an HGCN, got GIN"):
-        train_small(planted(), "gin").export(tmp_path / "model.pt2")
+    with pytest.raises(ArgumentError, match="'model' must be a network, got Majority"):
+        ExportableModel(Majority(4), torch.zeros(4))
+    with pytest.raises(UsageError, match="the forward pass of Branching cannot be exported: "):
+        _branching().export(tmp_path / "model.pt2")
     with pytest.raises(ArgumentError, match="'model' must have no trunk"):
         train_small(planted(), arguments=SMALL | {"trunk": "gin"}).export(tmp_path / "model.pt2")
     assert list(tmp_path.iterdir()) == []

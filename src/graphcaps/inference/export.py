@@ -1,4 +1,4 @@
-"""Export of a trained HGCN as a ``torch.export`` program or as ONNX.
+"""Export of a trained model as a ``torch.export`` program or as ONNX.
 
 The exported program takes tensors, which :func:`export_inputs` computes from graphs. It is the forward pass of the
 model with the reference forms of all operations (:func:`graphcaps.ops._triton.dispatch.use_kernels`): standard tensor
@@ -24,14 +24,15 @@ from graphcaps.data.coerce import as_store
 from graphcaps.data.features.compatibility import check_compatible
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.edges import edge_table_from_list
 from graphcaps.registry import RegisteredModel
 from graphcaps.types import EdgeList, GraphBatch, Segments
 
-__all__ = ["INPUTS", "ExportableHGCN", "export", "export_inputs"]
+__all__ = ["INPUTS", "ExportableModel", "export", "export_inputs"]
 
 INPUTS = ("x", "edge_index", "edge_weight", "batch", "sizes")
 """Inputs of an exported program, in order, with shapes ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``."""
@@ -47,6 +48,9 @@ class ExportSource(Protocol):
     def config(self) -> RunConfig: ...
 
     @property
+    def empty_scores(self) -> Tensor: ...
+
+    @property
     def recipe(self) -> FeatureRecipe: ...
 
     @property
@@ -56,29 +60,33 @@ class ExportSource(Protocol):
     def device(self) -> torch.device: ...
 
 
-class ExportableHGCN(nn.Module):
-    """An HGCN in evaluation mode that takes plain tensors, for ``torch.export`` and ONNX.
+class ExportableModel(nn.Module):
+    """A model in evaluation mode that takes plain tensors, for ``torch.export`` and ONNX.
 
     Args:
-        model (HGCN): A single model; its weights are shared, not copied.
+        model (GraphModel): A single model; its weights are shared, not copied.
+        empty_scores (Tensor): Scores of a graph without nodes, ``[O]``.
 
     Returns (from ``forward``):
-        Tensor: Lengths of the class capsules, ``[B, O]``, as in ``FittedModel.scores``.
+        Tensor: Class scores, ``[B, O]``, as in ``FittedModel.scores``.
 
     Raises:
-        ArgumentError: If the model is not an HGCN, holds replicas, or has a trunk.
+        ArgumentError: If the model is a classical one, holds replicas, or has a trunk.
     """
 
-    def __init__(self, model: RegisteredModel) -> None:
+    empty_scores: Tensor
+
+    def __init__(self, model: RegisteredModel, empty_scores: Tensor) -> None:
         super().__init__()
-        if not isinstance(model, HGCN):
-            raise ArgumentError("export", "model", "be an HGCN", type(model).__name__)
+        if not isinstance(model, GraphModel):
+            raise ArgumentError("export", "model", "be a network", type(model).__name__)
         if model.lead:
             raise ArgumentError("export", "model", "be a single model", f"{model.lead[0]} replicas")
-        if any(layer.trunk is not None for layer in model.layers):
+        if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
             fix = "Layers of torch-geometric cannot be exported."
             raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
         self.model = model
+        self.register_buffer("empty_scores", empty_scores)
 
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor, sizes: Tensor
@@ -97,7 +105,7 @@ class ExportableHGCN(nn.Module):
         graphs = GraphBatch(x, segments, edge_table_from_list(pairs, x.size(0)))
         with use_kernels("reference"):
             scores = self.model.forward_batch(graphs).class_scores
-        return scores.masked_fill((sizes == 0).unsqueeze(-1), 0)  # a graph without nodes has capsules of zero
+        return torch.where((sizes == 0).unsqueeze(-1), self.empty_scores, scores)
 
 
 def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:
@@ -135,22 +143,23 @@ def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") 
 def export(fitted: ExportSource, path: str | Path) -> None:
     """Writes the model as a ``torch.export`` program (``.pt2``) or as ONNX (``.onnx``).
 
-    The numbers of nodes, edges and graphs are dynamic. The output is that of ``FittedModel.scores``; probabilities are
-    computed from it (docs/calibration.md).
+    The numbers of nodes, edges and graphs are dynamic; there must be a node. The output is that of
+    ``FittedModel.scores``; probabilities are computed from it (docs/calibration.md).
 
     Args:
-        fitted (FittedModel): A fitted HGCN without a trunk.
+        fitted (FittedModel): A fitted network without a trunk.
         path (str or Path): File to write, with the suffix ``.pt2`` or ``.onnx``.
 
     Raises:
         ArgumentError: If the suffix is another one, or the model cannot be exported.
+        UsageError: If its forward pass cannot be exported, because its control flow depends on values of tensors.
         MissingExtraError: For ``.onnx`` without the extra ``export``.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in (".pt2", ".onnx"):
         raise ArgumentError("export", "path", "end in .pt2 or .onnx", f"'{path.name}'")
-    module = ExportableHGCN(fitted.model).eval()
+    module = ExportableModel(fitted.model, fitted.empty_scores.to(fitted.device)).eval()
     example = tuple(value.to(fitted.device) for value in _example(fitted))
     program = _program(module, example)
     if suffix == ".onnx":
@@ -162,12 +171,16 @@ def export(fitted: ExportSource, path: str | Path) -> None:
     write_atomically(path, data)
 
 
-def _program(module: ExportableHGCN, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+def _program(module: ExportableModel, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     nodes, edges, graphs = (torch.export.Dim(name, min=1) for name in ("nodes", "edges", "graphs"))
     shapes = ({0: nodes}, {1: edges}, {0: edges}, {0: nodes}, {0: graphs})
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+        try:
+            program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+        except Exception as error:  # torch has no common class for what it cannot export
+            name, reason = type(module.model).__name__, str(error).strip().partition("\n")[0]
+            raise UsageError(f"export: the forward pass of {name} cannot be exported: {reason}") from error
     program.graph.eliminate_dead_code()  # of the edge table only the list is used, so that nothing is sorted
     program.graph_module.recompile()
     return program

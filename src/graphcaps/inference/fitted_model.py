@@ -173,6 +173,13 @@ class FittedModel:
         prior = np.array(values if valid else [1] * len(values), dtype=np.float64)
         return prior / prior.sum()
 
+    @property
+    def empty_scores(self) -> Tensor:
+        """Scores of a graph without nodes, which the model does not see, ``[O]``: zero for lengths, otherwise those of
+        :attr:`class_prior`."""
+        prior = prior_scores(torch.from_numpy(self.class_prior), self.score_kind).to(self.dtype)
+        return torch.zeros_like(prior) if self.score_kind == "lengths" else prior
+
     def predict(
         self, graphs: Any, *, unseen: UnseenPolicy = "refuse", abstain_below: float | None = None
     ) -> np.ndarray:
@@ -234,10 +241,9 @@ class FittedModel:
 
     def _scores(self, store: GraphStore) -> Tensor:
         """Scores of graphs that are already checked; unseen labels are encoded as zeros."""
-        kept = store.with_nodes()
-        prior = prior_scores(torch.from_numpy(self.class_prior), self.score_kind).to(self.dtype)
-        rows = self.scorer.scores(kept) if len(kept) else prior.new_empty(0, len(prior))
-        return _insert_empty(rows, store, torch.zeros_like(prior) if self.score_kind == "lengths" else prior)
+        kept, empty = store.with_nodes(), self.empty_scores
+        rows = self.scorer.scores(kept) if len(kept) else empty.new_empty(0, len(empty))
+        return _insert_empty(rows, store, empty)
 
     # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
