@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ import torch
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.training.auto_config import resolve_config
+from tests.small_models import planted
 
 FULL = """
 dataset = "OWN"
@@ -72,8 +75,16 @@ def test_as_dict_returns_a_copy():
     assert config.model_arguments == {"num_capsules": (4, 2)}
 
 
-def test_a_single_num_capsules_is_one_level():
-    assert RunConfig.from_toml("[model]\nnum_capsules = 4").model_arguments == {"num_capsules": (4,)}
+def test_a_single_number_is_a_tuple_of_one():
+    config = RunConfig.from_toml("[model]\nnum_capsules = 4")
+    arguments = resolve_config(config, planted()).model_arguments
+    assert arguments == {"num_capsules": (4,)}
+    one, other = (
+        model_factory(each, 5, 2)(()) for each in (config, replace(config, model_arguments=arguments))
+    )
+    assert {n: v.shape for n, v in one.state_dict().items()} == {
+        n: v.shape for n, v in other.state_dict().items()
+    }
 
 
 def test_false_is_read_as_none():

@@ -176,8 +176,6 @@ class RunConfig:
         ):
             if not isinstance(text, str):
                 raise DataError(f"{source}, {key}", "a string", _shown(text))
-        if type(arguments.get("num_capsules")) is int:
-            arguments["num_capsules"] = (arguments["num_capsules"],)
         arguments = {
             key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()
         }

@@ -27,6 +27,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.inference.probabilities import abstain
+from graphcaps.nn import HGCN
 from graphcaps.training.final_training import FinalTraining, balanced_class_weights
 from graphcaps.training.trainer import EpochEnd
 
@@ -495,7 +496,7 @@ def load_estimator(kind: type[HGCNClassifier], path: str | Path) -> HGCNClassifi
         DataError: If the file is invalid, or its model is not an HGCN.
     """
     fitted = load(path)
-    if fitted.config.model != "hgcn":
+    if not isinstance(fitted.model, HGCN):
         fix = "Use graphcaps.load for it."
         raise DataError(path, "a model 'hgcn'", f"a model '{fitted.config.model}'", fix=fix)
     record = fitted.training.get(_FILE_ENTRY, {})

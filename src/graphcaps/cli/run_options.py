@@ -78,7 +78,7 @@ def configure(
     from graphcaps.config import DATA_SETTINGS, RunConfig
     from graphcaps.data.datasets.catalogue import CATALOGUE
     from graphcaps.errors import ArgumentError
-    from graphcaps.models import find_model, is_classical
+    from graphcaps.models import MODELS, find_model, is_classical
     from graphcaps.presets import list_presets, load_preset
 
     if model is not None and preset is None and is_classical(model):
@@ -116,8 +116,9 @@ def configure(
     if parts is not None:
         has_parts = "parts" in find_model(config.model).options()
         if parts != "blocks" or not has_parts:
+            models = ", ".join(name for name in MODELS if "parts" in MODELS[name].options())
             got = repr(parts) if has_parts else f"the model '{config.model}'"
-            raise ArgumentError("options", "--parts", "be 'blocks', with the model hgcn", got)
+            raise ArgumentError("options", "--parts", f"be 'blocks', with the model {models}", got)
         config = config.with_model(parts=parts)
     if max_nodes is not None:
         if max_nodes < 0:

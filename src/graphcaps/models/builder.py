@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,9 @@ from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_classical_model, find_graph_model
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.registry import RegisteredModel
 
-__all__ = ["build_classical", "model_factory", "recipe_arguments"]
+__all__ = ["build_classical", "complete_tuples", "model_factory", "recipe_arguments"]
 
 _MAX_SIZE = 10**6
 
@@ -29,8 +31,7 @@ def model_factory(config: RunConfig, in_channels: int, num_classes: int) -> Mode
         ArgumentError: If an argument is unknown, or its value has another type than the default.
     """
     kind = find_graph_model(config.model)
-    _check_arguments(config, kind.options())
-    return partial(_build, kind, in_channels, num_classes, config.model_arguments)
+    return partial(_build, kind, in_channels, num_classes, _checked_arguments(config, kind))
 
 
 def build_classical(config: RunConfig, num_classes: int, *, seed: int = 0, jobs: int = 1) -> ClassicalModel:
@@ -46,19 +47,29 @@ def build_classical(config: RunConfig, num_classes: int, *, seed: int = 0, jobs:
         ArgumentError: If an argument is unknown, or its value has another type than the default.
     """
     kind = find_classical_model(config.model)
-    _check_arguments(config, kind.options())
-    return kind(num_classes, seed=seed, jobs=jobs, **config.model_arguments)
+    return kind(num_classes, seed=seed, jobs=jobs, **_checked_arguments(config, kind))
 
 
-def _check_arguments(config: RunConfig, known: dict[str, inspect.Parameter]) -> None:
-    """Rejects arguments of the model that it does not have, and values of another type than the default."""
-    owner = f"model '{config.model}'"
-    for name, value in config.model_arguments.items():
+def complete_tuples(kind: type[RegisteredModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a model; a single whole number for an option that holds several becomes a tuple of one."""
+    several = {name for name, option in kind.options().items() if isinstance(option.default, tuple)}
+    return {
+        name: (value,) if name in several and _is_integer(value) else value
+        for name, value in arguments.items()
+    }
+
+
+def _checked_arguments(config: RunConfig, kind: type[RegisteredModel]) -> dict[str, Any]:
+    """The arguments of the model; rejects those it does not have, and values of another type than the default."""
+    owner, known = f"model '{config.model}'", kind.options()
+    arguments = complete_tuples(kind, config.model_arguments)
+    for name, value in arguments.items():
         if name not in known:
             expected = f"be one of {', '.join(known)}" if known else "be left out, since there are no options"
             raise ArgumentError(owner, name, expected, repr(name))
         _check_size(owner, name, value)
         _check_kind(owner, known[name], value)
+    return arguments
 
 
 def _build(

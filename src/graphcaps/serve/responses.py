@@ -19,6 +19,7 @@ from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.report.report_data import Columns, explanation_columns, pack_block, smallest_type
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.predictions import predict_store
+from graphcaps.nn import HGCN
 from graphcaps.serve.limits import RequestError
 from graphcaps.serve.request_graphs import RequestGraph
 
@@ -57,7 +58,7 @@ def respond(
     response: dict[str, Any] = {"classes": list(fitted.class_names)}
     if task == "predict":
         return response | {"predictions": rows}
-    if task == "page" and fitted.score_kind != "lengths":
+    if task == "page" and not isinstance(fitted.model, HGCN):
         return response | {"predictions": rows, "block": None}
     store = _join([graphs[index] for index in predicted])
     if target is not None and target not in fitted.class_names:
@@ -85,7 +86,7 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
         "kind": info["model"]["name"],
         "classes": info["class_names"],
         "parameters": info["model"]["parameters"],
-        "explains": fitted.score_kind == "lengths",
+        "explains": isinstance(fitted.model, HGCN),
         "calibrated": fitted.calibration is not None,
         "trained_on": fitted.training.get("dataset"),
         "expects": {

@@ -8,6 +8,7 @@ from dataclasses import replace
 from graphcaps.config import DATA_SETTINGS, RunConfig, TrainConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
+from graphcaps.models.builder import complete_tuples
 from graphcaps.models.lookup import find_classical_model, find_model, is_classical
 from graphcaps.registry import DatasetSize
 
@@ -41,11 +42,11 @@ def auto_degree_onehot(store: GraphStore) -> int:
 
 
 def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
-    """The configuration with a number for each hyper-parameter that ``by_data`` names.
+    """The configuration with a number for each hyper-parameter that ``by_data`` names, in its stored form.
 
     Args:
-        config (RunConfig): Any configuration; that of a network without ``by_data`` is returned unchanged. In that of a
-            classical model, features are replaced by what the model reads, and the training by a single epoch.
+        config (RunConfig): Any configuration. In that of a classical model, features are replaced by what the model
+            reads, and the training by a single epoch.
         store (GraphStore): All graphs of the run.
         like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features are kept,
             and so are its data options that are marked ``kept``, unless ``config`` has a value.
@@ -53,14 +54,16 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
     Raises:
         DataError: If ``by_data`` has a name that neither every run nor the model derives from the data.
     """
-    data_options = find_model(config.model).data_options
+    model = find_model(config.model)
+    data_options = model.data_options
     for name in config.by_data:
         if name not in DATA_SETTINGS and name not in data_options:
             expected = (
                 f"names among {', '.join((*DATA_SETTINGS, *data_options))} for the model '{config.model}'"
             )
             raise DataError(f"{config.source}, by_data", expected, f"'{name}'")
-    training, features, arguments = config.training, config.features, dict(config.model_arguments)
+    training, features = config.training, config.features
+    arguments = complete_tuples(model, config.model_arguments)
     if "batch_size" in config.by_data:
         training = replace(training, batch_size=auto_batch_size(len(store)))
     if "degree_onehot" in config.by_data:
