@@ -21,7 +21,7 @@ PICTURE = ROOT / "docs" / "images" / "layers.svg"
 BASE = "base"
 # What each package is for, below its name.
 ROLES = {
-    BASE: "types · errors · config · metrics · _io",
+    BASE: "types · errors · config · registry · _io",
     "ops": "pure functions, kernels",
     "data": "stores, readers, splits",
     "nn": "layers, HGCN",
@@ -33,6 +33,7 @@ ROLES = {
     "presets": "configurations",
     "reproduction": "the paper's tables",
     "bench": "speed of this machine",
+    "testing": "checks of models",
     "estimator": "scikit-learn classifier",
     "serve": "HTTP server",
     "cli": "command line",
