@@ -105,7 +105,7 @@ def time_phases(
     counts = dict.fromkeys((*PHASES, "rest"), Count(0, 0))
     for step in chosen:
         graphs = schedule.graphs(step)
-        timed = _Step(model, store, x, graphs, config).times()
+        timed = _time_step(model, store, x, graphs, config)
         for name, value in timed.items():
             seconds[name] += value / len(chosen)
         table = x if isinstance(x, FeatureTable) else None
@@ -123,49 +123,42 @@ def time_phases(
     return StepTime(phases, PhaseTime("whole", seconds["whole"], total, roofline))
 
 
-class _Step:
-    """One training step, repeated by the runner that training uses for it."""
+def _time_step(
+    model: HGCN, store: GraphStore, x: Tensor | FeatureTable, graphs: Tensor, config: TrainConfig
+) -> dict[str, float]:
+    """Repeats one step with the runner that training uses for it.
 
-    def __init__(
-        self,
-        model: HGCN,
-        store: GraphStore,
-        x: Tensor | FeatureTable,
-        graphs: Tensor,
-        config: TrainConfig,
-    ) -> None:
-        device = next(model.parameters()).device
-        F, B = graphs.shape
-        self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
-        self.adam.set_rate(0.0)  # same work, unchanged weights
-        options = LossOptions(reconstruction_weight=config.reconstruction_weight)
-        step = TrainingStep(model, self.adam, EpochMetrics(F, device), options)
-        self.runner: EagerRunner | BucketedRunner
-        captured = can_capture(model, store, x.x if isinstance(x, FeatureTable) else x)
-        if captured:
-            self.runner = BucketedRunner(step, store, x, F, 1, B, CudaGraphRecorder())
-        else:
-            self.runner = EagerRunner(step, batch_source(store, device), x)
-        sizes = store.host_node_ptr.diff()
-        num_rows = int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max())
-        self.schedule = EpochSchedule(graphs, (num_rows,), B, 0)
-        self.clock: HostClock | EventClock = EventClock() if device.type == "cuda" else HostClock()
-
-    def times(self) -> dict[str, float]:
-        """Seconds of every phase, of the rest and of the whole step: those of the fastest of several runs."""
-        runs: list[dict[str, float]] = []
-        with time_ranges(self.clock):
-            self.runner.run(self.schedule)  # captures the step; its time is not counted
-            start = time.perf_counter()
-            while len(runs) < _LEAST_RUNS or (
-                len(runs) < _MOST_RUNS and time.perf_counter() - start < _SECONDS
-            ):
-                self.runner.run(self.schedule)
-                runs.append(self.clock.read())
-        fastest = min(runs, key=lambda run: run[STEP])
-        phases = {name: fastest.get(name, 0.0) for name in PHASES}
-        whole = fastest[STEP]
-        return phases | {"rest": whole - sum(phases.values()), "whole": whole}
+    Returns:
+        dict: Seconds of every phase, of the rest and of the whole step, in the fastest of several runs.
+    """
+    device = next(model.parameters()).device
+    F, B = graphs.shape
+    adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
+    adam.set_rate(0.0)  # same work, unchanged weights
+    options = LossOptions(reconstruction_weight=config.reconstruction_weight)
+    step = TrainingStep(model, adam, EpochMetrics(F, device), options)
+    runner: EagerRunner | BucketedRunner
+    if can_capture(model, store, x.x if isinstance(x, FeatureTable) else x):
+        runner = BucketedRunner(step, store, x, F, 1, B, CudaGraphRecorder())
+    else:
+        runner = EagerRunner(step, batch_source(store, device), x)
+    sizes = store.host_node_ptr.diff()
+    num_rows = int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max())
+    schedule = EpochSchedule(graphs, (num_rows,), B, 0)
+    clock: HostClock | EventClock = EventClock() if device.type == "cuda" else HostClock()
+    runs: list[dict[str, float]] = []
+    with time_ranges(clock):
+        runner.run(schedule)  # captures the step; its time is not counted
+        start = time.perf_counter()
+        while len(runs) < _LEAST_RUNS or (len(runs) < _MOST_RUNS and time.perf_counter() - start < _SECONDS):
+            runner.run(schedule)
+            runs.append(clock.read())
+    if isinstance(runner, BucketedRunner):
+        runner.steps.clear()  # a captured step refers to its runner: release its memory now
+    fastest = min(runs, key=lambda run: run[STEP])
+    phases = {name: fastest.get(name, 0.0) for name in PHASES}
+    whole = fastest[STEP]
+    return phases | {"rest": whole - sum(phases.values()), "whole": whole}
 
 
 class HostClock:
