@@ -28,7 +28,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
-from graphcaps.inference.probabilities import MIN_PROBABILITY, CalibrationMethod
+from graphcaps.inference.probabilities import MIN_PROBABILITY, CalibrationMethod, class_prior
 from graphcaps.models.builder import build_classical, recipe_arguments
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.training.auto_config import resolve_config
@@ -70,7 +70,7 @@ def fit_replica(
     has_nodes = store.sizes.cpu().numpy() > 0
     fitted = train[has_nodes[train]]
     model.fit(store, fitted, y[fitted])
-    prior = np.bincount(y[train], minlength=store.num_classes) / len(train)
+    prior = class_prior(store.y[replica.train.to(store.y.device)], store.num_classes).numpy()
     metrics = {}
     for name, part in (
         ("train", train),
