@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from graphcaps.nn import RaggedBatchNorm
-from tests.graphs import assert_equal
+from graphcaps.nn import RaggedBatchNorm, mean_pool
+from tests.graphs import assert_equal, random_graphs, with_padding
 
 
 def _torch_reference(x: torch.Tensor, steps: int) -> tuple[torch.nn.BatchNorm1d, torch.Tensor]:
@@ -107,3 +107,25 @@ def test_standardise_equals_forward_with_unit_weights(
     assert torch.equal(x, before)
     assert_equal(two.running_mean, one.running_mean, "running mean")
     assert_equal(two.running_var, one.running_var, "running variance")
+
+
+def test_rows_can_be_the_graphs_of_a_padded_batch() -> None:
+    """After pooling, padding graphs are left out: values, gradients and running averages of the real graphs."""
+    batch = random_graphs([6, 9, 1, 4]).as_batch()
+    reference = torch.nn.BatchNorm1d(5).double()
+    x = batch.x.clone().requires_grad_()
+    expected = reference(mean_pool(x, batch.segments))
+    expected.sin().sum().backward()
+    padded = with_padding(batch)
+    norm = RaggedBatchNorm(5).double()
+    rows = padded.x.clone().requires_grad_()
+    value = norm(mean_pool(rows, padded.segments), padded.segments.graph_mask)
+    value[:4].sin().sum().backward()
+    assert_equal(value[:4], expected)
+    assert bool((value[4:] == 0).all())
+    assert rows.grad is not None
+    assert x.grad is not None
+    assert_equal(rows.grad[:20], x.grad, "gradient")
+    assert_equal(norm.weight.grad, reference.weight.grad, "gradient of the weight")
+    assert_equal(norm.running_mean, reference.running_mean, "mean")
+    assert_equal(norm.running_var, reference.running_var, "variance")
