@@ -139,6 +139,9 @@ def explain(
     }
     if selected is not None:
         explanation = replace(explanations[0], graph=selected.number - 1)  # its index in the whole source
+        if picture is not None and explanation.note:
+            got = f"graph {selected.label} without nodes"
+            raise ArgumentError("explain", "--draw", "be used with a graph that has nodes", got)
         if picture is not None:
             _draw(picture, kind, explanation, loaded, selected.index)
             result["picture"] = str(picture)
@@ -391,6 +394,9 @@ def show_graph(
     prediction = f"{names[explanation.predicted]}, {probability:.1f} %{true}"
     size = f"{count_noun(explanation.num_nodes, 'node')}, {count_noun(explanation.edges.size(1), 'edge')}"
     rows = [("graph", f"{label} of {store.name}: {size}")]
+    if explanation.note:
+        print_pairs(console, [*rows, ("predicted", prediction), ("explanation", explanation.note)])
+        return
     rows += [
         ("predicted", prediction),
         ("scores", f"for {names[explanation.target]}; positive: evidence for it"),

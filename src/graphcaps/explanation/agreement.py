@@ -71,11 +71,11 @@ def capsule_usage(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
         dict: ``entropy`` of a node's weights divided by log J, mean over nodes: 0 for hard assignments, 1 for uniform
         ones; ``dead_capsules``, number of capsules to which no node is assigned (by its largest weight); ``share``,
         fraction of a graph's nodes assigned to each capsule, mean over graphs, ``J`` numbers; ``used_per_graph``,
-        number of capsules with at least one node of a graph, mean over graphs.
+        number of capsules with at least one node of a graph, mean over graphs. Graphs without nodes do not count.
     """
     J = assignment.size(-1)
     entropy = -torch.xlogy(assignment.double(), assignment.double()).sum(-1).mean() / math.log(max(J, 2))
-    sizes = node_ptr.diff()
+    sizes = node_ptr.unique_consecutive().diff()  # without graphs that have no nodes
     graph = torch.arange(sizes.numel()).repeat_interleave(sizes)
     counts = torch.bincount(graph * J + assignment.argmax(-1), minlength=sizes.numel() * J).reshape(-1, J)
     share = (counts / sizes.unsqueeze(-1)).double().mean(0)

@@ -69,6 +69,7 @@ def edge_probability(
     if model.decoder is None:
         return None
     code = model.decoder.code(output.class_capsules, output.class_scores.argmax(-1))
-    z = output.primary + code[batch.segments.index]
+    graph = batch.segments.index.clamp_max(batch.num_graphs - 1)  # padding rows have no edges
+    z = output.primary + code[graph]
     rule = RELEASED if model.formulation == "released" else PAPER
     return (z[source] * z[target]).sum(-1).clamp(rule.low, rule.high)

@@ -46,9 +46,11 @@ def draw_explanation(
             installed and the suffix is ``.svg`` or ``.png``; else ``"parts"``)
 
     Raises:
-        ArgumentError: If the kind or the suffix is unknown, or the graph is not a molecule.
+        ArgumentError: If the kind or the suffix is unknown, the graph is not a molecule, or it has no nodes.
         MissingExtraError: For ``"molecule"`` without RDKit.
     """
+    if explanation.note:
+        raise ArgumentError("draw_explanation", "explanation", "be of a graph with nodes", "one without")
     if kind is None:
         kind = "molecule" if can_draw_molecule(explanation, path) else "parts"
     if kind not in get_args(DrawingKind):

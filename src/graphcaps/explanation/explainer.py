@@ -97,9 +97,11 @@ def _explain_span(
     batch = store.batch(encoded.x[begin:stop].to(device))
     with torch.enable_grad():
         output = network.forward_batch(batch, trace=True)
-        predicted = _probabilities(output.class_scores.detach().cpu(), encoded).argmax(-1)
+        scores = output.class_scores.detach().cpu()
+        predicted = _probabilities(scores, store.empty_graphs, encoded).argmax(-1)
         target = (predicted if targets is None else targets[first:end]).to(device)
-        attributions = node_attributions(network, output, target)
+        # Without any node there is a padding row.
+        attributions = node_attributions(network, output, target)[: store.num_nodes]
     source, other, count = _edges_once(store)
     probability = edge_probability(network, output, batch, source, other)
     first_node = store.node_ptr[:-1].repeat_interleave(count)
@@ -111,7 +113,10 @@ def _explain_span(
         "node_scores": attributions,
         "edge_scores": (attributions[source] + attributions[other]) / 2,
         "reconstruction_error": None if probability is None else 1 - probability,
-        "rounds": [level.iterations for level in output.levels],
+        "rounds": [
+            level.iterations if number or level.iterations is None else level.iterations[:, : store.num_nodes]
+            for number, level in enumerate(output.levels)
+        ],
         "lengths": [lengths(level.capsules) for level in output.levels],
         "adjacency": [level.adjacency for level in output.levels],
     }
@@ -156,7 +161,7 @@ def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreEx
     return StoreExplanation(
         class_names=encoded.class_names,
         class_scores=scores,
-        probabilities=_probabilities(scores, encoded),
+        probabilities=_probabilities(scores, store.empty_graphs, encoded),
         target=together("target"),
         true_class=None if encoded.true_class is None else encoded.true_class.cpu(),
         node_ptr=store.host_node_ptr,
@@ -186,12 +191,15 @@ def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
     return elements.cpu(), store.edge_labels[once, 0].cpu()
 
 
-def _probabilities(scores: Tensor, encoded: EncodedGraphs) -> Tensor:
-    """Probabilities of the fitted model, or of a bare HGCN: lengths divided by their sum."""
+def _probabilities(scores: Tensor, empty: Tensor, encoded: EncodedGraphs) -> Tensor:
+    """Probabilities of the fitted model, or of a bare HGCN: lengths divided by their sum.
+
+    ``empty`` are the rows of graphs without nodes.
+    """
     return (
         _normalised_lengths(scores)
         if encoded.to_probabilities is None
-        else torch.from_numpy(encoded.to_probabilities(scores))
+        else torch.from_numpy(encoded.to_probabilities(scores, empty))
     )
 
 

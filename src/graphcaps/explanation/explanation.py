@@ -28,7 +28,8 @@ class Explanation(ExplanationData):
         """Classes, below them capsules level by level, below these the nodes, as nested JSON values.
 
         Each node and capsule is listed under the capsule or class with its largest routing weight; ``weight`` is that
-        weight, and ``weights`` of a capsule are all of them. A class or capsule without such entries has no ``parts``.
+        weight, and ``weights`` of a capsule are all of them. A class or capsule without such entries has no ``parts``,
+        and no class of a graph without nodes has any.
 
         Returns:
             dict: ``{"predicted", "target", "classes": [{"class", "length", "probability", "parts"}]}``, where a part
@@ -60,6 +61,7 @@ class Explanation(ExplanationData):
                 for capsule, parts in enumerate(children)
             ]
         names = self.class_names
+        parts_of = _group(entries, parents, len(names)) if self.num_nodes else [[] for _ in names]
         classes = [
             {
                 "class": name,
@@ -67,9 +69,7 @@ class Explanation(ExplanationData):
                 "probability": _round(float(self.probabilities[number])),
                 "parts": parts,
             }
-            for number, (name, parts) in enumerate(
-                zip(names, _group(entries, parents, len(names)), strict=True)
-            )
+            for number, (name, parts) in enumerate(zip(names, parts_of, strict=True))
         ]
         return {"predicted": names[self.predicted], "target": names[self.target], "classes": classes}
 
@@ -85,6 +85,7 @@ class Explanation(ExplanationData):
             "target": names[self.target],
             "true_class": None if self.true_class is None else names[self.true_class],
             "num_nodes": self.num_nodes,
+            "note": self.note or None,
             "nodes": _to_list(self.nodes),
             "edges": self.edges.T.tolist(),
             "node_labels": _to_list(self.node_labels),

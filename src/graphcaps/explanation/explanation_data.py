@@ -9,7 +9,13 @@ from torch import Tensor
 
 from graphcaps.types import ShapeRepr
 
-__all__ = ["ExplainedLevel", "ExplanationData", "StoreExplanationData"]
+__all__ = ["NO_NODES_NOTE", "ExplainedLevel", "ExplanationData", "StoreExplanationData"]
+
+NO_NODES_NOTE = (
+    "The graph has no nodes: its capsules are zero, and its probabilities are the class frequencies of the training "
+    "graphs."
+)
+"""The explanation of a graph without nodes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +89,11 @@ class ExplanationData(ShapeRepr):
     def num_nodes(self) -> int:
         """Number of nodes n."""
         return self.node_scores.numel()
+
+    @property
+    def note(self) -> str:
+        """A sentence in place of a tree or a drawing if the graph has no nodes, else ""."""
+        return "" if self.num_nodes else NO_NODES_NOTE
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -63,8 +63,9 @@ def evaluate_explanations(
 ) -> dict[str, Any]:
     """Evaluates explanation methods: agreement with planted parts, fidelity, capsule use and run time.
 
-    Agreement needs graphs with known parts (``store.truth``). Entry ``sample`` holds the fidelity of all attribution
-    methods on the same sample of graphs, so that slow methods are compared on equal terms.
+    Graphs without nodes are left out. Agreement needs graphs with known parts (``store.truth``). Entry ``sample`` holds
+    the fidelity of all attribution methods on the same sample of graphs, so that slow methods are compared on equal
+    terms.
 
     Args:
         model: A ``FittedModel`` with an HGCN.
@@ -90,7 +91,7 @@ def evaluate_explanations(
     if sample < 1:
         raise ArgumentError("evaluate_explanations", "sample", "be at least 1", sample)
     notify = on_step or (lambda name: None)
-    encoded = encode_for_model(model, graphs)
+    encoded = _encode_with_nodes(model, graphs, "evaluate_explanations")
     notify("capsules")
     explanations, seconds = _timed(lambda: explain_encoded(unwrap_hgcn(model), encoded))
     rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(METRICS) for name in methods}
@@ -127,10 +128,12 @@ def explanation_stability(models: Sequence[ExplainedModel], graphs: Any) -> dict
     """
     if len(models) < 2:
         raise ArgumentError("explanation_stability", "models", "hold at least two", len(models))
-    first = explain_encoded(unwrap_hgcn(models[0]), encode_for_model(models[0], graphs))
+    owner = "explanation_stability"
+    first = explain_encoded(unwrap_hgcn(models[0]), _encode_with_nodes(models[0], graphs, owner))
     explanations = [first]
     for model in models[1:]:
-        other = explain_encoded(unwrap_hgcn(model), encode_for_model(model, graphs), target=first.predicted)
+        encoded = _encode_with_nodes(model, graphs, owner)
+        other = explain_encoded(unwrap_hgcn(model), encoded, target=first.predicted)
         if not torch.equal(other.node_ptr, first.node_ptr) or other.class_names != first.class_names:
             expected = "have the same classes and node limit"
             raise ArgumentError("explanation_stability", "models", expected, "models that differ")
@@ -144,6 +147,15 @@ def explanation_stability(models: Sequence[ExplainedModel], graphs: Any) -> dict
         "ari": sum(row["ari"] for row in agreements) / len(pairs),
         "rank": sum(ranks) / len(pairs),
     }
+
+
+def _encode_with_nodes(model: ExplainedModel, graphs: Any, owner: str) -> EncodedGraphs:
+    """The encoded graphs without those that have no nodes, of which there is nothing to evaluate."""
+    encoded = encode_for_model(model, graphs)
+    kept = (encoded.store.sizes > 0).nonzero().squeeze(-1)
+    if not kept.numel():
+        raise ArgumentError(owner, "graphs", "hold at least one graph with nodes", "none")
+    return encoded if kept.numel() == len(encoded.store) else select_graphs(encoded, kept)
 
 
 def _accuracy(explanations: StoreExplanation) -> float | None:

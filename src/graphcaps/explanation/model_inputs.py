@@ -51,7 +51,7 @@ class FittedClassifier(Protocol):
     @property
     def dtype(self) -> torch.dtype: ...
 
-    def to_probabilities(self, scores: Tensor) -> np.ndarray: ...
+    def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray: ...
 
 
 ExplainedModel = HGCN | FittedClassifier
@@ -68,7 +68,8 @@ class EncodedGraphs:
         class_names (tuple): The model's classes.
         true_class (Tensor, optional): True class of each graph, −1 if it is not a class of the model, ``[G]``.
         nodes (Tensor, optional): Index of each node in its original graph, ``[N]``, if any graph was truncated.
-        to_probabilities (Callable, optional): The model's map from scores to probabilities, float64 ``[G, O]``.
+        to_probabilities (Callable, optional): The model's map from scores, and the indices of graphs without nodes, to
+            probabilities, float64 ``[G, O]``.
     """
 
     store: GraphStore
@@ -76,7 +77,7 @@ class EncodedGraphs:
     class_names: tuple[str, ...]
     true_class: Tensor | None
     nodes: Tensor | None
-    to_probabilities: Callable[[Tensor], np.ndarray] | None = None
+    to_probabilities: Callable[[Tensor, Tensor], np.ndarray] | None = None
 
 
 def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
@@ -145,9 +146,8 @@ def encode_for_model(
 def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:
     """A subset of the graphs, in the order of their indices ``graphs``."""
     first, sizes = encoded.store.node_ptr[graphs], encoded.store.sizes[graphs]
-    rows = torch.cat(
-        [torch.arange(n) + start for start, n in zip(first.tolist(), sizes.tolist(), strict=True)]
-    )
+    ranges = zip(first.tolist(), sizes.tolist(), strict=True)
+    rows = torch.cat([torch.arange(0), *(torch.arange(n) + start for start, n in ranges)])
     true_class = None if encoded.true_class is None else encoded.true_class[graphs]
     nodes = None if encoded.nodes is None else encoded.nodes[rows]
     return replace(

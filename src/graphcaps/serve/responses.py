@@ -68,7 +68,8 @@ def respond(
         warnings.simplefilter("ignore")  # of labels read as zeros, which the request asked for
         explanation = explain_store(fitted, store, target=target, unseen=unseen)
     if task == "page":
-        return response | {"predictions": rows, "block": _page_block(explanation, graphs, predicted)}
+        block = _page_block(explanation, graphs, predicted) if store.num_nodes else None
+        return response | {"predictions": rows, "block": block}
     explained = {index: explanation[place].as_dict() for place, index in enumerate(predicted)}
     return response | {
         "explanations": [
@@ -129,7 +130,7 @@ def _join(graphs: Sequence[RequestGraph]) -> GraphStore:
 
 
 def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], indices: Sequence[int]) -> str:
-    """The data block that the scripts of the explorer page draw.
+    """The data block that the scripts of the explorer page draw: graphs with nodes.
 
     Args:
         explanation (StoreExplanation): Explanation of the graphs that have a class.
@@ -137,9 +138,10 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
         indices (sequence): Index in ``graphs`` of each explained graph.
     """
     last = len(explanation.rounds[0]) - 1
-    columns, steps = explanation_columns(explanation, np.arange(len(explanation)), weights=range(1, last + 1))
-    columns["number"] = np.asarray(indices, dtype=np.uint32)
-    explained = [graphs[index] for index in indices]
+    drawn = np.flatnonzero(explanation.node_ptr.diff().numpy())
+    columns, steps = explanation_columns(explanation, drawn, weights=range(1, last + 1))
+    columns["number"] = np.asarray(indices, dtype=np.uint32)[drawn]
+    explained = [graphs[indices[place]] for place in drawn]
     meta = {
         "classes": list(explanation.class_names),
         "levels": [

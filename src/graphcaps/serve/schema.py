@@ -86,6 +86,7 @@ class GraphExplanation(GraphResult):
     node_scores: list[float] = Field(
         description="Contribution of each node: for the class above 0, against it below."
     )
+    note: str | None = Field(description="Why there is nothing to explain, for a graph without nodes.")
     edges: list[list[int]] = Field(description="Each edge once, as a pair of nodes counted from 0.")
     edge_scores: list[float] = Field(description="Contribution of each edge.")
     levels: list[dict[str, Any]] = Field(

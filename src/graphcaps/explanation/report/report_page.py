@@ -86,6 +86,7 @@ def assemble_page(title: str, block: str) -> str:
 
 MAX_BLOCK_CHARS = 7_600_000
 """Maximum length of the data block: the page stays under 8 MB."""
+_MAX_LISTED = 10  # graphs listed in a sentence
 _MAX_RAW_BYTES = 3 * MAX_BLOCK_CHARS
 """Maximum size of the data before compression."""
 
@@ -104,7 +105,8 @@ def write_report(
     """Writes ``index.html`` into a folder, which is created if it does not exist.
 
     The page is self-contained and sends no network requests. To stay below 8 MB, routing weights of early iterations
-    are left out, then graphs at regular intervals; the page states this.
+    are left out, then graphs at regular intervals; the page states this. Graphs without nodes count in the metrics, and
+    the page states which they are instead of drawing them.
 
     Args:
         folder (str or Path): Where to write.
@@ -148,11 +150,28 @@ def explanation_page(explanation: ExplanationData, *, title: str = "") -> str:
         explanation (Explanation): Explanation of one graph.
         title (str): Heading. (default: the graph's number)
     """
+    if explanation.note:
+        return _note_page(title or f"Graph {explanation.graph + 1}", explanation)
     one = _as_store(explanation)
     meta = describe(None, "", one, None, None)
     # Metrics over a set of graphs do not apply to a single one.
     meta |= {"facts": [], "metrics": [], "confusion": None, "reliability": None}
     return _page(title or f"Graph {explanation.graph + 1}", meta, one, None, None, first=explanation.graph)
+
+
+def _note_page(title: str, explanation: ExplanationData) -> str:
+    """A page without script for a graph that has nothing to draw: its note and its probabilities."""
+    style = _resource("page.css")
+    names = zip(explanation.class_names, explanation.probabilities.tolist(), strict=True)
+    rows = "".join(f"<li>{html.escape(name)}: {100 * value:.1f}\u00a0%</li>" for name, value in names)
+    policy = f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'"
+    heading = html.escape(title.encode("utf-8", "replace").decode("utf-8"))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<title>{heading}</title>\n'
+        f"<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{heading}</h1>\n"
+        f"<p>{html.escape(explanation.note)}</p>\n<ul>{rows}</ul>\n</main>\n</body>\n</html>\n"
+    )
 
 
 def _page(
@@ -187,21 +206,25 @@ def _page(
             rounds = (last,)
         else:
             fewer = int(len(graphs) * 0.95 * MAX_BLOCK_CHARS / len(block))
-            graphs = _spread(len(explanations), max(1, fewer))
+            graphs = _spread(explanations, max(1, fewer))
 
 
 def _graphs_that_fit(explanations: StoreExplanationData, max_bytes: int) -> np.ndarray:
     """Indices of evenly spaced graphs that together take at most ``max_bytes``; all graphs if they fit."""
-    total = int(bytes_per_graph(explanations).sum())
-    return _spread(
-        len(explanations),
-        len(explanations) if total <= max_bytes else max(1, len(explanations) * max_bytes // total),
-    )
+    total, graphs = int(bytes_per_graph(explanations).sum()), len(_drawable(explanations))
+    return _spread(explanations, graphs if total <= max_bytes else max(1, graphs * max_bytes // total))
 
 
-def _spread(total: int, count: int) -> np.ndarray:
-    """``count`` evenly spaced indices below ``total``, including the first and the last."""
-    return np.linspace(0, total - 1, count).astype(np.int64)
+def _drawable(explanations: StoreExplanationData) -> np.ndarray:
+    """Indices of the graphs that have nodes."""
+    return np.flatnonzero(explanations.node_ptr.diff().numpy())
+
+
+def _spread(explanations: StoreExplanationData, count: int) -> np.ndarray:
+    """Indices of ``count`` evenly spaced graphs with nodes, including the first and the last."""
+    graphs = _drawable(explanations)
+    spread: np.ndarray = graphs[np.linspace(0, len(graphs) - 1, count).astype(np.int64)]
+    return spread
 
 
 def _node_columns(
@@ -232,9 +255,19 @@ def _foot(explanations: StoreExplanationData, graphs: np.ndarray, rounds: tuple[
     sentences = [
         f"Written by graphcaps {library_versions()['graphcaps']}. This file sends no network requests."
     ]
-    if len(graphs) < len(explanations):
+    drawable, empty = (
+        len(_drawable(explanations)),
+        np.flatnonzero(explanations.node_ptr.diff().numpy() == 0) + 1,
+    )
+    if len(empty):
+        listed = ", ".join(map(str, empty[:_MAX_LISTED])) + (", …" if len(empty) > _MAX_LISTED else "")
         sentences.append(
-            f"To limit the file size, the list holds {len(graphs):,} of {len(explanations):,} graphs, evenly spaced; "
+            f"{len(empty):,} of {len(explanations):,} graphs have no nodes and are not in the list ({listed}): their "
+            "capsules are zero, and their probabilities are the class frequencies of the training graphs."
+        )
+    if len(graphs) < drawable:
+        sentences.append(
+            f"To limit the file size, the list holds {len(graphs):,} of {drawable:,} graphs, evenly spaced; "
             "all metrics are over all graphs."
         )
     if len(rounds) < len(explanations.rounds[0]) - 1:
