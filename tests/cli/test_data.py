@@ -14,7 +14,15 @@ from graphcaps.data.datasets.catalogue import CATALOGUE
 
 KEYS = {
     *("name", "graphs", "classes", "class_names", "class_counts", "avg_nodes", "avg_edges", "min_nodes"),
-    *("max_nodes", "avg_degree", "isolated_nodes", "graphs_without_edges", "node_labels", "node_attributes"),
+    *(
+        "max_nodes",
+        "avg_degree",
+        "isolated_nodes",
+        "graphs_without_edges",
+        "graphs_without_nodes",
+        "node_labels",
+        "node_attributes",
+    ),
     *("edge_labels", "edge_attributes", "edge_weights", "edges_removed", "source", "seconds", "from_cache"),
 }
 # Table of data sets in the paper: graphs, classes, mean nodes and edges per graph.

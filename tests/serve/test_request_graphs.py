@@ -77,7 +77,6 @@ def test_an_invalid_graph_does_not_affect_the_others() -> None:
     model = labelled_model()
     good = node_link(labelled(), 0)
     bad: list[Any] = [
-        {"nodes": []},
         {"nodes": [{"id": 0}, {"id": 0}], "links": []},
         {"nodes": [{"id": 0}], "links": [{"source": 0, "target": 9}]},
         {"nodes": [{"id": [1]}], "links": []},

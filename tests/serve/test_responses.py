@@ -9,7 +9,9 @@ import pytest
 
 import graphcaps
 from graphcaps.errors import GraphcapsError
+from graphcaps.explanation.explanation_data import NO_NODES_NOTE
 from graphcaps.explanation.report.report_data import read_block
+from graphcaps.inference.applicability import NO_NODES
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
 from graphcaps.serve.responses import respond
@@ -50,6 +52,25 @@ def test_explanations_are_those_of_the_library() -> None:
     assert row["levels"][0]["capsule"] == expected["levels"][0]["capsule"]
     with pytest.raises(GraphcapsError, match="'target' must be one of the classes"):
         respond(fitted, "explain", request_graphs(node_link(store, 5)), target="nothing")
+
+
+def test_a_graph_without_nodes_is_named_in_every_response() -> None:
+    fitted, store = labelled_model(), labelled()
+    empty = {"nodes": [], "links": []}
+    graphs = request_graphs(empty, node_link(store, 0), empty)
+    rows = respond(fitted, "predict", graphs)["predictions"]
+    assert [row["out_of_distribution"] for row in (rows[0], rows[2])] == [NO_NODES] * 2
+    assert list(rows[0]["probabilities"].values()) == fitted.class_prior.tolist()
+    assert rows[1]["probabilities"] == pytest.approx(
+        dict(zip(fitted.class_names, fitted.predict_proba(store[0])[0], strict=True)), abs=1e-5
+    )
+    explanations = respond(fitted, "explain", graphs)["explanations"]
+    assert [row["note"] for row in explanations] == [NO_NODES_NOTE, None, NO_NODES_NOTE]
+    _, columns = read_block(respond(fitted, "page", graphs)["block"])
+    assert columns["number"].tolist() == [1]
+    alone = respond(fitted, "page", request_graphs(empty))
+    assert alone["block"] is None
+    assert alone["predictions"][0]["class"] == fitted.class_names[fitted.class_prior.argmax()]
 
 
 def test_a_request_without_a_readable_graph_is_rejected() -> None:

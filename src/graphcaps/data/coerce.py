@@ -196,7 +196,9 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         *("y", "node_labels", "node_attributes"),
         *("edge_labels", "edge_attributes", "edge_weight"),
     ):
-        tensors = [getattr(store, name) for store in stores]
+        # A store without nodes (edges) may leave out the columns of nodes (edges).
+        with_rows = [store for store in stores if _num_rows(store, name)] or stores
+        tensors = [getattr(store, name) for store in with_rows]
         if any((tensor is None) != (tensors[0] is None) for tensor in tensors):
             expected = f"hold stores that all have '{name}', or none"
             raise ArgumentError(_ESTIMATOR, "X", expected, "stores with and without")
@@ -213,6 +215,13 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         truth={},
         **columns,
     )
+
+
+def _num_rows(store: GraphStore, column: str) -> int:
+    """Number of rows of a column."""
+    if column == "y":
+        return len(store)
+    return store.num_nodes if column.startswith("node") else store.neighbours.numel()
 
 
 def _from_store(store: GraphStore) -> GraphInput:
