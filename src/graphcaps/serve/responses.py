@@ -141,7 +141,7 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
     drawn = np.flatnonzero(explanation.node_ptr.diff().numpy())
     columns, steps = explanation_columns(explanation, drawn, weights=range(1, last + 1))
     columns["number"] = np.asarray(indices, dtype=np.uint32)[drawn]
-    explained = [graphs[indices[place]] for place in drawn]
+    explained = [graphs[indices[place]] for place in drawn.tolist()]
     meta = {
         "classes": list(explanation.class_names),
         "levels": [
