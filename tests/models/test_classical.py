@@ -105,7 +105,7 @@ def test_a_fitted_model_has_no_capsules_and_runs_on_the_cpu(store, tmp_path: Pat
         fitted.embed(store)
     with pytest.raises(ArgumentError, match="Other models have no capsules to explain"):
         fitted.explain(store[0])
-    with pytest.raises(ArgumentError, match="be an HGCN"):
+    with pytest.raises(ArgumentError, match="must be a network, got WLForest"):
         fitted.export(tmp_path / "model.pt2")
     assert fitted.to("cpu") is fitted
     assert fitted.dtype == torch.float64

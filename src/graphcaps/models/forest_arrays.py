@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,6 +74,12 @@ class ForestArrays:
     def num_trees(self) -> int:
         return len(self.tree_ptr) - 1
 
+    @cached_property
+    def _next(self) -> NDArray[np.int64]:
+        """The two children of each node as indices into the concatenated arrays, ``[n, 2]``."""
+        first = np.repeat(self.tree_ptr[:-1], np.diff(self.tree_ptr))[:, None]
+        return self.children + first
+
     def predict_proba(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
         """Class probabilities of each row, ``[rows, O]``; those of a row do not depend on the other rows.
 
@@ -83,9 +90,6 @@ class ForestArrays:
             x (ndarray): float32 ``[rows, columns]``.
         """
         roots = self.tree_ptr[:-1]
-        # Indices into the concatenated arrays, −1 for leaves.
-        first = np.repeat(roots, np.diff(self.tree_ptr))[:, None]
-        children = np.where(self.children < 0, _LEAF, self.children + first)
         total = np.zeros((len(x), self.value.shape[1]))
         step = max(1, _STEP_ENTRIES // max(self.num_trees, 1))
         for start in range(0, len(x), step):
@@ -96,7 +100,7 @@ class ForestArrays:
             while moving.size:
                 at = node[moving]
                 right = ~(rows[row[moving], self.feature[at]] <= self.threshold[at])
-                node[moving] = children[at, right.astype(np.intp)]
+                node[moving] = self._next[at, right.astype(np.intp)]
                 moving = moving[self.feature[node[moving]] >= 0]
             for leaves in node.reshape(self.num_trees, len(rows)):
                 total[start : start + step] += self.value[leaves]
@@ -106,7 +110,8 @@ class ForestArrays:
     # ------------------------------------------------------------------ saving
     def state(self) -> dict[str, Tensor]:
         """The arrays by name; :meth:`from_state` reads them."""
-        return {name: torch.from_numpy(values.copy()) for name, values in vars(self).items()}
+        arrays = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: torch.from_numpy(values.copy()) for name, values in arrays.items()}
 
     @classmethod
     def from_state(
