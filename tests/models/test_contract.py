@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from graphcaps.models import model_names
+from graphcaps.models import list_models
 from graphcaps.testing import model_checks
 
+# Models of packages that happen to be installed beside graphcaps are left to the tests of those packages.
+MODELS = [model.name for model in list_models() if model.package == "graphcaps"]
+# Options that change how a model computes, beyond the sizes of its layers.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "hgcn, paper": ("hgcn", {"formulation": "paper"}),
+    "hgcn, features as capsules": ("hgcn", {"disentangle": False}),
+    "hgcn, no decoder": ("hgcn", {"reconstruction": False}),
+    "hgcn, two levels": ("hgcn", {"num_capsules": (4, 3), "residual_nodes": 12}),
+    "hgcn, trunk": ("hgcn", {"trunk": "gin"}),
+    "hgcn, parts": ("hgcn", {"parts": "blocks"}),
+}
 CHECKS = [
-    pytest.param(check, id=f"{model}-{name}")
-    for model in model_names()
-    for name, check in model_checks(model).items()
+    pytest.param(check, id=f"{title}-{name}")
+    for title, (model, options) in ({name: (name, {}) for name in MODELS} | VARIANTS).items()
+    for name, check in model_checks(model, options).items()
 ]
 
 

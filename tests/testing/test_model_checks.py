@@ -139,6 +139,14 @@ class NodeOrder(Good):
         return x * (position - batch.segments.ptr[..., :-1].max() / 2).unsqueeze(-1).cos().to(x.dtype)
 
 
+class AddsEdgeWeights(Good):
+    """Adds the mean edge weight to the scores."""
+
+    def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
+        scores = super().forward_batch(batch, y).class_scores
+        return ModelOutput(scores if batch.edges.weight is None else scores + batch.edges.weight.mean())
+
+
 class ReadsPadding(Good):
     """Sums over all rows."""
 
@@ -199,6 +207,7 @@ BROKEN: dict[str, tuple[type[RegisteredModel], str]] = {
     "reset": (NoReset, "after reset_parameters"),
     "batch": (NormalisesBatch, "alone and in a batch"),
     "node-order": (NodeOrder, "other node orders"),
+    "edge-weights": (AddsEdgeWeights, "edge weights of 1"),
     "padding": (ReadsPadding, "beside padding"),
     "replicas": (MixesReplicas, "of replica"),
     "training": (MixesReplicas, "trained together and alone"),
@@ -235,5 +244,7 @@ def test_a_range_of_refused_values_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_scores_must_be_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, NotProbabilities)
-    with pytest.raises(ContractError, match=r"^model 'tested', check 'scores': probabilities must be from 0"):
+    with pytest.raises(
+        ContractError, match=r"^model 'tested', check 'scores': probabilities must not be negative"
+    ):
         check_model("tested")
