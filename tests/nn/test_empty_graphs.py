@@ -15,8 +15,10 @@ from graphcaps.data.store import GraphStore
 from graphcaps.models.gin import GIN
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
+from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import GraphBatch, HGCNOutput, Segments
 from tests.graphs import assert_equal, random_graphs, with_empty_graphs
+from tests.ops.conftest import kernel_device  # noqa: F401
 
 SIZES = [5, 1, 8, 3]
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -214,3 +216,30 @@ def test_the_store_knows_on_every_device_copy() -> None:
     store, _ = with_empty_graphs(random_graphs(SIZES).as_store(), [0, 1, 0, 0, 0])
     copy: GraphStore = store.to("cpu")
     assert copy.empty_graphs.tolist() == [1]
+
+
+# ---------------------------------------------------------------------- kernels
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_kernels_agree(variant: str, kernel_device: str) -> None:  # noqa: F811
+    graphs = random_graphs(SIZES)
+    store, _ = with_empty_graphs(graphs.as_store(), [1, 0, 2, 0, 1])
+    chosen = torch.tensor([[0, 1, 4, 7], [6, 3, -1, -1]])
+    results: list[dict[str, Tensor]] = []
+    for mode, device, dtype in (("off", "cpu", torch.float64), ("always", kernel_device, torch.float32)):
+        model = build(variant, (2,)).to(device, dtype).train()
+        with use_kernels(mode):
+            batch = store.to(device).batch(graphs.x.to(device, dtype), chosen)
+            assert batch.y is not None
+            output = model.forward_batch(batch, batch.y)
+            model.loss(output, batch.y).total.sum().backward()
+        result = {}
+        for name, value in tensors_per_graph(output):
+            for replica, empty in ((0, [0, 2]), (1, [1])):
+                assert not value[replica, empty].any(), name
+            result[name] = value.detach().cpu().double()[chosen >= 0]
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            result[f"gradient of {name}"] = parameter.grad.cpu().double()
+        results.append(result)
+    for name, value in results[0].items():
+        assert_equal(results[1][name], value, name, 1e-4)
