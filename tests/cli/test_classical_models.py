@@ -162,6 +162,15 @@ def test_options_that_do_not_apply_are_refused(verb, options, message):
     assert not Path("m.safetensors").exists()
 
 
+@pytest.mark.parametrize(("section", "line"), [("training", "epochs = 9"), ("features", "propagation = 1")])
+def test_a_preset_with_settings_that_do_not_apply_is_refused(tmp_path: Path, section, line):
+    (tmp_path / "more.toml").write_text(f"{PRESET}\n[{section}]\n{line}\n")
+    result = run("evaluate", SOURCE, "--preset", "more.toml")
+    assert result.exit_code == 2
+    expected = f"'--preset' must have no [{section}] for the model 'wl-forest', which does not read it"
+    assert expected in " ".join(result.output.split())
+
+
 def test_an_interrupted_fit_writes_nothing(monkeypatch: pytest.MonkeyPatch):
     from graphcaps.models.majority import Majority
 

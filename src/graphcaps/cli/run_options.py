@@ -113,6 +113,10 @@ def configure(
             "--parts": parts,
         }
         check_network_options(config, given)
+        for section, values in (("features", config.features), ("training", config.training)):
+            if values != type(values)():
+                expected = f"have no [{section}] for the model '{config.model}', which does not read it"
+                raise ArgumentError("options", "--preset", expected, f"'{config.source}' with it")
     if parts is not None:
         has_parts = "parts" in find_model(config.model).options()
         if parts != "blocks" or not has_parts:
