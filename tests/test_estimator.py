@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import to_networkx, to_pyg
-from graphcaps.data.coerce import coerce_graphs, concat_stores
+from graphcaps.data.coercion import coerce, concat_stores
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
@@ -90,7 +90,8 @@ def test_text_labels_are_encoded_as_in_training():
     alone = [graph for graph in graphs if all(e["label"] in "CN" for _, e in graph.nodes(data=True))]
     probe = graphs[:3] + alone
     np.testing.assert_allclose(model.predict_proba(probe)[:3], model.predict_proba(graphs)[:3], atol=1e-6)
-    assert model._label_codes == {"C": 0, "F": 1, "N": 2, "O": 3}
+    assert model.model_.recipe.label_values == (tuple(sorted(text_code(text) for text in letters)),)
+    assert sorted(model.model_.info()["expects"]["node_labels"][0]) == sorted(letters)
 
 
 def test_smiles_strings():
@@ -270,7 +271,9 @@ def test_explain_takes_a_class_label():
 def test_unseen_labels_give_a_warning_or_an_error():
     store = labelled()
     unseen = replace(store, node_labels=store.node_labels + 1)
-    with pytest.warns(UserWarning, match="encoded as zeros: 4 on 216 nodes"):
+    with pytest.warns(
+        UserWarning, match="encoded as zeros in 30 of 30 graphs. Graph 0: node label 4, on 7 nodes"
+    ):
         fitted().predict(unseen)
     refusing = small(unseen="refuse").fit(store)
     with pytest.raises(ArgumentError, match="label"):
@@ -349,7 +352,7 @@ def test_invalid_graphs_and_classes_are_refused():
         small().predict(store)
     with pytest.raises(ValueError, match="Unknown label type"):
         small().fit(store, np.linspace(0, 1, 30))
-    assert coerce_graphs(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
+    assert coerce(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
 
 
 # ---------------------------------------------------------------------- node labels
@@ -381,15 +384,13 @@ def test_labels_for_a_model_without_labels_are_refused(labels: tuple[Any, ...]) 
 
 def test_unseen_text_is_encoded_as_zeros() -> None:
     model = fitted_on_labels(("a", "b"))
-    with pytest.warns(UserWarning, match="not seen in training|encoded as zeros") as warned:
+    with pytest.warns(UserWarning, match="encoded as zeros") as warned:
         probabilities = model.predict_proba(graphs_with_labels(("a", "z")))
-    number = text_code("z")
-    assert [str(warning.message).partition(":")[2] for warning in warned] == [
-        f" node labels not seen in training: 'z' (as {number}).",
-        f" labels that have no input column are encoded as zeros: {number} on 32 nodes, first on node 1 of graph 0 of "
-        "graphs.",
+    assert [str(warning.message) for warning in warned] == [
+        "HGCNClassifier: unseen labels are encoded as zeros in 12 of 12 graphs. Graph 0: node label 'z', on 2 nodes, "
+        "not seen in training."
     ]
-    with pytest.warns(UserWarning, match="not seen in training|encoded as zeros"):
+    with pytest.warns(UserWarning, match="encoded as zeros"):
         other = model.predict_proba(graphs_with_labels(("a", "y")))
     assert np.array_equal(probabilities, other)
     with warnings.catch_warnings():
@@ -402,37 +403,36 @@ def test_unseen_text_is_refused_on_request() -> None:
     model.__dict__ |= {
         key: value for key, value in vars(fitted_on_labels(("a", "b"))).items() if key != "unseen"
     }
-    with (
-        pytest.warns(UserWarning, match="not seen in training: 'z'"),
-        pytest.raises(ArgumentError, match="input column"),
-    ):
+    with pytest.raises(ArgumentError) as caught:
         model.predict(graphs_with_labels(("a", "z")))
+    assert str(caught.value) == (
+        "HGCNClassifier: 'X' must hold graphs that the model can read, got graph 0 of graphs: node label 'z', on "
+        "2 nodes, not seen in training (12 such graphs). Pass unseen='ignore' to encode unseen labels as zeros."
+    )
 
 
 def test_a_number_is_not_confused_with_the_code_of_a_text() -> None:
-    with pytest.warns(UserWarning, match="not seen in training|encoded as zeros"):
-        assert (
-            min(coerce_graphs(graphs_with_labels((0, 1)), codes={"a": 0, "b": 1}).store.node_labels.flatten())
-            > 1 << 32
-        )
+    with pytest.warns(UserWarning, match="Graph 0: node labels 0, 1, on 5 nodes, not seen in training"):
+        fitted_on_labels(("a", "b")).predict(graphs_with_labels((0, 1)))
 
 
 def test_numpy_numbers_are_read_as_numbers() -> None:
-    read = coerce_graphs(graphs_with_labels(("red", np.int64(2), np.int8(3))), codes={})
+    read = coerce(graphs_with_labels(("red", np.int64(2), np.int8(3))))
     assert read.store.node_labels[:3].flatten().tolist() == [text_code("red"), 2, 3]
 
 
-def test_text_is_hashed_for_a_model_with_numeric_labels() -> None:
-    read = coerce_graphs(graphs_with_labels(("red", "2", 3)), codes={})
+def test_text_is_hashed_unless_it_spells_a_number() -> None:
+    read = coerce(graphs_with_labels(("red", "2", 3)))
     assert read.store.node_labels[:3].flatten().tolist() == [text_code("red"), 2, 3]
-    assert read.codes == {}
+    assert read.store.label_names == {text_code("red"): "red"}
 
 
 @pytest.mark.parametrize("label", [0.5, {}, None])
 def test_invalid_labels_are_refused(label: object) -> None:
-    for codes in ({"a": 0}, {}, None):
-        with pytest.raises(ArgumentError, match=r"^from_networkx: 'label' must be .* of graph 0\.$"):
-            coerce_graphs(graphs_with_labels(("a", label)), codes=codes)
+    model = fitted_on_labels(("a", "b"))
+    for read in (model.fit, model.predict):
+        with pytest.raises(ArgumentError, match=r"^HGCNClassifier: 'label' must be .* of graph 0\.$"):
+            read(graphs_with_labels(("a", label)))
 
 
 # ---------------------------------------------------------------------- speed

@@ -22,7 +22,8 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 from torch import Tensor
 
 from graphcaps.config import RunConfig
-from graphcaps.data.coerce import GraphInput, coerce_graphs
+from graphcaps.data.coercion import GraphInput, coerce
+from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.fitted_model import FittedModel, load
@@ -61,9 +62,10 @@ _FEATURES = default_config().features
 class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     """Classifies graphs with a Hierarchical Graph Capsule Network.
 
-    Graphs are a ``GraphStore``, or a list of torch-geometric ``Data``, networkx graphs or SMILES. Defaults are those of
-    the preset ``default``; docs/estimator.md gives the reason for each. As in scikit-learn, the constructor only stores
-    its arguments and ``fit`` checks them.
+    Graphs are of any kind that :func:`graphcaps.data.coerce` accepts: a ``GraphStore``, a list of torch-geometric
+    ``Data``, networkx graphs, SMILES, molecules or matrices, a column of a ``DataFrame``, or a path. Defaults are those
+    of the preset ``default``; docs/estimator.md gives the reason for each. As in scikit-learn, the constructor only
+    stores its arguments and ``fit`` checks them.
 
     Args:
         capsule_dim (int): Length of a capsule.
@@ -89,8 +91,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         class_weight ("balanced", dict or None): Weight of a graph of each class. (default: 1 each)
         calibrate (bool or str): Calibration of the probabilities: ``True`` or ``"temperature"``, ``"isotonic"``,
             ``False``. (default: ``True``)
-        unseen (str): Handling of node labels that were not in the training graphs: ``"ignore"`` encodes them as zeros
-            with a warning, ``"refuse"`` raises. (default: "ignore")
+        unseen (str): Handling of labels that were not in the training graphs: ``"ignore"`` encodes them as zeros with
+            a warning, ``"refuse"`` raises. (default: "ignore")
         random_state (int, RandomState or None): Seed of the hold-out, the initial weights, the order of graphs and
             dropout. On a CPU, equal seeds give bit-identical models.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
@@ -182,7 +184,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
         Args:
             X: Graphs.
-            y (array, optional): Class label of each graph. (default: the classes of the store, ``Data.y`` or
+            y (array, optional): Class label of each graph. (default: the classes of the store or file, ``Data.y`` or
                 ``graph.graph["y"]``)
 
         Raises:
@@ -195,7 +197,6 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.classes_, store = encode_classes(graphs, y)
         attributes, labels = store.node_attributes, store.node_labels
         self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))
-        self._label_codes, self._reads_attributes = graphs.codes, graphs.attributes
         assert store.y is not None
         training = FinalTraining(
             store,
@@ -229,20 +230,19 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
 
     def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
-        """Converts graphs; those to classify with the label codes of the training graphs."""
-        if fitting:
-            return coerce_graphs(X)
-        return coerce_graphs(X, codes=self._label_codes, attributes=self._reads_attributes)
+        """Converts graphs; molecules to classify get the label columns of the training graphs."""
+        recipe = None if fitting else self.model_.recipe
+        return coerce(X, owner=_OWNER, argument="X", recipe=recipe, samples=True)
 
     # ------------------------------------------------------------------ predicting
-    def _store(self, X: Any) -> GraphStore:
+    def _checked(self, X: Any) -> CheckedGraphs:
         check_is_fitted(self, "model_")
-        return self._read(X).store
+        return self.model_.check(self._read(X).store, unseen=self.unseen, owner=_OWNER, argument="X")
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, ``[G, O]``, in the order of ``classes_``; calibrated if ``calibrate`` is set."""
-        store = self._store(X)
-        return self.model_.predict_proba(store, unseen=self.unseen)
+        checked = self._checked(X)
+        return self.model_.predict_proba(checked)
 
     def predict(self, X: Any, *, abstain_below: float | None = None) -> np.ndarray:
         """Predicted class label of each graph, ``[G]``.
@@ -257,15 +257,17 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; without ``y``, with respect to the class labels of the graphs."""
-        y = self._read(X).y if y is None else y
+        if y is None:
+            check_is_fitted(self, "model_")
+            y = self._read(X).y
         if y is None:
             raise ArgumentError(_OWNER, "y", "hold the class of each graph", "None")
         return float(super().score(X, y, sample_weight))
 
     def transform(self, X: Any) -> np.ndarray:
         """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``."""
-        store = self._store(X)
-        return self.model_.embed(store, unseen=self.unseen).numpy()
+        checked = self._checked(X)
+        return self.model_.embed(checked).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of :meth:`transform`: class and index within its capsule."""
@@ -275,19 +277,21 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def out_of_distribution(self, X: Any) -> tuple[str, ...]:
         """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside."""
-        store = self._store(X)
-        return self.model_.out_of_distribution(store)
+        checked = self._checked(X)
+        return self.model_.out_of_distribution(checked)
 
     def explain(self, X: Any, *, target: Any = None) -> Any:
         """Explains predictions, see :func:`graphcaps.explain`; ``target`` is the class label to explain."""
-        store = self._store([X] if isinstance(X, str) else X)
+        check_is_fitted(self, "model_")
+        store = coerce(X, owner=_OWNER, argument="X", recipe=self.model_.recipe).store
+        checked = self.model_.check(store, unseen=self.unseen, owner=_OWNER, argument="X")
         if target is not None:
             (index,) = np.flatnonzero(self.classes_ == target)[:1].tolist() or [None]
             if index is None:
                 labels = ", ".join(map(str, self.classes_[:5]))
                 raise ArgumentError(_OWNER, "target", f"be a class among {labels}", repr(target))
             target = index
-        return self.model_.explain(store, target=target, unseen=self.unseen)
+        return self.model_.explain(checked, target=target)
 
     # ------------------------------------------------------------------ files
     def save(self, path: Any) -> None:
@@ -478,8 +482,6 @@ def save_estimator(model: HGCNClassifier, path: str | Path) -> None:
         "parameters": {name: _to_json(value) for name, value in model.get_params(deep=False).items()},
         "classes": labels,
         "dtype": classes.dtype.str if classes.dtype.kind != "O" else "O",
-        "label_codes": model._label_codes,
-        "attributes": model._reads_attributes,
         "features": model.n_features_in_,
         "history": model.history_,
     }
@@ -522,9 +524,7 @@ def _restore(kind: type[HGCNClassifier], fitted: FittedModel, record: dict[str, 
     if len(labels) != len(fitted.class_names):
         raise ValueError(f"{len(labels)} class labels for {len(fitted.class_names)} classes")
     model.classes_ = labels
-    model._label_codes = {str(name): int(code) for name, code in record.get("label_codes", {}).items()}
     columns = (fitted.recipe.num_attributes or 0) + len(fitted.recipe.label_values or ())
-    model._reads_attributes = bool(record.get("attributes", fitted.recipe.num_attributes))
     model.n_features_in_ = int(record.get("features", columns))
     model.history_ = list(record.get("history", []))
     model.n_iter_ = int(fitted.training.get("epochs_run", fitted.training.get("epochs", 0)))

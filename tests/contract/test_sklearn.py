@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import validate_data
 
 from graphcaps import HGCNClassifier
-from graphcaps.data.coerce import GraphInput
+from graphcaps.data.coercion import GraphInput
 from graphcaps.data.store import GraphStore
 
 SMALL: dict[str, Any] = {
@@ -53,7 +53,7 @@ class RowsAsGraphs(TaggedForArrays):
             "rows", node_ptr, torch.zeros(len(X) + 1, dtype=torch.long), empty,
             node_attributes=torch.from_numpy(np.array(X)),
         )  # fmt: skip
-        return GraphInput(store, None, {}, True)
+        return GraphInput(store)
 
 
 NO_ARRAYS = "the check passes a numeric array, which fit refuses with a message"

@@ -134,10 +134,13 @@ def test_classes_of_the_graphs_are_ignored():
     assert small_model().predict(drawn).shape == (1,)
 
 
-def test_text_labels_of_networkx_are_rejected():
+def test_text_labels_of_a_model_with_numbers_are_unseen():
     drawn = nx.path_graph(3)
     nx.set_node_attributes(drawn, "C", "label")
-    with pytest.raises(ArgumentError, match="'label' must be an integer, got 'C' at node 0 of graph 0"):
+    nx.set_node_attributes(drawn, (0.5, 1.0), "attributes")
+    with pytest.raises(
+        ArgumentError, match="got graph 0 of graphs: node label 'C', on 3 nodes, not seen in tr"
+    ):
         labelled_model().predict(drawn)
 
 
@@ -166,7 +169,9 @@ def test_graphs_with_other_columns_are_rejected():
 
 def test_an_unseen_label_is_rejected_with_its_position(monkeypatch):
     monkeypatch.setattr(module, "_BATCH_NODES", 1)  # the position is that in the store, not in the batch
-    with pytest.raises(ArgumentError, match="got 9 on 2 nodes, first on node 0 of graph 7 of new"):
+    with pytest.raises(
+        ArgumentError, match="got graph 7 of new: node label 9, on 2 nodes, not seen in training"
+    ):
         labelled_model().predict(with_unseen_label(7))
 
 
@@ -174,7 +179,7 @@ def test_an_unseen_label_can_be_ignored_with_one_warning(monkeypatch):
     monkeypatch.setattr(module, "_BATCH_NODES", 1)
     model, store = labelled_model(), with_unseen_label(7)
     with pytest.warns(
-        UserWarning, match="encoded as zeros: 9 on 2 nodes, first on node 0 of graph 7"
+        UserWarning, match="encoded as zeros in 1 of 30 graphs. Graph 7: node label 9, on 2 nodes"
     ) as caught:
         scores = model.scores(store, unseen="ignore")
     assert len(caught) == 1
@@ -192,7 +197,7 @@ def test_non_finite_attributes_are_rejected():
     store = labelled()
     attributes = store.node_attributes.clone()
     attributes[5, 1] = float("nan")
-    with pytest.raises(ArgumentError, match="hold finite node attributes, got nan in attribute 1 of node 5"):
+    with pytest.raises(ArgumentError, match="attribute 1 of node 5 is nan, which is not a finite number"):
         labelled_model().predict(replace(store, node_attributes=attributes), unseen="ignore")
 
 

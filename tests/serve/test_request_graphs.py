@@ -26,7 +26,7 @@ def read(
         body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
     )
     model = options.pop("model", small_model())
-    return read_request(kind, content, model.recipe, limits or Limits(), **options)
+    return read_request(kind, content, model, limits or Limits(), **options)
 
 
 def error_of(*arguments: Any, **settings: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from tests.serve.models import molecule_model, node_link
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
 
-def request_graphs(*graphs: object) -> list[RequestGraph]:
+def request_graphs(*graphs: object, **options: Any) -> list[RequestGraph]:
     body = json.dumps({"graphs": graphs}).encode()
-    return read_request("application/json", body, labelled_model().recipe, Limits())
+    return read_request("application/json", body, labelled_model(), Limits(), **options)
 
 
 def test_predictions_are_those_of_the_library() -> None:
@@ -85,7 +86,7 @@ def test_unseen_labels_are_an_error_or_zeros() -> None:
     rows = respond(labelled_model(), "predict", request_graphs(good, strange))["predictions"]
     assert rows[0]["error"] is None
     assert "99" in rows[1]["error"]
-    rows = respond(labelled_model(), "predict", request_graphs(good, strange), unseen="ignore")["predictions"]
+    rows = respond(labelled_model(), "predict", request_graphs(good, strange, unseen="ignore"))["predictions"]
     assert rows[1]["error"] is None
 
 
@@ -94,7 +95,7 @@ def test_graphs_with_and_without_weights() -> None:
     for link in heavy["links"]:
         link["weight"] = 1.0
     body = json.dumps([plain, heavy]).encode()
-    graphs = read_request("application/json", body, small_model().recipe, Limits())
+    graphs = read_request("application/json", body, small_model(), Limits())
     first, second = respond(small_model(), "predict", graphs)["predictions"]
     assert first["probability"] == pytest.approx(second["probability"], abs=1e-6)
 
@@ -102,7 +103,7 @@ def test_graphs_with_and_without_weights() -> None:
 def test_the_page_block_has_the_graphs_that_were_read() -> None:
     fitted = molecule_model()
     body = json.dumps({"smiles": ["nothing", "c1ccccc1O", "CCN"]}).encode()
-    graphs = read_request("application/json", body, fitted.recipe, Limits())
+    graphs = read_request("application/json", body, fitted, Limits())
     response = respond(fitted, "page", graphs)
     meta, columns = read_block(response["block"])
     assert columns["number"].tolist() == [1, 2]

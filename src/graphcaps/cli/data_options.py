@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import note, option
-from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.errors import UsageError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.readers.graph_metadata import GraphMetadata
     from graphcaps.data.splits.folds import Split
+    from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = [
     "Bad",
@@ -31,7 +32,7 @@ __all__ = [
     "SplitColumn",
     "display_names",
     "graph_label",
-    "open_keeping_bad_rows",
+    "open_for_model",
     "open_source",
     "open_with_split",
     "reader_options",
@@ -110,12 +111,21 @@ def reader_options(
     return {name: value for name, value in options.items() if value is not None}
 
 
-def open_source(source: str, root: Path | None, options: dict[str, Any]) -> LoadedDataset:
-    """Reads a data set or a user's file, and prints notes, such as on skipped rows and graphs without nodes."""
+def open_source(
+    source: str, root: Path | None, options: dict[str, Any], defaults: dict[str, Any] | None = None
+) -> LoadedDataset:
+    """Reads a data set or a user's file, and prints notes, such as on skipped rows and graphs without nodes.
+
+    Args:
+        source (str): Name or path.
+        root (Path, optional): Folder to search first.
+        options (dict): Options of the reader.
+        defaults (dict, optional): Options that are used where the format has them.
+    """
     from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.data.quality.summary import describe_empty_graphs
 
-    loaded = open_dataset(source, root, **options)
+    loaded = open_dataset(source, root, defaults=defaults, **options)
     notes = () if loaded.metadata is None else loaded.metadata.notes
     for sentence in (*notes, describe_empty_graphs(loaded.store)):
         if sentence:
@@ -123,21 +133,28 @@ def open_source(source: str, root: Path | None, options: dict[str, Any]) -> Load
     return loaded
 
 
-def open_keeping_bad_rows(source: str, root: Path | None, options: dict[str, Any]) -> LoadedDataset:
-    """As :func:`open_source`, but rows without a valid molecule are skipped, to be reported with the results.
+def open_for_model(
+    source: str, root: Path | None, options: dict[str, Any], fitted: FittedModel, *, keep_bad_rows: bool
+) -> LoadedDataset:
+    """Reads graphs for a model: molecules get the label columns that it reads.
 
-    With ``--bad`` that option decides.
+    Args:
+        source, root, options: As in :func:`open_source`.
+        fitted (FittedModel): The model.
+        keep_bad_rows (bool): Whether rows without a valid molecule are skipped without a note, to be reported with the
+            results; ``--bad`` takes precedence.
     """
+    from graphcaps.data.coercion import molecule_columns
     from graphcaps.data.datasets.loading import open_dataset
 
-    if "bad" in options:
-        return open_source(source, root, options)
-    try:
-        return open_dataset(source, root, **options, bad="skip")
-    except ArgumentError as error:
-        if error.name != "bad":
-            raise
-    return open_source(source, root, options)  # not a table of molecules: 'bad' does not apply
+    defaults = {"atoms": molecule_columns(fitted.recipe)}
+    if "bad" in options or not keep_bad_rows:
+        return open_source(source, root, options, defaults)
+    loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
+    if loaded.metadata is not None and not loaded.metadata.skipped:
+        for sentence in loaded.metadata.notes:
+            note(sentence)
+    return loaded
 
 
 def open_with_split(

@@ -20,8 +20,7 @@ from graphcaps.cli.data_options import (
     Source,
     display_names,
     graph_label,
-    open_keeping_bad_rows,
-    open_source,
+    open_for_model,
     reader_options,
 )
 from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_pairs, terminal
@@ -120,15 +119,17 @@ def explain(
     fitted = load(model)
     fitted.to(choose_device(device, "explain", fitted.config.model))
     # --graph counts rows without a valid molecule too, as predict does.
-    open_graphs = open_source if graph is None else open_keeping_bad_rows
-    loaded = open_graphs(source, root, reader_options(smiles, label, id=id, bad=bad))
+    options = reader_options(smiles, label, id=id, bad=bad)
+    loaded = open_for_model(source, root, options, fitted, keep_bad_rows=graph is not None)
     store = loaded.store
     selected = None if graph is None else _select_graph(graph, loaded, count_skipped=bad is None)
     explained = store if selected is None else store[selected.index]
-    if selected is not None:
-        _check_compatible(source, fitted, explained, selected.label)
+    checked = fitted.check(explained, owner="explain")
+    if selected is not None and checked.errors:
+        found = f"graph {selected.label}: {checked.errors[0]}"
+        raise DataError(source, "a graph that the model can read", found)
     start = time.perf_counter()
-    explanations = explain_store(fitted, explained, target=target)
+    explanations = explain_store(fitted, checked, target=target)
     seconds = time.perf_counter() - start
     result: dict[str, Any] = {
         "command": "explain",
@@ -150,7 +151,7 @@ def explain(
             details = {"graph": selected.number, **row_id, "tree": explanation.tree}
             print_json(result | {"explanation": explanation.as_dict() | details})
         else:
-            (reason,) = ("",) if fitted.profile is None else fitted.out_of_distribution(explained)
+            (reason,) = ("",) if fitted.profile is None else fitted.out_of_distribution(checked)
             show_graph(explanation, selected.label, explained, reason)
         if picture is not None:
             note(f"Written: {picture}")
@@ -248,15 +249,6 @@ def _find_row(text: str, total: int, names: Sequence[str] | None) -> int:
         expected = "name one graph"
         got = f"'{text}', the id of {len(matches)}, such as {graph_label(matches[0], names)}"
     raise ArgumentError("explain", "--graph", expected, got)
-
-
-def _check_compatible(source: str, fitted: FittedModel, graph: GraphStore, label: str) -> None:
-    """Rejects a graph that the model cannot read, with the reason that predict gives."""
-    from graphcaps.data.features.compatibility import check_columns, find_incompatible
-
-    check_columns(graph, fitted.recipe, "explain")
-    for reason in find_incompatible(graph, fitted.recipe, dtype=fitted.dtype).values():
-        raise DataError(source, "a graph that the model can read", f"graph {label}: {reason}")
 
 
 # Drawing

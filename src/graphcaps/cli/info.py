@@ -192,15 +192,18 @@ def _some(names: list[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
-def _ranges(values: list[int]) -> str:
-    """Sorted integers as ranges: ``0 to 6, 9``."""
+def _ranges(values: list[int | str]) -> str:
+    """Sorted integers as ranges, and text as it is: ``0 to 6, 9, red``."""
     runs: list[list[int]] = []
     for value in values:
+        if isinstance(value, str):
+            continue
         if runs and value == runs[-1][1] + 1:
             runs[-1][1] = value
         else:
             runs.append([value, value])
-    return _some([str(a) if a == b else f"{a} to {b}" for a, b in runs], 8)
+    texts = [_plain(value) for value in values if isinstance(value, str)]
+    return _some([*(str(a) if a == b else f"{a} to {b}" for a, b in runs), *texts], 8)
 
 
 def _plain(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,7 @@ from graphcaps.cli.data_options import (
     Source,
     display_names,
     graph_label,
-    open_keeping_bad_rows,
+    open_for_model,
     reader_options,
 )
 from graphcaps.cli.output import columns, metric_rows, option, pairs, print_json, terminal
@@ -90,21 +89,18 @@ def predict(
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
     if out is not None:
         check_output_file(out)
-    from graphcaps.data.features.compatibility import find_incompatible
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.predictions import predict_store, with_skipped_rows
     from graphcaps.training.device import choose_device
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict", fitted.config.model))
-    loaded = open_keeping_bad_rows(source, root, reader_options(smiles, label, id=id, bad=bad))
+    options = reader_options(smiles, label, id=id, bad=bad)
+    loaded = open_for_model(source, root, options, fitted, keep_bad_rows=True)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="FeatureRecipe.apply: labels")  # reported below
-        ids = None if metadata is None else metadata.ids
-        predictions = predict_store(
-            fitted, loaded.store, unseen=unseen.value, abstain_below=abstain_below, ids=ids
-        )
+    checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
+    ids = None if metadata is None else metadata.ids
+    predictions = predict_store(fitted, checked, abstain_below=abstain_below, ids=ids)
     if metadata is not None and metadata.row_indices is not None and bad is None:
         predictions, row_indices = with_skipped_rows(predictions, metadata), metadata.row_indices
     names = display_names(metadata, predictions.ids)
@@ -118,11 +114,9 @@ def predict(
         )
     failed = {graph: error for graph, error in enumerate(predictions.errors) if error}
     _warn(failed, len(predictions), "could not be predicted", names)
-    if unseen is Unseen.ignore:
-        incompatible = find_incompatible(loaded.store, fitted.recipe, dtype=fitted.dtype)
-        zeroed = {row_indices[graph]: reason for graph, reason in incompatible.items()}
-        zeroed = {row: reason for row, reason in zeroed.items() if row not in failed}
-        _warn(zeroed, len(predictions), "had unknown node labels encoded as zeros", names)
+    zeroed = {row_indices[graph]: reason for graph, reason in checked.unseen.items()}
+    zeroed = {row: reason for row, reason in zeroed.items() if row not in failed}
+    _warn(zeroed, len(predictions), "had unknown node labels encoded as zeros", names)
     outside = {graph: reason for graph, reason in enumerate(predictions.out_of_distribution or ()) if reason}
     verb = "is" if len(outside) == 1 else "are"
     _warn(outside, len(predictions), f"{verb} out of distribution", names)

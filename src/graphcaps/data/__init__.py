@@ -1,5 +1,6 @@
 """Graph data: data sets, readers, conversion, input columns, splits and quality reports."""
 
+from graphcaps.data.coercion import GraphInput, coerce
 from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
 from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg
 from graphcaps.data.datasets.loading import load_dataset, open_dataset
@@ -19,9 +20,11 @@ __all__ = [
     "EncodedGraphs",
     "FeatureRecipe",
     "Folds",
+    "GraphInput",
     "GraphStore",
     "Split",
     "TruncatedStore",
+    "coerce",
     "encode_graphs",
     "find_duplicates",
     "from_networkx",

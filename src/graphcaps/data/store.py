@@ -44,6 +44,8 @@ class GraphStore:
         node_labels (Tensor, optional): Categorical node labels with their values in the source, ``[N, L]``.
         node_attributes (Tensor, optional): Numerical node attributes, ``[N, A]``.
         edge_labels, edge_attributes, edge_weight (Tensor, optional): ``[M, …]``, equal for both directions.
+        label_names (dict): Text of the codes in ``node_labels`` and ``edge_labels`` that stand for text
+            (:mod:`graphcaps.data.label_encoding`).
         truth (dict): Ground truth of nodes that a model does not read, such as the planted part, ``[N]`` each.
         report (EdgeReport): Changes made to the listed edges.
         catalogue_name (str, optional): Name in the catalogue if the data set was loaded by that name
@@ -66,6 +68,7 @@ class GraphStore:
     edge_labels: Tensor | None = None
     edge_attributes: Tensor | None = None
     edge_weight: Tensor | None = None
+    label_names: dict[int, str] = field(default_factory=dict)
     truth: dict[str, Tensor] = field(default_factory=dict)
     report: EdgeReport = field(default_factory=EdgeReport)
     catalogue_name: str | None = None

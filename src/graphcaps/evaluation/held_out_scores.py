@@ -164,7 +164,7 @@ def held_out_scores(
             single = pick_replica(model, make, fold)
             fitted = FittedModel(single, config, encoded.recipe, store.class_names).to(torch_device)
             part = store[graphs]
-            rows = fitted._scores(part).double()
+            rows = fitted.scores(part).double()
             prior = class_prior(store.y.cpu()[split.train], store.num_classes)
             rows[part.empty_graphs] = prior_scores(prior, fitted.score_kind)
             scores[graphs.numpy()] = rows.numpy()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,10 +12,10 @@ from torch import Tensor, nn
 
 from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
-from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import check_compatible
+from graphcaps.data.coercion import coerce, coerce_and_check
+from graphcaps.data.features.compatibility import UnseenPolicy
+from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.hgcn import HGCN
@@ -98,23 +97,19 @@ def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
 
 
 def encode_for_model(
-    model: ExplainedModel,
-    graphs: Any,
-    *,
-    x: Tensor | None = None,
-    unseen: Literal["refuse", "ignore"] = "refuse",
+    model: ExplainedModel, graphs: Any, *, x: Tensor | None = None, unseen: UnseenPolicy = "refuse"
 ) -> EncodedGraphs:
     """Encodes graphs with the recipe of a fitted model, or takes ``x`` as the features of a bare HGCN.
 
     Args:
         model: A ``FittedModel`` or an HGCN.
-        graphs: Anything that :func:`graphcaps.data.coerce.as_store` accepts.
+        graphs: Anything that :func:`graphcaps.data.coerce` accepts, or the result of ``FittedModel.check``.
         x (Tensor, optional): Features of all nodes, ``[N, in]``, for a bare HGCN.
         unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
     """
     network = unwrap_hgcn(model)
     if isinstance(model, HGCN):  # it has no feature recipe
-        store = as_store(graphs, owner="explain")
+        store = coerce(graphs, owner="explain").store
         if x is None:
             fix = "Pass x=…, or a model from graphcaps.load."
             raise ArgumentError("explain", "x", "be passed with a bare HGCN", "None", fix)
@@ -127,20 +122,16 @@ def encode_for_model(
         return EncodedGraphs(store, x, names, store.y, None)
     if x is not None:
         raise ArgumentError("explain", "x", "be omitted with a fitted model", "features")
-    store = as_store(graphs, attributes=bool(model.recipe.num_attributes), owner="explain")
-    check_compatible(store, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # check_compatible has already warned
-        x = model.recipe.apply(store, unseen="ignore", dtype=model.dtype)
+    checked = coerce_and_check(graphs, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
+    store, max_nodes = checked.require(), model.config.features.max_nodes
+    encoded = encode_checked(store, model.recipe, max_nodes=max_nodes, dtype=model.dtype)
+    nodes = encoded.nodes
+    if nodes is not None:  # their index in the original graph
+        nodes = nodes - store.node_ptr[store.node_graph[nodes]]
     true_class = _true_class(store, model.class_names)
-    limit, to_probabilities = model.config.features.max_nodes, model.to_probabilities
-    if limit is None:
-        return EncodedGraphs(store, x, model.class_names, true_class, None, to_probabilities)
-    truncated = truncate_nodes(store, limit, x)
-    assert truncated.x is not None
-    index = truncated.nodes - store.node_ptr[store.node_graph[truncated.nodes]]
-    nodes = index if truncated.truncated_graphs else None
-    return EncodedGraphs(truncated.store, truncated.x, model.class_names, true_class, nodes, to_probabilities)
+    return EncodedGraphs(
+        encoded.store, encoded.x, model.class_names, true_class, nodes, model.to_probabilities
+    )
 
 
 def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps.data.features.recipe import node_label_columns
+from graphcaps.data.features.label_columns import node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.config import RunConfig
-from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import check_compatible
-from graphcaps.data.features.encoding import encode_graphs
+from graphcaps.data.coercion import coerce_and_check
+from graphcaps.data.features.compatibility import UnseenPolicy
+from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.nn.graph_model import GraphModel
@@ -108,24 +108,19 @@ class ExportableModel(nn.Module):
         return torch.where((sizes == 0).unsqueeze(-1), self.empty_scores, scores)
 
 
-def export_inputs(fitted: ExportSource, graphs: Any, *, unseen: Any = "refuse") -> tuple[Tensor, ...]:
+def export_inputs(
+    fitted: ExportSource, graphs: Any, *, unseen: UnseenPolicy = "refuse"
+) -> tuple[Tensor, ...]:
     """Inputs of the exported program for the given graphs, in the order of :data:`INPUTS`.
 
     Args:
         fitted (FittedModel): The exported model.
         graphs, unseen: As in :meth:`FittedModel.scores`.
     """
-    store = as_store(graphs, attributes=bool(fitted.recipe.num_attributes))
-    check_compatible(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # check_compatible has already warned
-        encoded = encode_graphs(
-            store,
-            fitted.recipe,
-            max_nodes=fitted.config.features.max_nodes,
-            unseen="ignore",
-            dtype=fitted.dtype,
-        )
+    owner = "export_inputs"
+    checked = coerce_and_check(graphs, fitted.recipe, unseen=unseen, dtype=fitted.dtype, owner=owner)
+    max_nodes = fitted.config.features.max_nodes
+    encoded = encode_checked(checked.require(), fitted.recipe, max_nodes=max_nodes, dtype=fitted.dtype)
     part = encoded.store
     node = torch.arange(part.num_nodes)
     target = node.repeat_interleave(part.degree)

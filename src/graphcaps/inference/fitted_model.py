@@ -13,9 +13,9 @@ from torch import Tensor
 
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
-from graphcaps.data.coerce import as_store
-from graphcaps.data.features.compatibility import check_compatible
-from graphcaps.data.features.recipe import FeatureRecipe, UnseenPolicy
+from graphcaps.data.coercion import coerce, coerce_and_check
+from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
@@ -105,6 +105,31 @@ class FittedModel:
         return self
 
     # ------------------------------------------------------------------ prediction
+    def check(
+        self,
+        graphs: Any,
+        *,
+        unseen: UnseenPolicy = "refuse",
+        owner: str = "FittedModel",
+        argument: str = "graphs",
+    ) -> CheckedGraphs:
+        """Converts graphs and checks them against the feature recipe, once for all methods below.
+
+        Args:
+            graphs: Anything that :func:`graphcaps.data.coerce` accepts.
+            unseen (str): As in :meth:`scores`.
+            owner, argument (str): Owner and argument that messages name.
+
+        Returns:
+            CheckedGraphs: The graphs, with a reason for each that the model cannot read; the methods below accept it.
+
+        Raises:
+            ArgumentError: If the graphs have other columns than the training graphs.
+        """
+        return coerce_and_check(
+            graphs, self.recipe, unseen=unseen, dtype=self.dtype, owner=owner, argument=argument
+        )
+
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Class scores of each graph on the CPU, ``[G, O]``; :attr:`score_kind` says what they are.
 
@@ -112,15 +137,18 @@ class FittedModel:
         model does not see graphs without nodes: lengths are zero, and other scores are those of the class prior.
 
         Args:
-            graphs: A ``GraphStore``, or anything that :func:`graphcaps.data.coerce.as_store` accepts: torch-geometric
-                ``Data`` or networkx graphs, one or several.
-            unseen (str): For node labels that did not occur in training: ``"refuse"`` raises an error; ``"ignore"``
-                encodes them as zeros and warns with counts. (default: ``"refuse"``)
+            graphs: Anything that :func:`graphcaps.data.coerce` accepts (a ``GraphStore``, torch-geometric ``Data``,
+                networkx graphs, SMILES, matrices, a path), or the result of :meth:`check`.
+            unseen (str): For labels that did not occur in training: ``"refuse"`` raises an error; ``"ignore"`` encodes
+                them as zeros and warns with counts. (default: ``"refuse"``)
 
         Raises:
             ArgumentError: If a graph does not match the feature recipe.
         """
-        return self._scores(self._checked_store(graphs, unseen))
+        store = self.check(graphs, unseen=unseen).require()
+        kept, empty = store.with_nodes(), self.empty_scores
+        rows = self.scorer.scores(kept) if len(kept) else empty.new_empty(0, len(empty))
+        return _insert_empty(rows, store, empty)
 
     def predict_proba(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
         """Class probabilities of each graph, float64 ``[G, O]``, calibrated if the model has a calibration.
@@ -134,18 +162,18 @@ class FittedModel:
         Raises:
             ArgumentError: If a graph does not match the feature recipe, or its scores are not finite.
         """
-        store = self._checked_store(graphs, unseen)
-        scores = self._scores(store)
+        checked = self.check(graphs, unseen=unseen)
+        scores = self.scores(checked)
         non_finite = (~scores.isfinite().all(-1)).nonzero()
         if non_finite.numel():
             raise ArgumentError(
-                "FittedModel",
-                "graphs",
+                checked.owner,
+                checked.argument,
                 "give finite scores",
                 f"NaN or infinity for graph {int(non_finite[0])}",
                 "Check its attributes for extreme values.",
             )
-        return self.to_probabilities(scores, store.empty_graphs)
+        return self.to_probabilities(scores, checked.store.empty_graphs)
 
     def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray:
         """Probabilities from the scores of :meth:`scores`, float64 ``[G, O]``.
@@ -204,7 +232,9 @@ class FittedModel:
         if self.profile is None:
             expected, fix = "be stored with the model", "Train the model with graphcaps train."
             raise ArgumentError("FittedModel", "profile", expected, "None", fix)
-        return self.profile.reasons(as_store(graphs, attributes=bool(self.recipe.num_attributes)))
+        is_checked = isinstance(graphs, CheckedGraphs)
+        read = graphs if is_checked else coerce(graphs, owner="FittedModel", recipe=self.recipe)
+        return self.profile.reasons(read.store)
 
     def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
         """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, J · d]``.
@@ -218,7 +248,7 @@ class FittedModel:
         Raises:
             ArgumentError: If the model has no capsules or no such level.
         """
-        store = self._checked_store(graphs, unseen)
+        store = self.check(graphs, unseen=unseen).require()
         count = self.scorer.num_levels
         if not -count <= level < count:
             raise ArgumentError("FittedModel", "level", f"be one of the {count} capsule levels", level)
@@ -232,18 +262,6 @@ class FittedModel:
         from graphcaps.explanation import explain
 
         return explain(self, graph, target=target, unseen=unseen)
-
-    def _checked_store(self, graphs: Any, unseen: UnseenPolicy) -> GraphStore:
-        """The graphs as a store; raises if they do not match the feature recipe."""
-        store = as_store(graphs, attributes=bool(self.recipe.num_attributes))
-        check_compatible(store, self.recipe, unseen=unseen, dtype=self.dtype)
-        return store
-
-    def _scores(self, store: GraphStore) -> Tensor:
-        """Scores of graphs that are already checked; unseen labels are encoded as zeros."""
-        kept, empty = store.with_nodes(), self.empty_scores
-        rows = self.scorer.scores(kept) if len(kept) else empty.new_empty(0, len(empty))
-        return _insert_empty(rows, store, empty)
 
     # ------------------------------------------------------------------ description and files
     def info(self) -> dict[str, Any]:
@@ -264,7 +282,7 @@ class FittedModel:
             "class_names": list(self.class_names),
             "expects": {
                 "reads": None if reads is None else list(reads),
-                "node_labels": [list(block) for block in self.recipe.label_values or ()],
+                "node_labels": self.recipe.node_labels,
                 "node_attributes": self.recipe.num_attributes,
                 "max_nodes": self.config.features.max_nodes,
                 "recipe": self.recipe.to_dict(),

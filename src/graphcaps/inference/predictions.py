@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphcaps.data.features.compatibility import check_columns, find_incompatible
-from graphcaps.data.features.recipe import UnseenPolicy
+from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
-from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import NO_NODES
 from graphcaps.inference.fitted_model import FittedModel
@@ -162,7 +160,7 @@ class Predictions:
 
 def predict_store(
     fitted: FittedModel,
-    store: GraphStore,
+    graphs: Any,
     *,
     unseen: UnseenPolicy = "refuse",
     abstain_below: float | None = None,
@@ -172,7 +170,8 @@ def predict_store(
 
     Args:
         fitted (FittedModel): A trained model.
-        store (GraphStore): Graphs, with or without classes.
+        graphs: Graphs with or without classes, as in :meth:`FittedModel.scores`, or the result of
+            :meth:`FittedModel.check`.
         unseen (str): As in :meth:`FittedModel.scores`.
         abstain_below (float, optional): Graphs whose highest probability is below this get no class.
         ids (tuple, optional): Identifier of each graph, written as a column.
@@ -182,12 +181,12 @@ def predict_store(
     """
     if abstain_below is not None and not 0 <= abstain_below <= 1:
         raise ArgumentError("predict", "abstain_below", "be from 0 to 1", abstain_below)
-    check_columns(store, fitted.recipe, "predict")
-    errors = find_incompatible(store, fitted.recipe, unseen=unseen, dtype=fitted.dtype)
+    checked = fitted.check(graphs, unseen=unseen, owner="predict")
+    store, errors = checked.store, dict(checked.errors)
     valid = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
     scores = torch.full((len(store), len(fitted.class_names)), float("nan"), dtype=fitted.dtype)
     if valid.numel():
-        scores[valid] = fitted.scores(store if not errors else store[valid], unseen=unseen)
+        scores[valid] = fitted.scores(checked.select(valid))
     failed = ~scores.isfinite().all(-1)
     errors |= {graph: errors.get(graph, _NOT_FINITE) for graph in failed.nonzero().flatten().tolist()}
     scores[failed] = float("nan")

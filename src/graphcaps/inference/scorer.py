@@ -7,7 +7,6 @@ only place that tells them apart.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import cast
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.batching import size_chunks
-from graphcaps.data.features.encoding import encode_graphs
+from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
@@ -145,15 +144,8 @@ class NetworkScorer(Scorer):
         """Outputs of the model, batch by batch."""
         self.model.eval()
         for first, end in size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the fitted model warned once for the whole store
-                part = encode_graphs(
-                    store[torch.arange(first, end)],
-                    self.recipe,
-                    max_nodes=self.max_nodes,
-                    unseen="ignore",
-                    dtype=self.dtype,
-                )
+            graphs = store[torch.arange(first, end)]
+            part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
             on_device = part.store.to(self.device)
             yield self.model.forward_batch(on_device.batch(part.x.to(self.device)))
 

@@ -6,20 +6,21 @@ import json
 import re
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from graphcaps.data.convert.networkx_graphs import from_networkx
-from graphcaps.data.features.compatibility import check_columns
+from graphcaps.data.coercion import coerce
+from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.network_formats import parse_json, parse_networks, xml_format
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, GraphcapsError, MissingExtraError
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.uploads import Upload, read_uploads
 
@@ -38,40 +39,59 @@ class RequestGraph:
         store (GraphStore, optional): The graph with the columns that the model uses; ``None`` with an ``error``.
         error (str): Why the graph cannot be used, or "".
         is_molecule (bool): Whether it was read from SMILES, so that its node labels are elements.
-        label_names (dict): Text of each node label that was a text in the source.
     """
 
     name: str
     store: GraphStore | None = None
     error: str = ""
     is_molecule: bool = False
-    label_names: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """What graphs are read for: the model, the limits of the request, and the handling of unseen labels."""
+
+    fitted: FittedModel
+    limits: Limits
+    unseen: UnseenPolicy
+
+    @property
+    def recipe(self) -> FeatureRecipe:
+        return self.fitted.recipe
 
 
 def read_request(
-    content_type: str, body: bytes, recipe: FeatureRecipe, limits: Limits, *, column: str = "smiles"
+    content_type: str,
+    body: bytes,
+    fitted: FittedModel,
+    limits: Limits,
+    *,
+    column: str = "smiles",
+    unseen: UnseenPolicy = "refuse",
 ) -> list[RequestGraph]:
-    """The graphs of a request, in its order; a graph that cannot be read has an ``error``.
+    """The graphs of a request, in its order; a graph that the model cannot read has an ``error``.
 
     Args:
         content_type (str): Content type of the request.
         body (bytes): The complete body.
-        recipe (FeatureRecipe): Input features of the model.
+        fitted (FittedModel): The model that the graphs are for.
         limits (Limits): Limits of the request.
         column (str): Column of a table with the SMILES. (default: ``"smiles"``)
+        unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
 
     Raises:
         RequestError: 415 for an unknown format, 413 for too many graphs or nodes, 422 for an invalid form.
         DataError: If a file cannot be read at all.
     """
+    reader = _Reader(fitted, limits, unseen)
     files = read_uploads(content_type, body)
     edge_tables = [file for file in files if _EDGE_TABLES.fullmatch(file.name)]
     if len(edge_tables) < 2:
         edge_tables = []
-    graphs = _read_tables(edge_tables, recipe, limits, column) if edge_tables else []
+    graphs = _read_tables(edge_tables, reader, column) if edge_tables else []
     for file in files:
         if file not in edge_tables:
-            graphs += _read_file(file, recipe, limits, column)
+            graphs += _read_file(file, reader, column)
     _check_count(len(graphs), limits)
     total = sum(graph.store.num_nodes for graph in graphs if graph.store is not None)
     if total > limits.max_total_nodes:
@@ -91,15 +111,15 @@ def _check_count(count: int, limits: Limits, where: str = "request") -> None:
 # Formats of files
 
 
-def _read_file(file: Upload, recipe: FeatureRecipe, limits: Limits, column: str) -> list[RequestGraph]:
+def _read_file(file: Upload, reader: _Reader, column: str) -> list[RequestGraph]:
     if file.format == ".json":
-        return _read_json(file.content, file.name, recipe, limits)
+        return _read_json(file.content, file.name, reader)
     if file.format == ".xml":
-        return _read_xml(file, recipe, limits)
-    return _read_tables([file], recipe, limits, column)
+        return _read_xml(file, reader)
+    return _read_tables([file], reader, column)
 
 
-def _read_json(content: bytes, where: str, recipe: FeatureRecipe, limits: Limits) -> list[RequestGraph]:
+def _read_json(content: bytes, where: str, reader: _Reader) -> list[RequestGraph]:
     """Reads ``{"graphs": […]}``, ``{"smiles": […]}``, one graph, or a list of graphs."""
     values = parse_json(content, where)
     if isinstance(values, Mapping) and not isinstance(values.get("nodes"), list):
@@ -111,16 +131,16 @@ def _read_json(content: bytes, where: str, recipe: FeatureRecipe, limits: Limits
         if not isinstance(listed, list):
             raise DataError(where, f"a list under '{keys[0]}'", f"a {type(listed).__name__}")
         if keys == ["smiles"]:
-            _check_count(len(listed), limits, where)
+            _check_count(len(listed), reader.limits, where)
             names = [
                 text[:80] if isinstance(text, str) else str(number) for number, text in enumerate(listed, 1)
             ]
-            return _from_smiles(listed, names, recipe, limits)
+            return _from_smiles(listed, names, reader)
         values = listed
     graphs = values if isinstance(values, list) else [values]
-    _check_count(len(graphs), limits, where)
+    _check_count(len(graphs), reader.limits, where)
     return [
-        _from_network(str(number), _node_link_parser(graph), recipe, limits)
+        _from_network(str(number), _node_link_parser(graph), reader)
         for number, graph in enumerate(graphs, start=1)
     ]
 
@@ -130,22 +150,20 @@ def _node_link_parser(value: Any) -> Callable[[], Any]:
     return lambda: parse_networks(json.dumps([value]).encode(), ".json", "graph")[0]
 
 
-def _read_xml(file: Upload, recipe: FeatureRecipe, limits: Limits) -> list[RequestGraph]:
+def _read_xml(file: Upload, reader: _Reader) -> list[RequestGraph]:
     """Reads GraphML or GEXF."""
     networks = parse_networks(file.content, xml_format(file.content, file.name)[0], file.name)
-    _check_count(len(networks), limits)
+    _check_count(len(networks), reader.limits)
     several = len(networks) > 1
     return [
-        _from_network(f"{file.name}#{number}" if several else file.name, network, recipe, limits)
+        _from_network(f"{file.name}#{number}" if several else file.name, network, reader)
         for number, network in enumerate(networks, start=1)
     ]
 
 
-def _read_tables(
-    files: Sequence[Upload], recipe: FeatureRecipe, limits: Limits, column: str
-) -> list[RequestGraph]:
+def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[RequestGraph]:
     """Reads a table of molecules, or an edge list in one table or with tables of nodes and graphs."""
-    from graphcaps.data.readers.edge_lists import EDGE_COLUMNS, read_edge_list
+    from graphcaps.data.readers.edge_lists import EDGE_COLUMNS
     from graphcaps.data.readers.text_tables import open_table
 
     with tempfile.TemporaryDirectory(prefix="graphcaps-") as folder:
@@ -161,55 +179,49 @@ def _read_tables(
             if not all(table.find_column(name) is not None for name in EDGE_COLUMNS):
                 fix = f"Name the column of SMILES; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
                 texts = [row[table.column_index(column, fix)] for row in table.rows]
-                return _from_smiles(texts, [f"line {line}" for line in table.lines], recipe, limits)
-        data = read_edge_list(Path(folder) if len(files) > 1 else paths[0])
-    store, label_names = data.store, data.metadata.label_names
-    _check_count(len(store), limits)
+                return _from_smiles(texts, [f"line {line}" for line in table.lines], reader)
+        read = coerce(Path(folder) if len(files) > 1 else paths[0], owner="predict")
+    assert read.metadata is not None
+    _check_count(len(read.store), reader.limits)
     return [
-        _select_columns(RequestGraph(name, store[index], label_names=label_names), recipe, limits)
-        for index, name in enumerate(data.metadata.ids)
+        _check(RequestGraph(name, read.store[index]), reader) for index, name in enumerate(read.metadata.ids)
     ]
 
 
 # From SMILES and networkx graphs to graphs that the model can read
 
 
-def _from_smiles(
-    texts: Sequence[Any], names: Sequence[str], recipe: FeatureRecipe, limits: Limits
-) -> list[RequestGraph]:
-    """Molecules; node labels are elements, with charge, aromaticity and hydrogens if the model uses them."""
-    from graphcaps.data.readers.molecules import ATOM_COLUMNS, read_smiles
-
-    _check_count(len(texts), limits)
-    full = len(recipe.label_values or ()) == len(ATOM_COLUMNS["full"])
+def _from_smiles(texts: Sequence[Any], names: Sequence[str], reader: _Reader) -> list[RequestGraph]:
+    """Molecules, with the label columns that the model reads."""
+    _check_count(len(texts), reader.limits)
     # Methane at the end is always valid, so the reader returns a store even if no other text is valid.
-    molecules = read_smiles(
-        [*(text if isinstance(text, str) else "" for text in texts), "C"],
-        atoms="full" if full else "elements",
-        bad="skip",
-    )
-    store_index = {number: index for index, number in enumerate(molecules.row_indices)}
-    reasons = {row.line - 1: row.reason for row in molecules.skipped}
+    listed = [*(text if isinstance(text, str) else "" for text in texts), "C"]
+    read = coerce(listed, owner="predict", recipe=reader.recipe, bad="skip")
+    assert read.metadata is not None
+    rows = read.metadata.row_indices or range(len(listed))
+    store_index = {number: index for index, number in enumerate(rows)}
+    reasons = {row.line - 1: row.reason for row in read.metadata.skipped}
     graphs = []
     for number, (text, name) in enumerate(zip(texts, names, strict=True)):
         if number in store_index:
-            graph = RequestGraph(name, molecules.store[store_index[number]], is_molecule=True)
-            graphs.append(_select_columns(graph, recipe, limits))
+            graph = RequestGraph(name, read.store[store_index[number]], is_molecule=True)
+            graphs.append(_check(graph, reader))
         else:
             reason = reasons[number] if isinstance(text, str) else repr(text)[:60]
             graphs.append(RequestGraph(name, error=_shorten(f"it is not a valid SMILES: {reason}")))
     return graphs
 
 
-def _from_network(name: str, source: Any, recipe: FeatureRecipe, limits: Limits) -> RequestGraph:
+def _from_network(name: str, source: Any, reader: _Reader) -> RequestGraph:
     """A networkx graph, or the one that a function returns; what it raises is the graph's error."""
     try:
         network = source() if callable(source) else source
-        if network.number_of_nodes() > limits.max_nodes:
-            return RequestGraph(name, error=_too_many_nodes(network.number_of_nodes(), limits))
-        label_names: dict[int, str] = {}
-        store = _network_store(network, recipe, label_names)
-        return _select_columns(RequestGraph(name, store, label_names=label_names), recipe, limits)
+        if network.number_of_nodes() > reader.limits.max_nodes:
+            return RequestGraph(name, error=_too_many_nodes(network.number_of_nodes(), reader.limits))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of attributes that only some nodes have
+            store = coerce(network, owner="predict").store
+        return _check(RequestGraph(name, store), reader)
     except MissingExtraError:
         raise
     except GraphcapsError as error:
@@ -219,49 +231,19 @@ def _from_network(name: str, source: Any, recipe: FeatureRecipe, limits: Limits)
         return RequestGraph(name, error="it cannot be read as a graph")
 
 
-def _network_store(network: Any, recipe: FeatureRecipe, label_names: dict[int, str]) -> GraphStore:
-    """A networkx graph as a store; ``label_names`` receives the labels that are texts."""
-    from graphcaps.data.readers.networks import store_from_networks
-
-    entries = [entry for _, entry in network.nodes(data=True)]
-    has_lists = any(
-        isinstance(entry.get(key), list | tuple) for entry in entries for key in ("label", "attributes")
-    )
-    edge_label = "label" if recipe.edge_label_values else None
-    if has_lists:  # as graphcaps.data.to_networkx writes them
-        for entry in entries:
-            if "label" in entry:
-                labels = entry["label"] if isinstance(entry["label"], list | tuple) else [entry["label"]]
-                entry["label"] = [label_code(label, label_names) for label in labels]
-        return from_networkx(
-            [network],
-            [None],  # type: ignore[list-item]
-            node_attributes="attributes" if recipe.num_attributes else None,
-            edge_label=edge_label,
-            codes={},
-        )
-    data = store_from_networks(
-        [network],
-        [None],
-        node_label="label" if recipe.label_values else None,
-        node_attributes=None if recipe.num_attributes else (),
-        edge_label=edge_label,
-        edge_attributes=(),
-    )
-    label_names.update(data.metadata.label_names)
-    return data.store
-
-
-def _select_columns(graph: RequestGraph, recipe: FeatureRecipe, limits: Limits) -> RequestGraph:
+def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
     """The graph with only the columns that the model uses, or with the reason why it cannot be used."""
-    store = graph.store
+    store, recipe = graph.store, reader.recipe
     assert store is not None
-    if store.num_nodes > limits.max_nodes:
-        return replace(graph, store=None, error=_too_many_nodes(store.num_nodes, limits))
+    if store.num_nodes > reader.limits.max_nodes:
+        return replace(graph, store=None, error=_too_many_nodes(store.num_nodes, reader.limits))
     try:
-        check_columns(replace(store, name="this graph"), recipe, "predict")
+        named = replace(store, name="this graph")
+        checked = reader.fitted.check(named, unseen=reader.unseen, owner="predict")
     except GraphcapsError as error:
         return replace(graph, store=None, error=_shorten(str(error)))
+    if checked.errors:
+        return replace(graph, store=None, error=_shorten(checked.errors[0]))
     edge_labels = None
     if recipe.edge_label_values:
         edge_labels = store.edge_labels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from graphcaps.data.coerce import concat_stores
+from graphcaps.data.coercion import concat_stores
 from graphcaps.data.datasets.element_labels import node_label_names
-from graphcaps.data.store import GraphStore
+from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.explanation import StoreExplanation
@@ -33,7 +32,6 @@ def respond(
     task: Task,
     graphs: Sequence[RequestGraph],
     *,
-    unseen: Literal["refuse", "ignore"] = "refuse",
     target: str | None = None,
 ) -> dict[str, Any]:
     """The response to one request.
@@ -41,15 +39,14 @@ def respond(
     Args:
         fitted (FittedModel): The model.
         task (str): ``"predict"``, ``"explain"``, or ``"page"`` for predictions and the data of the explorer page.
-        graphs (sequence): The graphs of the request.
-        unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
+        graphs (sequence): The graphs of the request, checked against the model.
         target (str, optional): Class that node scores are for. (default: the predicted class)
 
     Raises:
         RequestError: 422, if no graph can be predicted.
         ArgumentError: If the model has no class ``target``.
     """
-    rows, predicted = _predict(fitted, graphs, unseen)
+    rows, predicted = _predict(fitted, graphs)
     if not predicted:
         first = (
             f" (the first of {len(rows)}: {rows[0]['error']})" if len(rows) > 1 else f": {rows[0]['error']}"
@@ -60,13 +57,11 @@ def respond(
         return response | {"predictions": rows}
     if task == "page" and not isinstance(fitted.model, HGCN):
         return response | {"predictions": rows, "block": None}
-    store = _join([graphs[index] for index in predicted])
+    checked = _join([graphs[index] for index in predicted])
     if target is not None and target not in fitted.class_names:
         listed = ", ".join(fitted.class_names[:20])
         raise ArgumentError("explain", "target", f"be one of the classes {listed}", f"'{target[:60]}'")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of labels read as zeros, which the request asked for
-        explanation = explain_store(fitted, store, target=target, unseen=unseen)
+    explanation = explain_store(fitted, checked, target=target)
     if task == "page":
         block = _page_block(explanation, graphs, predicted) if store.num_nodes else None
         return response | {"predictions": rows, "block": block}
@@ -98,16 +93,12 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
     }
 
 
-def _predict(
-    fitted: FittedModel, graphs: Sequence[RequestGraph], unseen: Literal["refuse", "ignore"]
-) -> tuple[list[dict[str, Any]], list[int]]:
+def _predict(fitted: FittedModel, graphs: Sequence[RequestGraph]) -> tuple[list[dict[str, Any]], list[int]]:
     """A row for every graph, and the indices of the graphs that have a class."""
     readable = [index for index, graph in enumerate(graphs) if graph.store is not None]
     results: dict[int, dict[str, Any]] = {}
     if readable:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            predictions = predict_store(fitted, _join([graphs[index] for index in readable]), unseen=unseen)
+        predictions = predict_store(fitted, _join([graphs[index] for index in readable]))
         results = dict(zip(readable, predictions.rows(), strict=True))
     rows = []
     for index, graph in enumerate(graphs):
@@ -117,7 +108,8 @@ def _predict(
     return rows, [index for index, row in enumerate(rows) if row["error"] is None]
 
 
-def _join(graphs: Sequence[RequestGraph]) -> GraphStore:
+def _join(graphs: Sequence[RequestGraph]) -> CheckedGraphs:
+    """The graphs together; each was checked when it was read."""
     stores = [graph.store for graph in graphs if graph.store is not None]
     if any(store.edge_weight is not None for store in stores):  # an edge without a weight has weight 1
         stores = [
@@ -126,7 +118,7 @@ def _join(graphs: Sequence[RequestGraph]) -> GraphStore:
             else replace(store, edge_weight=torch.ones(store.neighbours.numel()))
             for store in stores
         ]
-    return concat_stores(stores)
+    return CheckedGraphs(concat_stores(stores), errors={}, unseen={}, owner="predict")
 
 
 def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], indices: Sequence[int]) -> str:
@@ -162,10 +154,11 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
 def _label_column(node_labels: torch.Tensor, graphs: Sequence[RequestGraph]) -> tuple[list[str], Columns]:
     """Names of the distinct node labels, and the index of each node's label among them."""
     distinct, index = np.unique(node_labels.numpy(), axis=0, return_inverse=True)
-    label_names = {code: text for graph in graphs for code, text in graph.label_names.items()}
+    stores = [graph.store for graph in graphs if graph.store is not None]
+    label_names = {code: text for store in stores for code, text in store.label_names.items()}
     codes = [tuple(row) for row in distinct.tolist()]
     if all(graph.is_molecule for graph in graphs):
         names = node_label_names(codes, atomic_numbers=True)
     else:
-        names = ["/".join([label_names.get(first, str(first)), *map(str, rest)]) for first, *rest in codes]
+        names = ["/".join(label_names.get(code, str(code)) for code in row) for row in codes]
     return names, {"label": index.reshape(-1).astype(smallest_type(len(distinct)))}

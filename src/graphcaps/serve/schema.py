@@ -133,7 +133,7 @@ _ERRORS = {
 _EXAMPLE = {
     "graphs": [
         {
-            "nodes": [{"id": 0, "label": 1}, {"id": 1, "label": 1}, {"id": 2, "label": 2}],
+            "nodes": [{"id": 0}, {"id": 1}, {"id": 2}],  # as many columns as the model reads
             "links": [{"source": 0, "target": 1}, {"source": 1, "target": 2}],
         }
     ]

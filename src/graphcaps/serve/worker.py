@@ -52,9 +52,9 @@ def handle(fitted: FittedModel, limits: Limits, header: dict[str, Any], body: by
     from graphcaps.serve.responses import respond
 
     options = dict(header["options"])
-    column = options.pop("column", "smiles")
+    reading = {name: options.pop(name) for name in ("column", "unseen") if name in options}
     try:
-        graphs = read_request(header["content_type"], body, fitted.recipe, limits, column=column)
+        graphs = read_request(header["content_type"], body, fitted, limits, **reading)
         response = respond(fitted, header["task"], graphs, **options)
         return 200, json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     except RequestError as error:

@@ -132,7 +132,7 @@ class FinalTraining:
         with explain_out_of_memory(config, self.device):
             new_recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
             recipe = new_recipe if start is None else start.recipe
-            ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes)
+            ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes, owner="train")
             self.recipe = ready.recipe
             self._factory = model_factory(config, ready.x.size(-1), store.num_classes)
             model = stack_replicas(self._factory, [replica]).to(self.device)

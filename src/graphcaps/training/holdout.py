@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.features.compatibility import find_incompatible
 from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
@@ -156,16 +155,16 @@ def evaluate_test_set(fitted: FittedModel, test_store: GraphStore) -> FittedMode
 
     Labels that do not occur in the training graphs are encoded as zeros; graphs with such labels are counted.
     """
-    incompatible = find_incompatible(test_store, fitted.recipe, dtype=fitted.dtype)
-    scores = fitted._scores(test_store)
+    checked = fitted.check(test_store, unseen="ignore", owner="train")
+    scores = fitted.scores(replace(checked, unseen={}))  # unseen labels are counted below
     results: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):
         assert test_store.y is not None
         p = fitted.to_probabilities(scores, test_store.empty_graphs)
         metrics = class_metrics(np.asarray(test_store.y.cpu()), p)
         results = {"test_accuracy": metrics["accuracy"], "test_metrics": metrics}
-    if incompatible:
-        results["test_graphs_with_new_labels"] = len(incompatible)
+    if checked.unseen:
+        results["test_graphs_with_new_labels"] = len(checked.unseen)
     return replace(fitted, training=fitted.training | results)
 
 

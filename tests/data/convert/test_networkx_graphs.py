@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
-from graphcaps.data.convert.networkx_graphs import from_networkx, node_label_codes, to_networkx
+from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
+from graphcaps.data.label_encoding import text_code
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import EdgeReport
 
@@ -119,18 +120,27 @@ def molecule(*atoms: str) -> nx.Graph:
     return graph
 
 
-def test_text_labels_become_codes_that_can_be_kept() -> None:
-    graphs = [molecule("N", "C"), molecule("C", "O")]
-    codes = node_label_codes(graphs)
-    assert codes == {"C": 0, "N": 1, "O": 2}
-    store = from_networkx(graphs)
+def test_the_code_of_a_text_label_depends_on_the_text_alone() -> None:
+    store = from_networkx([molecule("N", "C"), molecule("C", "O")])
     assert store.node_labels is not None
-    assert store.node_labels.squeeze(1).tolist() == [1, 0, 0, 2]
-    later = from_networkx(molecule("O"), codes=codes)
+    assert store.node_labels.squeeze(1).tolist() == [text_code(text) for text in "NCCO"]
+    assert store.label_names == {text_code(text): text for text in "NCO"}
+    later = from_networkx(molecule("O"))
     assert later.node_labels is not None
-    assert later.node_labels.tolist() == [[2]]
-    with pytest.raises(ArgumentError, match=r"'label' must be a text that has a code, got 'S' at node 0"):
-        from_networkx(molecule("S"), codes=codes)
+    assert later.node_labels.tolist() == [[text_code("O")]]
+
+
+def test_text_labels_of_nodes_and_edges_survive_the_round_trip() -> None:
+    graph = molecule("N", "C", "7")
+    nx.set_edge_attributes(graph, {(0, 1): "single", (1, 2): 3}, "label")
+    store = from_networkx(graph, edge_label="label")
+    again = to_networkx(store, 0)
+    assert [again.nodes[node]["label"] for node in again] == ["N", "C", 7]
+    assert [again.edges[edge]["label"] for edge in again.edges] == ["single", 3]
+    restored = from_networkx(again, edge_label="label")
+    assert restored.label_names == store.label_names
+    for name in ("node_labels", "edge_labels"):
+        assert torch.equal(getattr(restored, name), getattr(store, name)), name
 
 
 def test_several_attributes_are_concatenated() -> None:
@@ -181,8 +191,8 @@ def mixed(**entries: object) -> nx.Graph:
     ("wrong", "text"),
     [
         (mixed(label=None), r"'label' must be present everywhere or nowhere, got none at node 1 of graph 1\."),
-        (mixed(label=1.5), r"'label' must be an integer, got 1\.5 at node 1 of graph 1\."),
-        (mixed(label="C"), r"'label' must be a text that has a code, got 1 at node 0 of graph 0\."),
+        (mixed(label=1.5), r"'label' must be text or a whole number, got 1\.5 at node 1 of graph 1\."),
+        (mixed(label=" "), r"'label' must be text or a whole number, got ' ' at node 1 of graph 1\."),
         (mixed(label=(1, 2)), r"'label' must hold 1 value, as at node 0, got 2 at node 1 of graph 1\."),
         (mixed(size=None), r"'size' must be present everywhere or nowhere, got none at node 1 of graph 1\."),
         (mixed(size="big"), r"'size' must be a number, got 'big' at node 1 of graph 1\."),

@@ -9,7 +9,7 @@ import torch
 
 from graphcaps.data import FeatureRecipe
 from graphcaps.data.datasets.element_labels import ELEMENT_SYMBOLS, describe_labels
-from graphcaps.data.features.compatibility import check_compatible, find_incompatible
+from graphcaps.data.features.compatibility import check_graphs
 from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, from_smiles
 from graphcaps.errors import ArgumentError
 from tests.graphs import random_graphs
@@ -40,12 +40,11 @@ def test_unseen_labels_of_molecules_are_named() -> None:
     seen = from_smiles(["CCO", "CCN"])
     recipe = FeatureRecipe(edge_labels=True).fit(seen)
     new = from_smiles(["CCS", "C#C"])
-    assert find_incompatible(new, recipe) == {
+    assert check_graphs(new, recipe).errors == {
         0: "element S, on 1 atom, not seen in training",
         1: "bond triple, on 1 bond, not seen in training",
     }
     with pytest.raises(
-        ArgumentError,
-        match=r"must hold only atoms as seen in training, got element S on 1 atom, first on node 2",
+        ArgumentError, match=r"got graph 0 of molecules: element S, on 1 atom, not seen in training"
     ):
-        check_compatible(new, recipe)
+        check_graphs(new, recipe).require()

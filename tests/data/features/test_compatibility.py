@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphcaps.data import FeatureRecipe
-from graphcaps.data.features.compatibility import check_columns, check_compatible, find_incompatible
+from graphcaps.data.features.compatibility import check_graphs
 from graphcaps.errors import ArgumentError
 from tests.graphs import random_graphs
 
@@ -23,19 +23,22 @@ RECIPE = FeatureRecipe(degree_onehot=None, propagation=0).fit(SEEN)
 
 
 def test_compatible_graphs_have_no_reason():
-    assert find_incompatible(SEEN, RECIPE) == {}
-    check_compatible(SEEN, RECIPE)
+    checked = check_graphs(SEEN, RECIPE)
+    assert (checked.errors, checked.unseen) == ({}, {})
+    assert checked.require() is SEEN
 
 
 def test_every_label_column_and_every_graph_is_checked():
     new = replace(SEEN, node_labels=torch.tensor([[0, 5], [1, 5], [8, 6], [9, 6], [8, 7], [2, -1]]))
-    assert find_incompatible(new, RECIPE) == {
+    expected = {
         1: "node labels 8, 9 in label column 0, on 3 nodes, not seen in training; "
         "node label 7 in label column 1, on 1 node, not seen in training",
         2: "node label -1 in label column 1, on 1 node, not seen in training",
     }
-    assert find_incompatible(new, RECIPE, unseen="ignore") == {}
-    assert find_incompatible(new, replace(RECIPE, labels=False, label_values=())) == {}
+    refused, ignored = check_graphs(new, RECIPE), check_graphs(new, RECIPE, unseen="ignore")
+    assert (refused.errors, refused.unseen) == (expected, {})
+    assert (ignored.errors, ignored.unseen) == ({}, expected)
+    assert check_graphs(new, replace(RECIPE, labels=False, label_values=())).errors == {}
 
 
 def test_attributes_are_named_by_node_within_the_graph():
@@ -46,9 +49,9 @@ def test_attributes_are_named_by_node_within_the_graph():
         1: "attribute 1 of node 1 is nan, which is not a finite number",
         2: "attribute 0 of node 0 is 1e+300, too large to compute with",
     }
-    assert find_incompatible(new, RECIPE) == expected
-    assert find_incompatible(new, RECIPE, unseen="ignore") == expected
-    assert list(find_incompatible(new, RECIPE, dtype=torch.float64)) == [1]
+    assert check_graphs(new, RECIPE).errors == expected
+    assert check_graphs(new, RECIPE, unseen="ignore").errors == expected
+    assert list(check_graphs(new, RECIPE, dtype=torch.float64).errors) == [1]
 
 
 def test_agrees_with_the_recipe_graph_by_graph():
@@ -62,11 +65,46 @@ def test_agrees_with_the_recipe_graph_by_graph():
                 RECIPE.apply(new[graph])
             except ArgumentError:
                 refused.add(graph)
-        assert set(find_incompatible(new, RECIPE)) == refused
+        assert set(check_graphs(new, RECIPE).errors) == refused
 
 
 def test_other_numbers_of_columns_are_refused():
     with pytest.raises(ArgumentError, match=r"verb: 'graphs' must have 2 node label columns, .* got 1 node"):
-        check_columns(replace(SEEN, node_labels=SEEN.node_labels[:, :1]), RECIPE, "verb")
+        check_graphs(replace(SEEN, node_labels=SEEN.node_labels[:, :1]), RECIPE, owner="verb")
     with pytest.raises(ArgumentError, match=r"must have 2 node attribute columns, .* got no node attribute"):
-        check_columns(replace(SEEN, node_attributes=None), RECIPE)
+        check_graphs(replace(SEEN, node_attributes=None), RECIPE)
+
+
+def test_require_raises_or_warns_once_with_one_sentence():
+    new = replace(
+        SEEN, name="new", node_labels=torch.tensor([[0, 5], [1, 5], [8, 6], [0, 6], [1, 5], [9, 5]])
+    )
+    with pytest.raises(ArgumentError) as caught:
+        check_graphs(new, RECIPE, owner="verb", argument="X").require()
+    assert str(caught.value) == (
+        "verb: 'X' must hold graphs that the model can read, got graph 1 of new: node label 8 in label column 0, on "
+        "1 node, not seen in training (2 such graphs). Pass unseen='ignore' to encode unseen labels as zeros."
+    )
+    with pytest.warns(UserWarning, match="encoded as zeros") as warned:
+        assert check_graphs(new, RECIPE, owner="verb", unseen="ignore").require() is new
+    assert [str(warning.message) for warning in warned] == [
+        "verb: unseen labels are encoded as zeros in 2 of 3 graphs. Graph 1: node label 8 in label column 0, on 1 "
+        "node, not seen in training."
+    ]
+    with pytest.raises(ArgumentError, match=r"verb: 'unseen' must be 'refuse' or 'ignore', got 'zero'\."):
+        check_graphs(new, RECIPE, owner="verb", unseen="zero")  # type: ignore[arg-type]
+
+
+def test_text_labels_are_named_by_their_text():
+    names = {5: "red", 7: "blue"}
+    checked = check_graphs(replace(SEEN, node_labels=SEEN.node_labels + 2, label_names=names), RECIPE)
+    assert checked.errors[0] == (
+        "node label 3 in label column 0, on 1 node, not seen in training; "
+        "node label 'blue' in label column 1, on 2 nodes, not seen in training"
+    )
+
+
+def test_selected_graphs_are_neither_refused_nor_warned_about():
+    new = replace(SEEN, node_labels=SEEN.node_labels + 9)
+    checked = check_graphs(new, RECIPE, unseen="ignore").select(torch.tensor([2, 0]))
+    assert checked.require().sizes.tolist() == [1, 2]

@@ -13,7 +13,8 @@ from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.data import FeatureRecipe
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.loading import load_dataset
-from graphcaps.data.features.compatibility import check_columns, check_compatible, find_incompatible
+from graphcaps.data.features.compatibility import check_graphs
+from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.models.builder import recipe_arguments
@@ -94,27 +95,23 @@ def test_saved_and_read_back():
 def test_unseen_edge_labels_and_missing_columns_are_refused():
     recipe = FeatureRecipe(edge_labels=True).fit(make())
     bare = replace(make(), edge_labels=None)
-    message = (
-        "have 2 edge label columns, as the graphs that the {} trained on, got no edge label columns in random"
-    )
-    with pytest.raises(ArgumentError, match=message.format("model was")):
-        check_columns(bare, recipe)
-    with pytest.raises(
-        ArgumentError, match="have 2 edge label columns, as the graphs that the recipe was fitted on"
-    ):
+    message = "have 2 edge label columns, as the graphs that the model was trained on, got no edge label columns in "
+    with pytest.raises(ArgumentError, match=f"FittedModel: 'graphs' must {message}random"):
+        check_graphs(bare, recipe)
+    with pytest.raises(ArgumentError, match=f"FeatureRecipe.apply: 'store' must {message}random"):
         recipe.apply(bare)
     new = make()
     new.edge_labels[new.edge_labels == 4] = 77
     with pytest.raises(
-        ArgumentError, match=r"only edge labels that have an input column, in label column 0, got 77 on"
+        ArgumentError, match=r"got graph \d+ of random: edge label 77, on \d+ edges?, not seen in"
     ):
         recipe.apply(new)
-    with pytest.raises(ArgumentError, match="got 77 on"):
-        check_compatible(new, recipe)
-    assert all("edge label 77, on " in reason for reason in find_incompatible(new, recipe).values())
-    assert find_incompatible(new, recipe)
-    assert find_incompatible(new, recipe, unseen="ignore") == {}
-    with pytest.warns(UserWarning, match="edge labels that have no input column are not counted: 77 on"):
+    errors = check_graphs(new, recipe).errors
+    assert errors
+    assert all("edge label 77, on " in reason for reason in errors.values())
+    ignored = check_graphs(new, recipe, unseen="ignore")
+    assert (ignored.errors, ignored.unseen) == ({}, errors)
+    with pytest.warns(UserWarning, match="unseen labels are encoded as zeros in .* edge label 77, on "):
         x = recipe.apply(new, unseen="ignore")
     assert torch.isfinite(x).all()
 
@@ -125,7 +122,7 @@ def test_graphs_without_edges_are_compatible():
         [GraphArrays(2, torch.empty(2, 0, dtype=torch.long), node_labels=torch.zeros(2, 1).long())]
     )
     assert alone.edge_labels is None
-    check_columns(alone, recipe)
+    assert check_graphs(alone, recipe).errors == {}
     x = recipe.apply(alone)
     assert x[:, [recipe.column_names().index("edges[0]=3")]].sum() == 0
 
@@ -149,12 +146,12 @@ def test_bonds_of_mutag(shared_data):
 def test_networkx_graphs_carry_edge_labels_to_a_model():
     import networkx as nx
 
-    from graphcaps.data.coerce import as_store
+    from graphcaps.data.coercion import coerce
     from graphcaps.data.convert.networkx_graphs import to_networkx
 
     store = make()
     graphs = [to_networkx(store, graph) for graph in range(len(store))]
-    assert torch.equal(as_store(graphs).edge_labels, store.edge_labels)
-    graphs[0].edges[next(iter(graphs[0].edges))]["label"] = "text"
-    assert as_store(graphs).edge_labels is None
-    assert as_store(nx.path_graph(3)).edge_labels is None
+    assert torch.equal(coerce(graphs).store.edge_labels, store.edge_labels)
+    graphs[0].edges[next(iter(graphs[0].edges))]["label"] = ("text", 1)
+    assert coerce(graphs).store.label_names == {text_code("text"): "text"}
+    assert coerce(nx.path_graph(3)).store.edge_labels is None

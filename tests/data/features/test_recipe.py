@@ -209,12 +209,11 @@ def test_unseen_label_is_named_with_its_count_and_first_graph() -> None:
     with pytest.raises(ArgumentError) as caught:
         recipe.apply(new)
     assert str(caught.value) == (
-        "FeatureRecipe.apply: 'store' must hold only node labels that have an input column, in label column 0, "
-        "got 9 on 2 nodes, first on node 1 of graph 1 of new. "
-        "Fit the recipe on graphs with these labels, or pass unseen='ignore'."
+        "FeatureRecipe.apply: 'store' must hold graphs that the model can read, got graph 1 of new: node label 9, on "
+        "1 node, not seen in training (2 such graphs). Pass unseen='ignore' to encode unseen labels as zeros."
     )
     with pytest.warns(
-        UserWarning, match=r"encoded as zeros: 9 on 2 nodes, first on node 1 of graph 1 of new\."
+        UserWarning, match=r"encoded as zeros in 2 of 3 graphs\. Graph 1: node label 9, on 1 node"
     ):
         x = recipe.apply(new, unseen="ignore")
     assert x.tolist() == [[1, 0], [0, 1], [0, 1], [0, 0], [0, 0], [1, 0]]
@@ -259,7 +258,7 @@ def test_attributes_must_be_finite(wrong: float) -> None:
     row = int(store.node_ptr[2])
     attributes[row, 1] = wrong
     broken = replace(store, node_attributes=attributes)
-    text = rf"finite node attributes, got {wrong} in attribute 1 of node 0 of graph 2 of random\."
+    text = rf"got graph 2 of random: attribute 1 of node 0 is {wrong}, which is not a finite number\."
     with pytest.raises(ArgumentError, match=text):
         recipe.apply(broken)
     with pytest.raises(ArgumentError, match=text):
@@ -272,7 +271,7 @@ def test_number_beyond_float32_is_refused_in_float32_only() -> None:
     huge = torch.tensor([[1e300]], dtype=torch.float64)
     store = store_from_graphs([GraphArrays(1, empty, node_attributes=huge)])
     recipe = FeatureRecipe().fit(store)
-    with pytest.raises(ArgumentError, match="finite node attributes, got 1e"):
+    with pytest.raises(ArgumentError, match=r"attribute 0 of node 0 is 1e.300, too large to compute with"):
         recipe.apply(store)
     assert float(recipe.apply(store, dtype=torch.float64)[0, 0]) == 1e300
 

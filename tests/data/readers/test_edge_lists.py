@@ -6,7 +6,6 @@ import pytest
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.datasets.loading import open_dataset
-from graphcaps.data.label_encoding import text_code
 from graphcaps.errors import DataError
 
 EDGES = "graph,source,target,weight,label\ng1,a,b,2,s\ng1,b,c,1,t\ng2,x,y,3,s\n"
@@ -28,8 +27,8 @@ def test_edges_alone(folder):
         assert loaded.store.sizes.tolist() == [3, 2]
         edges = to_networkx(loaded.store, 0).edges
         assert {key: (edges[key]["weight"], edges[key]["label"]) for key in edges} == {
-            (0, 1): (2.0, text_code("s")),
-            (1, 2): (1.0, text_code("t")),
+            (0, 1): (2.0, "s"),
+            (1, 2): (1.0, "t"),
         }
 
 

@@ -138,9 +138,9 @@ def test_without_rdkit_the_message_has_the_install_command(monkeypatch):
 
 
 def test_smiles_are_accepted_as_graphs():
-    from graphcaps.data.coerce import as_store
+    from graphcaps.data.coercion import coerce
 
-    assert as_store("CCO").num_nodes == 3
-    assert len(as_store(["CCO", "CC"])) == 2
-    with pytest.raises(ArgumentError, match="networkx graphs or SMILES, of one kind, got int, str"):
-        as_store(["CC", 3])
+    assert coerce("CCO").store.num_nodes == 3
+    assert len(coerce(["CCO", "CC"]).store) == 2
+    with pytest.raises(ArgumentError, match=r"SMILES, RDKit molecules, .* or a path, got int, str"):
+        coerce(["CC", 3])

@@ -52,8 +52,8 @@ def test_labels_attributes_and_weights_are_read(tmp_path, ending):
     assert set(store.edge_attributes.flatten().tolist()) == {7}
     edges = to_networkx(store, 0).edges
     assert {key: edges[key]["weight"] for key in edges} == {(0, 1): 2.0, (0, 2): 1.0, (1, 2): 0.5}
-    assert edges[0, 1]["label"] == edges[0, 2]["label"] == text_code("friend") != edges[1, 2]["label"]
-    assert rows.label_names[text_code("red")] == "red"
+    assert edges[0, 1]["label"] == edges[0, 2]["label"] == "friend" != edges[1, 2]["label"]
+    assert store.label_names[text_code("red")] == "red"
     assert rows.columns == {
         "node_labels": ("label",),
         "edge_labels": ("label",),
@@ -171,7 +171,7 @@ def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
         ),
         (
             "n.json",
-            '{"nodes": [{"id": 1, "label": [2]}]}',
+            '{"nodes": [{"id": 1, "label": [2, {}]}]}',
             "graph 'n.json': expected text or a whole number in the",
         ),
         (

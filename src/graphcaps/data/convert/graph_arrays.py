@@ -57,6 +57,7 @@ def store_from_graphs(
     name: str = "graphs",
     *,
     class_names: Sequence[str] | None = None,
+    label_names: dict[int, str] | None = None,
     owner: str = "store_from_graphs",
 ) -> GraphStore:
     """Builds a store; edges are cleaned by :func:`graphcaps.ops.clean_edges`.
@@ -69,6 +70,7 @@ def store_from_graphs(
             nodes (edges) may leave out the columns of nodes (edges).
         name (str): Name of the store.
         class_names (sequence, optional): Names of the classes, if known beforehand.
+        label_names (dict, optional): Text of the labels that are codes of text.
         owner (str): Name that error messages begin with.
 
     Raises:
@@ -101,6 +103,7 @@ def store_from_graphs(
         class_names=names,
         node_labels=column["node_labels"],
         node_attributes=column["node_attributes"],
+        label_names=dict(label_names or {}),
         truth=_truth(owner, graphs),
     )
 

@@ -4,27 +4,31 @@ Nodes are indexed in the order of the networkx graph. A directed graph lists eac
 in both directions; parallel edges of a multigraph are repeated rows. Edges are then cleaned
 (:func:`graphcaps.ops.clean_edges`), and ``store.report`` counts the changes.
 
-Class labels may be text and become ``store.class_names``. Node labels may be text too. A store holds integers, so text
-is replaced by its index among the sorted distinct texts of the graphs. :func:`node_label_codes` returns these codes;
-pass them as ``codes`` for every later graph.
+Class labels may be text and become ``store.class_names``. Node and edge labels may be text too. A store holds integers,
+so text is replaced by a code that depends on the text alone (:mod:`graphcaps.data.label_encoding`), and
+``store.label_names`` keeps the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.label_encoding import label_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["from_networkx", "node_label_codes", "to_networkx"]
+__all__ = ["TRUTH_PREFIX", "from_networkx", "to_networkx"]
+
+TRUTH_PREFIX = "truth_"
+"""Prefix of the node attributes that hold ground truth, which no model reads."""
 
 _OWNER = "from_networkx"
 _Rows = list[tuple[str, dict[str, Any]]]  # nodes or edges: description for messages, and networkx attributes
@@ -39,7 +43,6 @@ def from_networkx(
     edge_label: str | None = None,
     edge_attributes: str | Sequence[str] | None = None,
     weight: str | None = "weight",
-    codes: Mapping[str, int] | None = None,
     class_names: Sequence[str] | None = None,
     name: str = "graphs",
 ) -> GraphStore:
@@ -51,10 +54,9 @@ def from_networkx(
         node_label (str, optional): networkx node attribute with a categorical label (an integer or text) or several;
             ignored if no node has it. (default: ``"label"``)
         node_attributes (str or sequence, optional): networkx node attributes with one number or several each.
-        edge_label, edge_attributes (optional): The same for edges, with integer labels.
+        edge_label, edge_attributes (optional): The same for edges.
         weight (str, optional): networkx edge attribute with the weight, 1 for edges without it; ignored if no edge has
             it. (default: ``"weight"``)
-        codes (mapping, optional): Integer codes of text node labels. (default: :func:`node_label_codes`)
         class_names (sequence, optional): Names of the classes, if known beforehand.
         name (str): Name of the store.
 
@@ -72,8 +74,8 @@ def from_networkx(
             )
     if not any(node_label in entry for graph in graphs for _, entry in graph.nodes(data=True)):
         node_label = None
-    elif codes is None and node_label is not None:
-        codes = node_label_codes(graphs, node_label)
+    truth = _truth_keys(graphs)
+    names: dict[int, str] = {}
     rows = [_rows(graph) for graph in graphs]
     if not any(weight in entry for listed in rows for *_, entry in listed):
         weight = None
@@ -87,22 +89,28 @@ def from_networkx(
                 graph.number_of_nodes(),
                 torch.tensor(ends, dtype=torch.long),
                 _class(classes[index], index),
-                node_labels=_categories(index, nodes, node_label, codes or {}),
+                node_labels=_categories(index, nodes, node_label, names),
                 node_attributes=_numbers(index, nodes, node_attributes),
-                edge_labels=_categories(index, edges, edge_label, {}),
+                edge_labels=_categories(index, edges, edge_label, names),
                 edge_attributes=_numbers(index, edges, edge_attributes),
                 edge_weight=_weights(index, edges, weight),
+                truth={
+                    key.removeprefix(TRUTH_PREFIX): torch.tensor(
+                        [int(entry[key]) for _, entry in nodes], dtype=torch.long
+                    )
+                    for key in truth
+                },
             )
         )
-    return store_from_graphs(arrays, name, class_names=class_names, owner=_OWNER)
+    return store_from_graphs(arrays, name, class_names=class_names, label_names=names, owner=_OWNER)
 
 
 def to_networkx(store: GraphStore, graph: int) -> Graph:
     """Converts one graph of the store to networkx, with nodes 0 to n − 1.
 
-    Node attributes are ``label`` (an integer, or a tuple if there are several label columns), ``attributes`` (a tuple)
-    and ``truth_<key>``; edge attributes are ``label``, ``attributes`` and ``weight``; the graph attribute ``y`` is the
-    class name. :func:`from_networkx` with these names restores the graph.
+    Node attributes are ``label`` (an integer or text, or a tuple if there are several label columns), ``attributes`` (a
+    tuple) and ``truth_<key>``; edge attributes are ``label``, ``attributes`` and ``weight``; the graph attribute ``y``
+    is the class name. :func:`from_networkx` with these names restores the graph.
     """
     import networkx as nx
 
@@ -123,27 +131,23 @@ def to_networkx(store: GraphStore, graph: int) -> Graph:
             for where, value in zip(keys, values.tolist(), strict=True):
                 columns[where][key] = tuple(value) if isinstance(value, list) else value
 
+    def enter_labels(columns: Any, keys: Iterable[Any], values: Tensor | None) -> None:
+        if values is not None:
+            for where, codes in zip(keys, values.tolist(), strict=True):
+                labels = tuple(store.label_names.get(code, code) for code in codes)
+                columns[where]["label"] = labels[0] if len(labels) == 1 else labels
+
     def pick(values: Tensor | None) -> Tensor | None:
         return None if values is None else values[upper]
 
-    enter(result.nodes, result.nodes, "label", _squeeze_single_column(one.node_labels))
+    enter_labels(result.nodes, result.nodes, one.node_labels)
     enter(result.nodes, result.nodes, "attributes", one.node_attributes)
     for key, values in one.truth.items():
-        enter(result.nodes, result.nodes, f"truth_{key}", values)
-    enter(result.edges, edges, "label", _squeeze_single_column(pick(one.edge_labels)))
+        enter(result.nodes, result.nodes, TRUTH_PREFIX + key, values)
+    enter_labels(result.edges, edges, pick(one.edge_labels))
     enter(result.edges, edges, "attributes", pick(one.edge_attributes))
     enter(result.edges, edges, "weight", pick(one.edge_weight))
     return result
-
-
-def node_label_codes(graphs: Graph | Iterable[Graph], node_label: str = "label") -> dict[str, int]:
-    """Integer codes of text node labels: indices of the sorted distinct texts, from 0."""
-    seen: set[str] = set()
-    for graph in _listed(graphs):
-        for _, entry in graph.nodes(data=True):
-            values = entry.get(node_label)
-            seen.update(value for value in _sequence(values) if isinstance(value, str))
-    return {value: code for code, value in enumerate(sorted(seen))}
 
 
 def _listed(graphs: Graph | Iterable[Graph]) -> list[Graph]:
@@ -175,22 +179,26 @@ def _class(value: Any, index: int) -> int | str | None:
     raise ArgumentError(_OWNER, "labels", "be integers or text", f"{value!r} for graph {index}")
 
 
-def _categories(index: int, rows: _Rows, key: str | None, codes: Mapping[str, int]) -> Tensor | None:
-    """Labels of the nodes or edges of a graph, ``[rows, columns]``."""
+def _truth_keys(graphs: list[Graph]) -> list[str]:
+    """The attributes with ground truth that are integers on all nodes, sorted."""
+    entries = [entry for graph in graphs for _, entry in graph.nodes(data=True)]
+    keys = sorted({str(key) for entry in entries for key in entry if str(key).startswith(TRUTH_PREFIX)})
+    return [key for key in keys if all(_is_integer(entry.get(key)) for entry in entries)]
+
+
+def _categories(index: int, rows: _Rows, key: str | None, names: dict[int, str]) -> Tensor | None:
+    """Labels of the nodes or edges of a graph as codes, ``[rows, columns]``; ``names`` receives text."""
     if key is None or not rows:
         return None
     table = []
     for where, entry in rows:
         line = []
         for value in _sequence(_get(index, where, entry, key)):
-            got = f"{value!r} at {where} of graph {index}"
-            if codes and not (isinstance(value, str) or _is_integer(value)):
-                raise ArgumentError(_OWNER, key, "be text or an integer", got)
-            if codes and value not in codes:
-                raise ArgumentError(_OWNER, key, "be a text that has a code", got)
-            if not codes and not _is_integer(value):
-                raise ArgumentError(_OWNER, key, "be an integer", got)
-            line.append(codes[value] if codes else int(value))
+            code = label_code(value, names)
+            if code is None:
+                got = f"{repr(value)[:80]} at {where} of graph {index}"
+                raise ArgumentError(_OWNER, key, "be text or a whole number", got)
+            line.append(code)
         table.append(line)
     return torch.tensor(_even(index, rows, key, table), dtype=torch.long)
 
@@ -257,8 +265,3 @@ def _sequence(value: Any) -> list[Any]:
 def _is_integer(value: Any) -> bool:
     value = value.item() if hasattr(value, "item") else value
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-
-
-def _squeeze_single_column(labels: Tensor | None) -> Tensor | None:
-    """A single label column as a vector."""
-    return labels.squeeze(1) if labels is not None and labels.size(1) == 1 else labels

@@ -8,9 +8,9 @@ torch-geometric        store
 ``edge_weight``        ``edge_weight``
 ``edge_attr``          ``edge_attributes``; one number per edge (1-D, floating) is read as the weight
                        if there is no ``edge_weight``
-``y``                  class label of the graph, one integer
-``node_labels``        ``node_labels`` (as :func:`to_pyg` writes them)
-``edge_labels``        ``edge_labels`` (as :func:`to_pyg` writes them)
+``y``                  class label of the graph, one integer or text
+``node_labels``        ``node_labels``: a tensor (as :func:`to_pyg` writes it), or a list of integers and text
+``edge_labels``        ``edge_labels``, likewise
 ``truth_<key>``        ``truth[<key>]`` (as :func:`to_pyg` writes them)
 =====================  ==========================================================================
 """
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.label_encoding import label_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["from_pyg", "to_pyg"]
 
 _TRUTH = "truth_"
+_OWNER = "from_pyg"
 
 
 def from_pyg(
@@ -67,9 +69,10 @@ def from_pyg(
     for index, graph in enumerate(graphs):
         if not isinstance(graph, Data):
             raise ArgumentError(
-                "from_pyg", "data", "hold torch-geometric Data", f"{type(graph).__name__} at graph {index}"
+                _OWNER, "data", "hold torch-geometric Data", f"{type(graph).__name__} at graph {index}"
             )
-    arrays = [_read(index, graph) for index, graph in enumerate(graphs)]
+    names: dict[int, str] = {}
+    arrays = [_read(index, graph, names) for index, graph in enumerate(graphs)]
     # Ground truth that not all graphs have is dropped, as for graphs from SMILES among others.
     tables = [set(each.truth or {}) for each in arrays if each.num_nodes]
     shared = set.intersection(*tables) if tables else set()
@@ -77,7 +80,7 @@ def from_pyg(
         replace(each, truth={key: value for key, value in (each.truth or {}).items() if key in shared})
         for each in arrays
     ]
-    return store_from_graphs(arrays, name, class_names=class_names, owner="from_pyg")
+    return store_from_graphs(arrays, name, class_names=class_names, label_names=names, owner=_OWNER)
 
 
 def to_pyg(
@@ -121,11 +124,9 @@ def to_pyg(
     return Batch.from_data_list(data_list) if as_batch else data_list
 
 
-def _read(index: int, data: Data) -> GraphArrays:
+def _read(index: int, data: Data, names: dict[int, str]) -> GraphArrays:
     if "edge_index" not in data and ("adj_t" in data or "adj" in data):
-        raise ArgumentError(
-            "from_pyg", "data", "hold its edges as 'edge_index'", f"a matrix in graph {index}"
-        )
+        raise ArgumentError(_OWNER, "data", "hold its edges as 'edge_index'", f"a matrix in graph {index}")
     with warnings.catch_warnings():
         # torch-geometric warns if it infers the number of nodes from the edges.
         warnings.simplefilter("ignore")
@@ -140,9 +141,9 @@ def _read(index: int, data: Data) -> GraphArrays:
         num_nodes,
         edges,
         _class(index, data),
-        node_labels=_matrix(_tensor(index, data, "node_labels")),
+        node_labels=_labels(index, data, "node_labels", names),
         node_attributes=_numbers(_matrix(_tensor(index, data, "x"))),
-        edge_labels=_matrix(_tensor(index, data, "edge_labels")),
+        edge_labels=_labels(index, data, "edge_labels", names),
         edge_attributes=_numbers(_matrix(attributes)),
         edge_weight=_numbers(weight),
         truth={
@@ -158,8 +159,22 @@ def _tensor(index: int, data: Data, key: str) -> Tensor | None:
     if value is None:
         return None
     if not isinstance(value, Tensor) or value.layout != torch.strided:
-        raise ArgumentError("from_pyg", key, "be a dense tensor", f"{type(value).__name__} in graph {index}")
+        raise ArgumentError(_OWNER, key, "be a dense tensor", f"{type(value).__name__} in graph {index}")
     return value.detach().cpu()
+
+
+def _labels(index: int, data: Data, key: str, names: dict[int, str]) -> Tensor | None:
+    """Labels as codes, ``[rows, columns]``; ``names`` receives the text of labels in a list."""
+    value = getattr(data, key, None)
+    if not isinstance(value, list | tuple):
+        return _matrix(_tensor(index, data, key))
+    table = [list(row) if isinstance(row, list | tuple) else [row] for row in value]
+    codes = [[label_code(label, names) for label in row] for row in table]
+    for row, labels in enumerate(table):
+        if len(labels) != len(table[0]) or None in codes[row]:
+            got = f"{repr(value[row])[:80]} in row {row} of graph {index}"
+            raise ArgumentError(_OWNER, key, "hold text or whole numbers, equally many in each row", got)
+    return torch.tensor(codes, dtype=torch.long).reshape(len(table), -1)
 
 
 def _matrix(value: Tensor | None) -> Tensor | None:
@@ -170,16 +185,16 @@ def _numbers(value: Tensor | None) -> Tensor | None:
     return value.float() if value is not None and not value.is_floating_point() else value
 
 
-def _class(index: int, data: Data) -> int | None:
+def _class(index: int, data: Data) -> int | str | None:
     value = getattr(data, "y", None)
-    if value is None:
-        return None
+    if value is None or isinstance(value, str):
+        return value
     value = torch.as_tensor(value)
     if value.numel() != 1:
         raise ArgumentError(
-            "from_pyg", "y", "be one class label per graph", f"{value.numel()} values in graph {index}"
+            _OWNER, "y", "be one class label per graph", f"{value.numel()} values in graph {index}"
         )
     number = value.item()
     if not float(number).is_integer():
-        raise ArgumentError("from_pyg", "y", "be an integer", f"{number} in graph {index}")
+        raise ArgumentError(_OWNER, "y", "be an integer", f"{number} in graph {index}")
     return int(number)

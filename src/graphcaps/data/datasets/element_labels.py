@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from graphcaps.data.label_encoding import label_text
 from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS
 from graphcaps.data.store import GraphStore
 
@@ -69,7 +70,8 @@ def node_label_names(
 
 
 def describe_labels(store: GraphStore, column: int, values: Iterable[int], *, kind: str = "node") -> str:
-    """Lists up to three labels for a message: "element S" in a store read from SMILES, else "node label 16".
+    """Lists up to three labels for a message: "element S" in a store read from SMILES, else "node label 16" or, for a
+    label that is text, "node label 'red'".
 
     Args:
         store (GraphStore): The store that the labels come from.
@@ -78,7 +80,7 @@ def describe_labels(store: GraphStore, column: int, values: Iterable[int], *, ki
         kind (str): ``"node"`` or ``"edge"``. (default: ``"node"``)
     """
     listed = [int(value) for value in values]
-    noun, texts = f"{kind} label", [str(value) for value in listed]
+    noun, texts = f"{kind} label", label_text(listed, store.label_names)
     atom_columns = ATOM_COLUMNS["full"]
     if "element" in store.truth and kind == "node" and column < len(atom_columns):
         noun = atom_columns[column]

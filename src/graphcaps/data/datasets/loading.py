@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,12 +93,21 @@ def open_dataset(
     *,
     cache: bool = True,
     download: bool = True,
+    defaults: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> LoadedDataset:
-    """Loads a data set with its source and metadata; the arguments are those of :func:`load_dataset`."""
+    """Loads a data set with its source and metadata.
+
+    Args:
+        name, root, cache, download, options: As in :func:`load_dataset`.
+        defaults (mapping, optional): Options for user files that are used where the format has them.
+    """
+    for argument, value in (("name", name), ("root", root)):
+        if not isinstance(value, str | os.PathLike) and not (argument == "root" and value is None):
+            raise ArgumentError("load_dataset", argument, "be text or a path", repr(value)[:60])
     path = _user_file(name, root)
     if path is not None:
-        read = read_user_file(path, **options)
+        read = read_user_file(path, defaults=defaults, **options)
         return LoadedDataset(read.store, path, False, read.metadata)
     for option, value in options.items():
         if value is not None:

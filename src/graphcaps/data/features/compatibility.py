@@ -1,125 +1,231 @@
-"""Which graphs a fitted recipe cannot encode, and why: checked for all graphs at once, before any is encoded."""
+"""The check of new graphs against a fitted recipe, made once between conversion and encoding.
+
+A recipe encodes a graph if it has as many label and attribute columns as the training graphs, its attributes are
+finite, and its labels have an input column. Labels without one are an error, or are encoded as zeros on request.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphcaps.data.datasets.element_labels import describe_labels
-from graphcaps.data.features.recipe import (
-    FeatureRecipe,
-    UnseenPolicy,
-    check_column_counts,
-    check_finite_attributes,
-    find_unseen_edge_labels,
-    find_unseen_node_labels,
-    report_unseen_edge_labels,
-    report_unseen_node_labels,
+from graphcaps.data.features.label_columns import (
+    LabelBlocks,
+    edge_label_columns,
+    find_values,
+    node_label_columns,
 )
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-__all__ = ["check_columns", "check_compatible", "find_incompatible"]
+__all__ = ["CheckedGraphs", "InputColumns", "UnseenPolicy", "check_graphs", "non_finite_attributes"]
+
+UnseenPolicy = Literal["refuse", "ignore"]
+"""Handling of labels without an input column: an error, or zeros with a warning."""
+
+_UNSEEN = "not seen in training"
 
 
-def check_columns(store: GraphStore, recipe: FeatureRecipe, owner: str = "FittedModel") -> None:
-    """Checks that graphs have as many label and attribute columns as the training graphs.
+class InputColumns(Protocol):
+    """The columns that a fitted :class:`graphcaps.data.FeatureRecipe` reads."""
 
-    Raises:
-        ArgumentError: If the numbers of columns differ.
+    @property
+    def attributes(self) -> bool: ...
+    @property
+    def labels(self) -> bool: ...
+    @property
+    def edge_labels(self) -> bool: ...
+    @property
+    def num_attributes(self) -> int | None: ...
+    @property
+    def label_values(self) -> LabelBlocks | None: ...
+    @property
+    def edge_label_values(self) -> LabelBlocks | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedGraphs:
+    """Graphs that were checked against a recipe.
+
+    Args:
+        store (GraphStore): The graphs, with the columns of the training graphs.
+        errors (dict): Graphs that cannot be encoded, by index from 0, with the reason in words.
+        unseen (dict): Graphs whose labels without an input column are encoded as zeros, likewise.
+        owner, argument (str): Owner and argument that messages name.
     """
-    check_column_counts(recipe, store, owner, "graphs", "the model was trained on")
+
+    store: GraphStore
+    errors: dict[int, str]
+    unseen: dict[int, str]
+    owner: str = "FittedModel"
+    argument: str = "graphs"
+
+    def require(self) -> GraphStore:
+        """The graphs, all of which must be encodable; warns about labels that are encoded as zeros.
+
+        Raises:
+            ArgumentError: If a graph cannot be encoded.
+        """
+        if self.errors:
+            graph, reason = next(iter(self.errors.items()))
+            more = f" ({len(self.errors)} such graphs)" if len(self.errors) > 1 else ""
+            raise ArgumentError(
+                self.owner,
+                self.argument,
+                "hold graphs that the model can read",
+                f"graph {graph} of {self.store.name}: {reason}{more}",
+                "Pass unseen='ignore' to encode unseen labels as zeros." if _UNSEEN in reason else "",
+            )
+        if self.unseen:
+            graph, reason = next(iter(self.unseen.items()))
+            count = f"{len(self.unseen)} of {len(self.store)} graphs"
+            warnings.warn(
+                f"{self.owner}: unseen labels are encoded as zeros in {count}. Graph {graph}: {reason}.",
+                stacklevel=3,
+            )
+        return self.store
+
+    def select(self, indices: Tensor) -> CheckedGraphs:
+        """Some of the graphs, all of which can be encoded; :meth:`require` then neither raises nor warns."""
+        store = self.store if indices.numel() == len(self.store) else self.store[indices]
+        return replace(self, store=store, errors={}, unseen={})
 
 
-def check_compatible(
+def check_graphs(
     store: GraphStore,
-    recipe: FeatureRecipe,
+    recipe: InputColumns,
     *,
     unseen: UnseenPolicy = "refuse",
     dtype: torch.dtype = torch.float32,
     owner: str = "FittedModel",
-) -> None:
-    """Checks that the recipe can encode all graphs; with ``unseen="ignore"`` warns about unseen labels.
+    argument: str = "graphs",
+) -> CheckedGraphs:
+    """Checks which graphs a fitted recipe can encode.
+
+    Args:
+        store (GraphStore): Graphs.
+        recipe (FeatureRecipe): A fitted recipe.
+        unseen (str): For labels without an input column: ``"refuse"`` makes them an error of their graph,
+            ``"ignore"`` encodes them as zeros. (default: ``"refuse"``)
+        dtype (torch.dtype): Type in which attributes must be finite. (default: ``torch.float32``)
+        owner, argument (str): Owner and argument that messages name.
 
     Raises:
-        ArgumentError: If a graph cannot be encoded, or ``unseen`` is invalid.
+        ArgumentError: If the graphs have other columns than the training graphs, or ``unseen`` is invalid.
     """
     if unseen not in ("refuse", "ignore"):
         raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
-    check_columns(store, recipe, owner)
+    _check_columns(store, recipe, owner, argument)
+    errors: dict[int, list[str]] = {}
+    zeroed: dict[int, list[str]] = {}
     if recipe.attributes:
-        check_finite_attributes(store, owner, dtype)
-    for column, rows, labels in find_unseen_node_labels(store, recipe):
-        mask = np.zeros(len(labels), dtype=bool)
-        mask[rows] = True
-        report_unseen_node_labels(store, column, labels, mask, unseen)
-    report_unseen_edge_labels(store, recipe.edge_label_values or (), unseen)
+        for graph, reason in non_finite_attributes(store, dtype):
+            errors.setdefault(graph, []).append(reason)
+    labels = errors if unseen == "refuse" else zeroed
+    for reasons in (_unseen_node_labels(store, recipe), _unseen_edge_labels(store, recipe)):
+        for graph, reason in reasons:
+            labels.setdefault(graph, []).append(reason)
+    return CheckedGraphs(store, _sentences(errors), _sentences(zeroed), owner, argument)
 
 
-def find_incompatible(
-    store: GraphStore,
-    recipe: FeatureRecipe,
-    *,
-    unseen: UnseenPolicy = "refuse",
-    dtype: torch.dtype = torch.float32,
-) -> dict[int, str]:
-    """Graphs that the recipe cannot encode, by index from 0, each with the reason in words.
+def _check_columns(store: GraphStore, recipe: InputColumns, owner: str, argument: str) -> None:
+    """Checks that the graphs have as many label and attribute columns as the training graphs."""
+    # Graphs without nodes have no labels and attributes, and graphs without edges no edge labels.
+    has_nodes, has_edges = bool(store.num_nodes), bool(store.neighbours.numel())
+    counts = {
+        "node label": (recipe.labels and has_nodes, len(recipe.label_values or ()), store.node_labels),
+        "node attribute": (
+            recipe.attributes and has_nodes,
+            recipe.num_attributes or 0,
+            store.node_attributes,
+        ),
+        "edge label": (
+            recipe.edge_labels and has_edges,
+            len(recipe.edge_label_values or ()),
+            store.edge_labels,
+        ),
+    }
+    for kind, (used, expected, table) in counts.items():
+        got = 0 if table is None else table.size(1)
+        if used and expected != got:
+            raise ArgumentError(
+                owner,
+                argument,
+                f"have {_columns_in_words(expected, kind)}, as the graphs that the model was trained on",
+                f"{_columns_in_words(got, kind)} in {store.name}",
+            )
 
-    Args:
-        store (GraphStore): Graphs with the recipe's columns, see :func:`check_columns`.
-        recipe (FeatureRecipe): A fitted recipe.
-        unseen (str): ``"ignore"`` accepts labels without an input column. (default: ``"refuse"``)
-        dtype (torch.dtype): Type in which attributes must be finite. (default: ``torch.float32``)
-    """
-    reasons: dict[int, list[str]] = {}
-    if recipe.attributes and store.node_attributes is not None:
-        _add_attribute_reasons(reasons, store, dtype)
-    if unseen == "refuse":
-        _add_node_label_reasons(reasons, store, recipe)
-        _add_edge_label_reasons(reasons, store, recipe)
-    return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}
+
+def _columns_in_words(count: int, kind: str) -> str:
+    return f"{count or 'no'} {kind} column{'' if count == 1 else 's'}"
 
 
-def _add_attribute_reasons(reasons: dict[int, list[str]], store: GraphStore, dtype: torch.dtype) -> None:
-    """The first attribute of each graph that is not finite."""
-    assert store.node_attributes is not None
+def non_finite_attributes(store: GraphStore, dtype: torch.dtype) -> Iterator[tuple[int, str]]:
+    """Yields each graph with an attribute that is not finite in ``dtype``, and its first such attribute in words."""
+    if store.node_attributes is None:
+        return
     values = store.node_attributes.cpu()
+    wrong = ~torch.isfinite(values.to(dtype))
+    if not bool(wrong.any()):
+        return
+    rows, columns = wrong.numpy().nonzero()
     graph_of = store.node_graph.cpu().numpy()
-    rows, columns = (~torch.isfinite(values.to(dtype))).numpy().nonzero()
     for index in np.unique(graph_of[rows], return_index=True)[1]:
         row, column = int(rows[index]), int(columns[index])
         graph = int(graph_of[row])
         value = float(values[row, column])
         problem = "too large to compute with" if np.isfinite(value) else "which is not a finite number"
         node = row - int(store.host_node_ptr[graph])
-        reasons.setdefault(graph, []).append(f"attribute {column} of node {node} is {value}, {problem}")
+        yield graph, f"attribute {column} of node {node} is {value}, {problem}"
 
 
-def _add_node_label_reasons(reasons: dict[int, list[str]], store: GraphStore, recipe: FeatureRecipe) -> None:
+def _unseen_node_labels(store: GraphStore, recipe: InputColumns) -> Iterator[tuple[int, str]]:
+    """Node labels without an input column, for each graph and label column."""
     molecules = "element" in store.truth  # their label columns have names
     unit = "atom" if molecules else "node"
-    graph_of = store.node_graph.cpu().numpy()
-    for column, rows, labels in find_unseen_node_labels(store, recipe):
-        several = len(recipe.label_values or ()) > 1 and not molecules
-        where = f" in label column {column}" if several else ""
-        for graph, members in _by_graph(rows, graph_of[rows]):
+    blocks = recipe.label_values or ()
+    columns = node_label_columns(store) if recipe.labels else []
+    # Graphs without nodes have no label columns: zip stops early.
+    for column, (values, labels) in enumerate(zip(blocks, columns, strict=False)):
+        rows = np.flatnonzero(~find_values(values, labels)[1])
+        where = f" in label column {column}" if len(blocks) > 1 and not molecules else ""
+        for graph, members in _by_graph(rows, store.host_node_ptr.numpy()):
             words = describe_labels(store, column, np.unique(labels[members]))
-            nodes = f"1 {unit}" if len(members) == 1 else f"{len(members)} {unit}s"
-            reasons.setdefault(graph, []).append(f"{words}{where}, on {nodes}, not seen in training")
+            yield graph, f"{words}{where}, on {_count(len(members), unit)}, {_UNSEEN}"
 
 
-def _add_edge_label_reasons(reasons: dict[int, list[str]], store: GraphStore, recipe: FeatureRecipe) -> None:
+def _unseen_edge_labels(store: GraphStore, recipe: InputColumns) -> Iterator[tuple[int, str]]:
+    """Edge labels without an input column, for each graph and label column."""
     unit = "bond" if "element" in store.truth else "edge"
-    for column, rows, labels in find_unseen_edge_labels(store, recipe.edge_label_values or ()):
-        graph_of_rows = np.searchsorted(store.host_entry_ptr.numpy(), rows, side="right") - 1
-        for graph, members in _by_graph(rows, graph_of_rows):
+    blocks = recipe.edge_label_values or ()
+    # Graphs without edges have no label columns: zip stops early.
+    for column, (values, labels) in enumerate(zip(blocks, edge_label_columns(store), strict=False)):
+        rows = np.flatnonzero(~find_values(values, labels)[1])
+        for graph, members in _by_graph(rows, store.host_entry_ptr.numpy()):
             words = describe_labels(store, column, np.unique(labels[members]), kind="edge")
-            count = len(members) // 2  # an edge has two entries
-            edges = f"1 {unit}" if count == 1 else f"{count} {unit}s"
-            reasons.setdefault(graph, []).append(f"{words}, on {edges}, not seen in training")
+            count = _count(len(members) // 2, unit)  # an edge has two entries
+            yield graph, f"{words}, on {count}, {_UNSEEN}"
 
 
-def _by_graph(rows: np.ndarray, graph_of_rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """Rows of each graph; rows are in the order of graphs."""
+def _by_graph(rows: np.ndarray, first_rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Ascending rows of each graph, whose first rows are ``first_rows``."""
+    if not len(rows):
+        return []
+    graph_of_rows = np.searchsorted(first_rows, rows, side="right") - 1
     graphs, starts = np.unique(graph_of_rows, return_index=True)
     return [(int(graph), members) for graph, members in zip(graphs, np.split(rows, starts[1:]), strict=True)]
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+def _sentences(reasons: dict[int, list[str]]) -> dict[int, str]:
+    return {graph: "; ".join(reasons[graph]) for graph in sorted(reasons)}

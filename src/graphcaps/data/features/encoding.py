@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphcaps.data.features.recipe import FeatureRecipe, UnseenPolicy
+from graphcaps.data.features.compatibility import UnseenPolicy, check_graphs
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
 from graphcaps.ops.projection.projection import CPU_ZEROS_PER_ENTRY
 from graphcaps.types import FeatureTable
 
-__all__ = ["EncodedGraphs", "compact_features", "encode_graphs", "feature_table"]
+__all__ = ["EncodedGraphs", "compact_features", "encode_checked", "encode_graphs", "feature_table"]
 
 _SPARSE_ENTRIES = 16  # mean number of nonzero entries per row up to which sparse rows always pay off
 _SPARSE_FRACTION = 1 / 8  # or this fraction of the columns
@@ -33,11 +34,13 @@ class EncodedGraphs:
         x (Tensor): Input columns of all nodes, ``[N, in]``; degrees and propagated columns are those of the graphs
             before truncation.
         recipe (FeatureRecipe): The fitted recipe.
+        nodes (Tensor, optional): Kept nodes as rows of the graphs before truncation, if any graph was truncated.
     """
 
     store: GraphStore
     x: Tensor
     recipe: FeatureRecipe
+    nodes: Tensor | None = None
 
 
 def encode_graphs(
@@ -47,8 +50,9 @@ def encode_graphs(
     max_nodes: int | None = None,
     unseen: UnseenPolicy = "refuse",
     dtype: torch.dtype = torch.float32,
+    owner: str = "encode_graphs",
 ) -> EncodedGraphs:
-    """Applies a recipe, which is fitted first if necessary, then truncates graphs over ``max_nodes``.
+    """Fits a recipe if necessary, checks the graphs, and encodes them as :func:`encode_checked` does.
 
     Args:
         store (GraphStore): Graphs.
@@ -56,14 +60,35 @@ def encode_graphs(
         max_nodes (int, optional): Limit of :func:`graphcaps.data.truncate_nodes`. (default: no limit)
         unseen (str): Handling of labels without an input column, see :meth:`FeatureRecipe.apply`.
         dtype (torch.dtype): Type of ``x``. (default: ``torch.float32``)
+        owner (str): Name that error messages begin with.
     """
     fitted = recipe if recipe.is_fitted else recipe.fit(store)
-    x = fitted.apply(store, unseen=unseen, dtype=dtype)
+    checked = check_graphs(store, fitted, unseen=unseen, dtype=dtype, owner=owner, argument="store")
+    return encode_checked(checked.require(), fitted, max_nodes=max_nodes, dtype=dtype)
+
+
+def encode_checked(
+    store: GraphStore,
+    recipe: FeatureRecipe,
+    *,
+    max_nodes: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> EncodedGraphs:
+    """Applies a fitted recipe, then truncates graphs over ``max_nodes``.
+
+    Args:
+        store (GraphStore): Graphs that :func:`graphcaps.data.features.compatibility.check_graphs` checked; labels
+            without an input column are encoded as zeros.
+        recipe (FeatureRecipe): A fitted recipe.
+        max_nodes, dtype: As in :func:`encode_graphs`.
+    """
+    x = recipe.encode(store, dtype)
     if max_nodes is None:
-        return EncodedGraphs(store, x, fitted)
+        return EncodedGraphs(store, x, recipe)
     truncated = truncate_nodes(store, max_nodes, x)
     assert truncated.x is not None
-    return EncodedGraphs(truncated.store, truncated.x, fitted)
+    nodes = truncated.nodes if truncated.truncated_graphs else None
+    return EncodedGraphs(truncated.store, truncated.x, recipe, nodes)
 
 
 # ---------------------------------------------------------------------- sparse tables

@@ -6,42 +6,27 @@ It refuses graphs whose columns or labels differ from those it was fitted on.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from graphcaps.data.datasets.element_labels import describe_labels
+from graphcaps.data.features.compatibility import UnseenPolicy, check_graphs, non_finite_attributes
+from graphcaps.data.features.label_columns import (
+    LabelBlocks,
+    edge_label_columns,
+    find_values,
+    node_label_columns,
+)
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
-__all__ = [
-    "FeatureRecipe",
-    "LabelBlocks",
-    "UnseenPolicy",
-    "check_column_counts",
-    "check_finite_attributes",
-    "count_edge_labels",
-    "edge_label_columns",
-    "find_unseen_edge_labels",
-    "find_unseen_node_labels",
-    "node_label_columns",
-    "propagate_powers",
-    "report_unseen_edge_labels",
-    "report_unseen_node_labels",
-]
-
-LabelBlocks = tuple[tuple[int, ...], ...]
-"""Values with an input column, ascending, for each label column."""
-
-UnseenPolicy = Literal["refuse", "ignore"]
-"""Handling of labels without an input column: raise an error, or encode them as zeros with a warning."""
+__all__ = ["FeatureRecipe", "count_edge_labels", "propagate_powers"]
 
 _MAX_LABEL_VALUES = 4096  # a label column with more values holds identifiers, not categories
 _DIAGONAL = 1e-8  # keeps the row sum of an isolated node above zero, so that Ax keeps its x
@@ -62,7 +47,8 @@ class FeatureRecipe:
     of deg + 1e-8. Sums are taken in float64. Every graph is computed independently of the others.
 
     A label column keeps the whole range from its smallest to its largest value if at least half of that range occurs
-    in the fitted graphs (DD's 82 values from 1 to 89 keep 89 columns), else only the values that occur.
+    in the fitted graphs (DD's 82 values from 1 to 89 keep 89 columns), else only the values that occur. Columns are in
+    ascending order of the labels' codes (:mod:`graphcaps.data.label_encoding`): integers by value, then text.
 
     Args:
         attributes (bool): Use the node attributes, if the graphs have any. (default: ``True``)
@@ -76,6 +62,8 @@ class FeatureRecipe:
         num_attributes (int, optional): Number of attribute columns, set by fitting.
         label_values, edge_label_values (tuple, optional): Values with an input column, ascending, for each label
             column of nodes and of edges, set by fitting.
+        label_names (dict): Text of the values that are codes of text, set by fitting. It follows from the values and
+            is not compared.
 
     Raises:
         ArgumentError: If an argument is invalid.
@@ -93,6 +81,7 @@ class FeatureRecipe:
     label_values: LabelBlocks | None = None
     edge_labels: bool = False
     edge_label_values: LabelBlocks | None = None
+    label_names: dict[int, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("attributes", "labels", "degree", "edge_labels"):
@@ -143,11 +132,13 @@ class FeatureRecipe:
 
     def column_names(self) -> list[str]:
         """Name of each column, such as ``label[0]=6``, ``degree``, ``degree=3`` and ``A^2 label[0]=6``."""
-        attributes, blocks = self._fitted("column_names")
+        attributes, _ = self._fitted("column_names")
         base = [f"attribute[{column}]" for column in range(attributes)]
-        base += [f"label[{block}]={value}" for block, values in enumerate(blocks) for value in values]
+        base += [
+            f"label[{block}]={label}" for block, labels in enumerate(self.node_labels) for label in labels
+        ]
         for block, values in enumerate(self.edge_label_values or ()):
-            base += [f"edges[{block}]={value}" for value in values]
+            base += [f"edges[{block}]={self.label_names.get(value, value)}" for value in values]
         base = base or ["one"]
         names = list(base)
         if self.degree:
@@ -156,6 +147,12 @@ class FeatureRecipe:
             names += [f"degree={count}" for count in range(self.degree_onehot)]
             names.append(f"degree>={self.degree_onehot}")
         return names + [f"A^{power} {name}" for power in range(1, self.propagation + 1) for name in base]
+
+    @property
+    def node_labels(self) -> list[list[int | str]]:
+        """The node labels with an input column, for each label column: numbers, and text for codes of text."""
+        _, blocks = self._fitted("node_labels")
+        return [[self.label_names.get(value, value) for value in values] for values in blocks]
 
     # ------------------------------------------------------------------ fitting and applying
     def fit(self, store: GraphStore) -> FeatureRecipe:
@@ -167,16 +164,21 @@ class FeatureRecipe:
         """
         if not len(store):
             raise ArgumentError("FeatureRecipe.fit", "store", "hold at least one graph", "none")
-        attributes = (
-            check_finite_attributes(store, "FeatureRecipe.fit", torch.float64) if self.attributes else None
-        )
+        attributes = store.node_attributes if self.attributes else None
+        for graph, reason in () if attributes is None else non_finite_attributes(store, torch.float64):
+            got = f"graph {graph} of {store.name}: {reason}"
+            raise ArgumentError("FeatureRecipe.fit", "store", "hold finite node attributes", got)
         blocks = _label_values(node_label_columns(store) if self.labels else [], "node", store.name)
         edge_blocks = (
             _label_values(edge_label_columns(store), "edge", store.name) if self.edge_labels else None
         )
-        num_attributes = 0 if attributes is None else attributes.shape[1]
+        values = {value for block in (*blocks, *(edge_blocks or ())) for value in block}
         return replace(
-            self, num_attributes=num_attributes, label_values=blocks, edge_label_values=edge_blocks
+            self,
+            num_attributes=0 if attributes is None else attributes.size(1),
+            label_values=blocks,
+            edge_label_values=edge_blocks,
+            label_names={code: text for code, text in store.label_names.items() if code in values},
         )
 
     def apply(
@@ -186,7 +188,7 @@ class FeatureRecipe:
         unseen: UnseenPolicy = "refuse",
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Computes the input columns of all nodes of ``store``, ``[N, num_columns]``, on the store's device.
+        """Checks the graphs (:func:`check_graphs`) and computes their input columns, as :meth:`encode` does.
 
         Args:
             store (GraphStore): Graphs with the attribute and label columns of the fitted graphs.
@@ -198,11 +200,21 @@ class FeatureRecipe:
             ArgumentError: If the recipe is not fitted or does not fit the store.
         """
         owner = "FeatureRecipe.apply"
-        if unseen not in ("refuse", "ignore"):
-            raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
         if dtype not in (torch.float32, torch.float64):
             raise ArgumentError(owner, "dtype", "be torch.float32 or torch.float64", dtype)
-        x = self._base_columns(store, unseen, dtype)  # [N, k], float64
+        self._fitted("apply")
+        checked = check_graphs(store, self, unseen=unseen, dtype=dtype, owner=owner, argument="store")
+        return self.encode(checked.require(), dtype)
+
+    def encode(self, store: GraphStore, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Computes the input columns of all nodes, ``[N, num_columns]``, on the store's device.
+
+        Args:
+            store (GraphStore): Graphs that were checked by :func:`check_graphs`, or that the recipe was fitted on;
+                labels without a column are encoded as zeros.
+            dtype (torch.dtype): ``torch.float32`` or ``torch.float64``. (default: ``torch.float32``)
+        """
+        x = self._base_columns(store)  # [N, k], float64
         degree = store.degree.cpu()
         k, rows = x.shape[1], torch.arange(store.num_nodes)
         out = torch.zeros(store.num_nodes, self.num_columns, dtype=dtype)
@@ -220,31 +232,25 @@ class FeatureRecipe:
                 column += k
         return out.to(store.device)
 
-    def _base_columns(self, store: GraphStore, unseen: UnseenPolicy, dtype: torch.dtype) -> np.ndarray:
+    def _base_columns(self, store: GraphStore) -> np.ndarray:
         """x: attributes, one-hot labels and edge label counts, or ones, in float64, ``[N, num_base_columns]``."""
-        owner = "FeatureRecipe.apply"
-        num_attributes, blocks = self._fitted("apply")
-        attributes = check_finite_attributes(store, owner, dtype) if self.attributes else None
-        check_column_counts(self, store, owner, "store", "the recipe was fitted on")
+        num_attributes, blocks = self._fitted("encode")
         edge_blocks = self.edge_label_values or ()
         if not num_attributes and not blocks and not edge_blocks:
             return np.ones((store.num_nodes, 1))
         x = np.zeros((store.num_nodes, self.num_base_columns))
         if not store.num_nodes:
             return x
-        if attributes is not None:
-            x[:, :num_attributes] = attributes
+        if self.attributes and store.node_attributes is not None:
+            x[:, :num_attributes] = store.node_attributes.cpu().double().numpy()
         column = num_attributes
         columns = node_label_columns(store) if self.labels else []
-        for block, (values, labels) in enumerate(zip(blocks, columns, strict=True)):
-            index, has_column = _find(values, labels)
-            if not has_column.all():
-                report_unseen_node_labels(store, block, labels, ~has_column, unseen)
+        for values, labels in zip(blocks, columns, strict=True):
+            index, has_column = find_values(values, labels)
             rows = np.flatnonzero(has_column)
             x[rows, column + index[rows]] = 1
             column += len(values)
         if edge_blocks:
-            report_unseen_edge_labels(store, edge_blocks, unseen)
             x[:, column:] = count_edge_labels(store, edge_blocks)
         return x
 
@@ -262,6 +268,9 @@ class FeatureRecipe:
         for name in ("label_values", "edge_label_values"):
             if values[name] is not None:
                 values[name] = [list(block) for block in values[name]]
+        values["label_names"] = {
+            str(code): text for code, text in self.label_names.items()
+        }  # JSON has text keys
         return values
 
     @classmethod
@@ -285,6 +294,12 @@ class FeatureRecipe:
                 nested = nested and all(isinstance(block, list | tuple) for block in blocks)
                 _expect(nested, name, "be a list of lists", blocks)
                 arguments[name] = tuple(tuple(block) for block in blocks)
+        label_names = arguments.get("label_names", {})
+        named = isinstance(label_names, Mapping)
+        named = named and all(str(code).isdecimal() for code in label_names)
+        named = named and all(isinstance(text, str) for text in label_names.values())
+        _expect(named, "label_names", "be an object with codes as keys and text as values", label_names)
+        arguments["label_names"] = {int(code): text for code, text in label_names.items()}
         return cls(**arguments)
 
 
@@ -319,78 +334,6 @@ def _expect(condition: bool, name: str, expected: str, got: object) -> None:
 
 
 # ---------------------------------------------------------------------- columns of a store
-def check_column_counts(
-    recipe: FeatureRecipe, store: GraphStore, owner: str, argument: str, fitted_on: str
-) -> None:
-    """Checks that a store has as many label and attribute columns as the recipe was fitted on.
-
-    Args:
-        recipe (FeatureRecipe): A fitted recipe.
-        store (GraphStore): Graphs.
-        owner, argument (str): Owner and argument that an error message names.
-        fitted_on (str): End of the phrase "as the graphs that …" of an error message.
-
-    Raises:
-        ArgumentError: If the numbers of columns differ.
-    """
-    # Graphs without nodes have no labels and attributes, and graphs without edges no edge labels.
-    counts = {
-        "node label": (
-            recipe.labels and bool(store.num_nodes),
-            len(recipe.label_values or ()),
-            store.node_labels,
-        ),
-        "node attribute": (
-            recipe.attributes and bool(store.num_nodes),
-            recipe.num_attributes or 0,
-            store.node_attributes,
-        ),
-        "edge label": (
-            recipe.edge_labels and bool(store.neighbours.numel()),
-            len(recipe.edge_label_values or ()),
-            store.edge_labels,
-        ),
-    }
-    for kind, (used, expected, table) in counts.items():
-        got = 0 if table is None else table.size(1)
-        if used and expected != got:
-            raise ArgumentError(
-                owner,
-                argument,
-                f"have {_columns_in_words(expected, kind)}, as the graphs that {fitted_on}",
-                f"{_columns_in_words(got, kind)} in {store.name}",
-            )
-
-
-def check_finite_attributes(store: GraphStore, owner: str, dtype: torch.dtype) -> np.ndarray | None:
-    """The node attributes in float64, ``[N, A]``; ``None`` if the store has none.
-
-    Raises:
-        ArgumentError: If an attribute is not finite in ``dtype``.
-    """
-    if store.node_attributes is None:
-        return None
-    values = store.node_attributes.cpu()
-    wrong = ~torch.isfinite(values.to(dtype))
-    if wrong.any():
-        row, column = (int(index) for index in wrong.nonzero()[0])
-        where = f"attribute {column} of {_node_in_words(store, row)} of {store.name}"
-        raise ArgumentError(
-            owner, "store", "hold finite node attributes", f"{float(values[row, column])} in {where}"
-        )
-    return values.double().numpy()
-
-
-def node_label_columns(store: GraphStore) -> list[np.ndarray]:
-    """The node label columns, ``[N]`` each."""
-    return [] if store.node_labels is None else list(store.node_labels.cpu().long().T.numpy())
-
-
-def edge_label_columns(store: GraphStore) -> list[np.ndarray]:
-    """The edge label columns, with an entry per direction of an edge, ``[M]`` each."""
-    return [] if store.edge_labels is None else list(store.edge_labels.cpu().long().T.numpy())
-
-
 def count_edge_labels(store: GraphStore, blocks: LabelBlocks) -> np.ndarray:
     """Number of incident edges of each node with each label of ``blocks``, in float64, ``[N, columns]``."""
     N = store.num_nodes
@@ -399,7 +342,7 @@ def count_edge_labels(store: GraphStore, blocks: LabelBlocks) -> np.ndarray:
     column = 0
     # Graphs without edges have no label columns: zip stops early.
     for values, labels in zip(blocks, edge_label_columns(store), strict=False):
-        index, has_column = _find(values, labels)
+        index, has_column = find_values(values, labels)
         flat = source[has_column] * len(values) + index[has_column]
         block = np.bincount(flat, minlength=N * len(values)).reshape(N, len(values))
         counts[:, column : column + len(values)] = block
@@ -431,106 +374,3 @@ def _adjacency(store: GraphStore) -> csr_array:
     column = store.neighbours.cpu().to(wide) + first.to(wide).repeat_interleave(degree)
     ones = np.ones(column.numel())
     return csr_array((ones, column.numpy(), store.edge_ptr.cpu().to(wide).numpy()), shape=(N, N))
-
-
-# ---------------------------------------------------------------------- unseen labels
-def find_unseen_node_labels(
-    store: GraphStore, recipe: FeatureRecipe
-) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Node labels without an input column.
-
-    Returns:
-        list: For each label column that has such labels, its index, their rows, and all labels of the column.
-    """
-    columns = node_label_columns(store) if recipe.labels else []
-    if not store.num_nodes:  # graphs without nodes have no label columns
-        return []
-    return _find_unseen(recipe.label_values or (), columns, strict=True)
-
-
-def find_unseen_edge_labels(
-    store: GraphStore, blocks: LabelBlocks
-) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Edge labels without an input column, as in :func:`find_unseen_node_labels` with edge entries as rows."""
-    return _find_unseen(blocks, edge_label_columns(store), strict=False)  # no columns if no graph has edges
-
-
-def _find_unseen(
-    blocks: LabelBlocks, columns: list[np.ndarray], *, strict: bool
-) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    unseen = []
-    for column, (values, labels) in enumerate(zip(blocks, columns, strict=strict)):
-        rows = np.flatnonzero(~_find(values, labels)[1])
-        if len(rows):
-            unseen.append((column, rows, labels))
-    return unseen
-
-
-def _find(values: tuple[int, ...], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Index of each label among the ascending values, and whether it is one of them."""
-    codes = np.asarray(values, dtype=np.int64)
-    index = np.searchsorted(codes, labels).clip(max=len(codes) - 1)
-    return index, codes[index] == labels
-
-
-def report_unseen_node_labels(
-    store: GraphStore, column: int, labels: np.ndarray, unseen_mask: np.ndarray, policy: UnseenPolicy
-) -> None:
-    """Raises or warns about node labels without an input column: which, on how many nodes, and the first node."""
-    values = np.unique(labels[unseen_mask])
-    molecules = "element" in store.truth  # their labels have names
-    words = describe_labels(store, column, values) if molecules else _first_values(values)
-    unit, count = "atom" if molecules else "node", int(unseen_mask.sum())
-    first = _node_in_words(store, int(np.flatnonzero(unseen_mask)[0]))
-    got = f"{words} on {count} {unit}{'' if count == 1 else 's'}, first on {first} of {store.name}"
-    if policy == "ignore":
-        message = f"FeatureRecipe.apply: labels that have no input column are encoded as zeros: {got}."
-        warnings.warn(message, stacklevel=4)
-        return
-    raise ArgumentError(
-        "FeatureRecipe.apply",
-        "store",
-        "hold only atoms as seen in training"
-        if molecules
-        else f"hold only node labels that have an input column, in label column {column}",
-        got,
-        "Train on molecules that have them, or pass unseen='ignore'."
-        if molecules
-        else "Fit the recipe on graphs with these labels, or pass unseen='ignore'.",
-    )
-
-
-def report_unseen_edge_labels(store: GraphStore, blocks: LabelBlocks, policy: UnseenPolicy) -> None:
-    """Raises or warns about edge labels without an input column: which, on how many edges, and the first graph."""
-    for column, rows, labels in find_unseen_edge_labels(store, blocks):
-        words = _first_values(np.unique(labels[rows]))
-        count = len(rows) // 2  # an edge has two entries
-        graph = int(np.searchsorted(store.host_entry_ptr.numpy(), rows[0], side="right")) - 1
-        got = (
-            f"{words} on {count} {'edge' if count == 1 else 'edges'}, first in graph {graph} of {store.name}"
-        )
-        if policy == "ignore":
-            message = f"FeatureRecipe.apply: edge labels that have no input column are not counted: {got}."
-            warnings.warn(message, stacklevel=4)
-            continue
-        raise ArgumentError(
-            "FeatureRecipe.apply",
-            "store",
-            f"hold only edge labels that have an input column, in label column {column}",
-            got,
-            "Fit the recipe on graphs with these labels, or pass unseen='ignore'.",
-        )
-
-
-def _first_values(values: np.ndarray) -> str:
-    return ", ".join(str(value) for value in values[:3]) + (", …" if len(values) > 3 else "")
-
-
-def _node_in_words(store: GraphStore, row: int) -> str:
-    first = store.node_ptr.cpu()
-    graph = int(torch.searchsorted(first, row, right=True)) - 1
-    return f"node {row - int(first[graph])} of graph {graph}"
-
-
-def _columns_in_words(count: int, kind: str) -> str:
-    return f"{count or 'no'} {kind} column{'' if count == 1 else 's'}"

@@ -125,7 +125,9 @@ def read_edge_list(
         for graph in read.values()
     ]
     name = path.parent.resolve().name if has_companions else path.stem
-    store = store_from_graphs(arrays, name, class_names=class_names, owner="read_edge_list")
+    store = store_from_graphs(
+        arrays, name, class_names=class_names, label_names=texts, owner="read_edge_list"
+    )
     set_names = None
     if split is not None and graph_table is not None:
         set_names = graph_table.column(split, filled=True)
@@ -135,7 +137,7 @@ def read_edge_list(
         "node_attributes": node_attributes.names,
         "edge_attributes": edge_attributes.names,
     }
-    return StoreWithMetadata(store, GraphMetadata(tuple(read), set_names, label_names=texts, columns=columns))
+    return StoreWithMetadata(store, GraphMetadata(tuple(read), set_names, columns=columns))
 
 
 def _read_graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:

@@ -27,7 +27,6 @@ class GraphMetadata:
         split (tuple, optional): Entry of the split column, as written.
         smiles (tuple, optional): Canonical SMILES of each molecule; atom i is node i of the graph.
         skipped (tuple): Rows that were skipped because they hold no valid molecule.
-        label_names (dict): Text of each node or edge label that was text in the file, by its code.
         columns (dict): Names of the label and attribute columns of nodes and edges.
         notes (tuple): Remarks on what was not read, one sentence each.
         has_names (bool): Whether ``ids`` are names rather than line numbers.
@@ -39,7 +38,6 @@ class GraphMetadata:
     split: tuple[str, ...] | None = None
     smiles: tuple[str, ...] | None = None
     skipped: tuple[SkippedRow, ...] = ()
-    label_names: dict[int, str] = field(default_factory=dict)
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     has_names: bool = True

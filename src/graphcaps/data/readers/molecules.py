@@ -39,6 +39,7 @@ __all__ = [
     "MAX_SMILES_LENGTH",
     "MoleculeSet",
     "from_smiles",
+    "molecule_smiles",
     "read_molecule_table",
     "read_smiles",
 ]
@@ -142,6 +143,17 @@ def read_smiles(
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     store = store_from_graphs(graphs, name, class_names=class_names, owner="from_smiles")
     return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped))
+
+
+def molecule_smiles(molecule: Any) -> str:
+    """The SMILES of an RDKit molecule, so that it takes the same steps as text; "" if it cannot be written."""
+    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
+    log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
+    try:
+        with log.BlockLogs():
+            return str(chem.MolToSmiles(molecule))
+    except Exception:  # an edited molecule that was not sanitised; RDKit raises several types
+        return ""
 
 
 def read_molecule_table(

@@ -1,9 +1,13 @@
 """Converts networks in files to a store: node and edge labels, attributes, weights and classes.
 
-By default the node attribute ``label`` and the edge attribute ``label`` are categories, and the edge attribute
-``weight`` is the weight. Every other attribute that is a number on all nodes (edges) of all graphs is a column of the
-store, sorted by name. Text is encoded as integers that are the same in every file
+By default the node attribute ``label`` and the edge attribute ``label`` are categories (one, or several in a list),
+and the edge attribute ``weight`` is the weight. Every other attribute that is a number or a list of numbers on all
+nodes (edges) of all graphs gives columns of the store, sorted by name. A node attribute ``truth_<key>`` is ground
+truth, which no model reads. Text is encoded as integers that are the same in every source
 (:mod:`graphcaps.data.label_encoding`). Attributes of only some nodes or edges are not read; a note says so.
+
+Graphs of networkx in memory are read by the same function (:mod:`graphcaps.data.coercion`), so that a graph gives the
+same store as its file.
 """
 
 from __future__ import annotations
@@ -14,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcaps.data.convert.networkx_graphs import from_networkx
+import numpy as np
+from torch import Tensor
+
+from graphcaps.data.convert.networkx_graphs import TRUTH_PREFIX, from_networkx
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
@@ -24,9 +31,10 @@ from graphcaps.errors import DataError
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["is_network_folder", "read_networks", "store_from_networks"]
+__all__ = ["CLASS_ATTRIBUTES", "is_network_folder", "read_networks", "store_from_networks"]
 
-_CLASS_ATTRIBUTES = ("y", "class", "label")  # of a graph, in this order, unless label= names one
+CLASS_ATTRIBUTES = ("y", "class", "label")
+"""Attributes of a graph that may hold its class, in this order, unless ``label=`` names one."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,11 @@ def store_from_networks(
     node_attributes: Sequence[str] | None = None,
     edge_attributes: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
+    strict: bool = False,
     name: str = "networks",
     where: str = "networks",
 ) -> StoreWithMetadata:
-    """Converts networkx graphs as files hold them to a store. Labels in the graphs are replaced by their codes.
+    """Converts networkx graphs, in memory or from a file, to a store.
 
     Args:
         graphs (sequence): networkx graphs.
@@ -103,24 +112,27 @@ def store_from_networks(
         node_attributes, edge_attributes (sequence, optional): Attributes with numbers. (default: every other
             attribute that is a number on all nodes or edges)
         class_names (sequence, optional): Names of the classes, if they are fixed in advance.
+        strict (bool): Whether a node label that only some nodes have is an error instead of a note, as for graphs in
+            memory. (default: ``False``)
         name, where (str): Name of the store, and of the source in messages.
 
     Raises:
         DataError: If only some graphs have a class, or a label is invalid.
+        ArgumentError: If an attribute is invalid, or, with ``strict``, a node label.
     """
     names = list(names) or [str(index) for index in range(len(graphs))]
     missing = [graph_name for graph_name, label in zip(names, labels, strict=True) if label is None]
     if missing and len(missing) < len(labels):
         raise DataError(where, "a class for every graph or for none", f"none for '{missing[0]}'")
-    texts: dict[int, str] = {}
     notes: list[str] = []
     named = list(zip(names, graphs, strict=True))
     nodes = [(graph_name, [entry for _, entry in graph.nodes(data=True)]) for graph_name, graph in named]
     edges = [(graph_name, [entry for *_, entry in graph.edges(data=True)]) for graph_name, graph in named]
-    node_label = _encode_labels(nodes, node_label, "node", texts, notes)
-    edge_label = _encode_labels(edges, edge_label, "edge", texts, notes)
+    if not strict:
+        node_label = _label_attribute(nodes, node_label, "node", notes)
+    edge_label = _label_attribute(edges, edge_label, "edge", notes, check=not strict)
     used = {node_label, edge_label, weight}
-    columns = {
+    columns: dict[str, tuple[str, ...]] = {
         "node_labels": (node_label,) if node_label else (),
         "edge_labels": (edge_label,) if edge_label else (),
         "node_attributes": _number_attributes(nodes, node_attributes, used, "node", notes),
@@ -134,14 +146,12 @@ def store_from_networks(
         edge_label=edge_label,
         edge_attributes=columns["edge_attributes"] or None,
         weight=weight,
-        codes={},
         class_names=class_names,
         name=name,
     )
     metadata = GraphMetadata(
         tuple(names),
         None if split is None else tuple(split),
-        label_names=texts,
         columns=columns,
         notes=tuple(notes),
     )
@@ -152,10 +162,10 @@ def store_from_networks(
 _AttributesByGraph = list[tuple[str, list[dict[str, Any]]]]
 
 
-def _encode_labels(
-    groups: _AttributesByGraph, key: str | None, unit: str, texts: dict[int, str], notes: list[str]
+def _label_attribute(
+    groups: _AttributesByGraph, key: str | None, unit: str, notes: list[str], *, check: bool = True
 ) -> str | None:
-    """Replaces a label by its code in place. Returns ``None`` unless all nodes (edges) have the label."""
+    """The attribute with the label; ``None`` unless all nodes (edges) have it. With ``check``, labels are checked."""
     total = sum(len(rows) for _, rows in groups)
     labelled = sum(entry.get(key) is not None for _, rows in groups for entry in rows) if key else 0
     if key is None or not labelled:
@@ -165,20 +175,18 @@ def _encode_labels(
             f"The {unit} attribute '{key}' is on {labelled:,} of {total:,} {unit}s only and is not read."
         )
         return None
-    for graph_name, rows in groups:
+    for graph_name, rows in groups if check else ():
         for entry in rows:
-            code = label_code(entry[key], texts)
-            if code is None:
+            if any(label_code(label, {}) is None for label in _values(entry[key])):
                 expected = f"text or a whole number in the {unit} attribute '{key}'"
-                raise DataError(f"graph '{graph_name}'", expected, repr(entry[key]))
-            entry[key] = code
+                raise DataError(f"graph '{graph_name}'", expected, repr(entry[key])[:80])
     return key
 
 
 def _number_attributes(
     groups: _AttributesByGraph, keys: Sequence[str] | None, used: set[str | None], unit: str, notes: list[str]
 ) -> tuple[str, ...]:
-    """Names of the attributes that are numbers on all nodes (edges): ``keys`` if given, else sorted."""
+    """Names of the attributes with numbers on all nodes (edges): ``keys`` if given, else sorted."""
     if keys is not None:
         return tuple(keys)
     total = sum(len(rows) for _, rows in groups)
@@ -186,14 +194,27 @@ def _number_attributes(
     for _, rows in groups:
         for entry in rows:
             for key, value in entry.items():
-                if key not in used and isinstance(value, int | float):
+                if key not in used and not str(key).startswith(TRUTH_PREFIX) and _is_numeric(value):
                     counts[key] = counts.get(key, 0) + 1
     notes.extend(
         f"The {unit} attribute '{key}' is a number on {counts[key]:,} of {total:,} {unit}s only and is not read."
-        for key in sorted(counts)
+        for key in sorted(counts, key=str)
         if counts[key] < total
     )
-    return tuple(sorted(key for key, count in counts.items() if count == total))
+    return tuple(sorted((key for key, count in counts.items() if count == total), key=str))
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether it is a number, or a list of numbers."""
+    values = _values(value)
+    return bool(values) and all(isinstance(entry, int | float | np.number) for entry in values)
+
+
+def _values(value: Any) -> list[Any]:
+    """The values of an attribute: one, or several in a list, tuple, array or tensor."""
+    if isinstance(value, np.ndarray | Tensor):
+        value = value.tolist()
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 # ---------------------------------------------------------------------- files
@@ -256,7 +277,7 @@ def _read_label_table(path: Path, label: str, split: str | None) -> dict[str, tu
 
 def _graph_class(one: _NamedGraph, label: str | None) -> str | None:
     """The class in the attributes of a graph."""
-    for key in (label,) if label else _CLASS_ATTRIBUTES:
+    for key in (label,) if label else CLASS_ATTRIBUTES:
         value = one.graph.graph.get(key)
         if isinstance(value, float) and not math.isfinite(value):
             raise DataError(f"graph '{one.name}'", f"a class in the graph attribute '{key}'", repr(value))

@@ -6,7 +6,7 @@ otherwise a table of molecules with a column of SMILES.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,14 @@ def is_user_file(path: Path) -> bool:
     return path.suffix.lower() in USER_FILE_SUFFIXES
 
 
-def read_user_file(path: str | Path, **options: Any) -> StoreWithMetadata:
+def read_user_file(
+    path: str | Path, *, defaults: Mapping[str, Any] | None = None, **options: Any
+) -> StoreWithMetadata:
     """Reads a table of molecules, an edge list, a file of networks, or a folder with an edge list or networks.
 
     Args:
         path (str or Path): File or folder.
+        defaults (mapping, optional): Options that are used where the format has them.
         options: ``label`` and ``split`` name the columns (or graph attributes) with the class and the set of each
             graph. Tables of molecules have ``smiles``, ``id``, ``atoms``, ``fragments`` and ``bad`` of
             :func:`graphcaps.data.readers.molecules.read_molecule_table`; edge lists ``graphs`` and ``nodes`` of
@@ -64,26 +67,29 @@ def read_user_file(path: str | Path, **options: Any) -> StoreWithMetadata:
             raise ArgumentError("load_dataset", name, expected, repr(value))
     if path.is_dir():
         if find_edge_list(path) is not None:
-            return _read_with(read_edge_list, path, options, _EDGE_LIST_OPTIONS, "an edge list")
-        return _read_with(read_networks, path, options, _NETWORK_OPTIONS, "a folder of networks")
+            return _read_with(read_edge_list, path, defaults, options, _EDGE_LIST_OPTIONS, "an edge list")
+        return _read_with(read_networks, path, defaults, options, _NETWORK_OPTIONS, "a folder of networks")
     suffix = path.suffix.lower()
     if suffix in NETWORK_PARSERS:
-        return _read_with(read_networks, path, options, _NETWORK_OPTIONS, "a file of networks")
+        return _read_with(read_networks, path, defaults, options, _NETWORK_OPTIONS, "a file of networks")
     if suffix not in TABLE_SUFFIXES:
         raise DataError(path, f"a file that ends in {', '.join(USER_FILE_SUFFIXES)}", f"'{suffix}'")
     table = open_table(path)
     if "smiles" not in options and all(table.find_column(name) is not None for name in EDGE_COLUMNS):
-        return _read_with(read_edge_list, path, options, _EDGE_LIST_OPTIONS, "an edge list")
+        return _read_with(read_edge_list, path, defaults, options, _EDGE_LIST_OPTIONS, "an edge list")
     fix = (
         f"Name the column of SMILES (--smiles NAME); an edge list has the columns {', '.join(EDGE_COLUMNS)}."
     )
     table.column_index(str(options.get("smiles", "smiles")), fix)
-    return _read_with(read_molecule_table, table, options, _MOLECULE_OPTIONS, "a table of molecules")
+    return _read_with(
+        read_molecule_table, table, defaults, options, _MOLECULE_OPTIONS, "a table of molecules"
+    )
 
 
 def _read_with(
     read: Callable[..., StoreWithMetadata],
     source: Path | Table,
+    defaults: Mapping[str, Any] | None,
     options: dict[str, Any],
     allowed: tuple[str, ...],
     kind: str,
@@ -92,4 +98,5 @@ def _read_with(
         if name not in allowed:
             file = source.where if isinstance(source, Table) else source.name
             raise ArgumentError("load_dataset", name, f"be omitted for {kind} ('{file}')", repr(value))
-    return read(source, **options)
+    applicable = {name: value for name, value in (defaults or {}).items() if name in allowed}
+    return read(source, **applicable | options)

@@ -1,0 +1,465 @@
+"""Converts whatever a user has to one :class:`GraphStore`: the intake of estimator, command line, server and library.
+
+=====================================================  ==============================================================
+input                                                  read by
+=====================================================  ==============================================================
+a ``GraphStore``, or a list of stores                  as it is, or concatenated
+a path to a TU folder or zip, a table, networks, …     :func:`graphcaps.data.open_dataset`
+torch-geometric ``Data``, ``Batch``, lists of these,   :func:`graphcaps.data.from_pyg`
+data sets and loaders
+networkx graphs, one or several                        :func:`graphcaps.data.readers.networks.store_from_networks`, as
+                                                       files of networks
+SMILES and RDKit molecules, one or several             :func:`graphcaps.data.readers.molecules.read_smiles`
+adjacency matrices and edge lists, one or several      :func:`graphcaps.data.convert.array_graphs.from_arrays`
+a pandas ``Series``, or a ``DataFrame`` with one       its entries, of any of these kinds
+column of graphs
+=====================================================  ==============================================================
+
+Text labels get the same code from every kind (:mod:`graphcaps.data.label_encoding`), so that a model fitted on graphs
+of one kind predicts graphs of another. Text inside a list is always SMILES, never a path.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcaps.data.convert.array_graphs import from_arrays, is_array
+from graphcaps.data.convert.pyg_graphs import from_pyg
+from graphcaps.data.datasets.catalogue import find_entry
+from graphcaps.data.datasets.loading import open_dataset
+from graphcaps.data.features.compatibility import CheckedGraphs, InputColumns, UnseenPolicy, check_graphs
+from graphcaps.data.readers.graph_metadata import GraphMetadata
+from graphcaps.data.readers.molecules import ATOM_COLUMNS, molecule_smiles, read_smiles
+from graphcaps.data.readers.networks import CLASS_ATTRIBUTES, store_from_networks
+from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError, DataError
+
+__all__ = ["GraphInput", "coerce", "coerce_and_check", "concat_stores", "molecule_columns"]
+
+_KINDS = (
+    "be a GraphStore or a list of torch-geometric Data, networkx graphs, SMILES, RDKit molecules, adjacency matrices "
+    "or edge lists, or a path"
+)
+_OPTIONS: dict[str, tuple[str, ...]] = {  # options of each kind, beside those of files
+    "molecule": ("atoms", "fragments", "bad"),
+    "networkx": ("node_label", "edge_label", "weight", "node_attributes", "edge_attributes"),
+    "array": ("num_nodes",),
+}
+_KIND_NAMES = {
+    "store": "graph stores",
+    "torch_geometric": "torch-geometric graphs",
+    "networkx": "networkx graphs",
+    "molecule": "molecules",
+    "array": "arrays",
+}
+_ARGUMENTS = ("graphs", "data", "stores", "smiles")  # names of the converters' arguments that hold the graphs
+_SMILES = re.compile(r"(?:\[[^\[\]\s]+\]|Cl|Br|[BCNOPSFIbcnops*0-9=#$:~()@+/\\%.-])+")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphInput:
+    """Graphs that a user passed.
+
+    Args:
+        store (GraphStore): The graphs; ``store.label_names`` has the text of labels that are text.
+        y (ndarray, optional): Class label of each graph: class names of a store or file, ``Data.y``, or the graph
+            attribute ``y``, ``class`` or ``label`` of networkx graphs; ``None`` unless every graph has one.
+        metadata (GraphMetadata, optional): Ids, split, SMILES, skipped rows and notes of molecules and files.
+    """
+
+    store: GraphStore
+    y: np.ndarray | None = None
+    metadata: GraphMetadata | None = None
+
+
+def coerce(
+    graphs: Any,
+    *,
+    owner: str = "coerce",
+    argument: str = "graphs",
+    recipe: InputColumns | None = None,
+    samples: bool = False,
+    **options: Any,
+) -> GraphInput:
+    """Converts graphs of any supported kind to a store.
+
+    Args:
+        graphs: One graph or several of one kind, as in the table above. One text is a path if it ends in a suffix of
+            a file, or names an existing file or folder; otherwise it is SMILES.
+        owner, argument (str): Owner and argument that messages name.
+        recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs. Molecules get the label columns
+            that it reads. (default: their elements)
+        samples (bool): Whether an array or a text is a collection of samples, as in scikit-learn: one matrix or one
+            SMILES outside a list is then refused. (default: ``False``)
+        options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``atoms``, ``fragments`` and
+            ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``; ``node_label``,
+            ``edge_label``, ``weight``, ``node_attributes`` and ``edge_attributes`` for networkx graphs; ``num_nodes``
+            for edge lists in arrays.
+
+    Raises:
+        ArgumentError: If the graphs are of no supported kind or of several, a graph is invalid, or an option does not
+            apply.
+        DataError: If a file or a SMILES is invalid.
+
+    Example:
+        >>> coerce(["CCO", "C1CC1"]).store.sizes.tolist()
+        [3, 3]
+    """
+    defaults = {} if recipe is None else {"atoms": molecule_columns(recipe)}
+    with _name_errors(owner, argument):
+        path = _as_path(graphs)
+        if path is not None:
+            loaded = open_dataset(path, defaults=defaults, **options)
+            return GraphInput(loaded.store, _class_names(loaded.store), loaded.metadata)
+        if _is_instance(graphs, "pandas", "DataFrame"):
+            return _from_frame(graphs, defaults, options)
+        return _from_list(_listed(graphs, samples), defaults, options)
+
+
+def coerce_and_check(
+    graphs: Any,
+    recipe: InputColumns,
+    *,
+    unseen: UnseenPolicy = "refuse",
+    dtype: torch.dtype = torch.float32,
+    owner: str = "coerce",
+    argument: str = "graphs",
+) -> CheckedGraphs:
+    """Converts graphs and checks them against a fitted recipe: the way from a user's graphs to a model.
+
+    Args:
+        graphs: As in :func:`coerce`, or graphs that were already checked, which are returned as they are.
+        recipe (FeatureRecipe): A fitted recipe.
+        unseen, dtype: As in :func:`graphcaps.data.features.compatibility.check_graphs`.
+        owner, argument (str): Owner and argument that messages name.
+
+    Raises:
+        GraphcapsError: If the graphs cannot be converted, or have other columns than the training graphs.
+    """
+    if isinstance(graphs, CheckedGraphs):
+        return graphs
+    store = coerce(graphs, owner=owner, argument=argument, recipe=recipe).store
+    return check_graphs(store, recipe, unseen=unseen, dtype=dtype, owner=owner, argument=argument)
+
+
+def molecule_columns(recipe: InputColumns) -> str:
+    """The value of ``atoms`` that gives molecules the label columns of a recipe."""
+    columns = len(recipe.label_values or ())
+    return next((atoms for atoms, names in ATOM_COLUMNS.items() if len(names) == columns), "elements")
+
+
+@contextmanager
+def _name_errors(owner: str, argument: str) -> Iterator[None]:
+    """Makes messages of converters name the owner and argument that the user knows."""
+    try:
+        yield
+    except ArgumentError as error:
+        name = argument if error.name in _ARGUMENTS else error.name
+        raise type(error)(owner, name, error.expected, error.got, error.fix) from error
+
+
+# ---------------------------------------------------------------------- kinds
+def _as_path(graphs: Any) -> Path | None:
+    """The path that ``graphs`` is, or ``None``."""
+    if isinstance(graphs, os.PathLike):
+        return Path(graphs)
+    if not isinstance(graphs, str):
+        return None
+    if graphs.lower().endswith((".zip", *USER_FILE_SUFFIXES)):
+        return Path(graphs)
+    is_smiles = _SMILES.fullmatch(graphs) is not None
+    if _exists(graphs):
+        if is_smiles:
+            expected = "be clearly a path or SMILES"
+            fix = f"Pass pathlib.Path({graphs!r}), or [{graphs!r}] for the molecule."
+            raise ArgumentError("coerce", "graphs", expected, f"{graphs!r}, which is both", fix)
+        return Path(graphs)
+    if not is_smiles and {"/", os.sep} & set(graphs):
+        return Path(graphs)  # the reader reports that it does not exist
+    if find_entry(graphs) is not None:
+        fix = f"Pass graphcaps.load_dataset({graphs!r})."
+        raise ArgumentError("coerce", "graphs", _KINDS, f"the name of a data set, {graphs!r}", fix)
+    return None
+
+
+def _exists(text: str) -> bool:
+    try:
+        return bool(text) and Path(text).exists()
+    except (OSError, ValueError):  # a text that is too long for a path, or has a null character
+        return False
+
+
+def _listed(graphs: Any, samples: bool) -> list[Any]:
+    """One graph, or an iterable of graphs, as a list."""
+    if isinstance(graphs, str) or is_array(graphs):
+        return _listed_values(graphs, samples)
+    if isinstance(graphs, GraphStore) or _kind(graphs):
+        return [graphs]
+    if isinstance(graphs, np.ndarray):  # of text or objects
+        texts = graphs.astype(str) if graphs.dtype.kind == "S" else graphs
+        return list(texts.reshape(-1)) if texts.ndim < 2 or texts.shape[1:] == (1,) else list(texts)
+    if isinstance(graphs, Mapping | Set | bytes | bytearray) or not isinstance(graphs, Iterable):
+        raise ArgumentError("coerce", "graphs", _KINDS, type(graphs).__name__)
+    return list(graphs)
+
+
+def _listed_values(graphs: Any, samples: bool) -> list[Any]:
+    """One SMILES, one matrix, or a stack of matrices as a list."""
+    if isinstance(graphs, str):
+        if samples:
+            raise ArgumentError("coerce", "graphs", _KINDS, "one SMILES", "Put it into a list.")
+        return [graphs]
+    if len(graphs.shape) == 3 and graphs.shape[1] == graphs.shape[2]:
+        return list(graphs)
+    if samples or len(graphs.shape) != 2:
+        fix = "Rows of numbers are not graphs; put one adjacency matrix or edge list into a list."
+        raise ArgumentError("coerce", "graphs", _KINDS, f"an array of shape {list(graphs.shape)}", fix)
+    return [graphs]
+
+
+def _kind(graph: Any) -> str:
+    """The kind of one graph, a key of ``_KIND_NAMES``, or "". Imports no library: a graph's library is loaded."""
+    if isinstance(graph, GraphStore):
+        return "store"
+    if isinstance(graph, str) or _is_instance(graph, "rdkit.Chem", "Mol"):
+        return "molecule"
+    if _is_instance(graph, "networkx", "Graph"):
+        return "networkx"
+    if _is_instance(graph, "torch_geometric.data", "Data"):  # Batch is one
+        return "torch_geometric"
+    return "array" if is_array(graph) and len(graph.shape) == 2 else ""
+
+
+def _is_instance(value: Any, module: str, name: str) -> bool:
+    """Whether it is an instance of a class of a library that may not be installed."""
+    library = sys.modules.get(module)
+    kind = None if library is None else vars(library).get(name)
+    return kind is not None and isinstance(value, kind)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it marks a missing entry, as pandas does."""
+    is_nan = isinstance(value, float) and value != value
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+# ---------------------------------------------------------------------- lists of one kind
+def _from_list(graphs: list[Any], defaults: dict[str, str], options: dict[str, Any]) -> GraphInput:
+    """Converts a list of graphs of one kind."""
+    if not graphs:
+        raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
+    kinds = {_kind(graph) for graph in graphs}
+    if "molecule" in kinds and any(_is_missing(graph) for graph in graphs):  # reported as invalid molecules
+        graphs = ["" if _is_missing(graph) else graph for graph in graphs]
+        kinds = {_kind(graph) for graph in graphs}
+    if len(kinds) > 1 or "" in kinds:
+        got = ", ".join(sorted({type(graph).__name__ for graph in graphs}))
+        if "" in kinds:
+            raise ArgumentError("coerce", "graphs", _KINDS, got, _advice(graphs))
+        raise ArgumentError("coerce", "graphs", "be of one kind", got)
+    (kind,) = kinds
+    _check_options(kind, options)
+    if kind == "store":
+        store = concat_stores(graphs)
+        return GraphInput(store, _class_names(store))
+    if kind == "molecule":
+        return _from_molecules(graphs, defaults | options)
+    if kind == "networkx":
+        return _from_networkx(graphs, options)
+    if kind == "array":
+        return GraphInput(from_arrays(graphs, **options))
+    return _from_pyg(graphs)
+
+
+def _advice(graphs: list[Any]) -> str:
+    """What to do with graphs of an unsupported type."""
+    if any(_is_instance(graph, "torch_geometric.data", "HeteroData") for graph in graphs):
+        return "Convert graphs with several node types by HeteroData.to_homogeneous()."
+    if any(isinstance(graph, os.PathLike) for graph in graphs):
+        return "Pass one path to a file or folder, or a list of stores."
+    if any(isinstance(graph, list | tuple) for graph in graphs):
+        return "Pass matrices and edge lists as numpy arrays."
+    return ""
+
+
+def _check_options(kind: str, options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in _OPTIONS.get(kind, ()):
+            raise ArgumentError("coerce", name, f"be omitted for {_KIND_NAMES[kind]}", repr(value))
+
+
+def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
+    texts = [graph if isinstance(graph, str) else molecule_smiles(graph) for graph in graphs]
+    try:
+        molecules = read_smiles(texts, **options)
+    except DataError as error:
+        if len(texts) == 1 or not texts[error.line - 1 if error.line else 0].endswith(USER_FILE_SUFFIXES):
+            raise
+        fix = "Text in a list is SMILES; pass one path outside a list."
+        raise DataError(error.where, error.expected, error.found, line=error.line, fix=fix) from error
+    rows = molecules.row_indices
+    metadata = GraphMetadata(
+        ids=tuple(str(row) for row in rows),
+        smiles=molecules.smiles,
+        skipped=molecules.skipped,
+        has_names=False,
+        row_indices=rows if molecules.skipped else None,
+        skipped_ids=tuple(str(row.line - 1) for row in molecules.skipped),
+    )
+    return GraphInput(molecules.store, None, metadata)
+
+
+def _from_networkx(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
+    data = store_from_networks(graphs, [None] * len(graphs), name="graphs", strict=True, **options)
+    for note in data.metadata.notes:
+        warnings.warn(note, stacklevel=5)
+    values = [next((g.graph[key] for key in CLASS_ATTRIBUTES if key in g.graph), None) for g in graphs]
+    is_class = all(isinstance(value, str | int | float | np.generic) for value in values)
+    return GraphInput(data.store, np.array(values) if is_class else None)
+
+
+def _from_pyg(graphs: list[Any]) -> GraphInput:
+    data_list = [data for graph in graphs for data in _data_list(graph)]
+    if not data_list:
+        raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
+    store = from_pyg([_without_y(data) for data in data_list])
+    values = [_class_of(data) for data in data_list]
+    return GraphInput(store, None if any(value is None for value in values) else np.array(values))
+
+
+def _data_list(graph: Any) -> list[Any]:
+    """The graphs of a ``Batch``, as loaders give them, or one ``Data``."""
+    is_batch = _is_instance(graph, "torch_geometric.data", "Batch")
+    return list(graph.to_data_list()) if is_batch else [graph]
+
+
+def _without_y(data: Any) -> Any:
+    """A shallow copy without ``y``, which may hold anything in graphs to classify."""
+    if "y" not in data or data.y is None:
+        return data
+    unlabelled = copy.copy(data)
+    unlabelled.y = None
+    return unlabelled
+
+
+def _class_of(data: Any) -> Any:
+    """``Data.y`` where it is one value."""
+    y = data.y if "y" in data else None
+    if isinstance(y, Tensor):
+        return y.item() if y.numel() == 1 else None
+    return y if isinstance(y, str | int | float) else None
+
+
+def _class_names(store: GraphStore) -> np.ndarray | None:
+    return None if store.y is None else np.array(store.class_names)[store.y.cpu().numpy()]
+
+
+# ---------------------------------------------------------------------- tables in memory
+def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -> GraphInput:
+    """Reads the column of graphs of a pandas ``DataFrame``, and the column of classes if it is named."""
+    options = dict(options)
+    column, label = options.pop("smiles", None), options.pop("label", None)
+    names = [str(name) for name in frame.columns]
+    for option, name in (("smiles", column), ("label", label)):
+        if name is not None and names.count(str(name)) != 1:
+            listed = ", ".join(f"'{entry}'" for entry in names)
+            raise ArgumentError("coerce", option, f"be one of the columns {listed}", repr(name))
+    if column is None:
+        column = _graph_column(frame, names, label)
+    graphs = list(frame.iloc[:, names.index(str(column))])
+    read = _from_list(graphs, defaults, options)
+    if label is None:
+        return read
+    y = frame.iloc[:, names.index(str(label))].to_numpy()
+    rows = None if read.metadata is None else read.metadata.row_indices
+    return replace(read, y=y if rows is None else y[list(rows)])
+
+
+def _graph_column(frame: Any, names: list[str], label: str | None) -> str:
+    """The only column that holds graphs; of several columns of text, the one named ``smiles``."""
+    usable = []
+    for index, name in enumerate(names):
+        kinds = {_kind(value) for value in frame.iloc[:, index] if not _is_missing(value)}
+        if len(kinds) == 1 and "" not in kinds and name != label:
+            usable.append(name)
+    named = [name for name in usable if name.lower() == "smiles"]
+    if len(named) == 1:
+        return named[0]
+    if len(usable) != 1:
+        listed = ", ".join(f"'{name}'" for name in usable) or "none"
+        fix = "Pass one column, such as frame['smiles'], or name it with smiles='…'."
+        raise ArgumentError("coerce", "graphs", "have one column of SMILES or graphs", listed, fix)
+    return usable[0]
+
+
+# ---------------------------------------------------------------------- several stores
+def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
+    """Concatenates stores with the same columns and class names; ground truth that not all have is dropped.
+
+    Raises:
+        ArgumentError: If columns or class names differ.
+    """
+    first = stores[0]
+    if len(stores) == 1:
+        return first
+
+    def offsets(name: str, last: str) -> Tensor:
+        parts, start = [first.node_ptr.new_zeros(1)], 0
+        for store in stores:
+            parts.append(getattr(store, name)[1:] + start)
+            start += store.num_nodes if last == "nodes" else store.neighbours.numel()
+        return torch.cat(parts)
+
+    columns: dict[str, Any] = {}
+    for name in (
+        *("y", "node_labels", "node_attributes"),
+        *("edge_labels", "edge_attributes", "edge_weight"),
+    ):
+        # A store without nodes (edges) may leave out the columns of nodes (edges).
+        with_rows = [store for store in stores if _num_rows(store, name)] or stores
+        tensors = [getattr(store, name) for store in with_rows]
+        if any((tensor is None) != (tensors[0] is None) for tensor in tensors):
+            expected = f"hold stores that all have '{name}', or none"
+            raise ArgumentError("concat_stores", "stores", expected, "stores with and without")
+        if tensors[0] is not None and len({tensor.shape[1:] for tensor in tensors}) > 1:
+            expected = f"hold stores with equally many columns of '{name}'"
+            raise ArgumentError("concat_stores", "stores", expected, "different numbers")
+        columns[name] = None if tensors[0] is None else torch.cat(tensors)
+    if any(store.class_names != first.class_names for store in stores):
+        raise ArgumentError(
+            "concat_stores", "stores", "hold stores with the same class names", "different ones"
+        )
+    same_source = all(store.catalogue_name == first.catalogue_name for store in stores)
+    with_nodes = [store for store in stores if store.num_nodes] or stores
+    shared = set.intersection(*(set(store.truth) for store in with_nodes))
+    return replace(
+        first,
+        catalogue_name=first.catalogue_name if same_source else None,
+        node_ptr=offsets("node_ptr", "nodes"),
+        edge_ptr=offsets("edge_ptr", "entries"),
+        neighbours=torch.cat([store.neighbours for store in stores]),
+        label_names={code: text for store in stores for code, text in store.label_names.items()},
+        truth={key: torch.cat([store.truth[key] for store in with_nodes]) for key in sorted(shared)},
+        **columns,
+    )
+
+
+def _num_rows(store: GraphStore, column: str) -> int:
+    """Number of rows of a column."""
+    if column == "y":
+        return len(store)
+    return store.num_nodes if column.startswith("node") else store.neighbours.numel()
