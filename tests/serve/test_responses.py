@@ -90,6 +90,14 @@ def test_unseen_labels_are_an_error_or_zeros() -> None:
     assert rows[1]["error"] is None
 
 
+def test_a_graph_without_nodes_among_others_gets_the_class_prior() -> None:
+    fitted = labelled_model()
+    rows = respond(fitted, "predict", request_graphs(node_link(labelled(), 0), {"nodes": []}))["predictions"]
+    assert [row["error"] for row in rows] == [None, None]
+    assert list(rows[1]["probabilities"].values()) == fitted.class_prior.tolist()
+    assert np.array_equal(list(rows[0]["probabilities"].values()), fitted.predict_proba(labelled()[0])[0])
+
+
 def test_graphs_with_and_without_weights() -> None:
     plain, heavy = node_link(planted(), 0), node_link(planted(), 0)
     for link in heavy["links"]:

@@ -244,19 +244,20 @@ def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
         return replace(graph, store=None, error=_shorten(str(error)))
     if checked.errors:
         return replace(graph, store=None, error=_shorten(checked.errors[0]))
-    edge_labels = None
-    if recipe.edge_label_values:
-        edge_labels = store.edge_labels
-        if edge_labels is None:  # a graph without edges
-            edge_labels = torch.empty(0, len(recipe.edge_label_values), dtype=torch.long)
+    labels, attributes, edge_labels = store.node_labels, store.node_attributes, store.edge_labels
+    if not store.num_nodes:  # such a graph has no columns, and those that it is joined with have
+        labels = torch.empty(0, len(recipe.label_values or ()), dtype=torch.long)
+        attributes = torch.empty(0, recipe.num_attributes or 0)
+    if not store.neighbours.numel():
+        edge_labels = torch.empty(0, len(recipe.edge_label_values or ()), dtype=torch.long)
     selected = replace(
         store,
         name="request",
         y=None,
         class_names=(),
-        node_labels=store.node_labels if recipe.labels and recipe.label_values else None,
-        node_attributes=store.node_attributes if recipe.attributes and recipe.num_attributes else None,
-        edge_labels=edge_labels,
+        node_labels=labels if recipe.labels and recipe.label_values else None,
+        node_attributes=attributes if recipe.attributes and recipe.num_attributes else None,
+        edge_labels=edge_labels if recipe.edge_label_values else None,
         edge_attributes=None,
         truth={},
     )
