@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from graphcaps.data.coercion import coerce
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
@@ -244,20 +242,14 @@ def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
         return replace(graph, store=None, error=_shorten(str(error)))
     if checked.errors:
         return replace(graph, store=None, error=_shorten(checked.errors[0]))
-    labels, attributes, edge_labels = store.node_labels, store.node_attributes, store.edge_labels
-    if not store.num_nodes:  # such a graph has no columns, and those that it is joined with have
-        labels = torch.empty(0, len(recipe.label_values or ()), dtype=torch.long)
-        attributes = torch.empty(0, recipe.num_attributes or 0)
-    if not store.neighbours.numel():
-        edge_labels = torch.empty(0, len(recipe.edge_label_values or ()), dtype=torch.long)
     selected = replace(
         store,
         name="request",
         y=None,
         class_names=(),
-        node_labels=labels if recipe.labels and recipe.label_values else None,
-        node_attributes=attributes if recipe.attributes and recipe.num_attributes else None,
-        edge_labels=edge_labels if recipe.edge_label_values else None,
+        node_labels=store.node_labels if recipe.labels and recipe.label_values else None,
+        node_attributes=store.node_attributes if recipe.attributes and recipe.num_attributes else None,
+        edge_labels=store.edge_labels if recipe.edge_label_values else None,
         edge_attributes=None,
         truth={},
     )

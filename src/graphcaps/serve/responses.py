@@ -63,7 +63,7 @@ def respond(
         raise ArgumentError("explain", "target", f"be one of the classes {listed}", f"'{target[:60]}'")
     explanation = explain_store(fitted, checked, target=target)
     if task == "page":
-        block = _page_block(explanation, graphs, predicted) if store.num_nodes else None
+        block = _page_block(explanation, graphs, predicted) if checked.store.num_nodes else None
         return response | {"predictions": rows, "block": block}
     explained = {index: explanation[place].as_dict() for place, index in enumerate(predicted)}
     return response | {
