@@ -14,6 +14,7 @@ from graphcaps.nn import HGCN
 from graphcaps.ops import coarsen, neighbour_sum, propagate, route, squash
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.edges import edge_table
+from graphcaps.ops.linear import matmul_rows
 from graphcaps.ops.ragged.tiles import segment_product
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs, with_padding
@@ -99,6 +100,13 @@ def test_squash_is_not_split_into_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
     with use_kernels("reference"):
         assert "SquashRows" not in type(squash(z).grad_fn).__name__
     assert "SquashRows" in type(squash(z).grad_fn).__name__
+
+
+def test_products_of_rows_on_a_gpu_are_plain() -> None:
+    x, weight = torch.empty(8, 3, device="meta"), torch.empty(3, 2, device="meta", requires_grad=True)
+    assert "MatmulRows" in type(matmul_rows(x, weight).grad_fn).__name__
+    with use_kernels("reference"):
+        assert "MatmulRows" not in type(matmul_rows(x, weight).grad_fn).__name__
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.dispatch import uses_reference
+
 __all__ = ["matmul_rows"]
 
 # Side of a tile, number of tiles that occupy a large GPU, and least number of rows of a chunk.
@@ -20,7 +22,7 @@ def matmul_rows(x: Tensor, weight: Tensor) -> Tensor:
     The gradient of the weight is a small matrix, summed over all V rows: as one product it would use few cores of a
     GPU. There the rows are split into chunks; their products are computed in parallel and added in a fixed order.
     """
-    if x.device.type == "cpu" or x.requires_grad or not weight.requires_grad:
+    if x.device.type == "cpu" or x.requires_grad or not weight.requires_grad or uses_reference():
         return x @ weight
     y: Tensor = _MatmulRows.apply(x, weight)
     return y
