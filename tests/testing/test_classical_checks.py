@@ -173,6 +173,14 @@ class NeedsEdges(Good):
             return values / values[:, [1]]
 
 
+class NeedsNodes(Good):
+    """Divides by the number of nodes."""
+
+    def values(self, store: GraphStore, graphs: NDArray[np.int64]) -> NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            return super().values(store, graphs) / store.sizes.numpy()[graphs, None]
+
+
 class ReadsMore(Good):
     """Reads attributes that it does not name."""
 
@@ -240,6 +248,7 @@ BROKEN = [
     (NeedsManyGraphs, "few-graphs", "after a fit to two graphs must be from 0 to 1"),
     (NeedsSeenLabels, "new-graphs", "unseen labels must be from 0 to 1"),
     (NeedsEdges, "new-graphs", "without edges must be from 0 to 1"),
+    (NeedsNodes, "new-graphs", "a graph without nodes must be from 0 to 1"),
     (ReadsMore, "inputs", "'node_attributes' is not in inputs"),
     (ReadsLess, "inputs", "'node_attributes' is in inputs, but changes nothing"),
     (SharesItsState, "state", "the probabilities of a loaded state must be equal"),

@@ -244,7 +244,7 @@ def _check_few_graphs(subject: _Subject) -> None:
 
 
 def _check_new_graphs(subject: _Subject) -> None:
-    """Unseen labels, graphs without edges and graphs without labels and attributes are fitted and predicted."""
+    """Unseen labels and graphs without edges, nodes, or labels and attributes are fitted and predicted."""
     store = _draw()
     assert store.node_labels is not None
     unseen = replace(store, node_labels=store.node_labels + 1000)
@@ -255,6 +255,14 @@ def _check_new_graphs(subject: _Subject) -> None:
     _expect_probabilities(values, _GRAPHS, "the probabilities after a fit to graphs without edges")
     values = subject.fit(store).predict_proba(bare, _everything())
     _expect_probabilities(values, _GRAPHS, "the probabilities of graphs without edges")
+    assert store.y is not None
+    nodeless = replace(
+        store, node_ptr=torch.cat([store.node_ptr, store.node_ptr[-1:]]), y=torch.cat([store.y, store.y[:1]])
+    )
+    values = subject.fit(nodeless, np.array([_GRAPHS, *range(_TRAIN)])).predict_proba(
+        nodeless, np.array([_GRAPHS])
+    )
+    _expect_probabilities(values, 1, "the probabilities of a graph without nodes")
     for each, what in ((store, "edges alone"), (bare, "neither edges nor labels")):
         blank = replace(each, node_labels=None, node_attributes=None)
         values = subject.fit(blank).predict_proba(blank, _everything())
