@@ -59,9 +59,9 @@ def test_groups_are_timed_one_after_another(monkeypatch: pytest.MonkeyPatch) -> 
     sizes = []
 
     def counted(training: Any, warm_up: int, epochs: int) -> tuple[float, Any]:
-        sizes.append(len(training.group.replicas))
+        sizes.append(len(training.replicas))
         training.close()
-        return 1.5, list(training.group.replicas)
+        return 1.5, list(training.replicas)
 
     monkeypatch.setattr(speed, "_epoch_seconds", counted)
     monkeypatch.setattr("graphcaps.training.memory.MemoryEstimate.max_replicas", lambda self, replicas: 2)

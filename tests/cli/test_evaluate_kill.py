@@ -24,9 +24,9 @@ PROGRAM = """
 import os, time
 fsync = os.fsync
 os.fsync = lambda number: (time.sleep(0.03), fsync(number))[1]
-import graphcaps.evaluation.replica_groups as groups
-groups.CHECKPOINT_SECONDS = 0.0
-groups.MAX_TIME_SHARE = 1e9
+import graphcaps.training.checkpoint_writer as writer
+writer.CHECKPOINT_SECONDS = 0.0
+writer.MAX_TIME_SHARE = 1e9
 from graphcaps.cli.main import main
 main()
 """

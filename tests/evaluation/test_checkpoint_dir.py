@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from graphcaps.evaluation import cross_validate, replica_groups
-from graphcaps.training import multiprocess
+from graphcaps.evaluation import cross_validate
+from graphcaps.training import checkpoint_writer, multiprocess
 from tests.evaluation.test_cross_validation import GIN, HGCN, STORE, _Stop
 
 
@@ -66,8 +66,8 @@ def test_ctrl_c_during_a_copy_keeps_the_previous_copy(
     """An interrupt inside a team ends its processes: nothing more can be asked of it."""
     if multiprocess._start_method() != "fork":  # depends on what ran before in this process
         pytest.skip("workers are not forked here")
-    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
+    monkeypatch.setattr(checkpoint_writer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_writer, "MAX_TIME_SHARE", 1e9)
     received, asked = multiprocess._receive, iter(range(10**6))
 
     def interrupted(pipe: Any, *arguments: Any) -> Any:

@@ -24,10 +24,9 @@ from graphcaps.evaluation import (
     RecordKey,
     ResultsStore,
     cross_validate,
-    replica_groups,
 )
 from graphcaps.models.builder import model_factory
-from graphcaps.training import Replica, Trainer, stack_replicas
+from graphcaps.training import Replica, Trainer, checkpoint_writer, early_stopping, stack_replicas
 from tests.graphs import random_graphs
 
 TRAINING = TrainConfig(epochs=4, batch_size=8, learning_rate=0.01)
@@ -152,8 +151,8 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, protocol: str, group: int 
 
 def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written on the way out: what was written between epochs has to do."""
-    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
+    monkeypatch.setattr(checkpoint_writer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_writer, "MAX_TIME_SHARE", 1e9)
     whole = cross_validate(STORE, HGCN, folds=3)
     written: list[bytes] = []
 
@@ -176,8 +175,8 @@ def test_a_kill_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.M
 def test_a_checkpoint_that_cannot_be_written_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
+    monkeypatch.setattr(checkpoint_writer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_writer, "MAX_TIME_SHARE", 1e9)
     (tmp_path / "unfinished").write_text("no folder")
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert ResultsStore(tmp_path).records() == ledger.records
@@ -188,9 +187,9 @@ def test_a_checkpoint_that_cannot_be_written_is_noted(
 def test_a_removed_checkpoint_folder_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_groups, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(replica_groups, "MAX_TIME_SHARE", 1e9)
-    folder, write = tmp_path / "unfinished", replica_groups.write_checkpoint
+    monkeypatch.setattr(checkpoint_writer, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_writer, "MAX_TIME_SHARE", 1e9)
+    folder, write = tmp_path / "unfinished", checkpoint_writer.write_checkpoint
     calls: list[Path] = []
 
     def vanish(path: Path, *rest: Any) -> None:
@@ -199,11 +198,97 @@ def test_a_removed_checkpoint_folder_is_created_again(
             folder.rmdir()
         write(path, *rest)
 
-    monkeypatch.setattr(replica_groups, "write_checkpoint", vanish)
+    monkeypatch.setattr(checkpoint_writer, "write_checkpoint", vanish)
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert len(calls) == 1 + 3  # one retry, none after the last epoch
     assert not any("checkpoint" in note for note in ledger.notes)
     assert folder.is_dir()
+
+
+# ---------------------------------------------------------------------- early stopping
+LONG = {"epochs": 14, "learning_rate": 0.01}
+SAGE = HGCN.with_model(trunk="sage")
+
+
+@pytest.fixture
+def short_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs are compared from the second on."""
+    monkeypatch.setattr(early_stopping, "WINDOW", 2)
+
+
+@pytest.mark.parametrize("config", [HGCN, GIN, SAGE], ids=["hgcn", "gin", "trunk"])
+def test_a_fold_stops_alone_as_it_does_among_others(short_window: None, config: RunConfig) -> None:
+    config = config.with_training(**LONG)
+    whole = cross_validate(STORE, config, folds=4, seeds=2, patience=3)
+    lengths = [record.curves.fold_epochs.tolist() for record in whole.records]
+    assert len({length for row in lengths for length in row}) > 3, "choose a rate with different last epochs"
+    for group in (1, 3, 4):
+        parts = cross_validate(STORE, config, folds=4, seeds=2, patience=3, group=group)
+        for one, other in zip(whole.records, parts.records, strict=True):
+            np.testing.assert_array_equal(one.curves.fold_epochs, other.curves.fold_epochs)
+            losses = (one.curves.validation_loss, other.curves.validation_loss)
+            np.testing.assert_allclose(*losses, rtol=5e-3)  # rounding of float32 over 14 epochs
+    unlimited = cross_validate(STORE, config, folds=4, seeds=2)
+    for record, full in zip(whole.records, unlimited.records, strict=True):
+        assert record.curves.num_epochs == record.curves.fold_epochs.max()
+        for fold, length in enumerate(record.curves.fold_epochs):  # the epochs before the stop are unchanged
+            loss = full.curves.validation_loss[fold, :length]
+            np.testing.assert_array_equal(record.curves.validation_loss[fold, :length], loss)
+            assert (record.curves.validation_loss[fold, length:] == loss[-1]).all()
+
+
+def test_no_epoch_after_the_stop_is_selected(short_window: None) -> None:
+    ledger = cross_validate(STORE, HGCN.with_training(**LONG), folds=4, patience=3)
+    (record,) = ledger.records
+    for row in ledger.per_seed():
+        lengths = (
+            record.curves.fold_epochs if row["figure"] == "held-out" else record.curves.fold_epochs.min()
+        )
+        assert (np.array(row["epochs"]) <= lengths).all()
+    assert ledger.patience == record.patience == 3
+    assert ledger.summary()["patience"] == 3
+    assert "patience" not in cross_validate(STORE, GIN.with_training(epochs=1), folds=3).summary()
+
+
+@pytest.mark.parametrize(("group", "after"), [(None, 3), (None, 9), (2, 12), (1, 20)])
+@pytest.mark.parametrize("config", [HGCN, SAGE], ids=["hgcn", "trunk"])
+def test_resumed_equals_uninterrupted_with_patience(
+    short_window: None, tmp_path: Path, config: RunConfig, group: int | None, after: int
+) -> None:
+    settings: dict[str, Any] = {"folds": 3, "group": group, "patience": 3}
+    config = config.with_training(**LONG, average_epochs=2)
+    epochs: list[GroupEpoch] = []
+    whole = cross_validate(STORE, config, **settings, on_event=epochs.append)
+    stop = _Stop(after)
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, config, **settings, results=tmp_path, on_event=stop)
+    rest: list[GroupEpoch] = []
+    ledger = cross_validate(STORE, config, **settings, results=tmp_path, resume=True, on_event=rest.append)
+    assert [record.curves for record in ledger.records] == [record.curves for record in whole.records]
+    assert ledger.estimates == whole.estimates
+    assert stop.seen + len(rest) == len(epochs)  # no epoch was trained twice
+    assert ResultsStore(tmp_path).ledgers()[0] == ledger
+
+
+def test_patience_is_a_setting_of_the_run(short_window: None, tmp_path: Path) -> None:
+    short = GIN.with_training(epochs=4)
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, short, folds=3, patience=2, results=tmp_path, on_event=_Stop(1))
+    with pytest.raises(DataError, match=r"one of another run: patience 2 \(here none\)"):
+        cross_validate(STORE, short, folds=3, results=tmp_path, resume=True)
+    cross_validate(STORE, short, folds=3, patience=2, results=tmp_path, resume=True)
+    with pytest.raises(DataError, match=r"two that differ \(patience 2 and 5\)"):
+        cross_validate(STORE, short, folds=3, patience=5, results=tmp_path, resume=True)
+    with pytest.raises(DataError, match=r"two that differ \(patience 2 and None\)"):
+        cross_validate(STORE, short, folds=3, results=tmp_path, resume=True)
+
+
+def test_a_trunk_is_cross_validated_and_resumed(tmp_path: Path) -> None:
+    whole = cross_validate(STORE, SAGE, folds=3, protocol="both")
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, SAGE, folds=3, protocol="both", results=tmp_path, on_event=_Stop(6))
+    again = cross_validate(STORE, SAGE, folds=3, protocol="both", results=tmp_path, resume=True)
+    assert [record.curves for record in again.records] == [record.curves for record in whole.records]
 
 
 def test_finished_records_are_kept_or_refused(tmp_path: Path) -> None:
@@ -263,6 +348,12 @@ def test_invalid_arguments_are_refused_before_training() -> None:
     refuse("'protocol' must be one of held-out, paper, both, got 'mine'", protocol="mine")
     refuse("'device' must be cpu, cuda or auto, got 'tpu'", device="tpu")
     refuse("'resume' must come with a folder of results", resume=True)
+    refuse("'patience' must be a whole number from 1 on, got 0", patience=0)
+    message = (
+        "'patience' must be left out unless the protocol is held-out: 'paper' has no validation set, got 5"
+    )
+    refuse(message, patience=5, protocol="paper")
+    refuse(message, patience=5, protocol="both")
     refuse("'hiden' must be one of", config=replace(GIN, model_arguments={"hiden": 3}))
     refuse("'model' must be one of", config=replace(GIN, model="gni"))
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphcaps.errors import DataError
-from graphcaps.evaluation.epoch_records import LOSS_STEP, EpochRecords, _pack
+from graphcaps.evaluation.epoch_records import CURVES, LOSS_STEP, EpochRecords, _pack
 from graphcaps.training import EpochEnd, Replica
 from tests.evaluation.records import curves
 
@@ -106,3 +106,59 @@ def test_selecting_and_joining_rows() -> None:
 def test_damaged_values_are_refused(name: str, value: object) -> None:
     with pytest.raises(DataError, match=r"^here.*: expected .*, found "):
         EpochRecords.from_dict(curves().as_dict() | {name: value}, "here")
+
+
+# ---------------------------------------------------------------------- folds that stopped early
+def _stopped() -> EpochRecords:
+    """Three folds of 4, 2 and 3 epochs."""
+    plain = curves(folds=3, epochs=6)
+    events = [
+        EpochEnd(
+            e + 1, 6, 0.1, *((LOSS_STEP * plain.train_loss[:, e]).tolist(), (plain.train_right[:, e] / 20).tolist()),
+            *((LOSS_STEP * plain.validation_loss[:, e]).tolist(), (plain.validation_right[:, e] / 6).tolist()),
+            (plain.test_right[:, e] / 7).tolist(),
+        )
+        for e in range(6)
+    ]  # fmt: skip
+    records = EpochRecords.from_events(events, [_replica(20, 6, 7)] * 3, np.array([4, 2, 3]))
+    for name in CURVES:  # unchanged up to the stop, then the last value
+        values, full = getattr(records, name), getattr(plain, name)
+        for fold, length in enumerate((4, 2, 3)):
+            expected = [*full[fold, :length], *[full[fold, length - 1]] * (4 - length)]
+            assert values[fold].tolist() == expected, name
+    return records
+
+
+def test_a_stopped_fold_repeats_its_last_values() -> None:
+    records = _stopped()
+    assert (records.num_epochs, records.fold_epochs.tolist()) == (4, [4, 2, 3])
+    assert curves(epochs=4).fold_epochs.tolist() == [4, 4, 4]
+    assert curves(epochs=4).epochs_run is None
+
+
+def test_folds_of_different_lengths_are_cut_and_joined() -> None:
+    records = _stopped()
+    short = records.folds([1, 2])
+    assert (short.num_epochs, short.fold_epochs.tolist()) == (3, [2, 3])
+    equal = records.folds([2])
+    assert (equal.num_epochs, equal.epochs_run) == (3, None)
+    assert EpochRecords.join([records.folds([0]), short]) == records
+    assert EpochRecords.join([short, records.folds([0])]).fold_epochs.tolist() == [2, 3, 4]
+
+
+def test_lengths_of_folds_survive_json_and_are_checked() -> None:
+    records = _stopped()
+    content = json.loads(json.dumps(records.as_dict()))
+    assert content["epochs_run"] == [4, 2, 3]
+    assert EpochRecords.from_dict(content, "here") == records
+    assert "epochs_run" not in curves().as_dict()
+    for value, message in (
+        ([4, 2], "3 whole numbers under 'epochs_run'"),
+        ([4, 2, 0], "numbers from 1 on under 'epochs_run'"),
+        ([3, 2, 3], "4 as the largest number under 'epochs_run', found 3"),
+        ("4", "3 whole numbers under 'epochs_run'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            EpochRecords.from_dict(content | {"epochs_run": value}, "here")
+    without = {name: value for name, value in content.items() if name != "epochs_run"}
+    assert EpochRecords.from_dict(without, "here") != records

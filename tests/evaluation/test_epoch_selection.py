@@ -151,3 +151,42 @@ def test_wrong_shapes_and_values_are_refused() -> None:
         held_out(np.where(LOSS == 9, np.nan, LOSS), TEST)
     with pytest.raises(ArgumentError, match="must be one per seed, 2, got 1"):
         average_seeds([best_epoch_per_fold(TEST)], [0, 1])
+
+
+@given(TABLES, st.data())
+def test_epochs_after_the_stop_of_a_fold_have_no_influence(loss: np.ndarray, data: st.DataObject) -> None:
+    F, E = loss.shape
+    lengths = np.array(data.draw(st.lists(st.integers(1, E), min_size=F, max_size=F)))
+    test = data.draw(arrays(np.float64, (F, E), elements=st.integers(0, 5))) / 5
+    later = np.arange(E) >= lengths[:, None]
+    other_loss, other_test = np.where(later, 0.0, loss), np.where(later, 1.0, test)
+    for one, other in (
+        (held_out(loss, test, None, lengths), held_out(other_loss, other_test, None, lengths)),
+        (best_common_epoch(test, lengths), best_common_epoch(other_test, lengths)),
+        (best_epoch_per_fold(test, lengths), best_epoch_per_fold(other_test, lengths)),
+        (optimism(loss, test, None, lengths), optimism(other_loss, other_test, None, lengths)),
+    ):
+        np.testing.assert_array_equal(one.epochs, other.epochs)
+        np.testing.assert_array_equal(one.accuracies, other.accuracies)
+        assert (one.epochs <= lengths).all()
+    for f in range(F):  # each fold as if it were alone, with its own number of epochs
+        alone = held_out(loss[f : f + 1, : lengths[f]], test[f : f + 1, : lengths[f]])
+        assert held_out(loss, test, None, lengths).epochs[f] == alone.epochs[0]
+
+
+def test_the_common_epoch_is_one_that_all_folds_have() -> None:
+    assert (
+        best_common_epoch(TEST).epochs.tolist()
+        == [3, 3]
+        == best_common_epoch(TEST, np.array([5, 4])).epochs.tolist()
+    )
+    assert best_common_epoch(TEST, np.array([5, 2])).epochs.tolist() == [1, 1]
+    assert best_epoch_per_fold(TEST, np.array([3, 5])).epochs.tolist() == [2, 1]
+
+
+def test_invalid_lengths_of_folds_are_refused() -> None:
+    with pytest.raises(ShapeError, match="'fold_epochs' must have one number per fold, 2, got"):
+        held_out(LOSS, TEST, None, np.array([3]))
+    for lengths in ([0, 5], [5, 6]):
+        with pytest.raises(ArgumentError, match="'fold_epochs' must be from 1 to the number of epochs, 5"):
+            best_epoch_per_fold(TEST, np.array(lengths))

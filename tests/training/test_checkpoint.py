@@ -16,8 +16,9 @@ from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import DataError
 from graphcaps.nn import HGCN
-from graphcaps.training.checkpoint import load_checkpoint, save_checkpoint, take_checkpoint, write_checkpoint
+from graphcaps.training.checkpoint import FORMAT, Checkpoint, load_checkpoint, write_checkpoint
 from graphcaps.training.fingerprint import data_digest, describe_differences, run_fingerprint
+from graphcaps.training.loop import TrainingLoop
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.trainer import EpochEnd, Trainer
 from tests.graphs import Graphs, random_graphs
@@ -51,9 +52,10 @@ def fingerprint(**changes: object) -> dict[str, object]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A checkpoint after three epochs."""
-    running = trainer()
-    history = [running.run_epoch() for _ in range(3)]
-    save_checkpoint(tmp_path / "run.checkpoint", running, history, fingerprint())
+    loop = TrainingLoop(trainer())
+    for _ in range(3):
+        next(loop.run())
+    write_checkpoint(tmp_path / "run.checkpoint", loop.checkpoint(), fingerprint())
     return tmp_path / "run.checkpoint"
 
 
@@ -77,12 +79,11 @@ def test_resumed_training_of_two_replicas_equals_an_uninterrupted_one(path: Path
 
 
 def test_history_and_extra_tensors_are_restored_exactly(tmp_path: Path) -> None:
-    running = trainer()
     losses = [0.1 + 0.2, math.nan]
-    history = [EpochEnd(1, 5, 1 / 3, losses, [1.0, 0.5], [], [], [0.25, 0.75])]
-    running.epoch = 1
+    history = (EpochEnd(1, 5, 1 / 3, losses, [1.0, 0.5], [], [], [0.25, 0.75]),)
     extra = {"best": torch.arange(4, dtype=torch.int64), "half": torch.rand(2, 3)[:, ::2]}
-    save_checkpoint(tmp_path / "c", running, history, fingerprint(), extra)
+    state = trainer().state() | {"epoch": torch.tensor(1)}
+    write_checkpoint(tmp_path / "c", Checkpoint(state, history, extra), fingerprint())
     checkpoint = load_checkpoint(tmp_path / "c", fingerprint())
     event = checkpoint.history[0]
     assert (event.epoch, event.epochs, event.seconds) == (1, 5, 1 / 3)
@@ -94,16 +95,19 @@ def test_history_and_extra_tensors_are_restored_exactly(tmp_path: Path) -> None:
 
 
 def test_a_training_can_be_saved_before_its_first_epoch(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "c", trainer(), [], fingerprint())
+    write_checkpoint(tmp_path / "c", TrainingLoop(trainer()).checkpoint(), fingerprint())
     assert load_checkpoint(tmp_path / "c", fingerprint()).history == ()
 
 
 def test_a_taken_checkpoint_does_not_change_with_later_epochs(tmp_path: Path) -> None:
-    running = trainer()
-    history = [running.run_epoch()]
-    taken = take_checkpoint(running, history)
-    before = {name: value.clone() for name, value in running.state().items()}
-    history.append(running.run_epoch())
+    loop = TrainingLoop(trainer())
+    next(loop.run())
+    loop.trainer.keep([0, 1])
+    taken = loop.checkpoint()
+    before = {name: value.clone() for name, value in loop.trainer.state().items()}
+    assert any(name.startswith("kept.") for name in before)
+    next(loop.run())
+    loop.trainer.keep([1])
     write_checkpoint(tmp_path / "c", taken, fingerprint())
     checkpoint = load_checkpoint(tmp_path / "c", fingerprint())
     assert (checkpoint.epoch, len(checkpoint.history)) == (1, 1)
@@ -158,7 +162,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 
 
 def test_a_checked_file_without_a_run_is_refused(path: Path) -> None:
-    path.write_bytes(encode_checked("graphcaps checkpoint", 1, {}, {"w": torch.zeros(2)}))
+    path.write_bytes(encode_checked("graphcaps checkpoint", FORMAT, {}, {"w": torch.zeros(2)}))
     assert "one of another run" in refusal(path)
 
 

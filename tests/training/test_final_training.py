@@ -14,16 +14,16 @@ from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, UsageError
-from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.nn import margin_loss
-from graphcaps.training import final_training
+from graphcaps.training import checkpoint_writer
 from graphcaps.training.calibration import calibrate
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import BestWeights, trailing_loss
+from graphcaps.training.early_stopping import trailing_loss
 from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
 from graphcaps.training.holdout import validation_split
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory, is_out_of_memory
+from graphcaps.training.replicas import replica_model
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
 CONFIG = RunConfig(
@@ -83,49 +83,6 @@ def test_unlabelled_graphs_and_a_single_class_are_refused(store: GraphStore) -> 
 
 
 # ---------------------------------------------------------------------- choice of the epoch
-def events(*losses: float) -> list[EpochEnd]:
-    return [EpochEnd(i, len(losses), 0.0, [0.0], [0.0], [v], [0.0], []) for i, v in enumerate(losses, 1)]
-
-
-def best_epoch(losses: list[float], has_validation: bool = True) -> tuple[int, float]:
-    """The epoch kept, and the weight kept with it; the weight of an epoch is its number."""
-    best, model = BestWeights(has_validation, len(losses)), torch.nn.Linear(1, 1)
-    history = events(*losses)
-    for epoch in range(1, len(losses) + 1):
-        torch.nn.init.constant_(model.weight, epoch)
-        best.update(model, history[:epoch])
-    return best.epoch, float(best.weights.get("weight", torch.tensor(math.nan)))
-
-
-def test_the_lowest_mean_of_the_last_21_losses_is_kept() -> None:
-    losses = (
-        [5.0] * 20 + [1.0] * 25 + [0.0] + [3.0] * 30
-    )  # a single low loss at epoch 46 ends a window of low losses
-    assert best_epoch(losses) == (46, 46)
-    assert trailing_loss(events(*losses)[:46], WINDOW) == pytest.approx(20 / 21)
-    assert best_epoch([0.0] + [1.0] * 40) == (21, 21)  # windows shorter than 21 epochs are not considered
-    assert best_epoch([2.0] * 40) == (21, 21)  # the earliest of equal means
-    assert best_epoch([1.0, 0.5, 2.0]) == (3, 3)  # fewer epochs than the window: the last one
-    assert best_epoch([1.0, 0.5, 2.0], has_validation=False)[0] == 3
-    assert best_epoch([math.nan] * 30)[0] == 0
-
-
-def test_patience_counts_epochs_without_progress() -> None:
-    best, model = BestWeights(True, 200), torch.nn.Linear(1, 1)
-    history = events(*([1.0] * 30 + [0.9 - 1e-6 * i for i in range(130)]))
-    stopped = 0
-    for epoch in range(1, len(history) + 1):
-        best.update(model, history[:epoch])
-        if best.should_stop(history[:epoch], 10):
-            stopped = epoch
-            break
-    # From epoch 51 the window holds only the lower losses. Later gains are too small to count as progress, but their
-    # weights are kept.
-    assert stopped == 61
-    assert best.epoch == 61
-    assert not BestWeights(False, 200).should_stop(history, 10)
-
-
 def test_the_kept_weights_are_those_of_the_best_epoch(
     store: GraphStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,16 +90,15 @@ def test_the_kept_weights_are_those_of_the_best_epoch(
     long = FinalTraining(store, CONFIG.with_training(epochs=8, learning_rate=0.5), device="cpu")
     history = [*long.run()]
     result = long.result()
-    assert result.epoch == min(range(2, 9), key=lambda e: trailing_loss(history[:e], 2))
+    assert result.epoch == min(range(2, 9), key=lambda e: trailing_loss(history[:e], 2).item())
     assert result.epoch < 8, "choose a learning rate for which the last epoch is not the best"
     short = FinalTraining(store, CONFIG.with_training(epochs=result.epoch, learning_rate=0.5), device="cpu")
     assert [event.validation_loss for event in short.run()] == [e.validation_loss for e in history][
         : result.epoch
     ]
     assert same_weights(short.result(), result)
-    assert not torch.equal(
-        long._last_epoch.state["model.primary.weight"][0], weights(result)["primary.weight"]
-    )
+    last = long.trainer.weights()["primary.weight"][0]
+    assert not torch.equal(last, weights(result)["primary.weight"])
 
 
 def test_without_a_validation_set_the_last_epoch_is_kept(store: GraphStore) -> None:
@@ -199,12 +155,18 @@ def test_planted_parts_are_learned() -> None:
 
 
 # ---------------------------------------------------------------------- interrupting and resuming
+@pytest.mark.parametrize(("trunk", "rate"), [(None, 0.2), ("sage", 0.05)])
 @pytest.mark.parametrize("stop", [0, 1, 6, 8])
 def test_resumed_training_equals_an_uninterrupted_one(
-    store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+    store: GraphStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: int,
+    trunk: str | None,
+    rate: float,
 ) -> None:
     monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 2)
-    config = CONFIG.with_training(epochs=8, learning_rate=0.2)
+    config = CONFIG.with_training(epochs=8, learning_rate=rate).with_model(trunk=trunk)
     uninterrupted = train_final(store[:12], config, device="cpu")
     interrupted = FinalTraining(store[:12], config, device="cpu")
     for _ in range(stop):
@@ -222,15 +184,19 @@ def test_resumed_training_equals_an_uninterrupted_one(
     assert [e.train_loss for e in result.history] == [e.train_loss for e in uninterrupted.history]
 
 
+@pytest.mark.parametrize("validation", [0, 0.1])
 @pytest.mark.parametrize("average_epochs", [1, 3])
 def test_an_interrupted_epoch_is_not_saved(
-    average_epochs: int, store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    average_epochs: int,
+    validation: float,
+    store: GraphStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = CONFIG.with_training(average_epochs=average_epochs)
-    uninterrupted = train_final(store, config, validation=0, device="cpu")
-    one_epoch = train_final(store, config.with_training(epochs=1), validation=0, device="cpu")
-    training = FinalTraining(store, config, validation=0, device="cpu")
-    next(training.run())
+    uninterrupted = train_final(store, config, validation=validation, device="cpu")
+    training = FinalTraining(store, config, validation=validation, device="cpu")
+    next(training.run(tmp_path / "c"))
     steps = iter(range(100))
     step = training.trainer.adam.step
 
@@ -241,13 +207,84 @@ def test_an_interrupted_epoch_is_not_saved(
 
     monkeypatch.setattr(training.trainer.adam, "step", step_then_interrupt)
     with pytest.raises(KeyboardInterrupt):
-        next(training.run())
+        next(training.run(tmp_path / "c"))
     assert training.save(tmp_path / "c") == 1
-    assert same_weights(training.result(), one_epoch)  # the result is that of the last complete epoch
-    resumed = FinalTraining(store, config, validation=0, device="cpu")
+    with pytest.raises(TrainingError, match="The last epoch was interrupted; resume from a checkpoint"):
+        training.result()
+    resumed = FinalTraining(store, config, validation=validation, device="cpu")
     resumed.resume(tmp_path / "c")
     assert [event.epoch for event in resumed.run()] == [2, 3, 4]
     assert same_weights(resumed.result(), uninterrupted)
+
+
+def test_an_interrupted_first_epoch_leaves_no_checkpoint(
+    store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    training = FinalTraining(store, CONFIG, device="cpu")
+    monkeypatch.setattr(training.trainer.adam, "step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(training.run(tmp_path / "c"))
+    assert training.save(tmp_path / "c") == 0
+    assert not (tmp_path / "c").exists()
+    unsaved = FinalTraining(store, CONFIG, device="cpu")
+    monkeypatch.setattr(unsaved.trainer.adam, "step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(unsaved.run())
+    with pytest.raises(TrainingError, match=r"An epoch was interrupted; name a checkpoint file in run\(\)"):
+        unsaved.save(tmp_path / "c")
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_state_is_copied_only_for_checkpoints(
+    checkpoint: bool, store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = FinalTraining(store, CONFIG, device="cpu")
+    states: list[int] = []
+    state = training.trainer.state
+    monkeypatch.setattr(training.trainer, "state", lambda: states.append(training.epoch) or state())
+    for _ in training.run(tmp_path / "c" if checkpoint else None):
+        pass
+    training.result()
+    assert states == ([1] if checkpoint else [])  # the copy that an interrupted epoch falls back to
+
+
+@pytest.mark.parametrize("average_epochs", [1, 3])
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_resumed_training_stops_at_the_same_epoch(
+    store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int, average_epochs: int
+) -> None:
+    monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 2)
+    config = CONFIG.with_training(epochs=30, learning_rate=0.2, average_epochs=average_epochs)
+    uninterrupted = train_final(store, config, device="cpu", patience=3)
+    assert 5 < len(uninterrupted.history) < 30
+    interrupted = FinalTraining(store, config, device="cpu", patience=3)
+    for _ in range(stop):
+        next(interrupted.run())
+    interrupted.save(tmp_path / "c")
+    resumed = FinalTraining(store, config, device="cpu", patience=3)
+    resumed.resume(tmp_path / "c")
+    for _ in resumed.run():
+        pass
+    result = resumed.result()
+    assert same_weights(result, uninterrupted)
+    assert (result.epoch, len(result.history)) == (uninterrupted.epoch, len(uninterrupted.history))
+
+
+def test_fine_tuning_a_model_with_a_trunk(store: GraphStore) -> None:
+    config = CONFIG.with_model(trunk="gin")
+    first = train_final(store, config, device="cpu")
+    tuned = FinalTraining(store, config, device="cpu", start=first.model)
+    started = replica_model(tuned.trainer.weights(), tuned._factory, 0).state_dict()
+    assert all(torch.equal(value, weights(first)[name]) for name, value in started.items())
+    for _ in tuned.run():
+        pass
+    assert not same_weights(tuned.result(), first)
+    other = CONFIG.with_model(trunk="sage")
+    with pytest.raises(ArgumentError, match="'start' must be a model of the same sizes, got another"):
+        FinalTraining(store, other, device="cpu", start=first.model)
 
 
 def test_resuming_accepts_more_epochs_but_not_fewer(store: GraphStore, tmp_path: Path) -> None:
@@ -292,9 +329,9 @@ def test_checkpoints_are_written_by_epochs_or_by_time(
 ) -> None:
     """An epoch takes ``seconds`` seconds of a fake clock; without ``every`` a checkpoint is due after 20 seconds."""
     training = FinalTraining(store[:12], CONFIG, device="cpu")
-    monkeypatch.setattr(final_training.time, "monotonic", lambda: float(seconds * training.epoch))
+    monkeypatch.setattr(checkpoint_writer, "monotonic", lambda: float(seconds * training.epoch))
     saved = []
-    monkeypatch.setattr(training, "save", lambda path: saved.append(training.epoch))
+    monkeypatch.setattr(checkpoint_writer, "write_checkpoint", lambda *_: saved.append(training.epoch))
     for _ in training.run(tmp_path / "c", every):
         pass
     assert saved == written
@@ -338,18 +375,6 @@ def test_choose_device() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="No CUDA device is available; use device='cpu' or 'auto'"):
             choose_device("cuda")
-
-
-@pytest.mark.parametrize(
-    ("has_validation", "epochs", "rule"),
-    [
-        (False, 60, "the last epoch"),
-        (True, 20, "the last epoch, since 21 are needed for a choice"),
-        (True, 21, "lowest validation loss, mean of the last 21 epochs"),
-    ],
-)
-def test_description_of_the_rule(has_validation: bool, epochs: int, rule: str) -> None:
-    assert BestWeights(has_validation, epochs).rule == rule
 
 
 # ---------------------------------------------------------------------- early stopping, calibration, class weights

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from graphcaps.config import TrainConfig
-from graphcaps.nn import HGCN
 from graphcaps.training import Replica, Trainer, TrainingError, stack_replicas
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.multiprocess import (
@@ -20,6 +19,7 @@ from graphcaps.training.multiprocess import (
     _start_method,
     make_trainer,
 )
+from graphcaps.training.replicas import copy_replicas_, slice_replicas
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas
 
 CPU = torch.device("cpu")
@@ -55,6 +55,28 @@ def test_a_pool_equals_one_trainer(kind: str, threads: int) -> None:
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=2e-4), name
     expected, actual = single.state(), pool.state()
     assert {name: value.shape for name, value in expected.items()} == {n: v.shape for n, v in actual.items()}
+
+
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, sage"])
+def test_a_process_per_replica_equals_single_trainers_bit_by_bit(kind: str) -> None:
+    pool = _pool(kind, threads=3)
+    for _ in range(2):
+        pool.run_epoch()
+    actual = {name: value for name, value in pool.state().items() if name != "epoch"}
+    pool.close()
+    graphs, threads = _graphs(), torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker
+    try:
+        for f, replica in enumerate(_replicas()):
+            model = stack_replicas(_maker(kind, 0.3), [replica])
+            alone = Trainer(model, graphs.as_store(), graphs.x.float(), [replica], CONFIG)
+            for _ in range(2):
+                alone.run_epoch()
+            expected = alone.state()
+            for name, value in slice_replicas(actual, f, f + 1).items():
+                assert torch.equal(value, expected[name]), name
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("average_epochs", [1, 3])
@@ -156,20 +178,30 @@ def test_replicas_without_validation_graphs_have_nan_metrics() -> None:
     assert not math.isnan(losses[1])
 
 
-def test_one_thread_or_a_trunk_uses_one_process() -> None:
+def test_one_thread_uses_one_process() -> None:
     assert isinstance(_pool(threads=1), Trainer)
-    graphs = _graphs()
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        trunk = make_trainer(
-            lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), trunk="sage", lead=lead),
-            graphs.as_store(), graphs.x.float(), _replicas(), CONFIG, CPU,
-        )  # fmt: skip
-    finally:
-        torch.set_num_threads(before)
-    assert isinstance(trunk, Trainer)
-    assert len(trunk.replicas) == 3
+
+
+@pytest.mark.parametrize("kind", ["hgcn", "hgcn, sage"])
+def test_weights_are_kept_in_the_processes(kind: str) -> None:
+    """By replicas of any process; the states of a pool and of one trainer are interchangeable."""
+    pool, single = _pool(kind), _together(kind)
+    assert pool.kept() == {} == single.kept()
+    for replicas in ([0, 1, 2], [2], [0, 1]):
+        pool.run_epoch()
+        single.load_state(pool.state())
+        expected, present = pool.kept() or pool.weights(), pool.weights()
+        copy_replicas_(expected, present, replicas)
+        pool.keep(replicas)
+        single.keep(replicas)
+        for kept in (pool.kept(), single.kept()):
+            assert kept.keys() == present.keys()
+            assert all(torch.equal(value, expected[name]) for name, value in kept.items())
+    again = _pool(kind)
+    again.load_state(single.state())
+    assert all(torch.equal(value, expected[name]) for name, value in again.kept().items())
+    again.close()
+    pool.close()
 
 
 def test_spawned_workers_equal_forked_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,15 @@ from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
-from graphcaps.evaluation.replica_groups import GroupTrainer, plan_groups
-from graphcaps.models.builder import model_factory
+from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.models.lookup import find_model
 from graphcaps.nn import HGCN
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.device import matmul_precision
-from graphcaps.training.multiprocess import ProcessPoolTrainer
+from graphcaps.training.loop import TrainingLoop
+from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
 from graphcaps.training.replicas import Replica, stack_replicas
+from graphcaps.training.trainer import ReplicaTrainer
 from graphcaps.types import FeatureTable
 
 __all__ = ["Speed", "measure_speed"]
@@ -139,12 +140,12 @@ def measure_speed(
     seconds = 0.0
     part: list[Replica] = []
     plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
-    make = model_factory(config, prepared.x.size(-1), store.num_classes)
+    make = prepared.factory
     resident = prepared.store.device.type == target.type  # features as training reads them
     features: Tensor | FeatureTable = compact_features(prepared.x, prepared.store) if resident else prepared.x
     for plan in plans:  # one after another where they do not fit into memory together
-        training = GroupTrainer(plan, prepared, target, config, make)
-        took, trained = _epoch_seconds(training, warm_up, epochs)
+        trainer = make_trainer(make, prepared.store, prepared.x, list(plan.replicas), config.training, target)
+        took, trained = _epoch_seconds(trainer, warm_up, epochs)
         seconds, part = seconds + took, part or trained
     memory = torch.cuda.max_memory_allocated(target) if gpu else _resident_peak()
     reserved = torch.cuda.max_memory_reserved(target) if gpu else None
@@ -167,16 +168,16 @@ def measure_speed(
     )
 
 
-def _epoch_seconds(training: GroupTrainer, warm_up: int, epochs: int) -> tuple[float, list[Replica]]:
+def _epoch_seconds(trainer: ReplicaTrainer, warm_up: int, epochs: int) -> tuple[float, list[Replica]]:
     """Median seconds of an epoch of one group, and the replicas that one of its processes trains."""
+    loop = TrainingLoop(trainer)
     try:
-        trainer = training.trainer
         for _ in range(warm_up):
             trainer.run_epoch()
         seconds = [trainer.run_epoch().seconds for _ in range(epochs)]
         part = trainer.shards[0] if isinstance(trainer, ProcessPoolTrainer) else trainer.replicas
     finally:
-        training.close()
+        loop.close()
     return median(seconds), part
 
 

@@ -77,6 +77,15 @@ def evaluate(
         ),
     ] = None,
     split: SplitBy = None,
+    patience: Annotated[
+        int | None,
+        option(
+            "--patience",
+            metavar="N",
+            min=0,
+            help="Stop a fold after N epochs without improvement; 0: never (default). Not with protocol paper.",
+        ),
+    ] = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     learning_rate: LearningRate = None,
@@ -124,6 +133,7 @@ def evaluate(
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset), split=fixed_split,
+            patience=patience or None,
         )  # fmt: skip
         if groups is not None and validation.partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")

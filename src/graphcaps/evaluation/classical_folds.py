@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
-from graphcaps.evaluation.replica_groups import ReplicaGroup
+from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup
 from graphcaps.training.classical_training import fit_replica
 from graphcaps.training.trainer import EpochEnd
 
@@ -15,7 +17,7 @@ __all__ = ["fit_group"]
 
 def fit_group(
     group: ReplicaGroup, store: GraphStore, config: RunConfig, on_epoch: Callable[[EpochEnd], object]
-) -> tuple[list[EpochEnd], tuple[str, ...]]:
+) -> GroupResult:
     """Fits a model to the training graphs of each replica and measures it on all its graphs.
 
     Args:
@@ -40,4 +42,4 @@ def fit_group(
         f"{config.model} is fitted once per fold to its training graphs: it has no epochs, a validation fold is not "
         "used, and settings of features and training do not apply."
     )
-    return [event], (note,)
+    return GroupResult([event], np.ones(len(events), dtype=np.int64), (note,))

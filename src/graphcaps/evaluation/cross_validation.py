@@ -17,8 +17,6 @@ from torch import Tensor
 
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import EncodedGraphs, encode_graphs
-from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Folds, Split, stratified_folds
 from graphcaps.data.splits.groups import Grouping, resolve_groups
@@ -37,17 +35,18 @@ from graphcaps.evaluation.record import (
     SeedRecord,
     settings,
 )
-from graphcaps.evaluation.replica_groups import GroupTrainer, ReplicaGroup, plan_groups
+from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_groups, train_group
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
-from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
+from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
+from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import label_column_hint
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
-from graphcaps.training.streaming import move_to_device
 from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
 __all__ = [
     "FOLDS_SEED",
@@ -122,6 +121,7 @@ def cross_validate(
     resume: bool = False,
     groups: Groups | None = None,
     split: Split | None = None,
+    patience: int | None = None,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -149,6 +149,8 @@ def cross_validate(
             ``graphcaps data check --groups``.
         split (Split, optional): A fixed split in place of folds; ``paper`` trains on its validation part too.
             If the split has no validation part, held-out draws a tenth of every class of the training part.
+        patience (int, optional): A fold stops after this many epochs without a decrease of its validation loss by
+            0.0005; its later epochs do not count. Only with the protocol held-out. (default: never)
 
     Returns:
         Ledger: One record per protocol and seed.
@@ -159,7 +161,7 @@ def cross_validate(
     results_store = results if isinstance(results, ResultsStore) or results is None else ResultsStore(results)
     validation = CrossValidation(
         store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-        variant=variant, results=results_store, resume=resume, groups=groups, split=split,
+        variant=variant, results=results_store, resume=resume, groups=groups, split=split, patience=patience,
     )  # fmt: skip
     return validation.run(on_event)
 
@@ -191,6 +193,7 @@ class CrossValidation:
         joint_variants: Mapping[str, RunConfig] | None = None,
         groups: Groups | None = None,
         split: Split | None = None,
+        patience: int | None = None,
     ) -> None:
         for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
             if type(value) is not int or value < 1:
@@ -198,6 +201,10 @@ class CrossValidation:
         if protocol not in (*PROTOCOLS, "both"):
             expected = f"be one of {', '.join(PROTOCOLS)}, both"
             raise ArgumentError("cross_validate", "protocol", expected, repr(protocol))
+        check_patience("cross_validate", patience)
+        if patience is not None and protocol != "held-out":
+            expected = "be left out unless the protocol is held-out: 'paper' has no validation set"
+            raise ArgumentError("cross_validate", "patience", expected, f"{patience} with '{protocol}'")
         if resume and results is None:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
         self.store = store
@@ -215,9 +222,12 @@ class CrossValidation:
         if self.is_classical:
             build_classical(self.config, store.num_classes)  # raises on unknown arguments
             group = 1  # one fit after another, each with all threads
+            if patience is not None:
+                got = f"{patience} with the model '{self.config.model}'"
+                raise ArgumentError("cross_validate", "patience", "be left out without epochs", got)
         else:
             model_factory(self.config, 1, store.num_classes)
-        self.seeds, self.group = tuple(range(seeds)), group
+        self.seeds, self.group, self.patience = tuple(range(seeds)), group, patience
         self.device = choose_device(device, "cross_validate", self.config.model)
         self.results = results
         counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
@@ -225,7 +235,7 @@ class CrossValidation:
         self.finished = self._load_finished(resume)
         self.resume = resume
         self.memory_estimate: MemoryEstimate | None = None
-        self._encoded: EncodedGraphs | None = None
+        self._inputs: TrainingInputs | None = None
         folder = None if results is None else results.folder
         self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants))
         if not resume:
@@ -249,8 +259,7 @@ class CrossValidation:
                     size = len(group.replicas)
                     on_event(GroupEpoch(self.store.name, group.protocol, number, len(groups), size, epoch))
 
-            events, notes = self._train(group, on_epoch)
-            for completed in collector.add(group, events, notes):
+            for completed in collector.add(group, self._train(group, on_epoch)):
                 record = self._record(completed)
                 records[record.key] = record
                 if self.results is not None:
@@ -263,27 +272,26 @@ class CrossValidation:
             for name in self.variants
         }
 
-    def prepare(self) -> EncodedGraphs:
+    def prepare(self) -> TrainingInputs:
         """Encodes the input features, estimates the memory and sets how many replicas are trained together.
 
         For networks; a classical model reads the graphs themselves.
         """
-        if self._encoded is not None:
-            return self._encoded
-        recipe = FeatureRecipe(**recipe_arguments(self.config.features))  # type: ignore[arg-type]
-        encoded = encode_graphs(self.store, recipe, max_nodes=self.config.features.max_nodes)
+        if self._inputs is not None:
+            return self._inputs
         with explain_out_of_memory(self.config, self.device):
-            store, x = move_to_device(encoded.store, encoded.x, self.device)
-            self._encoded = EncodedGraphs(store, x, encoded.recipe)
+            inputs = prepare_inputs(self.store, self.config, self.device, owner="cross_validate")
             runs = {protocol: self._missing_runs(protocol) for protocol in self.protocols}
             first = next(protocol for protocol in self.protocols if runs[protocol])
             replica = plan_groups(self.folds, first, runs[first], 1)[0].replicas[0]
-            make = model_factory(self.config, x.size(-1), self.store.num_classes)
-            self.memory_estimate = estimate_memory(make, store, x, replica, self.config.training, self.device)
+            self.memory_estimate = estimate_memory(
+                inputs.factory, inputs.store, inputs.x, replica, self.config.training, self.device
+            )
+        self._inputs = inputs
         if self.group is None:
             num_replicas = self.folds.num_folds * max(len(each) for each in runs.values())
             self.group = self.memory_estimate.max_replicas(num_replicas)
-        return self._encoded
+        return inputs
 
     def _load_finished(self, resume: bool) -> dict[RecordKey, SeedRecord]:
         """The records of this run that the results store already holds."""
@@ -299,7 +307,9 @@ class CrossValidation:
                     fix = "Add --resume to keep it, or name another folder."
                     raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
                 config = self.variants[key.variant]
-                expected = settings(config, self.folds.num_folds, self.folds.seed, self.data, self.partition)
+                expected = settings(
+                    config, self.folds.num_folds, self.folds.seed, self.data, self.partition, self.patience
+                )
                 check_settings(record.settings, expected, key, self.results.path(key))
                 finished[key] = record
         return finished
@@ -314,36 +324,27 @@ class CrossValidation:
         runs = self._missing_runs(protocol)
         return plan_groups(self.folds, protocol, runs, self.group) if runs else []
 
-    def _train(
-        self, group: ReplicaGroup, on_epoch: Callable[[EpochEnd], object]
-    ) -> tuple[list[EpochEnd], tuple[str, ...]]:
-        """Trains a group and frees its memory; returns the events of all epochs and the notes."""
+    def _train(self, group: ReplicaGroup, on_epoch: Callable[[EpochEnd], object]) -> GroupResult:
         if self.is_classical:
             return fit_group(group, self.store, self.config, on_epoch)
-        trainer = self._group_trainer(group, self.prepare())
-        try:
-            return trainer.run(on_epoch), trainer.notes
-        finally:
-            trainer.close()
-
-    def _group_trainer(self, group: ReplicaGroup, encoded: EncodedGraphs) -> GroupTrainer:
-        sizes = (encoded.x.size(-1), self.store.num_classes)
-        make, *_ = factories = [model_factory(config, *sizes) for config in self.variants.values()]
-        trainer = GroupTrainer(
+        inputs = self.prepare()
+        factories = {
+            name: model_factory(config, inputs.x.size(-1), self.store.num_classes)
+            for name, config in self.variants.items()
+        }
+        return train_group(
             group,
-            encoded,
-            self.device,
+            inputs,
             self.config,
-            make,
-            dict(zip(self.variants, factories, strict=True)),
-            self.data.sha256,
-            self.checkpoints.path(group),
+            patience=self.patience,
+            initializers=factories,
+            data=self.data.sha256,
+            checkpoint=self.checkpoints.path(group),
+            resume=self.resume,
             # A record is written once all folds of its seed are trained: until then the checkpoint is the result.
             keep_end=len(group.replicas) < self.folds.num_folds,
+            on_epoch=on_epoch,
         )
-        if self.resume:
-            trainer.resume()
-        return trainer
 
     def _key(self, protocol: Protocol, variant: str, seed: int) -> RecordKey:
         return RecordKey(self.store.name, variant, protocol, seed)
@@ -355,7 +356,7 @@ class CrossValidation:
         notes = (*self.folds.notes, *((empty,) if empty else ()), *completed.notes)
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
-            versions_and_commit(), describe_hardware(self.device), notes, self.partition,
+            versions_and_commit(), describe_hardware(self.device), notes, self.partition, self.patience,
         )  # fmt: skip
 
 
@@ -457,13 +458,11 @@ class SeedCollector:
         self._notes = list(notes)
         self._parts: dict[tuple[Protocol, str, int], list[tuple[EpochRecords, float]]] = {}
 
-    def add(
-        self, group: ReplicaGroup, events: Sequence[EpochEnd], notes: Sequence[str]
-    ) -> Iterator[CompletedSeed]:
+    def add(self, group: ReplicaGroup, result: GroupResult) -> Iterator[CompletedSeed]:
         """Adds the events of a group and yields the seeds that it completes."""
-        self._notes += notes
-        curves = EpochRecords.from_events(events, group.replicas)
-        seconds_per_replica = sum(event.seconds for event in events) / len(group.replicas)
+        self._notes += result.notes
+        curves = EpochRecords.from_events(result.events, group.replicas, result.epochs_run)
+        seconds_per_replica = sum(event.seconds for event in result.events) / len(group.replicas)
         for run in group.runs:
             rows = [row for row, each in enumerate(group.replicas) if (each.variant, each.seed) == run]
             part = (curves.folds(rows), seconds_per_replica * len(rows))

@@ -6,7 +6,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ class EpochRecords:
         validation_loss, validation_right (ndarray): The same on the validation set; zero where there is none.
         test_right (ndarray): Correct predictions on the test set.
         train_graphs, validation_graphs, test_graphs (ndarray): Number of graphs of each set, ``[F]``.
+        epochs_run (ndarray, optional): Number of epochs of each fold, ``[F]``, the largest of which is E. A fold that
+            stopped earlier repeats its last values, which no rule selects. (default: E for each)
     """
 
     train_loss: np.ndarray
@@ -47,10 +49,22 @@ class EpochRecords:
     train_graphs: np.ndarray
     validation_graphs: np.ndarray
     test_graphs: np.ndarray
+    epochs_run: np.ndarray | None = None
 
     @classmethod
-    def from_events(cls, events: Sequence[EpochEnd], replicas: Sequence[Replica]) -> EpochRecords:
-        """The curves of one training of several replicas, from the events of all its epochs."""
+    def from_events(
+        cls,
+        events: Sequence[EpochEnd],
+        replicas: Sequence[Replica],
+        epochs_run: np.ndarray | None = None,
+    ) -> EpochRecords:
+        """The curves of one training of several replicas, from the events of all its epochs.
+
+        Args:
+            events (list): An event per epoch.
+            replicas (list): The replicas of the training.
+            epochs_run (ndarray, optional): Number of epochs of each replica that count. (default: all)
+        """
         counts = {
             name: [getattr(r, name).numel() for r in replicas] for name in ("train", "validation", "test")
         }
@@ -69,10 +83,11 @@ class EpochRecords:
             values = np.where(sizes[name][:, None] > 0, values, 0)
             return np.rint(values.clip(0, _LARGEST)).astype(np.int64)
 
-        return cls(
+        curves = cls(
             loss("train"), right("train"), loss("validation"), right("validation"), right("test"),
             sizes["train"], sizes["validation"], sizes["test"],
         )  # fmt: skip
+        return curves if epochs_run is None else curves._cut(epochs_run)
 
     @property
     def num_folds(self) -> int:
@@ -81,6 +96,11 @@ class EpochRecords:
     @property
     def num_epochs(self) -> int:
         return self.test_right.shape[1]
+
+    @property
+    def fold_epochs(self) -> np.ndarray:
+        """Number of epochs of each fold, ``[F]``."""
+        return np.full(self.num_folds, self.num_epochs) if self.epochs_run is None else self.epochs_run
 
     @property
     def train_accuracy(self) -> np.ndarray:
@@ -99,19 +119,37 @@ class EpochRecords:
         return self.test_right / self.test_graphs[:, None]
 
     def folds(self, rows: Sequence[int]) -> EpochRecords:
-        """The curves of the given rows."""
-        return EpochRecords(*(getattr(self, name)[list(rows)] for name in (*CURVES, *_SIZES)))
+        """The curves of the given rows, up to the last epoch of the longest."""
+        rows = list(rows)
+        chosen = EpochRecords(*(getattr(self, name)[rows] for name in (*CURVES, *_SIZES)))
+        return chosen._cut(self.fold_epochs[rows])
 
     @staticmethod
     def join(parts: Sequence[EpochRecords]) -> EpochRecords:
-        """Concatenates the rows of several records with the same number of epochs."""
-        names = (*CURVES, *_SIZES)
-        return EpochRecords(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        """Concatenates the rows of several records. Shorter ones are padded with their last values."""
+        E = max(part.num_epochs for part in parts)
+
+        def padded(part: EpochRecords, name: str) -> np.ndarray:
+            return np.pad(getattr(part, name), ((0, 0), (0, E - part.num_epochs)), mode="edge")
+
+        curves = [np.concatenate([padded(part, name) for part in parts]) for name in CURVES]
+        sizes = [np.concatenate([getattr(part, name) for part in parts]) for name in _SIZES]
+        epochs_run = np.concatenate([part.fold_epochs for part in parts])
+        return replace(EpochRecords(*curves, *sizes), epochs_run=_or_none(epochs_run, E))
+
+    def _cut(self, epochs_run: np.ndarray) -> EpochRecords:
+        """The same folds with that many epochs of each, in as many columns as the longest needs."""
+        E = int(epochs_run.max())
+        column = np.minimum(np.arange(E), epochs_run[:, None] - 1)  # [F, E]
+        curves = [np.take_along_axis(getattr(self, name), column, 1) for name in CURVES]
+        sizes = [getattr(self, name) for name in _SIZES]
+        return replace(EpochRecords(*curves, *sizes), epochs_run=_or_none(epochs_run, E))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EpochRecords):
             return NotImplemented
-        return all(np.array_equal(getattr(self, n), getattr(other, n)) for n in (*CURVES, *_SIZES))
+        names = (*CURVES, *_SIZES, "fold_epochs")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __repr__(self) -> str:
         return f"EpochRecords(folds={self.num_folds}, epochs={self.num_epochs})"
@@ -119,7 +157,8 @@ class EpochRecords:
     # ------------------------------------------------------------------ saving
     def header(self) -> dict[str, Any]:
         """Shape and set sizes, without the curves; JSON-safe."""
-        sizes = {name: getattr(self, name).tolist() for name in _SIZES}
+        names = _SIZES if self.epochs_run is None else (*_SIZES, "epochs_run")
+        sizes = {name: getattr(self, name).tolist() for name in names}
         return {"folds": self.num_folds, "epochs": self.num_epochs, "loss_step": LOSS_STEP} | sizes
 
     def as_dict(self) -> dict[str, Any]:
@@ -148,13 +187,15 @@ class EpochRecords:
         if values.get("loss_step") != LOSS_STEP:
             raise DataError(where, f"{LOSS_STEP} under 'loss_step'", repr(values.get("loss_step"))[:60])
         sizes = {}
-        for name in _SIZES:
+        for name in (*_SIZES, *(("epochs_run",) if "epochs_run" in values else ())):
             entry = values.get(name)
             if not isinstance(entry, list) or len(entry) != F or not all(type(n) is int for n in entry):
                 raise DataError(where, f"{F} whole numbers under '{name}'", "something else")
             smallest = 0 if name == "validation_graphs" else 1  # the paper's protocol has no validation set
             if not all(smallest <= n <= _LARGEST for n in entry):
                 raise DataError(where, f"numbers from {smallest} on under '{name}'", "others")
+            if name == "epochs_run" and max(entry) != E:
+                raise DataError(where, f"{E} as the largest number under '{name}'", f"{max(entry)}")
             sizes[name] = np.array(entry, dtype=np.int64)
         curves = {}
         for name in CURVES:
@@ -169,6 +210,11 @@ class EpochRecords:
                 limit = "the number of graphs" if quantity == "right" else f"{_LARGEST}"
                 raise DataError(where, f"numbers from 0 to {limit} under '{name}'", "others")
         return cls(*curves.values(), *sizes.values())
+
+
+def _or_none(epochs_run: np.ndarray, E: int) -> np.ndarray | None:
+    """``None`` where all folds have all epochs."""
+    return None if (epochs_run == E).all() else epochs_run
 
 
 def _pack(values: np.ndarray) -> str:

@@ -1,7 +1,8 @@
 """Epoch selection: from the curves of a cross-validation to one epoch and one test accuracy per fold.
 
-All rules take arrays ``[F, E]``, a row per fold and a column per epoch. Ties go to the earliest epoch. Rules that
-select on test accuracy give upper bounds, which their docstrings state.
+All rules take arrays ``[F, E]``, a row per fold and a column per epoch, and optionally the number of epochs of each
+fold, ``[F]``: later columns of a fold that was stopped early are never selected, nor do they enter its means. Ties go
+to the earliest epoch. Rules that select on test accuracy give upper bounds, which their docstrings state.
 """
 
 from __future__ import annotations
@@ -104,44 +105,64 @@ def window_for(epochs: int) -> int:
     return limit - (limit + 1) % 2
 
 
-def held_out(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
+def held_out(
+    validation_loss: np.ndarray,
+    test_accuracy: np.ndarray,
+    window: int | None = None,
+    fold_epochs: np.ndarray | None = None,
+) -> Choice:
     r"""Each fold's epoch of lowest smoothed validation loss, and its test accuracy.
 
     .. math:: e_f = \arg\min_e \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
 
     Test data is not used for the selection: this is the held-out accuracy. Losses are smoothed over ``window``
-    epochs. (default: :func:`window_for` the number of epochs)
+    epochs. (default: :func:`window_for` the number of epochs of the fold)
     """
     loss = _table("held_out", "validation_loss", validation_loss)
-    smoothed = smooth(loss, window_for(loss.shape[1]) if window is None else window)
-    test = _table("held_out", "test_accuracy", test_accuracy, smoothed.shape)
-    return _select(test, smoothed.argmin(1))
+    test = _table("held_out", "test_accuracy", test_accuracy, loss.shape)
+    lengths = _lengths("held_out", fold_epochs, loss)
+    epochs = np.zeros(len(loss), dtype=np.int64)
+    for length in np.unique(lengths).tolist():  # folds of one length together: one mean for all of them
+        rows = lengths == length
+        smoothed = smooth(loss[rows, :length], window_for(length) if window is None else window)
+        epochs[rows] = smoothed.argmin(1)
+    return _select(test, epochs)
 
 
-def best_common_epoch(test_accuracy: np.ndarray) -> Choice:
+def best_common_epoch(test_accuracy: np.ndarray, fold_epochs: np.ndarray | None = None) -> Choice:
     r"""Criterion C: the one epoch, for all folds, with the best mean test accuracy. An upper bound.
 
     .. math:: e = \arg\max_e \frac{1}{F} \sum_f a^{\mathrm{test}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e}
+
+    Epochs that not all folds have are not considered.
     """
     test = _table("best_common_epoch", "test_accuracy", test_accuracy)
+    common = int(_lengths("best_common_epoch", fold_epochs, test).min())
     # Rounded, so that the order of the folds in the sum cannot break a tie.
-    epoch = int(test.mean(0).round(12).argmax())
+    epoch = int(test[:, :common].mean(0).round(12).argmax())
     return _select(test, np.full(len(test), epoch))
 
 
-def best_epoch_per_fold(test_accuracy: np.ndarray) -> Choice:
+def best_epoch_per_fold(test_accuracy: np.ndarray, fold_epochs: np.ndarray | None = None) -> Choice:
     r"""Criterion C*: each fold's own best test epoch. An upper bound, at least as high as C.
 
     .. math:: e_f = \arg\max_e a^{\mathrm{test}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
     """
     test = _table("best_epoch_per_fold", "test_accuracy", test_accuracy)
-    return _select(test, test.argmax(1))
+    lengths = _lengths("best_epoch_per_fold", fold_epochs, test)
+    counted = np.arange(test.shape[1]) < lengths[:, None]
+    return _select(test, np.where(counted, test, -np.inf).argmax(1))
 
 
-def optimism(validation_loss: np.ndarray, test_accuracy: np.ndarray, window: int | None = None) -> Choice:
+def optimism(
+    validation_loss: np.ndarray,
+    test_accuracy: np.ndarray,
+    window: int | None = None,
+    fold_epochs: np.ndarray | None = None,
+) -> Choice:
     """Gain from selecting the epoch on test data: C minus held-out, both on the same held-out training."""
-    best = best_common_epoch(test_accuracy)
-    validated = held_out(validation_loss, test_accuracy, window)
+    best = best_common_epoch(test_accuracy, fold_epochs)
+    validated = held_out(validation_loss, test_accuracy, window, fold_epochs)
     return Choice(best.epochs, best.accuracies - validated.accuracies)
 
 
@@ -162,6 +183,19 @@ def average_seeds(choices: Sequence[Choice], seeds: Sequence[int]) -> AccuracyEs
 def _select(test: np.ndarray, epochs: np.ndarray) -> Choice:
     """Test accuracies at one epoch index per fold."""
     return Choice(epochs + 1, test[np.arange(len(test)), epochs])
+
+
+def _lengths(owner: str, fold_epochs: np.ndarray | None, table: np.ndarray) -> np.ndarray:
+    """Number of epochs of each fold, ``[F]``; all columns of ``table`` if they are not given."""
+    F, E = table.shape
+    if fold_epochs is None:
+        return np.full(F, E)
+    lengths = np.asarray(fold_epochs)
+    if lengths.shape != (F,):
+        raise ShapeError(owner, "fold_epochs", f"have one number per fold, {F}", list(lengths.shape))
+    if not ((lengths >= 1) & (lengths <= E)).all():
+        raise ArgumentError(owner, "fold_epochs", f"be from 1 to the number of epochs, {E}", lengths.tolist())
+    return lengths
 
 
 def _std(values: np.ndarray) -> float | None:

@@ -109,6 +109,11 @@ class Ledger:
         return self.records[0].partition
 
     @property
+    def patience(self) -> int | None:
+        """Epochs without progress after which a fold stopped; ``None`` if all were trained to the last epoch."""
+        return self.records[0].patience
+
+    @property
     def protocols(self) -> tuple[Protocol, ...]:
         present = {record.key.protocol for record in self.records}
         return tuple(protocol for protocol in PROTOCOLS if protocol in present)
@@ -150,7 +155,7 @@ class Ledger:
         """One line on an accuracy of :data:`RULES`; for short trainings, with the window that was used."""
         if not self.selects_epochs:
             return _SINGLE_EPOCH_RULES[name]
-        window = min(window_for(record.curves.num_epochs) for record in self.records)
+        window = min(window_for(int(record.curves.fold_epochs.min())) for record in self.records)
         return RULES[name].replace(
             f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}"
         )
@@ -236,6 +241,7 @@ class Ledger:
             "folds": self.num_folds,
             "folds_seed": self.folds_seed,
             **({} if self.partition is None else {"partition": vars(self.partition)}),
+            **({} if self.patience is None else {"patience": self.patience}),
             "figures": estimates,
             "per_seed": self.per_seed(),
             "seconds": round(self.seconds, 3),
@@ -291,9 +297,27 @@ def _losses(record: SeedRecord) -> np.ndarray:
     return record.curves.validation_loss * LOSS_STEP
 
 
+def _held_out(record: SeedRecord) -> Choice:
+    curves = record.curves
+    return held_out(_losses(record), curves.test_accuracy, fold_epochs=curves.fold_epochs)
+
+
+def _optimism(record: SeedRecord) -> Choice:
+    curves = record.curves
+    return optimism(_losses(record), curves.test_accuracy, fold_epochs=curves.fold_epochs)
+
+
+def _common(record: SeedRecord) -> Choice:
+    return best_common_epoch(record.curves.test_accuracy, record.curves.fold_epochs)
+
+
+def _per_fold(record: SeedRecord) -> Choice:
+    return best_epoch_per_fold(record.curves.test_accuracy, record.curves.fold_epochs)
+
+
 _SELECTION_RULES: dict[str, tuple[Protocol, Callable[[SeedRecord], Choice]]] = {
-    "held-out": ("held-out", lambda record: held_out(_losses(record), record.curves.test_accuracy)),
-    "C": ("paper", lambda record: best_common_epoch(record.curves.test_accuracy)),
-    "C*": ("paper", lambda record: best_epoch_per_fold(record.curves.test_accuracy)),
-    "optimism": ("held-out", lambda record: optimism(_losses(record), record.curves.test_accuracy)),
+    "held-out": ("held-out", _held_out),
+    "C": ("paper", _common),
+    "C*": ("paper", _per_fold),
+    "optimism": ("held-out", _optimism),
 }

@@ -68,6 +68,8 @@ class SeedRecord:
         notes (tuple): Remarks on the training, one sentence each.
         partition (Partition, optional): Groups or fixed split behind the folds; not written for plain stratified
             folds.
+        patience (int, optional): Epochs without progress after which a fold stops; not written if all folds are
+            trained to the last epoch.
     """
 
     key: RecordKey
@@ -81,6 +83,7 @@ class SeedRecord:
     hardware: str = ""
     notes: tuple[str, ...] = ()
     partition: Partition | None = None
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         # Rounded as in the file, so that a record that is read back equals the original.
@@ -92,7 +95,9 @@ class SeedRecord:
     @property
     def settings(self) -> dict[str, Any]:
         """All values that determine the results besides the key; equal for records that can be compared."""
-        return settings(self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition)
+        return settings(
+            self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition, self.patience
+        )
 
     # ------------------------------------------------------------------ saving
     def as_dict(self, *, curves: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -112,6 +117,7 @@ class SeedRecord:
             "data": vars(self.data),
             "folds_seed": self.folds_seed,
             **({} if self.partition is None else {"partition": vars(self.partition)}),
+            **({} if self.patience is None else {"patience": self.patience}),
             "config": self.config.as_dict(),
             "curves": self.curves.as_dict() if curves is None else curves,
         }
@@ -154,6 +160,7 @@ class SeedRecord:
             values["hardware"],
             tuple(str(note) for note in values["notes"]),
             Partition.from_dict(values["partition"], where) if "partition" in values else None,
+            _patience(values["patience"], where) if "patience" in values else None,
         )
 
 
@@ -178,17 +185,19 @@ def settings(
     folds_seed: int,
     data: DatasetFingerprint,
     partition: Partition | None = None,
+    patience: int | None = None,
 ) -> dict[str, Any]:
     """All values that determine the results of a run, as a flat table.
 
     The file of a configuration is left out: equal values are the same run. Plain stratified folds have no entry
-    ``partition``.
+    ``partition``, and a run without early stopping no entry ``patience``.
     """
     flat: dict[str, Any] = {}
     for section in ("model", "features", "training"):
         flat |= {f"{section}.{name}": value for name, value in config.as_dict()[section].items()}
     flat |= {"folds": folds, "folds_seed": folds_seed}
     flat |= {} if partition is None else {"partition": partition.fingerprint}
+    flat |= {} if patience is None else {"patience": patience}
     return flat | {f"data.{name}": value for name, value in vars(data).items()}
 
 
@@ -210,6 +219,12 @@ _DATA_TYPES: dict[str, type | tuple[type, ...]] = {
     "y_sha256": str,
     "sha256": str,
 }
+
+
+def _patience(value: Any, where: str) -> int:
+    if type(value) is not int or value < 1:
+        raise DataError(where, "a whole number from 1 on under 'patience'", repr(value)[:60])
+    return value
 
 
 def _seconds(value: int | float, where: str) -> float:

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import EncodedGraphs
 from graphcaps.data.splits.folds import Folds
-from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
 from graphcaps.nn.graph_model import ModelFactory
-from graphcaps.training.checkpoint import (
-    CHECKPOINT_SECONDS,
-    Checkpoint,
-    load_checkpoint,
-    take_checkpoint,
-    write_checkpoint,
-)
+from graphcaps.training.checkpoint import load_checkpoint
+from graphcaps.training.checkpoint_writer import CheckpointWriter
+from graphcaps.training.early_stopping import BestWeights, EarlyStopping
 from graphcaps.training.fingerprint import run_fingerprint
+from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.training_inputs import TrainingInputs
 
-__all__ = ["GroupTrainer", "ReplicaGroup", "plan_groups"]
-
-COPY_SECONDS = 1.0
-"""Least time between two copies of the state, to which an interrupted epoch falls back."""
-MAX_TIME_SHARE = 0.01
-"""Largest share of the time for copies, and for checkpoints: large states are copied and written less often."""
+__all__ = ["GroupResult", "ReplicaGroup", "ReplicaWeights", "plan_groups", "train_group"]
 
 
 @dataclass(frozen=True)
@@ -98,135 +88,116 @@ def _replica(folds: Folds, protocol: Protocol, fold: int, variant: str, seed: in
     return Replica(split.train, validation, split.test, seed=seed, fold=fold, variant=variant)
 
 
-class GroupTrainer:
-    """Trains one group of replicas; writes checkpoints and can resume from them.
+@dataclass(frozen=True, eq=False)
+class ReplicaWeights:
+    """Weights of F replicas, each of an epoch of its own.
+
+    Args:
+        epochs (ndarray): Epoch of each replica, counted from 1, ``[F]``.
+        weights (dict): State of the stacked model.
+    """
+
+    epochs: np.ndarray
+    weights: dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupResult:
+    """Events of all epochs of a group.
+
+    Args:
+        events (list): An :class:`EpochEnd` per epoch.
+        epochs_run (ndarray): Number of epochs of each replica that count, ``[F]``: fewer than there are events if its
+            patience was exhausted before that of the others.
+        notes (tuple): Remarks on checkpoints, one sentence each.
+        best (ReplicaWeights, optional): Weights of each replica's best epoch, where they were kept.
+    """
+
+    events: list[EpochEnd]
+    epochs_run: np.ndarray
+    notes: tuple[str, ...]
+    best: ReplicaWeights | None = None
+
+
+def train_group(
+    group: ReplicaGroup,
+    inputs: TrainingInputs,
+    config: RunConfig,
+    *,
+    patience: int | None = None,
+    initializers: Mapping[str, ModelFactory] | None = None,
+    data: str = "",
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    keep_end: bool = False,
+    keep_best: bool = False,
+    on_epoch: Callable[[EpochEnd], object] | None = None,
+) -> GroupResult:
+    """Trains one group of replicas and frees its memory.
+
+    After Ctrl-C a checkpoint of a complete epoch remains: the last one, or one about a second older.
 
     Args:
         group (ReplicaGroup): Replicas that are trained together.
-        encoded (EncodedGraphs): Graphs and input features, on the device, or on the host for streaming.
-        device (device): Device of the training.
+        inputs (TrainingInputs): Encoded graphs, model factory and device.
         config (RunConfig): Model and training.
-        make (callable): Builds the model, given its leading axes.
+        patience (int, optional): Number of epochs without progress after which a replica stops. (default: never)
         initializers (dict, optional): Model factory for the initial weights of each variant.
         data (str): Digest of the graphs, for the checkpoint.
         checkpoint (Path, optional): Checkpoint file.
+        resume (bool): Continue from the checkpoint, if there is one. (default: ``False``)
         keep_end (bool): Also write a checkpoint after the last epoch, if no record follows. (default: ``False``)
+        keep_best (bool): Keep the weights of each replica's best epoch. (default: ``False``)
+        on_epoch (callable, optional): Called with the event of every epoch.
+
+    Raises:
+        DataError: If the checkpoint is damaged or belongs to another run.
     """
+    replicas, epochs = list(group.replicas), config.training.epochs
+    F, has_validation = len(replicas), any(replica.validation.numel() for replica in replicas)
+    kept = "best weights" if keep_best else None  # a checkpoint without them cannot be resumed with them
+    fingerprint = run_fingerprint(config, data, replicas, patience=patience, kept=kept)
+    best = BestWeights(has_validation, epochs, F)
+    callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, F)]
+    callbacks += [best] if keep_best else []
+    writer = None
+    if checkpoint is not None:
+        writer = CheckpointWriter(checkpoint, fingerprint, after_last="always" if keep_end else "never")
+        callbacks.append(writer)
+    fewer = "choose fewer folds" if keep_best else "set a smaller group"
+    explain = partial(_explain_memory, config, inputs.device, F, fewer)
+    with explain():
+        trainer = make_trainer(
+            *(inputs.factory, inputs.store, inputs.x, replicas, config.training, inputs.device), initializers
+        )
+    loop = TrainingLoop(trainer, callbacks, explain)
+    notes: tuple[str, ...] = ()
+    try:
+        if resume and checkpoint is not None and checkpoint.is_file():
+            # Records can be cut to fewer epochs; weights cannot.
+            max_epochs = epochs if keep_best else None
+            resumed = load_checkpoint(checkpoint, fingerprint, inputs.device, max_epochs)
+            loop.resume(resumed)
+            notes = resumed.notes
+        events = loop.run_all(on_epoch)
+        notes += () if writer is None else writer.notes
+        chosen = ReplicaWeights(best.best_epochs, best.weights(loop)) if keep_best else None
+        return GroupResult(events, loop.epochs_run, notes, chosen)
+    finally:
+        loop.close()
 
-    def __init__(
-        self,
-        group: ReplicaGroup,
-        encoded: EncodedGraphs,
-        device: torch.device,
-        config: RunConfig,
-        make: ModelFactory,
-        initializers: Mapping[str, ModelFactory] | None = None,
-        data: str = "",
-        checkpoint: Path | None = None,
-        keep_end: bool = False,
-    ) -> None:
-        self.group, self.config, self.path, self.keep_end = group, config, checkpoint, keep_end
-        self.device = device
-        replicas = list(group.replicas)
-        self.fingerprint: Mapping[str, Any] = run_fingerprint(config, data, replicas)
-        with self._memory():
-            training = config.training
-            self.trainer = make_trainer(
-                make, encoded.store, encoded.x, replicas, training, self.device, initializers
-            )
-        self.history: list[EpochEnd] = []
-        self.notes: tuple[str, ...] = ()
 
-    def resume(self) -> None:
-        """Continues from the checkpoint, if there is one.
-
-        Raises:
-            DataError: If the checkpoint is damaged or belongs to another run.
-        """
-        if self.path is None or not self.path.is_file():
-            return
-        checkpoint = load_checkpoint(self.path, self.fingerprint, self.device)
-        state: dict[str, Tensor] = {name: value.to(self.device) for name, value in checkpoint.state.items()}
-        self.trainer.load_state(state)
-        self.history, self.notes = list(checkpoint.history), checkpoint.notes
-
-    def run(self, on_epoch: Callable[[EpochEnd], object]) -> list[EpochEnd]:
-        """Trains to the last epoch and returns the events of all epochs, including those before a resume.
-
-        After Ctrl-C a checkpoint of a complete epoch remains: the last one, or one about a second older. A failure
-        to write it becomes a note.
-        """
-        copy: Checkpoint | None = None
-        copied_at = written_at = monotonic()
-        copy_seconds = write_seconds = 0.0  # of the last copy and the last checkpoint
-        in_epoch = False
-        try:
-            while self.trainer.epoch < self.config.training.epochs:
-                in_epoch = True
-                with self._memory():
-                    event = self.trainer.run_epoch()
-                self.history.append(event)
-                now, ended = monotonic(), self.trainer.epoch >= self.config.training.epochs
-                due = not ended and now - written_at >= max(
-                    CHECKPOINT_SECONDS, write_seconds / MAX_TIME_SHARE
-                )
-                if due or copy is None or now - copied_at >= max(COPY_SECONDS, copy_seconds / MAX_TIME_SHARE):
-                    copy, copied_at = self._copy_state(), monotonic()
-                    copy_seconds = copied_at - now
-                in_epoch = False
-                if due:
-                    self._write(copy)
-                    written_at = monotonic()
-                    write_seconds = written_at - copied_at
-                on_epoch(event)
-        except BaseException:
-            # An interrupted epoch has changed some weights, and the processes of an interrupted copy have ended:
-            # in both cases the previous copy is written.
-            self._write(copy if in_epoch else self._copy_state())
+@contextlib.contextmanager
+def _explain_memory(config: RunConfig, device: torch.device, num_replicas: int, fewer: str) -> Iterator[None]:
+    """Adds the number of replicas to messages about memory, and how to train fewer together."""
+    try:
+        with explain_out_of_memory(config, device):
+            yield
+    except OutOfMemoryError as error:
+        if num_replicas == 1:
             raise
-        if self.keep_end:
-            self._write(self._copy_state())
-        # The checkpoint may come from a longer run.
-        return self.history[: self.config.training.epochs]
-
-    def _copy_state(self) -> Checkpoint | None:
-        return take_checkpoint(self.trainer, self.history) if self.path is not None and self.history else None
-
-    def close(self) -> None:
-        """Frees the memory of weights and, on a GPU, of captured steps."""
-        self.trainer.close()
-        gc.collect()  # a trainer contains reference cycles
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-    def _write(self, checkpoint: Checkpoint | None) -> None:
-        """Writes a checkpoint; a failure becomes a note and training continues."""
-        if self.path is None or checkpoint is None:
-            return
-        failed: Exception | None = None
-        for _ in range(2):  # another process may remove the folder in between
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                write_checkpoint(self.path, checkpoint, self.fingerprint)
-            except (OSError, DataError) as error:
-                failed = error
-            else:
-                return
-        note = f"A checkpoint could not be written: {failed}"
-        if note not in self.notes:
-            self.notes = (*self.notes, note)
-
-    @contextlib.contextmanager
-    def _memory(self) -> Any:
-        """Adds the size of the group to messages about memory."""
-        try:
-            with explain_out_of_memory(self.config, self.device):
-                yield
-        except OutOfMemoryError as error:
-            if len(self.group.replicas) == 1:
-                raise
-            together = f"{len(self.group.replicas)} trainings run together"
-            raise OutOfMemoryError(f"{error} Or set a smaller group: {together}.") from error
+        together = f"{num_replicas} trainings run together"
+        raise OutOfMemoryError(f"{error} Or {fewer}: {together}.") from error
 
 
 def _range(numbers: Sequence[int]) -> str:

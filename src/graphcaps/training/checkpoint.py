@@ -20,22 +20,11 @@ from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import DataError
 from graphcaps.training.fingerprint import describe_differences
-from graphcaps.training.multiprocess import ProcessPoolTrainer
-from graphcaps.training.trainer import EpochEnd, Trainer, strip_prefix
+from graphcaps.training.trainer import EpochEnd
 
-__all__ = [
-    "CHECKPOINT_SECONDS",
-    "Checkpoint",
-    "load_checkpoint",
-    "save_checkpoint",
-    "take_checkpoint",
-    "write_checkpoint",
-]
+__all__ = ["Checkpoint", "load_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_SECONDS = 20.0
-"""Least time between two checkpoints, unless a number of epochs is given."""
-
-FORMAT = 1
+FORMAT = 2
 _KIND = "graphcaps checkpoint"
 _START_AGAIN = "Start again without resuming."
 _METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
@@ -46,9 +35,9 @@ class Checkpoint:
     """The state of a training between two epochs.
 
     Args:
-        state (dict): Result of :meth:`Trainer.state`: weights, moments, step counts, dropout streams.
+        state (dict): Result of :meth:`Trainer.state`: weights, kept weights, moments, step counts, dropout streams.
         history (tuple): An :class:`EpochEnd` per epoch so far.
-        extra (dict): Further tensors of the caller, such as the best weights so far.
+        extra (dict): Further tensors, such as the epochs of the kept weights.
         notes (tuple): Remarks on the resumed training, one sentence each.
     """
 
@@ -62,43 +51,15 @@ class Checkpoint:
         """Number of completed epochs."""
         return int(self.state["epoch"])
 
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """State of the model between the two epochs."""
-        return strip_prefix("model.", self.state)
-
-
-def take_checkpoint(
-    trainer: Trainer | ProcessPoolTrainer,
-    history: Sequence[EpochEnd],
-    extra: Mapping[str, Tensor] | None = None,
-) -> Checkpoint:
-    """A copy of the state of ``trainer``, in memory. Call between epochs."""
-    state = {name: value.detach().clone() for name, value in trainer.state().items()}
-    return Checkpoint(state, tuple(history), dict(extra or {}))
-
-
-def save_checkpoint(
-    path: str | Path,
-    trainer: Trainer | ProcessPoolTrainer,
-    history: Sequence[EpochEnd],
-    fingerprint: Mapping[str, Any],
-    extra: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Writes the state of ``trainer``, with any number of replicas. Call between epochs.
-
-    Args:
-        path (str or Path): File to write. An existing file is replaced atomically.
-        trainer (Trainer or ProcessPoolTrainer): Training to save.
-        history (list): Its events so far.
-        fingerprint (dict): Result of :func:`graphcaps.training.fingerprint.run_fingerprint`.
-        extra (dict, optional): Further tensors to save.
-    """
-    write_checkpoint(path, Checkpoint(trainer.state(), tuple(history), dict(extra or {})), fingerprint)
-
 
 def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapping[str, Any]) -> None:
-    """Writes a checkpoint that :func:`take_checkpoint` copied before."""
+    """Writes a checkpoint; an existing file is replaced atomically.
+
+    Args:
+        path (str or Path): File to write.
+        checkpoint (Checkpoint): State of a training, such as :meth:`graphcaps.training.loop.TrainingLoop.checkpoint`.
+        fingerprint (dict): Result of :func:`graphcaps.training.fingerprint.run_fingerprint`.
+    """
     history = checkpoint.history
     tensors = {f"state.{name}": value for name, value in checkpoint.state.items()}
     tensors |= {f"extra.{name}": value for name, value in checkpoint.extra.items()}
@@ -117,17 +78,21 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
 
 
 def load_checkpoint(
-    path: str | Path, fingerprint: Mapping[str, Any], device: str | torch.device = "cpu"
+    path: str | Path,
+    fingerprint: Mapping[str, Any],
+    device: str | torch.device = "cpu",
+    max_epochs: int | None = None,
 ) -> Checkpoint:
     """Reads a checkpoint of the run with that fingerprint.
 
     Args:
-        path (str or Path): File that :func:`save_checkpoint` wrote.
+        path (str or Path): File that :func:`write_checkpoint` wrote.
         fingerprint (dict): Fingerprint of the run that is resumed.
         device (str): Device of the resumed run; a change of device is allowed and noted. (default: "cpu")
+        max_epochs (int, optional): Epochs of the resumed run, where weights of later epochs are of no use to it.
 
     Raises:
-        DataError: If the file is missing, damaged, no checkpoint, or of another run.
+        DataError: If the file is missing, damaged, no checkpoint, of another run, or has too many epochs.
     """
     path = Path(path)
     try:
@@ -149,6 +114,13 @@ def load_checkpoint(
         part, _, rest = name.partition(".")
         parts[part][rest] = value
     history = _events(parts["history"], content["epochs"])
+    if max_epochs is not None and len(history) > max_epochs:
+        raise DataError(
+            path,
+            f"a checkpoint of at most {max_epochs} epochs",
+            f"one of {len(history)}",
+            fix="Increase the number of epochs, or start again without resuming.",
+        )
     return Checkpoint(parts["state"], history, parts["extra"], _notes(content, torch.device(device).type))
 
 

@@ -1,18 +1,31 @@
-"""Early stopping: which epoch of a training is kept, and when further epochs are not worth their time."""
+"""Early stopping: which epoch of a training is kept, and when further epochs are not worth their time.
+
+Both rules are applied to each replica by itself: its best epoch and the epoch after which it stops do not depend on
+the replicas that are trained with it.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphcaps.training.trainer import EpochEnd, strip_prefix
+from graphcaps.errors import ArgumentError
+from graphcaps.training.loop import Callback, TrainingLoop
+from graphcaps.training.step import TrainingError
+from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["MIN_DELTA", "WINDOW", "BestWeights", "PatienceTracker", "trailing_loss"]
+__all__ = [
+    "MIN_DELTA",
+    "WINDOW",
+    "BestWeights",
+    "EarlyStopping",
+    "PatienceTracker",
+    "check_patience",
+    "trailing_loss",
+]
 
 WINDOW = 21
 """Number of epochs over which the validation loss is averaged before epochs are compared."""
@@ -20,53 +33,111 @@ MIN_DELTA = 0.0005
 """Smallest decrease of the loss that resets the patience; without it a training on a solved task never stops."""
 
 
-def trailing_loss(history: Sequence[EpochEnd], window: int) -> float:
-    """Mean validation loss of the last ``window`` epochs (fewer, if there are fewer) of a single replica."""
-    recent = [event.validation_loss[0] for event in history[-window:]]
-    return sum(recent) / len(recent)
+def trailing_loss(history: Sequence[EpochEnd], window: int) -> np.ndarray:
+    """Mean validation loss of the last ``window`` epochs (fewer, if there are fewer) of each replica, ``[F]``."""
+    recent = history[-window:]
+    # Added epoch by epoch: numpy's own sum of a column would depend on the number of columns in its last bits.
+    total = np.zeros(len(recent[0].validation_loss))
+    for event in recent:
+        total += event.validation_loss
+    return total / len(recent)
+
+
+def check_patience(owner: str, patience: int | None) -> None:
+    """Rejects a patience that is not a whole number from 1 on, or ``None``.
+
+    Raises:
+        ArgumentError: With ``owner`` in its message.
+    """
+    if patience is not None and (type(patience) is not int or patience < 1):
+        raise ArgumentError(owner, "patience", "be a whole number from 1 on", patience)
 
 
 class PatienceTracker:
-    """Counts the epochs since the loss last fell by more than :data:`MIN_DELTA`.
+    """Counts the epochs since the loss of each replica last fell by more than :data:`MIN_DELTA`.
 
     Args:
-        shape (tuple): Shape of the losses: ``()`` for one training, ``(F,)`` for F replicas. (default: ``()``)
+        num_replicas (int): Number of replicas F. (default: 1)
     """
 
-    def __init__(self, shape: tuple[int, ...] = ()) -> None:
-        self.lowest = np.full(shape, np.inf)
-        self.since = np.zeros(shape, dtype=np.int64)
+    def __init__(self, num_replicas: int = 1) -> None:
+        self.lowest = np.full(num_replicas, np.inf)
+        self.since = np.zeros(num_replicas, dtype=np.int64)
 
-    def update(self, epoch: int, loss: Any) -> None:
-        """Records the loss of an epoch."""
+    def update(self, epoch: int, loss: np.ndarray) -> None:
+        """Records the loss of an epoch, ``[F]``."""
         improved = loss < self.lowest - MIN_DELTA
         self.lowest = np.where(improved, loss, self.lowest)
         self.since = np.where(improved, epoch, self.since)
 
-    def exhausted(self, epoch: int, patience: int) -> Any:
-        """Whether ``patience`` epochs have passed without an improvement, in the shape of the losses."""
-        return epoch - self.since >= patience
+    def exhausted(self, epoch: int, patience: int) -> np.ndarray:
+        """Whether ``patience`` epochs have passed without an improvement, ``[F]``; never before the first loss."""
+        exhausted: np.ndarray = (epoch - self.since >= patience) & np.isfinite(self.lowest)
+        return exhausted
 
 
-class BestWeights:
-    """Keeps the weights of the best epoch while a training of one replica runs.
+class EarlyStopping(Callback):
+    """Stops each replica whose validation loss has not fallen by :data:`MIN_DELTA` for a number of epochs.
+
+    The loss is the :func:`trailing_loss`, from the first full window on. A loop ends when all its replicas have
+    stopped. Everything is computed from the history, so a checkpoint needs no further tensors.
+
+    Args:
+        patience (int): Number of epochs without an improvement.
+        num_replicas (int): Number of replicas F. (default: 1)
+    """
+
+    name = "stopping"
+
+    def __init__(self, patience: int, num_replicas: int = 1) -> None:
+        self.patience = patience
+        self._progress = PatienceTracker(num_replicas)
+
+    def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
+        self._update(loop, loop.history)
+
+    def restore(self, loop: TrainingLoop, state: dict[str, Tensor]) -> None:
+        self._progress = PatienceTracker(len(loop.stopped))
+        for epoch in range(1, len(loop.history) + 1):
+            self._update(loop, loop.history[:epoch])
+
+    def _update(self, loop: TrainingLoop, history: Sequence[EpochEnd]) -> None:
+        epoch = history[-1].epoch
+        if not history[-1].validation_loss or epoch < min(WINDOW, loop.trainer.config.epochs):
+            return
+        self._progress.update(epoch, trailing_loss(history, WINDOW))
+        stops = self._progress.exhausted(epoch, self.patience) & (loop.stopped == 0)
+        loop.stopped[stops] = epoch
+
+
+class BestWeights(Callback):
+    """Keeps the weights of each replica's best epoch while a training runs.
 
     With a validation set this is the epoch with the lowest :func:`trailing_loss`, the earliest of equals. The mean
     over :data:`WINDOW` epochs reduces noise; a centred mean would need later epochs. Epochs before the first full
     window are not considered, since an untrained model can have a low loss by chance. A training that is not longer
-    than the window keeps its last epoch, and so does a training without a validation set.
+    than the window keeps its last epoch, and so does a training without a validation set. Epochs after a replica has
+    stopped do not count.
+
+    Weights are copied where they are (:meth:`graphcaps.training.trainer.ReplicaTrainer.keep`), and only those of
+    replicas whose epoch is the best so far. Without a validation set nothing is copied.
 
     Args:
         has_validation (bool): Whether there is a validation set.
         epochs (int): Number of epochs of the training.
+        num_replicas (int): Number of replicas F. (default: 1)
+
+    Attributes:
+        best_epochs (ndarray): Best epoch of each replica, 0 if there is none yet, ``[F]``.
+        losses (ndarray): Trailing loss of that epoch, ``[F]``.
     """
 
-    def __init__(self, has_validation: bool, epochs: int) -> None:
+    name = "best"
+
+    def __init__(self, has_validation: bool, epochs: int, num_replicas: int = 1) -> None:
         self.has_validation, self.first = has_validation, min(WINDOW, epochs)
-        self.epoch = 0
-        self.loss = math.inf
-        self.weights: dict[str, Tensor] = {}
-        self.patience, self._tracked = PatienceTracker(), 0
+        self.best_epochs = np.zeros(num_replicas, dtype=np.int64)
+        self.losses = np.full(num_replicas, np.inf)
 
     @property
     def rule(self) -> str:
@@ -77,36 +148,51 @@ class BestWeights:
             return f"the last epoch, since {WINDOW} are needed for a choice"
         return f"lowest validation loss, mean of the last {WINDOW} epochs"
 
-    def update(self, model: nn.Module, history: Sequence[EpochEnd]) -> None:
-        """Compares the last epoch of ``history`` with the best one, and copies the weights if it is better."""
-        if not self.has_validation:
-            self.epoch = history[-1].epoch
-            return
-        loss = trailing_loss(history, WINDOW)
-        if history[-1].epoch >= self.first and loss < self.loss:
-            weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
-            self.epoch, self.loss, self.weights = history[-1].epoch, loss, weights
+    def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
+        better = self._update(loop, loop.history)
+        if self.has_validation and better.any():
+            loop.trainer.keep(np.flatnonzero(better).tolist())
 
-    def should_stop(self, history: Sequence[EpochEnd], patience: int | None) -> bool:
-        """Whether the loss has not fallen by :data:`MIN_DELTA` for ``patience`` epochs; never without validation."""
-        if patience is None or not self.has_validation or not self.epoch:
-            return False
-        for last in range(max(self._tracked + 1, self.first), len(history) + 1):  # all epochs after a resume
-            self.patience.update(last, trailing_loss(history[max(last - WINDOW, 0) : last], WINDOW))
-        self._tracked = len(history)
-        return bool(self.patience.exhausted(len(history), patience))
+    def weights(self, loop: TrainingLoop) -> dict[str, Tensor]:
+        """Weights of each replica's best epoch, with a leading axis F.
+
+        Raises:
+            TrainingError: If an epoch was interrupted, or a replica has no epoch with a finite validation loss.
+        """
+        if not loop.complete:
+            raise TrainingError("The last epoch was interrupted; resume from a checkpoint to continue.")
+        if not self.best_epochs.all():
+            raise TrainingError(
+                "No epoch has a validation loss that is a number. "
+                "Lower the learning rate, or check the data for extreme values."
+            )
+        return loop.trainer.kept() if self.has_validation else loop.trainer.weights()
 
     def state(self) -> dict[str, Tensor]:
-        """Tensors for a checkpoint. They are never changed in place."""
-        state = {f"weights.{name}": value for name, value in self.weights.items()}
-        return state | {
-            "epoch": torch.tensor(self.epoch),
-            "loss": torch.tensor(self.loss, dtype=torch.float64),
-        }
+        return {"epochs": torch.from_numpy(self.best_epochs.copy())}
 
-    def load_state(self, state: dict[str, Tensor], device: torch.device) -> None:
-        """Continues from a result of :meth:`state`, possibly in a training of another length."""
-        if self.has_validation and int(state["epoch"]) < self.first:
+    def restore(self, loop: TrainingLoop, state: dict[str, Tensor]) -> None:
+        """Computes the best epochs again: in a run of another length, other epochs may be considered."""
+        self.best_epochs[:], self.losses[:] = 0, np.inf
+        for epoch in range(1, len(loop.history) + 1):
+            self._update(loop, loop.history[:epoch])
+        moved = self.best_epochs != state["epochs"].numpy()
+        if not self.has_validation or not moved.any():
             return
-        self.epoch, self.loss = int(state["epoch"]), float(state["loss"])
-        self.weights = {name: value.to(device) for name, value in strip_prefix("weights.", state).items()}
+        # Only the last epoch of a shorter run can become the best one of a longer run, and the other way round.
+        assert (self.best_epochs[moved] == loop.epoch).all() or not self.best_epochs[moved].any()
+        if self.best_epochs[moved].any():
+            loop.trainer.keep(np.flatnonzero(moved).tolist())
+
+    def _update(self, loop: TrainingLoop, history: Sequence[EpochEnd]) -> np.ndarray:
+        """Compares the last epoch of ``history`` with the best one; returns for which replicas it is better."""
+        epoch = history[-1].epoch
+        better = loop.is_training(epoch)
+        if self.has_validation:
+            if epoch < self.first:
+                return np.zeros_like(better)
+            loss = trailing_loss(history, WINDOW)
+            better &= loss < self.losses
+            self.losses = np.where(better, loss, self.losses)
+        self.best_epochs = np.where(better, epoch, self.best_epochs)
+        return better

@@ -5,45 +5,39 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import encode_graphs
-from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
-from graphcaps.models.builder import model_factory, recipe_arguments
-from graphcaps.nn.graph_model import GraphModel
+from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.calibration import calibrate_model
-from graphcaps.training.checkpoint import (
-    CHECKPOINT_SECONDS,
-    Checkpoint,
-    load_checkpoint,
-    take_checkpoint,
-    write_checkpoint,
-)
+from graphcaps.training.checkpoint import load_checkpoint, write_checkpoint
+from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import MIN_DELTA, BestWeights
+from graphcaps.training.early_stopping import MIN_DELTA, BestWeights, EarlyStopping, check_patience
 from graphcaps.training.fingerprint import data_digest, run_fingerprint
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
+from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import explain_out_of_memory
-from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
-from graphcaps.training.streaming import move_to_device
-from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
+from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.replicas import Replica, replica_model
+from graphcaps.training.trainer import EpochEnd, TrainingError
+from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["FinalResult", "FinalTraining", "balanced_class_weights", "train_final"]
 
@@ -112,48 +106,58 @@ class FinalTraining:
         self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
         store = self.holdout.store
         config = resolve_config(config, store, None if start is None else start.config)
-        if patience is not None and (type(patience) is not int or patience < 1):
-            raise ArgumentError("train", "patience", "be a whole number from 1 on", patience)
+        check_patience("train", patience)
         self.source, self.config, self.seed = store, config, seed
         self.patience, self.calibrate = patience, calibrate
         self.device = choose_device(device, "train")
         self.data_digest = data_digest(store)
         self.split = Split(self.holdout.train, self.holdout.validation, torch.empty(0, dtype=torch.long))
         replica = Replica(self.holdout.train, self.holdout.validation, self.split.test, seed=seed)
-        self.fingerprint = run_fingerprint(config, self.data_digest, [replica])
-        options = {
-            "patience": patience,
-            "class_weight": None if class_weight is None else class_weight.tolist(),
-            "test_graphs": None
-            if self.holdout.test_store is None
-            else data_digest(self.holdout.test_store)[:16],
-        }
-        self.fingerprint |= {name: value for name, value in options.items() if value is not None}
-        with explain_out_of_memory(config, self.device):
-            new_recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
-            recipe = new_recipe if start is None else start.recipe
-            ready = encode_graphs(store, recipe, max_nodes=config.features.max_nodes, owner="train")
-            self.recipe = ready.recipe
-            self._factory = model_factory(config, ready.x.size(-1), store.num_classes)
-            model = stack_replicas(self._factory, [replica]).to(self.device)
-            if start is not None:
-                _load_initial_weights(model, start, store.class_names)
-            graphs, x = move_to_device(ready.store, ready.x, self.device)
-            self.trainer = Trainer(model, graphs, x, [replica], config.training, class_weight=class_weight)
+        test_store = self.holdout.test_store
+        self.fingerprint = run_fingerprint(
+            *(config, self.data_digest, [replica]),
+            patience=patience,
+            class_weight=None if class_weight is None else class_weight.tolist(),
+            test_graphs=None if test_store is None else data_digest(test_store)[:16],
+        )
+        explain = partial(explain_out_of_memory, config, self.device)
+        with explain():
+            recipe = None if start is None else start.recipe
+            inputs = prepare_inputs(store, config, self.device, owner="train", recipe=recipe)
+            self.recipe, self._factory = inputs.recipe, inputs.factory
+            initial = (
+                None if start is None else {"": _initial_model(start, inputs.factory, store.class_names)}
+            )
+            self.trainer = make_trainer(
+                *(inputs.factory, inputs.store, inputs.x, [replica], config.training, self.device),
+                *(initial, class_weight),
+            )
         self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
-        self.history: list[EpochEnd] = []
-        self.notes: tuple[str, ...] = ()
-        self._last_epoch = self._take_checkpoint()
+        self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience)]
+        self._selection.append(self.best)
+        self._writer: CheckpointWriter | None = None
+        self.loop = TrainingLoop(self.trainer, self._selection, explain)
+        self._notes: tuple[str, ...] = ()
 
     @property
     def epoch(self) -> int:
         """Number of completed epochs."""
-        return self.trainer.epoch
+        return self.loop.epoch
+
+    @property
+    def history(self) -> list[EpochEnd]:
+        """An event per completed epoch, with lists of one number."""
+        return self.loop.history
 
     @property
     def ended(self) -> bool:
         """Whether all epochs are completed, or the patience is exhausted."""
-        return self.epoch >= self.config.training.epochs or self.best.should_stop(self.history, self.patience)
+        return self.loop.ended
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on checkpoints, one sentence each."""
+        return self._notes + (() if self._writer is None else self._writer.notes)
 
     @property
     def run_digest(self) -> str:
@@ -167,30 +171,33 @@ class FinalTraining:
             checkpoint (str or Path, optional): File to write checkpoints to.
             every (int, optional): Number of epochs between checkpoints. (default: at the first epoch end after 20 s)
         """
-        written = time.monotonic()
-        while not self.ended:
-            with explain_out_of_memory(self.config, self.device):
-                event = self.trainer.run_epoch()
-                self.history.append(event)
-                self.best.update(self.trainer.model, self.history)
-                self._last_epoch = self._take_checkpoint()
-            if checkpoint is not None:
-                due = time.monotonic() - written >= CHECKPOINT_SECONDS
-                if self.epoch % every == 0 if every else due:
-                    self.save(checkpoint)
-                    written = time.monotonic()
-            yield event
-
-    def _take_checkpoint(self) -> Checkpoint:
-        return take_checkpoint(self.trainer, self.history, self.best.state())
+        if checkpoint is not None:
+            self._writer = CheckpointWriter(checkpoint, self.fingerprint, every=every)
+        self.loop.callbacks = self._selection + ([] if self._writer is None else [self._writer])
+        yield from self.loop.run()
 
     def save(self, path: str | Path) -> int:
-        """Writes a checkpoint of the last completed epoch, also if a later epoch was interrupted.
+        """Writes a checkpoint of the last completed epoch.
+
+        If a later epoch was interrupted, this is the last copy that :meth:`run` made for its checkpoint file, at most
+        about a second older. Nothing is written if the first epoch was interrupted: there is nothing to resume.
 
         Returns:
-            int: Number of completed epochs.
+            int: Number of completed epochs in the checkpoint; 0 if none was written.
+
+        Raises:
+            TrainingError: If an epoch was interrupted and :meth:`run` had no checkpoint file.
         """
-        checkpoint = self._last_epoch
+        if self.loop.complete:
+            checkpoint = self.loop.checkpoint()
+        elif self._writer is None:
+            raise TrainingError(
+                "An epoch was interrupted; name a checkpoint file in run() to save such a training."
+            )
+        elif self._writer.copy is None:
+            return 0
+        else:
+            checkpoint = self._writer.copy
         write_checkpoint(path, checkpoint, self.fingerprint)
         return checkpoint.epoch
 
@@ -200,43 +207,28 @@ class FinalTraining:
         Raises:
             DataError: If the file is damaged, no checkpoint, of another run, or has more epochs than this run.
         """
-        checkpoint = load_checkpoint(path, self.fingerprint, self.device)
-        if checkpoint.epoch > self.config.training.epochs:
-            raise DataError(
-                path,
-                f"a checkpoint of at most {self.config.training.epochs} epochs",
-                f"one of {checkpoint.epoch}",
-                fix="Increase the number of epochs, or start again without resuming.",
-            )
-        self.trainer.load_state(checkpoint.state)
-        self.history = list(checkpoint.history)
-        self.best.load_state(checkpoint.extra, self.device)
-        if self.history:
-            self.best.update(self.trainer.model, self.history)  # the last epoch of a shorter run
-        self.notes = checkpoint.notes
-        self._last_epoch = self._take_checkpoint()
+        checkpoint = load_checkpoint(path, self.fingerprint, self.device, self.config.training.epochs)
+        self.loop.resume(checkpoint)
+        self._notes = checkpoint.notes
 
     def result(self) -> FinalResult:
         """The model of the best epoch. Call after :meth:`run`.
 
         Raises:
-            TrainingError: If no epoch has a finite validation loss.
+            TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
         """
-        if not self.best.epoch:
-            raise TrainingError(
-                "No epoch has a validation loss that is a number. "
-                "Lower the learning rate, or check the data for extreme values."
-            )
-        # An epoch may have been interrupted: without a validation set, the last completed one is kept.
-        self.trainer.model.load_state_dict(self.best.weights or self._last_epoch.weights)
-        model = pick_replica(self.trainer.model, self._factory, 0).cpu().eval()
+        model = replica_model(self.best.weights(self.loop), self._factory, 0).cpu().eval()
         fitted = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
         fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
         if self.holdout.validation.numel():
             fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
-        return FinalResult(fitted, tuple(self.history), self.best.epoch, fitted.training)
+        return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
+
+    @property
+    def _best_epoch(self) -> int:
+        return int(self.best.best_epochs[0])
 
     @property
     def _rule(self) -> str:
@@ -246,7 +238,7 @@ class FinalTraining:
 
     def describe(self) -> dict[str, Any]:
         """Provenance of the weights, JSON-safe."""
-        kept = self.history[self.best.epoch - 1]
+        kept = self.history[self._best_epoch - 1]
         has_validation = self.best.has_validation
         return training_summary(
             self.source,
@@ -256,7 +248,7 @@ class FinalTraining:
             seed=self.seed,
             epochs=self.config.training.epochs,
             epochs_run=self.epoch,
-            epoch=self.best.epoch,
+            epoch=self._best_epoch,
             rule=self._rule,
             train_loss=kept.train_loss[0],
             train_accuracy=kept.train_accuracy[0],
@@ -297,8 +289,8 @@ def balanced_class_weights(y: Tensor, num_classes: int) -> Tensor:
     return (y.numel() / (num_classes * counts.clamp_min(1))).float()
 
 
-def _load_initial_weights(stacked: nn.Module, start: FittedModel, class_names: tuple[str, ...]) -> None:
-    """Copies the weights of a fitted model into a stacked model with one replica.
+def _initial_model(start: FittedModel, factory: ModelFactory, class_names: tuple[str, ...]) -> ModelFactory:
+    """A factory of initial weights that are those of a fitted model.
 
     Raises:
         ArgumentError: If classes or sizes differ.
@@ -306,11 +298,15 @@ def _load_initial_weights(stacked: nn.Module, start: FittedModel, class_names: t
     if class_names != start.class_names:
         got = f"{', '.join(class_names)}, not {', '.join(start.class_names)}"
         raise ArgumentError("train", "start", "have the classes of the graphs", got)
-    if not isinstance(start.model, GraphModel):
+    model = start.model
+    if not isinstance(model, GraphModel):
         raise ArgumentError("train", "start", "be a network", f"the model '{start.config.model}'")
-    weights = {name: value.unsqueeze(0) for name, value in start.model.state_dict().items()}
-    state = stacked.state_dict()
-    for name, value in state.items():
+    weights = model.state_dict()
+    for name, value in factory(()).state_dict().items():
         if name not in weights or weights[name].shape != value.shape:
             raise ArgumentError("train", "start", "be a model of the same sizes", f"another '{name}'")
-    stacked.load_state_dict({name: weights[name].to(value.device) for name, value in state.items()})
+
+    def fitted(lead: tuple[int, ...]) -> GraphModel:
+        return model
+
+    return fitted

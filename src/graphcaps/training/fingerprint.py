@@ -23,7 +23,9 @@ NUMERICS_VERSION = 3
 _DIGESTS = {"data": "other graphs", "split": "other training or validation graphs"}
 
 
-def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -> dict[str, Any]:
+def run_fingerprint(
+    config: RunConfig, data: str, replicas: Sequence[Replica], **options: Any
+) -> dict[str, Any]:
     """The values that must agree between a checkpoint and the run that resumes from it.
 
     The number of epochs is not among them: the learning rate depends on the epoch only, so a longer run continues a
@@ -33,6 +35,7 @@ def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -
         config (RunConfig): Model, features and training.
         data (str): :func:`data_digest` of the graphs.
         replicas (list): Replicas, with their splits and seeds.
+        options: Further values, such as the patience; those that are ``None`` are left out.
     """
     values = config.as_dict()
     flat = {f"model.{name}": value for name, value in values["model"].items()}
@@ -47,7 +50,8 @@ def run_fingerprint(config: RunConfig, data: str, replicas: Sequence[Replica]) -
         "numerics": NUMERICS_VERSION,
     }
     variants = [replica.variant for replica in replicas]
-    return flat | ({"variants": variants} if any(variants) else {})
+    flat |= {"variants": variants} if any(variants) else {}
+    return flat | {name: value for name, value in options.items() if value is not None}
 
 
 def data_digest(store: GraphStore) -> str:

@@ -19,9 +19,9 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.memory import is_out_of_memory
-from graphcaps.training.replicas import TRUNK_KEY, Replica, stack_replicas
+from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
 from graphcaps.training.step import TrainingError
 from graphcaps.training.trainer import EpochEnd, Trainer
 from graphcaps.types import FeatureTable
@@ -56,6 +56,7 @@ class TrainerFactory:
         config (TrainConfig): Hyper-parameters of the training.
         device (device): Device to train on.
         variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
+        class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
     """
 
     factory: ModelFactory
@@ -64,10 +65,11 @@ class TrainerFactory:
     config: TrainConfig
     device: torch.device
     variants: Mapping[str, ModelFactory] | None = None
+    class_weight: Tensor | None = None
 
     def __call__(self, replicas: list[Replica]) -> Trainer:
         model = stack_replicas(self.factory, replicas, variants=self.variants).to(self.device)
-        return Trainer(model, self.store, self.x, replicas, self.config)
+        return Trainer(model, self.store, self.x, replicas, self.config, class_weight=self.class_weight)
 
 
 class ProcessPoolTrainer:
@@ -107,23 +109,44 @@ class ProcessPoolTrainer:
         }
         return EpochEnd(self.epoch, self.config.epochs, time.perf_counter() - began, **metrics)
 
+    def weights(self) -> dict[str, Tensor]:
+        """As :meth:`Trainer.weights`, copied from the workers."""
+        return self._join(self._call_all(("weights", ())))
+
+    def keep(self, replicas: Sequence[int]) -> None:
+        """As :meth:`Trainer.keep`: every worker keeps weights of its own replicas."""
+        calls = [
+            ("keep", ([f - first for f in replicas if first <= f < end],)) for first, end in self._bounds()
+        ]
+        self._call_all(*calls)
+
+    def kept(self) -> dict[str, Tensor]:
+        """As :meth:`Trainer.kept`, copied from the workers."""
+        return self._join(self._call_all(("kept", ())))
+
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`Trainer.state` of all replicas together."""
-        states: list[dict[str, Any]] = self._call_all(("state", ()))
-        state = {name: torch.cat([torch.from_numpy(s[name]) for s in states]) for name in states[0]}
-        return state | {"epoch": torch.tensor(self.epoch)}
+        """As :meth:`Trainer.state` of all replicas together, copied from the workers."""
+        return self._join(self._call_all(("state", ()))) | {"epoch": torch.tensor(self.epoch)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Continues from a result of :meth:`state`, also of a :class:`Trainer` of all replicas."""
         self.epoch = int(state["epoch"])
-        bounds = [sum(map(len, self.shards[:count])) for count in range(len(self.shards) + 1)]
+        values = {name: value for name, value in state.items() if name != "epoch"}
         calls = []
-        for first, end in pairwise(bounds):
-            arrays = {
-                name: value[first:end].cpu().numpy() for name, value in state.items() if name != "epoch"
-            }
+        for first, end in self._bounds():
+            part = slice_replicas(values, first, end)
+            arrays = {name: value.cpu().numpy() for name, value in part.items()}
             calls.append(("load_state", (arrays, self.epoch)))
         self._call_all(*calls)
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        """First replica of each worker, and the one after its last."""
+        ends = [*accumulate(map(len, self.shards))]
+        return [*pairwise((0, *ends))]
+
+    def _join(self, states: list[dict[str, Any]]) -> dict[str, Tensor]:
+        tensors = [{name: torch.from_numpy(value) for name, value in state.items()} for state in states]
+        return join_replicas(tensors, [len(shard) for shard in self.shards])
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -188,6 +211,7 @@ def make_trainer(
     config: TrainConfig,
     device: torch.device,
     variants: Mapping[str, ModelFactory] | None = None,
+    class_weight: Tensor | None = None,
 ) -> Trainer | ProcessPoolTrainer:
     """A trainer of these replicas: one process, or several on a CPU with several threads.
 
@@ -199,14 +223,14 @@ def make_trainer(
         config (TrainConfig): Hyper-parameters of the training.
         device (device): Device to train on.
         variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
+        class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
     """
     features: Tensor | FeatureTable = x
     if store.device == x.device == device:  # once, before there are several processes
         features = compact_features(x, store)
-    build = TrainerFactory(factory, store, features, config, device, variants)
+    build = TrainerFactory(factory, store, features, config, device, variants, class_weight)
     workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
-    # Forks are safe on Linux only; and a trunk has no leading axis along which states could be divided.
-    if workers == 1 or sys.platform != "linux" or _has_trunk(factory, replicas[:1]):
+    if workers == 1 or sys.platform != "linux":  # forks are safe on Linux only
         return build(replicas)
     start_method = _start_method()
     if start_method == "spawn" and not _is_portable(build):
@@ -214,10 +238,6 @@ def make_trainer(
     bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
     shards = [replicas[first:end] for first, end in pairwise(bounds)]
     return ProcessPoolTrainer(build, shards, config, start_method)
-
-
-def _has_trunk(factory: ModelFactory, replica: list[Replica]) -> bool:
-    return any(TRUNK_KEY in name for name in stack_replicas(factory, replica).state_dict())
 
 
 def _start_method() -> StartMethod:
@@ -290,13 +310,17 @@ def _run_worker(
 
 def _call(trainer: Trainer, name: str, arguments: tuple[Any, ...]) -> Any:
     # Arrays, not tensors: pipes would move tensors to shared memory.
-    if name == "state":
-        return {name: value.numpy() for name, value in trainer.state().items() if name != "epoch"}
-    if name == "load_state":
-        arrays, epoch = arguments
-        state = {name: torch.from_numpy(value) for name, value in arrays.items()}
-        return trainer.load_state(state | {"epoch": torch.tensor(epoch)})
-    return trainer.run_epoch()
+    match name:
+        case "run_epoch":
+            return trainer.run_epoch()
+        case "keep":
+            return trainer.keep(*arguments)
+        case "load_state":
+            arrays, epoch = arguments
+            state = {name: torch.from_numpy(value) for name, value in arrays.items()}
+            return trainer.load_state(state | {"epoch": torch.tensor(epoch)})
+    tensors = {"weights": trainer.weights, "kept": trainer.kept, "state": trainer.state}[name]()
+    return {name: value.numpy() for name, value in tensors.items() if name != "epoch"}
 
 
 def _sendable(error: BaseException) -> BaseException:

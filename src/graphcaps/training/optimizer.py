@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from graphcaps.ops._triton.dispatch import supports
 from graphcaps.ops.adam.adam import AdamMemo, adam_update_, adam_update_fused_cpu_, adam_update_torch_
-from graphcaps.training.replicas import TRUNK_KEY
+from graphcaps.training.replicas import replica_of
 
 __all__ = ["ReplicaAdam"]
 
@@ -44,7 +44,7 @@ class ReplicaAdam:
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         device = self.parameters[0].device
-        self._owners = [_owner(name) for name in self.names]
+        self._owners = [replica_of(name) for name in self.names]
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.rate = torch.zeros((), dtype=torch.float64, device=device)
         self._memo: AdamMemo = {}
@@ -139,8 +139,3 @@ class ReplicaAdam:
         for name, m, v in zip(self.names, self.first, self.second, strict=True):
             m.copy_(state[f"first.{name}"])
             v.copy_(state[f"second.{name}"])
-
-
-def _owner(name: str) -> int | None:
-    """The replica that a trunk's parameter belongs to; ``None`` for parameters with one row per replica."""
-    return int(name.split(TRUNK_KEY)[1].split(".")[0]) if TRUNK_KEY in name else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -11,7 +11,16 @@ from torch import Tensor
 
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
-__all__ = ["TRUNK_KEY", "Replica", "pick_replica", "stack_replicas"]
+__all__ = [
+    "Replica",
+    "copy_replicas_",
+    "join_replicas",
+    "pick_replica",
+    "replica_model",
+    "replica_of",
+    "slice_replicas",
+    "stack_replicas",
+]
 
 TRUNK_KEY = ".replicas."
 """Part of the state-dict keys of a trunk, which stores a module per replica instead of a leading axis."""
@@ -79,15 +88,88 @@ def stack_replicas(
 
 def pick_replica(stacked: GraphModel, factory: ModelFactory, f: int) -> GraphModel:
     """Replica f of a stacked model, as a single model without leading axes."""
+    return replica_model(stacked.state_dict(), factory, f)
+
+
+def replica_model(state: Mapping[str, Tensor], factory: ModelFactory, f: int) -> GraphModel:
+    """Replica f of the weights of a stacked model, as a single model without leading axes."""
     single = factory(())
-    single.to(next(stacked.parameters()).dtype)
-    state = stacked.state_dict()
-    single.load_state_dict({name: _replica_view(state, name, f).clone() for name in single.state_dict()})
+    names = single.state_dict().keys()
+    values = {name: _replica_view(state, name, f).clone() for name in names}
+    dtype = next(value.dtype for value in values.values() if value.is_floating_point())
+    single.to(dtype).load_state_dict(values)
     return single
 
 
-def _replica_view(state: dict[str, Tensor], name: str, f: int) -> Tensor:
+# Replicas of a state: entries with a row per replica and, of a trunk, one entry per replica. The functions also take
+# the states of optimizer and weight average, whose names contain those of the weights.
+
+
+def replica_of(name: str) -> int | None:
+    """The replica that a trunk's entry belongs to; ``None`` for entries with one row per replica."""
+    return int(name.split(TRUNK_KEY)[1].split(".")[0]) if TRUNK_KEY in name else None
+
+
+def copy_replicas_(
+    target: Mapping[str, Tensor], source: Mapping[str, Tensor], replicas: Sequence[int]
+) -> None:
+    """Copies some replicas of one state into another, in place.
+
+    Args:
+        target, source (dict): States of the same F replicas.
+        replicas (list): Indices of the replicas to copy.
+    """
+    rows: Tensor | None = None
+    for name, value in source.items():
+        owner = replica_of(name)
+        if owner is not None:
+            if owner in replicas:
+                target[name].copy_(value)
+        elif len(replicas) == len(value):
+            target[name].copy_(value)
+        else:
+            if rows is None or rows.device != value.device:
+                rows = torch.tensor(replicas, dtype=torch.long, device=value.device)
+            target[name].index_copy_(0, rows, value.index_select(0, rows))
+
+
+def slice_replicas(state: Mapping[str, Tensor], first: int, end: int) -> dict[str, Tensor]:
+    """The state of replicas ``first`` to ``end − 1`` alone, as views."""
+    part = {}
+    for name, value in state.items():
+        owner = replica_of(name)
+        if owner is None:
+            part[name] = value[first:end]
+        elif first <= owner < end:
+            part[_rename(name, owner, owner - first)] = value
+    return part
+
+
+def join_replicas(states: Sequence[Mapping[str, Tensor]], counts: Sequence[int]) -> dict[str, Tensor]:
+    """The state of all replicas from the states of consecutive parts of them; undoes :func:`slice_replicas`.
+
+    Args:
+        states (list): State of each part.
+        counts (list): Number of replicas of each part.
+    """
+    joined = {}
+    for name in states[0]:
+        if replica_of(name) is None:
+            joined[name] = torch.cat([state[name] for state in states])
+    first = 0
+    for state, count in zip(states, counts, strict=True):
+        for name, value in state.items():
+            owner = replica_of(name)
+            if owner is not None:
+                joined[_rename(name, owner, owner + first)] = value
+        first += count
+    return joined
+
+
+def _rename(name: str, owner: int, new_owner: int) -> str:
+    return name.replace(f"{TRUNK_KEY}{owner}.", f"{TRUNK_KEY}{new_owner}.")
+
+
+def _replica_view(state: Mapping[str, Tensor], name: str, f: int) -> Tensor:
     """The tensor of replica f in a stacked state, by its name in a single model."""
-    if TRUNK_KEY in name:
-        return state[name.replace(f"{TRUNK_KEY}0.", f"{TRUNK_KEY}{f}.")]
-    return state[name][f]
+    return state[_rename(name, 0, f)] if TRUNK_KEY in name else state[name][f]

@@ -1,11 +1,11 @@
-"""The training loop. It yields one event per epoch and prints nothing."""
+"""An epoch of F replicas: training steps, evaluation, and the state that a resumed training needs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -22,13 +22,13 @@ from graphcaps.training.device import limit_threads, matmul_precision
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.evaluator import EvaluationMetrics, Evaluator, prior_metrics, with_nodes
 from graphcaps.training.optimizer import ReplicaAdam
-from graphcaps.training.replicas import Replica
+from graphcaps.training.replicas import Replica, copy_replicas_
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
 from graphcaps.training.streaming import batch_source
 from graphcaps.training.weight_averaging import WeightAverage
 from graphcaps.types import FeatureTable, LossOptions
 
-__all__ = ["EpochEnd", "StepMode", "Trainer", "TrainingError", "strip_prefix"]
+__all__ = ["EpochEnd", "ReplicaTrainer", "StepMode", "Trainer", "TrainingError", "strip_prefix"]
 
 StepMode = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -57,13 +57,56 @@ class EpochEnd:
     test_accuracy: list[float]
 
 
+class ReplicaTrainer(Protocol):
+    """What a :class:`~graphcaps.training.loop.TrainingLoop` calls: a :class:`Trainer`, or one of several processes.
+
+    Args:
+        replicas (list): F replicas.
+        config (TrainConfig): Hyper-parameters of the training.
+        epoch (int): Number of completed epochs.
+    """
+
+    replicas: list[Replica]
+    config: TrainConfig
+    epoch: int
+
+    def run_epoch(self) -> EpochEnd:
+        """One pass over the training set of every replica, then evaluation on validation and test sets."""
+        ...
+
+    def weights(self) -> dict[str, Tensor]:
+        """State of the model, with a leading axis F. Later epochs may change the tensors."""
+        ...
+
+    def keep(self, replicas: Sequence[int]) -> None:
+        """Copies the present weights of some replicas, in place of their weights that were kept before."""
+        ...
+
+    def kept(self) -> dict[str, Tensor]:
+        """The kept weights, in the form of :meth:`weights`; empty if none are kept."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors that a resumed training needs, kept weights included. Later epochs may change them."""
+        ...
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continues from a result of :meth:`state`."""
+        ...
+
+    def close(self) -> None:
+        """Releases memory and processes. No epoch can follow."""
+        ...
+
+
 class Trainer:
     """Trains F replicas as one model over one store.
 
     Each replica has its own graphs, order, weights, moments, running statistics and dropout stream. Replica f of F
     therefore learns what it would learn alone, up to rounding. Graphs without nodes have no gradient: the training sets
     leave them out, and the weights are those of a training without them, bit by bit. Losses and accuracies count them
-    with the class prior. Iterate over :meth:`run` to receive an event per epoch.
+    with the class prior. :class:`~graphcaps.training.loop.TrainingLoop` adds early stopping, the choice of an epoch and
+    checkpoints to the epochs that are run here.
 
     On a GPU with kernels, training steps and evaluation are captured as CUDA graphs and replayed. An epoch then has
     one host–device synchronisation: its metrics are read at its end.
@@ -125,6 +168,7 @@ class Trainer:
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
         self.epoch = 0
+        self._kept: dict[str, Tensor] = {}
         if step_mode == "auto":
             features = x.x if isinstance(x, FeatureTable) else x
             step_mode = "captured" if can_capture(model, store, features) else "eager"
@@ -194,19 +238,39 @@ class Trainer:
         self._evaluators.clear()
         if isinstance(self._runner, BucketedRunner):
             self._runner.steps.clear()
-        del self.model, self.adam, self.average, self._runner, self.x
+        del self.model, self.adam, self.average, self._runner, self.x, self._kept
 
     @property
     def captured(self) -> bool:
         """Whether steps are captured as CUDA graphs."""
         return self._recorder is not None
 
+    def weights(self) -> dict[str, Tensor]:
+        """State of the model, with a leading axis F. Later epochs change the tensors in place."""
+        return {name: value.detach() for name, value in self.model.state_dict().items()}
+
+    def keep(self, replicas: Sequence[int]) -> None:
+        """Copies the present weights of some replicas, in place of their weights that were kept before.
+
+        The first call copies those of all replicas.
+        """
+        weights = self.weights()
+        if self._kept:
+            copy_replicas_(self._kept, weights, replicas)
+        else:
+            self._kept = {name: value.clone() for name, value in weights.items()}
+
+    def kept(self) -> dict[str, Tensor]:
+        """The kept weights, in the form of :meth:`weights`; empty if none are kept."""
+        return dict(self._kept)
+
     def state(self) -> dict[str, Tensor]:
-        """All tensors that a resumed training needs."""
-        state = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        """All tensors that a resumed training needs, kept weights included. Later epochs change them in place."""
+        state = {f"model.{name}": value for name, value in self.weights().items()}
         state |= {f"adam.{name}": value for name, value in self.adam.state().items()}
         if self.average is not None:
             state |= {f"last.{name}": value for name, value in self.average.state().items()}
+        state |= {f"kept.{name}": value for name, value in self._kept.items()}
         state["epoch"] = torch.tensor(self.epoch)
         return state
 
@@ -217,6 +281,8 @@ class Trainer:
         self.adam.load_state(strip_prefix("adam.", state))
         if self.average is not None:
             self.average.load_state(strip_prefix("last.", state), self.epoch)
+        kept = strip_prefix("kept.", state)
+        self._kept = {name: value.to(self._device, copy=True) for name, value in kept.items()}
 
     def _draw_schedule(self, epoch: int) -> EpochSchedule:
         return schedule_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)

@@ -1,0 +1,62 @@
+"""What every training starts from: encoded graphs on the device, and the factory of the model that fits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcaps.config import RunConfig
+from graphcaps.data.features.encoding import encode_graphs
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.store import GraphStore
+from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.nn.graph_model import ModelFactory
+from graphcaps.training.streaming import move_to_device
+
+__all__ = ["TrainingInputs", "prepare_inputs"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingInputs:
+    """Graphs and features of a training, and the factory of its model.
+
+    Args:
+        store (GraphStore): All graphs, on the device, or on the host to be streamed.
+        x (Tensor): Features of all nodes, beside the store, ``[N, in]``.
+        recipe (FeatureRecipe): The fitted encoding of the features.
+        factory (callable): Builds the model with the given leading axes.
+        device (device): Device of the training.
+    """
+
+    store: GraphStore
+    x: Tensor
+    recipe: FeatureRecipe
+    factory: ModelFactory
+    device: torch.device
+
+
+def prepare_inputs(
+    store: GraphStore,
+    config: RunConfig,
+    device: torch.device,
+    *,
+    owner: str,
+    recipe: FeatureRecipe | None = None,
+) -> TrainingInputs:
+    """Encodes the features of a store and moves both to the device, if it has room for them.
+
+    Args:
+        store (GraphStore): Graphs with labels.
+        config (RunConfig): Model and features, resolved.
+        device (device): Device of the training.
+        owner (str): Name that error messages begin with.
+        recipe (FeatureRecipe, optional): A fitted encoding to use. (default: that of ``config``, fitted on ``store``)
+    """
+    if recipe is None:
+        recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+    encoded = encode_graphs(store, recipe, max_nodes=config.features.max_nodes, owner=owner)
+    factory = model_factory(config, encoded.x.size(-1), store.num_classes)
+    graphs, x = move_to_device(encoded.store, encoded.x, device)
+    return TrainingInputs(graphs, x, encoded.recipe, factory, device)

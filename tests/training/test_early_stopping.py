@@ -1,0 +1,154 @@
+"""Early stopping: the epoch that is kept and the epoch at which patience ends, for each replica by itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.config import TrainConfig
+from graphcaps.errors import ArgumentError
+from graphcaps.training import Replica, TrainingError
+from graphcaps.training.early_stopping import (
+    WINDOW,
+    BestWeights,
+    EarlyStopping,
+    check_patience,
+    trailing_loss,
+)
+from graphcaps.training.loop import TrainingLoop
+from graphcaps.training.trainer import EpochEnd
+
+
+class CurveTrainer:
+    """A trainer whose validation losses are prescribed, ``[F, E]``; the weight of an epoch is its number."""
+
+    def __init__(self, curves: Any) -> None:
+        self.curves = np.atleast_2d(np.array(curves, dtype=float))
+        F, E = self.curves.shape
+        none = torch.empty(0, dtype=torch.long)
+        self.replicas = [Replica(none, none, none) for _ in range(F)]
+        self.config, self.epoch = TrainConfig(epochs=E), 0
+        self.kept_weights = torch.full((F,), math.nan)
+
+    def run_epoch(self) -> EpochEnd:
+        self.epoch += 1
+        losses = self.curves[:, self.epoch - 1].tolist()
+        zeros = [0.0] * len(losses)
+        return EpochEnd(self.epoch, self.config.epochs, 0.0, zeros, zeros, losses, zeros, [])
+
+    def weights(self) -> dict[str, Tensor]:
+        return {"w": torch.full((len(self.replicas),), float(self.epoch))}
+
+    def keep(self, replicas: list[int]) -> None:
+        self.kept_weights[replicas] = float(self.epoch)
+
+    def kept(self) -> dict[str, Tensor]:
+        return {"w": self.kept_weights}
+
+    def state(self) -> dict[str, Tensor]:
+        return {"w": torch.tensor(float(self.epoch)), "epoch": torch.tensor(self.epoch)}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.epoch = int(state["epoch"])
+
+    def close(self) -> None: ...
+
+
+def run(
+    curves: Any, patience: int | None = None, has_validation: bool = True
+) -> tuple[TrainingLoop, BestWeights]:
+    trainer = CurveTrainer(curves)
+    F = len(trainer.replicas)
+    best = BestWeights(has_validation, trainer.config.epochs, F)
+    callbacks = [*([] if patience is None else [EarlyStopping(patience, F)]), best]
+    loop = TrainingLoop(trainer, callbacks)
+    loop.run_all()
+    return loop, best
+
+
+def best_epoch(losses: list[float], has_validation: bool = True) -> tuple[int, float]:
+    """The epoch kept, and the weight kept with it; the weight of an epoch is its number."""
+    loop, best = run(losses, has_validation=has_validation)
+    return int(best.best_epochs[0]), float(loop.trainer.kept()["w"][0])
+
+
+def test_the_lowest_mean_of_the_last_21_losses_is_kept() -> None:
+    losses = (
+        [5.0] * 20 + [1.0] * 25 + [0.0] + [3.0] * 30
+    )  # a single low loss at epoch 46 ends a window of low losses
+    assert best_epoch(losses) == (46, 46)
+    loop, _ = run(losses)
+    assert trailing_loss(loop.history[:46], WINDOW) == pytest.approx([20 / 21])
+    assert best_epoch([0.0] + [1.0] * 40) == (21, 21)  # windows shorter than 21 epochs are not considered
+    assert best_epoch([2.0] * 40) == (21, 21)  # the earliest of equal means
+    assert best_epoch([1.0, 0.5, 2.0]) == (3, 3)  # fewer epochs than the window: the last one
+    assert best_epoch([1.0, 0.5, 2.0], has_validation=False)[0] == 3
+    assert best_epoch([math.nan] * 30)[0] == 0
+
+
+def test_a_mean_does_not_depend_on_the_other_replicas() -> None:
+    draw = np.random.default_rng(1).random((7, 40))
+    together, _ = run(draw)
+    for f in range(7):
+        alone, _ = run(draw[f])
+        for epoch in range(1, 41):
+            mean = trailing_loss(together.history[:epoch], WINDOW)[f]
+            assert trailing_loss(alone.history[:epoch], WINDOW).tolist() == [mean]
+            recent = draw[f, max(epoch - WINDOW, 0) : epoch].tolist()
+            assert mean == sum(recent) / len(recent)
+
+
+def test_patience_counts_epochs_without_progress() -> None:
+    losses = [1.0] * 30 + [0.9 - 1e-6 * i for i in range(130)]
+    loop, best = run(losses, patience=10)
+    # From epoch 51 the window holds only the lower losses. Later gains are too small to count as progress, but their
+    # weights are kept.
+    assert loop.stopped.tolist() == [61]
+    assert loop.epoch == 61
+    assert best.best_epochs.tolist() == [61]
+
+
+def test_each_replica_keeps_and_stops_as_if_it_were_alone() -> None:
+    draw = np.random.default_rng(0)
+    curves = 1 + draw.normal(size=(6, 60)).cumsum(1) / 10
+    loop, best = run(curves, patience=9)
+    singles = [run(curve, patience=9) for curve in curves]
+    assert best.best_epochs.tolist() == [int(single.best_epochs[0]) for _, single in singles]
+    assert loop.trainer.kept()["w"].tolist() == best.best_epochs.tolist()
+    assert loop.stopped.tolist() == [int(single.stopped[0]) for single, _ in singles]
+    assert loop.epochs_run.tolist() == [single.epoch for single, _ in singles]
+    assert len(set(loop.stopped.tolist())) > 3
+    assert loop.epoch == max(loop.epochs_run)
+
+
+def test_a_loss_that_is_not_a_number_neither_stops_nor_wins() -> None:
+    loop, best = run([[math.nan] * 40, [1.0] * 40], patience=3)
+    assert loop.stopped.tolist() == [0, 24]
+    assert best.best_epochs.tolist() == [0, 21]
+    with pytest.raises(TrainingError, match="No epoch has a validation loss that is a number"):
+        best.weights(loop)
+
+
+@pytest.mark.parametrize(
+    ("has_validation", "epochs", "rule"),
+    [
+        (False, 60, "the last epoch"),
+        (True, 20, "the last epoch, since 21 are needed for a choice"),
+        (True, 21, "lowest validation loss, mean of the last 21 epochs"),
+    ],
+)
+def test_description_of_the_rule(has_validation: bool, epochs: int, rule: str) -> None:
+    assert BestWeights(has_validation, epochs).rule == rule
+
+
+def test_invalid_patience_is_refused() -> None:
+    check_patience("train", None)
+    check_patience("train", 1)
+    for value in (0, -3, 2.0, True):
+        with pytest.raises(ArgumentError, match="train: 'patience' must be a whole number from 1 on, got"):
+            check_patience("train", value)  # type: ignore[arg-type]
