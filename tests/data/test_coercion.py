@@ -1,4 +1,4 @@
-"""One intake: every kind of input gives the same store, and unclear input gets one sentence."""
+"""Every kind of input gives the same store, and unclear input gets one sentence."""
 
 from __future__ import annotations
 

@@ -252,3 +252,22 @@ def test_training_summary_counts():
 def test_names_are_public():
     assert graphcaps.FittedModel is FittedModel
     assert repr(small_model()).startswith("FittedModel('hgcn', classes=(ring-star, ")
+
+
+def test_other_types_of_paths_and_configurations_are_rejected():
+    from graphcaps.training.final_training import train_final
+
+    for load in (graphcaps.load, graphcaps.HGCNClassifier.load):
+        with pytest.raises(ArgumentError, match=r"^load: 'path' must be text or a path, got None\.$"):
+            load(None)
+    with pytest.raises(ArgumentError, match=r"^load_dataset: 'name' must be text or a path, got 5\.$"):
+        graphcaps.load_dataset(5)
+    for owner, run in (("cross_validate", graphcaps.cross_validate), ("train", train_final)):
+        with pytest.raises(
+            ArgumentError, match=f"^{owner}: 'config' must be a RunConfig, got dict. Convert a dict"
+        ):
+            run(planted(), {"epochs": 1})
+        with pytest.raises(
+            ArgumentError, match=f"^{owner}: 'store' must be a GraphStore, got list. Convert graphs"
+        ):
+            run([planted()[0]], small_model().config)

@@ -1,4 +1,4 @@
-"""Converts whatever a user has to one :class:`GraphStore`: the intake of estimator, command line, server and library.
+"""Converts whatever a user has to one :class:`GraphStore`, for estimator, command line, server and library alike.
 
 =====================================================  ==============================================================
 input                                                  read by

@@ -39,7 +39,7 @@ from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
-from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
@@ -195,6 +195,7 @@ class CrossValidation:
         split: Split | None = None,
         patience: int | None = None,
     ) -> None:
+        check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
             if type(value) is not int or value < 1:
                 raise ArgumentError("cross_validate", name, "be a whole number from 1 on", value)

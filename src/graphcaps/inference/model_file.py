@@ -8,6 +8,7 @@ fitted arrays, which the model checks itself.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -107,9 +108,12 @@ def read_model_file(path: str | Path) -> ModelContents:
     """Reads and checks a model file.
 
     Raises:
+        ArgumentError: If the path is of another type.
         DataError: If the file is missing, of another kind, truncated, modified, of a newer version, or if its header
             and tensors do not describe a model.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError("load", "path", "be text or a path", repr(path)[:60])
     path = Path(path)
     file = read_checked(path, FORMAT, FORMAT_VERSION)
     # The checksum is valid: errors below were in the file when it was written.

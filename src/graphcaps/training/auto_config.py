@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from graphcaps.config import DATA_SETTINGS, RunConfig, TrainConfig
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import DataError
+from graphcaps.errors import ArgumentError, DataError
 from graphcaps.models.builder import complete_tuples
 from graphcaps.models.lookup import find_classical_model, find_model, is_classical
 from graphcaps.registry import DatasetSize
 
-__all__ = ["auto_batch_size", "auto_degree_onehot", "resolve_config"]
+__all__ = ["auto_batch_size", "auto_degree_onehot", "check_run_types", "resolve_config"]
 
 _MIN_BATCH, _MAX_BATCH = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty in a fold, which trains on eight tenths of them
@@ -39,6 +39,20 @@ def auto_degree_onehot(store: GraphStore) -> int:
     at_most = store.degree.bincount().cumsum(0)
     quantile = int((at_most < _DEGREE_QUANTILE * store.num_nodes).sum())
     return min(max(quantile, 1), _MAX_DEGREE)
+
+
+def check_run_types(store: object, config: object, owner: str) -> None:
+    """Rejects graphs that are not in a store, and a configuration of another type.
+
+    Raises:
+        ArgumentError: With the function that converts them.
+    """
+    if not isinstance(store, GraphStore):
+        fix = "Convert graphs with graphcaps.data.coerce(graphs).store."
+        raise ArgumentError(owner, "store", "be a GraphStore", type(store).__name__, fix)
+    if not isinstance(config, RunConfig):
+        fix = "Convert a dictionary with graphcaps.config.RunConfig.from_dict."
+        raise ArgumentError(owner, "config", "be a RunConfig", type(config).__name__, fix)
 
 
 def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:

@@ -31,7 +31,7 @@ from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import MIN_PROBABILITY, CalibrationMethod, class_prior
 from graphcaps.models.builder import build_classical, recipe_arguments
 from graphcaps.models.classical import ClassicalModel
-from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.device import choose_device
 from graphcaps.training.final_training import FinalResult
@@ -141,6 +141,7 @@ class ClassicalTraining:
         calibrate: CalibrationMethod | None = "temperature",
         split: Split | None = None,
     ) -> None:
+        check_run_types(store, config, "train")
         self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
         self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
         self.source = self.holdout.store

@@ -24,7 +24,7 @@ from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
-from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.checkpoint import load_checkpoint, write_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
@@ -102,6 +102,7 @@ class FinalTraining:
         start: FittedModel | None = None,
         split: Split | None = None,
     ) -> None:
+        check_run_types(store, config, "train")
         self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
         self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
         store = self.holdout.store
