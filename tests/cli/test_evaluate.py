@@ -226,6 +226,8 @@ def test_an_embedded_set_has_a_default_preset() -> None:
         (("OWN", "--group", 0), "'group' must be a whole number from 1 on, got 0."),
         (("OWN", "--device", "tpu"), "'device' must be cpu, cuda or auto"),
         (("OWN", "--resume"), "'resume' must come with a folder of results"),
+        (("OWN", "--patience", 5, "--protocol", "paper"), "unless the protocol is held-out: 'paper' has no"),
+        (("OWN", "--patience", 5, "--protocol", "both"), "unless the protocol is held-out: 'paper' has no"),
     ],
 )
 def test_invalid_arguments_end_with_2_and_one_sentence(
@@ -242,6 +244,29 @@ def test_invalid_arguments_end_with_2_and_one_sentence(
     assert message in result.stderr
     assert result.stderr.startswith("graphcaps: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_patience_is_recorded(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 1)
+    arguments = (
+        "OWN",
+        *FAST,
+        "--epochs",
+        40,
+        "--learning-rate",
+        1e-9,
+        "--patience",
+        2,
+        "--out",
+        tmp_path / "out",
+    )
+    (summary,) = read(run(root, *arguments, "--json"))
+    assert summary["patience"] == 2
+    (record,) = ResultsStore(tmp_path / "out").records()
+    assert record.patience == 2
+    assert record.curves.num_epochs < 40
+    (plain,) = read(run(root, "OWN", *FAST, "--patience", 0, "--json"))
+    assert "patience" not in plain
 
 
 def test_brackets_in_a_name_are_no_markup(root: Path) -> None:

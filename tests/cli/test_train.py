@@ -11,6 +11,8 @@ import graphcaps
 from graphcaps.cli import progress
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.errors import DataError
+from graphcaps.training import checkpoint_writer
 from graphcaps.training.final_training import FinalTraining
 from tests.cli.training import invoke, refusal, same_weights, write_inputs
 
@@ -239,6 +241,20 @@ def test_an_interrupted_training_is_resumed(inputs: list[str], out: Path, stop_a
     assert "the file is not the model of this training" in refusal(
         *inputs, "--out", out, "--resume", "--seed", 1
     )
+
+
+def test_a_checkpoint_that_cannot_be_written_is_noted(
+    inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object) -> None:
+        raise DataError(path, "no space is left")
+
+    monkeypatch.setattr(checkpoint_writer, "write_checkpoint", full)
+    result = invoke(*inputs, "--out", out, "--checkpoint-every", 1)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("A checkpoint could not be written: ") == 1
+    (note,) = graphcaps.load(out).training["notes"]
+    assert note.startswith("A checkpoint could not be written: ")
 
 
 def test_resume_without_a_checkpoint_starts_with_a_note(inputs: list[str], out: Path) -> None:

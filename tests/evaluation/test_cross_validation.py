@@ -354,6 +354,8 @@ def test_invalid_arguments_are_refused_before_training() -> None:
     )
     refuse(message, patience=5, protocol="paper")
     refuse(message, patience=5, protocol="both")
+    majority = RunConfig(model="majority")
+    refuse("'patience' must be left out with a model that has no epochs, got 5", config=majority, patience=5)
     refuse("'hiden' must be one of", config=replace(GIN, model_arguments={"hiden": 3}))
     refuse("'model' must be one of", config=replace(GIN, model="gni"))
 

@@ -88,3 +88,16 @@ def test_seconds_are_a_finite_number(seconds: str) -> None:
 def test_json_that_python_cannot_parse_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="found invalid JSON"):
         SeedRecord.from_json(text)
+
+
+def test_patience_is_a_setting_and_survives_json() -> None:
+    plain = record()
+    stopped = record(patience=7)
+    assert "patience" not in plain.as_dict()
+    assert "patience" not in plain.settings
+    assert stopped.settings == plain.settings | {"patience": 7}
+    assert SeedRecord.from_json(stopped.to_json()) == stopped
+    assert SeedRecord.from_json(plain.to_json()).patience is None
+    for value in (0, -1, 2.5, "7", True, None):
+        with pytest.raises(DataError, match="a whole number from 1 on under 'patience'"):
+            SeedRecord.from_dict(stopped.as_dict() | {"patience": value})

@@ -129,7 +129,7 @@ def evaluate(
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
             precision=precision,
         )  # fmt: skip
-        check_network_options(config, {"--group": group})
+        check_network_options(config, {"--group": group, "--patience": patience})
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset), split=fixed_split,

@@ -183,7 +183,7 @@ def train(
     if resume and _resume(training, files):
         _report(files, training, as_json)
         return
-    total = training.config.training.epochs
+    total, known_notes = training.config.training.epochs, len(training.notes)
     try:
         title = f"{store.name} {config.model}"
         with training_progress(total, title, start=training.epoch, quiet=as_json) as update:
@@ -197,6 +197,8 @@ def train(
             raise typer.Exit(130) from error
         note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context)}")
         raise typer.Exit(130) from error
+    for sentence in training.notes[known_notes:]:
+        note(sentence)
     _report(files, training, as_json)
 
 

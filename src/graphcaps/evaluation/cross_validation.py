@@ -225,7 +225,9 @@ class CrossValidation:
             group = 1  # one fit after another, each with all threads
             if patience is not None:
                 got = f"{patience} with the model '{self.config.model}'"
-                raise ArgumentError("cross_validate", "patience", "be left out without epochs", got)
+                raise ArgumentError(
+                    "cross_validate", "patience", "be left out with a model that has no epochs", got
+                )
         else:
             model_factory(self.config, 1, store.num_classes)
         self.seeds, self.group, self.patience = tuple(range(seeds)), group, patience

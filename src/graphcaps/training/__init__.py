@@ -3,11 +3,13 @@
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
+from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 
 __all__ = [
+    "Callback",
     "EpochEnd",
     "FeatureConfig",
     "FinalResult",
@@ -18,6 +20,7 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "TrainingError",
+    "TrainingLoop",
     "model_factory",
     "pick_replica",
     "recipe_arguments",
