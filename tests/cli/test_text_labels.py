@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,25 @@ def test_a_path_in_a_request_is_not_opened(tmp_path: Path) -> None:
         status, content = respond(fitted().model_, "application/json", json.dumps(body).encode())
         assert status in (422, 501)
         assert "predictions" not in content
+
+
+def test_the_report_shows_the_text_of_labels(tmp_path: Path) -> None:
+    from graphcaps.explanation.report.report_data import read_block
+
+    fitted().save(tmp_path / "m.safetensors")
+    path = write_graphml(tmp_path / "nets.graphml", networks())
+    result = run("explain", tmp_path / "m.safetensors", path, "--out", tmp_path / "report")
+    assert result.exit_code == 0, result.output
+    text = next((tmp_path / "report").glob("*.html")).read_text("utf-8")
+    blocks = [
+        respond_page(fitted().model_, path.read_bytes())[1]["block"],
+        re.findall(r'id="data">([^<]*)<', text)[0],
+    ]
+    for block in blocks:
+        assert sorted(read_block(block)[0]["labels"]["names"]) == ["blue", "green", "red"]
+
+
+def respond_page(model: FittedModel, body: bytes) -> tuple[int, dict[str, Any]]:
+    header = {"task": "page", "content_type": "application/graphml+xml", "options": {}}
+    status, content = handle(model, Limits(), header, body)
+    return status, json.loads(content)

@@ -298,6 +298,7 @@ def test_names_of_labels() -> None:
     assert node_label_names([(0,), (6,), (7,)], dataset="MUTAG") == ["C", "Br", "7"]
     assert node_label_names([(0,), (3,)], dataset="NCI1") == ["0", "3"]
     assert node_label_names([(0, 1)], dataset="MUTAG") == ["0/1"]
+    assert node_label_names([(5, 1), (2, 3)], texts={5: "red", 3: "old"}) == ["red/1", "2/old"]
 
 
 def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:

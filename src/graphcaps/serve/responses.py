@@ -157,8 +157,6 @@ def _label_column(node_labels: torch.Tensor, graphs: Sequence[RequestGraph]) -> 
     stores = [graph.store for graph in graphs if graph.store is not None]
     label_names = {code: text for store in stores for code, text in store.label_names.items()}
     codes = [tuple(row) for row in distinct.tolist()]
-    if all(graph.is_molecule for graph in graphs):
-        names = node_label_names(codes, atomic_numbers=True)
-    else:
-        names = ["/".join(label_names.get(code, str(code)) for code in row) for row in codes]
+    molecules = all(graph.is_molecule for graph in graphs)
+    names = node_label_names(codes, atomic_numbers=molecules, texts=label_names)
     return names, {"label": index.reshape(-1).astype(smallest_type(len(distinct)))}

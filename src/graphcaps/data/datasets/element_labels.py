@@ -6,7 +6,7 @@ below come from the README files of the data sets. NCI1 and NCI109 have no such 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphcaps.data.label_encoding import label_text
 from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS
@@ -47,7 +47,11 @@ _MAX_LISTED = 3
 
 
 def node_label_names(
-    labels: Sequence[tuple[int, ...]], *, atomic_numbers: bool = False, dataset: str = ""
+    labels: Sequence[tuple[int, ...]],
+    *,
+    atomic_numbers: bool = False,
+    dataset: str = "",
+    texts: Mapping[int, str] | None = None,
 ) -> list[str]:
     """Display name of each row of node labels.
 
@@ -57,14 +61,18 @@ def node_label_names(
             second, if any, a formal charge. The name is then the symbol with its charge. (default: ``False``)
         dataset (str): Otherwise, a data set of :data:`NODE_LABEL_ELEMENTS` gives the element of a single label.
 
+        texts (mapping, optional): Text of the labels that are codes of text, ``store.label_names``.
+
     Returns:
-        list: One name per row; the numbers, joined by ``/``, where no name is known.
+        list: One name per row; text or the numbers, joined by ``/``, where no name is known.
     """
     if atomic_numbers:
         return [_atom_name(number, others[0] if others else 0) for number, *others in labels]
-    elements = NODE_LABEL_ELEMENTS.get(dataset, ())
+    elements, known = NODE_LABEL_ELEMENTS.get(dataset, ()), texts or {}
     return [
-        elements[row[0]] if len(row) == 1 and 0 <= row[0] < len(elements) else "/".join(map(str, row))
+        elements[row[0]]
+        if len(row) == 1 and 0 <= row[0] < len(elements)
+        else "/".join(known.get(code, str(code)) for code in row)
         for row in labels
     ]
 

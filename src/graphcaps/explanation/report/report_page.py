@@ -240,7 +240,9 @@ def _node_columns(
         kinds = [tuple(row) for row in unique.tolist()]
         molecules = store is not None and "element" in store.truth
         dataset = "" if store is None else store.name
-        names["labels"] = {"names": node_label_names(kinds, atomic_numbers=molecules, dataset=dataset)}
+        texts = {} if store is None else store.label_names
+        shown = node_label_names(kinds, atomic_numbers=molecules, dataset=dataset, texts=texts)
+        names["labels"] = {"names": shown}
     if store is not None and "kind" in store.truth:
         node_rows = rows
         if explanations.nodes is not None:  # graphs were truncated: rows of the store differ
