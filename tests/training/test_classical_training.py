@@ -20,7 +20,7 @@ from graphcaps.inference.fitted_model import load
 from graphcaps.models.majority import Majority
 from graphcaps.models.wl_forest import WLForest
 from graphcaps.training.auto_config import resolve_config
-from graphcaps.training.classical_training import FIT_RULE, ClassicalTraining, fit_replica
+from graphcaps.training.classical_training import FIT_RULE, ClassicalTraining, fit_replica, train_classical
 from graphcaps.training.device import choose_device
 from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.replicas import Replica
@@ -105,6 +105,13 @@ def test_the_same_run_gives_the_same_file(store, tmp_path: Path):
     assert np.array_equal(*scores)
     other, _ = run(ClassicalTraining(store, FOREST, seed=6))
     assert not np.array_equal(other.model.predict_proba(store), scores[0])
+
+
+def test_one_call_fits_the_same_model(store):
+    result = train_classical(store, FOREST, seed=5, validation=0.2, calibrate=None)
+    expected, _ = run(ClassicalTraining(store, FOREST, seed=5, validation=0.2, calibrate=None))
+    assert np.array_equal(result.model.predict_proba(store), expected.model.predict_proba(store))
+    assert len(result.history) == result.epoch == 1
 
 
 def test_without_validation_graphs_all_are_fitted_and_nothing_is_calibrated(store):

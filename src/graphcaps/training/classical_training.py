@@ -40,7 +40,7 @@ from graphcaps.training.holdout import check_labels, evaluate_test_set, split_ho
 from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
-__all__ = ["FIT_RULE", "ClassicalTraining", "fit_replica"]
+__all__ = ["FIT_RULE", "ClassicalTraining", "fit_replica", "train_classical"]
 
 FIT_RULE = "fitted once to the training graphs"
 """In place of the rule by which other models select an epoch."""
@@ -232,3 +232,21 @@ class ClassicalTraining:
             hardware=describe_hardware(self.device),
             notes=list(self._data_notes),
         )
+
+
+def train_classical(
+    store: GraphStore,
+    config: RunConfig,
+    *,
+    seed: int = 0,
+    validation: float = 0.1,
+    calibrate: CalibrationMethod | None = "temperature",
+    split: Split | None = None,
+) -> FinalResult:
+    """Fits a classical model to all graphs but a validation set; arguments as in :class:`ClassicalTraining`."""
+    training = ClassicalTraining(
+        store, config, seed=seed, validation=validation, calibrate=calibrate, split=split
+    )
+    for _ in training.run():
+        pass
+    return training.result()
