@@ -1,5 +1,6 @@
 """Captured steps on a GPU: equal to eager steps, reproducible, without host–device synchronisation."""
 
+import contextlib
 import threading
 from dataclasses import replace
 from typing import Any
@@ -162,33 +163,24 @@ def test_a_store_on_the_host_is_streamed() -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_work_of_another_thread_invalidates_a_capture_only_on_the_same_stream(shared: bool) -> None:
-    """Why streams are leased: a copy to the host by another thread ends a capture of the stream it runs on."""
+def test_work_on_a_captured_stream_is_lost_and_on_another_stream_is_not(shared: bool) -> None:
+    """Why streams are leased: what another thread launches on a captured stream is recorded, or fails, but never runs."""
     captured, other = lease_stream(), lease_stream()
     graph, x = torch.cuda.CUDAGraph(), torch.ones(8, device="cuda")
-    failed: list[RuntimeError] = []
 
-    def read_on(stream: torch.cuda.Stream) -> None:
-        try:
-            with torch.cuda.stream(stream):
-                x.cpu()
-        except RuntimeError as error:
-            failed.append(error)
+    def add_on(stream: torch.cuda.Stream) -> None:
+        with contextlib.suppress(RuntimeError), torch.cuda.stream(stream):
+            x.add_(1)
 
     with torch.cuda.stream(captured.stream):
         y = x + 1
+        torch.cuda.synchronize()
         graph.capture_begin(capture_error_mode="thread_local")
         y.mul_(2)
-        thread = threading.Thread(target=read_on, args=((captured if shared else other).stream,))
+        thread = threading.Thread(target=add_on, args=((captured if shared else other).stream,))
         thread.start()
         thread.join()
-        if shared:
-            with pytest.raises(RuntimeError, match="captur"):
-                graph.capture_end()
-        else:
+        with contextlib.suppress(RuntimeError):
             graph.capture_end()
-    assert bool(failed) == shared
-    if not shared:
-        graph.replay()
-        torch.cuda.synchronize()
-        assert torch.equal(y.cpu(), torch.full((8,), 4.0))
+    torch.cuda.synchronize()
+    assert torch.equal(x.cpu(), torch.full((8,), 1.0 if shared else 2.0))

@@ -187,14 +187,21 @@ def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ..
     require("onnxscript", extra="export", purpose="Export as ONNX")
     with warnings.catch_warnings(), _without_logging():
         warnings.simplefilter("ignore")
-        exported = torch.onnx.export(
-            program,
-            example,
-            dynamo=True,
-            input_names=list(INPUTS),
-            output_names=["scores"],
-            verbose=False,
-        )
+        try:
+            exported = torch.onnx.export(
+                program,
+                example,
+                dynamo=True,
+                input_names=list(INPUTS),
+                output_names=["scores"],
+                verbose=False,
+            )
+        except Exception as error:  # torch has no public class for what it cannot convert
+            cause = error.__cause__ or error
+            reason = " ".join(str(cause).split("\n\n")[0].split())
+            raise UsageError(
+                f"export: torch {torch.__version__} cannot convert the model to ONNX: {reason}"
+            ) from error
     assert exported is not None
     data: bytes = exported.model_proto.SerializeToString()
     return data
