@@ -164,7 +164,7 @@ def test_a_store_on_the_host_is_streamed() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_work_on_a_captured_stream_is_lost_and_on_another_stream_is_not(shared: bool) -> None:
-    """Why streams are leased: what another thread launches on a captured stream is recorded or fails, but does not run."""
+    """Why streams are leased: what another thread launches on a captured stream is recorded or fails."""
     captured, other = lease_stream(), lease_stream()
     graph, x = torch.cuda.CUDAGraph(), torch.ones(8, device="cuda")
 
