@@ -80,7 +80,7 @@ def test_a_class_that_lacks_something_is_refused(attributes: dict[str, Any], mes
     assert str(raised.value) == f"model Model: {message}."
 
 
-def test_another_class_is_refused() -> None:
-    other: Any = dict
-    with pytest.raises(ArgumentError, match="model dict: 'base class' must be a RegisteredModel"):
+@pytest.mark.parametrize("other", [dict, 3])
+def test_another_class_is_refused(other: Any) -> None:
+    with pytest.raises(ArgumentError, match="model 'one': 'class' must be a class derived from RegisteredModel"):
         ModelRegistry().register("one")(other)

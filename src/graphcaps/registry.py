@@ -182,12 +182,13 @@ def _owner(model: type) -> str:
 
 def _check(name: str, model: type[RegisteredModel]) -> None:
     """Rejects a class that lacks what :class:`RegisteredModel` asks for."""
+    if not (isinstance(model, type) and issubclass(model, RegisteredModel)):
+        expected = "be a class derived from RegisteredModel, such as a GraphModel"
+        raise ArgumentError(f"model '{name}'", "class", expected, repr(model))
     owner = _owner(model)
     if not _NAME.fullmatch(name):
         expected = "be lower-case letters and digits, with hyphens between words"
         raise ArgumentError(owner, "name", expected, repr(name))
-    if not (isinstance(model, type) and issubclass(model, RegisteredModel)):
-        raise ArgumentError(owner, "base class", "be a RegisteredModel, such as GraphModel", "another one")
     attributes = {key: value for base in reversed(model.__mro__) for key, value in vars(base).items()}
     scores, reference = attributes.get("scores"), attributes.get("reference")
     if scores not in get_args(ScoreKind):

@@ -95,6 +95,14 @@ def test_train_reports_a_fit_and_not_an_epoch(tmp_path: Path):
     assert "which were not used in training" in result.stdout
 
 
+@pytest.mark.parametrize("calibrate", ["temperature", "none"])
+def test_train_says_what_the_validation_set_was_used_for(calibrate: str):
+    result = run("train", SOURCE, "--model", "majority", "--out", "m.safetensors", "--calibrate", calibrate)
+    assert result.exit_code == 0, result.output
+    assert "graphs; not used by the fit" in result.stdout
+    assert ("the calibration is fitted to them" in result.stdout) == (calibrate != "none")
+
+
 def test_a_finished_training_is_not_repeated(model: Path):
     before = model.stat().st_mtime_ns
     result = run("train", SOURCE, "--preset", "small.toml", "--out", str(model), "--resume")

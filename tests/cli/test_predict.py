@@ -210,7 +210,7 @@ def test_unknown_labels_can_be_read_as_zeros(model, tmp_path):
     result = run(model, source, "--unseen", "ignore", "--out", out)
     assert result.exit_code == 0
     assert result.stderr == (
-        "graphcaps: warning: 1 of 6 graphs had unknown node labels encoded as zeros. "
+        "graphcaps: warning: 1 of 6 graphs had unknown labels encoded as zeros. "
         "Graph 2: node label 9, on 2 nodes, not seen in training.\n"
     )
     assert all(row["class"] and not row["error"] for row in rows_of(out))

@@ -323,6 +323,7 @@ def test_concatenated_stores_keep_names_and_shared_truth() -> None:
         (np.zeros((2, 0), dtype=int), r"must have edges, or a number of nodes, got none in graph 0\. Pass num_nodes"),
         (np.full((3, 3), np.nan), r"must hold finite numbers, got NaN or infinity in graph 0"),
         (np.array([[0, -1, 1], [1, 0, 2]]), r"must hold node indices from 0 to 2 in graph 0, got -1"),
+        (np.array([[0, 10**12, 1], [1, 0, 2]]), r"below 1,000,000 in graph 0, got 1000000000000\. Number the nodes"),
         (np.zeros((3, 3), dtype=complex), r"must be square adjacency matrices"),
         (torch.eye(3).to_sparse(), r"got a sparse tensor as graph 0"),
         (Path("nowhere.graphml"), r"nowhere\.graphml: file not found\."),

@@ -123,7 +123,7 @@ def test_resumed_scores_equal_uninterrupted_ones(
 def test_checkpoints_of_other_runs_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "c"
     held_out_scores(STORE, CONFIG, folds=3, device="cpu", checkpoint=path)
-    with pytest.raises(DataError, match=r"this is the checkpoint of another run. Resume it, or name another"):
+    with pytest.raises(DataError, match=r"the checkpoint file exists already\. Pass resume=True to continue"):
         held_out_scores(STORE, CONFIG, folds=3, device="cpu", checkpoint=path)
     with pytest.raises(DataError, match=r"one of another run: patience none \(here 5\)"):
         held_out_scores(STORE, CONFIG, folds=3, device="cpu", checkpoint=path, resume=True, patience=5)

@@ -101,7 +101,7 @@ def test_invalid_arguments_are_rejected(store):
 
 def test_a_fitted_model_has_no_capsules_and_runs_on_the_cpu(store, tmp_path: Path):
     fitted = fitted_forest(store)
-    with pytest.raises(ArgumentError, match="be one of the 0 capsule levels"):
+    with pytest.raises(ArgumentError, match="'model' must have capsules, got a model without"):
         fitted.embed(store)
     with pytest.raises(ArgumentError, match="Other models have no capsules to explain"):
         fitted.explain(store[0])

@@ -119,6 +119,9 @@ def test_arrays_of_another_forest_are_refused():
         ForestArrays.from_state({name: value for name, value in state.items() if name != "value"}, 3, 15)
     with pytest.raises(ArgumentError, match="'more' must be one of the arrays"):
         ForestArrays.from_state(state | {"more": torch.zeros(1)}, 3, 15)
+    for name in ("tree_ptr", "feature"):
+        with pytest.raises(ArgumentError, match=f"'{name}' must be int"):
+            ForestArrays.from_state(state | {name: state[name][0]}, 3, 15)  # a single number
     empty = replace(arrays, tree_ptr=np.zeros(1, np.int64)).state()
     with pytest.raises(ArgumentError, match="tree_ptr"):
         ForestArrays.from_state(empty, 3, 15)

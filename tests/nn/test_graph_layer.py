@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import (
     AdjacencyDecoder,
     CapsuleLayer,
@@ -239,3 +239,21 @@ def test_messages_name_the_layer(graphs: Graphs) -> None:
         ArgumentError, match=_message("Context: 'edge_index' must have the shape [2, E], got [3, 4].")
     ):
         Context(5, 1).double()(graphs.x, torch.zeros(3, 4, dtype=torch.long))
+
+
+@pytest.mark.parametrize("name", WITH_TRUNK)
+def test_another_number_of_columns_is_refused(name: str, graphs: Graphs) -> None:
+    layer = WITH_TRUNK[name]().double()
+    with pytest.raises(
+        ShapeError, match=_message(f"{type(layer).__name__}: 'x' must have 5 columns, got 4.")
+    ):
+        layer(graphs.x[:, 1:], graphs.edge_index, graphs.batch)
+
+
+@pytest.mark.parametrize("name", WITH_TRUNK)
+def test_a_graph_without_nodes_is_one_graph(name: str) -> None:
+    output = WITH_TRUNK[name]()(torch.zeros(0, 5), torch.zeros(2, 0, dtype=torch.long))
+    assert _nodes(output).size(0) == 0
+    if isinstance(output, CapsuleLevel):
+        assert output.capsules.shape == (1, 3, 6)
+        assert not bool(output.capsules.any())

@@ -50,6 +50,7 @@ def test_without_batch_there_is_one_graph(name: str) -> None:
     ours, theirs = POOLS[name]
     x = torch.randn(5, 3, dtype=torch.float64)
     assert_equal(ours(x), theirs(x, torch.zeros(5).long()))
+    assert_equal(ours(x[:0]), torch.zeros(1, 3, dtype=torch.float64), "a graph without nodes")
 
 
 @pytest.mark.parametrize("name", POOLS)

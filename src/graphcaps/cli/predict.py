@@ -116,7 +116,7 @@ def predict(
     _warn(failed, len(predictions), "could not be predicted", names)
     zeroed = {row_indices[graph]: reason for graph, reason in checked.unseen.items()}
     zeroed = {row: reason for row, reason in zeroed.items() if row not in failed}
-    _warn(zeroed, len(predictions), "had unknown node labels encoded as zeros", names)
+    _warn(zeroed, len(predictions), "had unknown labels encoded as zeros", names)
     outside = {graph: reason for graph, reason in enumerate(predictions.out_of_distribution or ()) if reason}
     verb = "is" if len(outside) == 1 else "are"
     _warn(outside, len(predictions), f"{verb} out of distribution", names)

@@ -311,7 +311,9 @@ def _report(files: TrainingFiles, training: FinalTraining | ClassicalTraining, a
             if "lowest" in info["rule"]
             else "not a test set"
         )
-        caution = caution if has_epochs else "not used by the fit; the calibration is fitted to them"
+        if not has_epochs:
+            calibrated = "; the calibration is fitted to them" if training.calibrate is not None else ""
+            caution = f"not used by the fit{calibrated}"
         rows.append(("validation accuracy", f"{accuracy}; {caution}"))
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]

@@ -98,7 +98,8 @@ def held_out_scores(
     if resume and path is None:
         raise ArgumentError(owner, "resume", "come with a checkpoint file", "none")
     if path is not None and path.exists() and not resume:
-        raise DataError(path, "this is the checkpoint of another run", fix="Resume it, or name another file.")
+        fix = "Pass resume=True to continue that run, or name another file."
+        raise DataError(path, "the checkpoint file exists already", fix=fix)
     config = resolve_config(config, store)
     torch_device = choose_device(device, owner)
     stratified = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)

@@ -250,7 +250,7 @@ class FittedModel:
         """
         store = self.check(graphs, unseen=unseen).require()
         count = self.scorer.num_levels
-        if not -count <= level < count:
+        if count and not -count <= level < count:
             raise ArgumentError("FittedModel", "level", f"be one of the {count} capsule levels", level)
         rows = self.scorer.capsules(store.with_nodes(), level)
         return _insert_empty(rows, store, rows.new_zeros(rows.size(1)))

@@ -75,8 +75,12 @@ class Scorer(ABC):
         """Class scores on the CPU, ``[G, O]``, of graphs that are already checked."""
 
     def capsules(self, store: GraphStore, level: int) -> Tensor:
-        """Capsules of one level on the CPU, ``[G, J · d]``, for a model that has capsules."""
-        raise ArgumentError("FittedModel", "level", "be one of the 0 capsule levels", level)
+        """Capsules of one level on the CPU, ``[G, J · d]``.
+
+        Raises:
+            ArgumentError: If the model has no capsules.
+        """
+        raise ArgumentError("FittedModel", "model", "have capsules", "a model without")
 
 
 class NetworkScorer(Scorer):

@@ -132,11 +132,17 @@ class ForestArrays:
             got = "no such array" if name in _TYPES else "one more array"
             raise ArgumentError(owner, name, f"be one of the arrays {', '.join(_TYPES)}", got)
         arrays = {name: value.cpu().numpy() for name, value in state.items()}
-        n = len(arrays["feature"])
-        shapes = {"feature": (n,), "threshold": (n,), "children": (n, 2), "value": (n, num_classes)}
+        n = arrays["feature"].size
+        shapes = {
+            "tree_ptr": (arrays["tree_ptr"].size,),
+            "feature": (n,),
+            "threshold": (n,),
+            "children": (n, 2),
+            "value": (n, num_classes),
+        }
         for name, dtype in _TYPES.items():
             array = arrays[name]
-            if array.dtype != dtype or array.shape != shapes.get(name, array.shape[:1]):
+            if array.dtype != dtype or array.shape != shapes[name]:
                 got = f"{array.dtype} {list(array.shape)}"
                 raise ArgumentError(owner, name, f"be {np.dtype(dtype)} of {n} nodes", got)
         forest = cls(**arrays)

@@ -51,6 +51,7 @@ def collate_segments(owner: str, x: Tensor, batch: Tensor | None, num_graphs: in
         raise ShapeError(owner, "x", "have the shape [V, in]", list(x.shape))
     if batch is None:
         batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+        num_graphs = 1 if num_graphs is None and not x.size(0) else num_graphs  # one graph, without nodes
     if batch.is_floating_point():
         raise ShapeError(owner, "batch", "be an integer tensor", batch.dtype)
     if batch.shape != x.shape[:1]:

@@ -49,7 +49,7 @@ class Context(GraphLayer[Tensor]):
             raise ArgumentError("Context", "num_layers", "be at least 1", num_layers)
         if hops < 0:
             raise ArgumentError("Context", "hops", "be at least 0", hops)
-        self.channels, self.hops, self.lead = channels, hops, lead
+        self.channels, self.in_channels, self.hops, self.lead = channels, channels, hops, lead
         self.weights = nn.ParameterList(
             nn.Parameter(torch.empty(*lead, 2 * channels, channels)) for _ in range(num_layers)
         )

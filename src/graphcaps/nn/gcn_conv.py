@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ShapeError
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
 from graphcaps.ops.propagation.propagation import propagate
@@ -58,8 +57,6 @@ class ReplicaGCNConv(GraphLayer[Tensor]):
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """Convolves ``x [*lead, V, in_channels]``."""
-        if x.size(-1) != self.in_channels:
-            raise ShapeError("ReplicaGCNConv", "x", f"have {self.in_channels} columns", x.size(-1))
         # Â(xW) = (Âx)W: the hop is taken where rows are shorter.
         if self.in_channels < self.out_channels:
             y = propagate(x, edges) @ self.weight

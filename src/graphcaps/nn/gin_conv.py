@@ -44,7 +44,8 @@ class ReplicaGINConv(GraphLayer[Tensor]):
 
     def __init__(self, mlp: ReplicaMLP, *, epsilon: float = 0.0, train_epsilon: bool = False) -> None:
         super().__init__()
-        self.mlp, self.lead, self.initial_epsilon = mlp, mlp.lead, epsilon
+        self.mlp, self.in_channels, self.lead = mlp, mlp.in_channels, mlp.lead
+        self.initial_epsilon = epsilon
         start = torch.full((*mlp.lead, 1, 1), epsilon)
         if train_epsilon:
             self.epsilon = nn.Parameter(start)

@@ -28,7 +28,11 @@ class GraphLayer(nn.Module, Generic[Result]):
     Padding rows of ``x`` must be finite. They do not affect real rows, and the values of the result there are
     unspecified.
 
-    A subclass sets ``lead`` and defines ``forward_ragged``.
+    A subclass sets ``in_channels`` and ``lead``, and defines ``forward_ragged``.
+
+    Attributes:
+        in_channels (int): Number of columns that ``x`` must have; 0 for any number. (default: 0)
+        lead (tuple): Leading axes of the parameters. (default: ())
 
     Example:
         >>> class Hop(GraphLayer[torch.Tensor]):
@@ -40,6 +44,7 @@ class GraphLayer(nn.Module, Generic[Result]):
                 [0.0000, 0.0000, 1.0000]])
     """
 
+    in_channels: int = 0
     lead: tuple[int, ...] = ()
 
     def forward(
@@ -66,6 +71,8 @@ class GraphLayer(nn.Module, Generic[Result]):
             ArgumentError: If the two forms are mixed, or a layer with leading axes is called in the first form.
             ShapeError: If shapes or types disagree, ``batch`` is not sorted, or an edge connects two graphs.
         """
+        if self.in_channels and x.size(-1) != self.in_channels:
+            raise ShapeError(type(self).__name__, "x", f"have {self.in_channels} columns", x.size(-1))
         edges, segments = resolve_graph(self, self.lead, x, edge_index, batch, edge_weight, num_graphs)
         return self.forward_ragged(x, edges, segments)
 

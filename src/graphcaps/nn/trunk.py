@@ -50,7 +50,7 @@ class Trunk(GraphLayer[Tensor]):
         super().__init__()
         if num_layers < 1:
             raise ArgumentError("Trunk", "num_layers", "be at least 1", num_layers)
-        self.channels, self.lead = channels, lead
+        self.channels, self.in_channels, self.lead = channels, channels, lead
         if isinstance(kind, nn.Module):
             if lead:
                 raise ArgumentError(
@@ -84,17 +84,17 @@ class Trunk(GraphLayer[Tensor]):
                 "Use trunk=None.",
             )
         edge_index = to_edge_index(edges)
-        rows = x.reshape(-1, *x.shape[-2:])
+        rows = x.reshape(len(self.replicas), *x.shape[-2:])
         V = x.size(-2)
         replica = edge_index[0] // max(V, 1)
         outputs = []
         for f, stack in enumerate(self.replicas):
             selected = edge_index if len(self.replicas) == 1 else edge_index[:, replica == f] - f * V
             outputs.append(stack(rows[f], selected))
-        h = torch.stack(outputs).reshape(*x.shape[:-1], -1)
+        h = torch.stack(outputs)
         if h.size(-1) != self.channels:
             raise ShapeError("Trunk", "kind", f"keep the width {self.channels}", h.size(-1))
-        return h
+        return h.reshape(x.shape)
 
     def extra_repr(self) -> str:
         return f"'{self.kind}', {self.channels}" + (f", lead={self.lead}" if self.lead else "")

@@ -24,7 +24,7 @@ __all__ = ["Callback", "TrainingLoop"]
 class Callback:
     """Called by a :class:`TrainingLoop` after every epoch. Subclasses override what they need.
 
-    Args:
+    Attributes:
         name (str): Prefix of its tensors in a checkpoint.
     """
 

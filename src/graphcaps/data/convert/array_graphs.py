@@ -3,7 +3,7 @@
 A square matrix (numpy, scipy.sparse or a dense tensor) is an adjacency matrix: entries that are not zero are edges.
 Values other than 1 are weights. An integer array of shape [2, E] (torch-geometric's ``edge_index``) or [E, 2] is an
 edge list. Its number of nodes is given, or is the largest index plus 1, which misses isolated nodes with larger
-indices. Edges are then cleaned (:func:`graphcaps.ops.clean_edges`), and ``store.report`` counts the changes.
+indices. Indices far above the number of edges are taken for identifiers and refused. Edges are then cleaned (:func:`graphcaps.ops.clean_edges`), and ``store.report`` counts the changes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from graphcaps.errors import ArgumentError
 __all__ = ["from_arrays", "is_array"]
 
 _OWNER = "from_arrays"
+_MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 1000, 10**6  # nodes of an edge list, if their number is not stated
 _SHAPES = "be square adjacency matrices, or integer edge lists of shape [2, E] or [E, 2]"
 
 
@@ -107,6 +108,11 @@ def _edge_list(index: int, ends: np.ndarray, num_nodes: int | None) -> GraphArra
                 _OWNER, "graphs", "have edges, or a number of nodes", f"none in graph {index}", fix
             )
         num_nodes = int(ends.max()) + 1
+        limit = max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * ends.shape[1])
+        if num_nodes > limit:
+            expected = f"hold node indices below {limit:,} in graph {index}"
+            fix = "Number the nodes from 0, or pass num_nodes=…."
+            raise ArgumentError(_OWNER, "graphs", expected, num_nodes - 1, fix)
     return GraphArrays(num_nodes, torch.from_numpy(np.ascontiguousarray(ends, dtype=np.int64)))
 
 
