@@ -89,9 +89,8 @@ class WLForest(ClassicalModel):
         self.forest: ForestArrays | None = None
 
     def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
-        from sklearn.ensemble import (
-            RandomForestClassifier,
-        )  # takes half a second: imported to fit, not to predict
+        # Takes half a second: imported to fit, not to predict.
+        from sklearn.ensemble import RandomForestClassifier
 
         colours = count_colours(store, self.iterations)
         graphs = indices if self.vocabulary_source == "training" else np.arange(len(store))

@@ -293,9 +293,8 @@ def _run_worker(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in inherited:
         other.close()
-    torch.set_num_threads(
-        1
-    )  # the threads of the parent do not exist in a fork, and torch would wait for them
+    # The threads of the parent do not exist in a fork, and torch would wait for them.
+    torch.set_num_threads(1)
     try:
         trainer = build(shard)
         pipe.send(None)

@@ -49,9 +49,8 @@ class TrainingStep:
         terms = self.model.loss(output, batch.y, self.options)
         self.adam.zero_grad()
         with profiled("backward"):
-            terms.total.backward(
-                torch.ones_like(terms.total)
-            )  # replicas are independent: as if each were alone
+            # Replicas are independent: the gradients of each are as if it were alone.
+            terms.total.backward(torch.ones_like(terms.total))
         with profiled("update"):
             self.adam.step(active=active)
         self.metrics.add(terms, output.class_scores, batch.y)

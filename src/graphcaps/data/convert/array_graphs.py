@@ -3,7 +3,8 @@
 A square matrix (numpy, scipy.sparse or a dense tensor) is an adjacency matrix: entries that are not zero are edges.
 Values other than 1 are weights. An integer array of shape [2, E] (torch-geometric's ``edge_index``) or [E, 2] is an
 edge list. Its number of nodes is given, or is the largest index plus 1, which misses isolated nodes with larger
-indices. Indices far above the number of edges are taken for identifiers and refused. Edges are then cleaned (:func:`graphcaps.ops.clean_edges`), and ``store.report`` counts the changes.
+indices. Indices far above the number of edges are taken for identifiers and refused. Edges are then cleaned
+(:func:`graphcaps.ops.clean_edges`), and ``store.report`` counts the changes.
 """
 
 from __future__ import annotations
