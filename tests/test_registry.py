@@ -82,5 +82,7 @@ def test_a_class_that_lacks_something_is_refused(attributes: dict[str, Any], mes
 
 @pytest.mark.parametrize("other", [dict, 3])
 def test_another_class_is_refused(other: Any) -> None:
-    with pytest.raises(ArgumentError, match="model 'one': 'class' must be a class derived from RegisteredModel"):
+    with pytest.raises(
+        ArgumentError, match="model 'one': 'class' must be a class derived from RegisteredModel"
+    ):
         ModelRegistry().register("one")(other)
