@@ -2,7 +2,7 @@
 
 Networks (:class:`graphcaps.nn.GraphModel`) read input columns batch by batch, on any device. Classical models
 (:class:`graphcaps.models.classical.ClassicalModel`) read the graphs of a store, on the CPU. :func:`make_scorer` is the
-only place that tells them apart.
+only place of a prediction that tells them apart.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from graphcaps.errors import ArgumentError
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["TRUTH_PREFIX", "from_networkx", "to_networkx"]
+__all__ = ["TRUTH_PREFIX", "attribute_values", "from_networkx", "to_networkx"]
 
 TRUTH_PREFIX = "truth_"
 """Prefix of the node attributes that hold ground truth, which no model reads."""
@@ -193,7 +193,7 @@ def _categories(index: int, rows: _Rows, key: str | None, names: dict[int, str])
     table = []
     for where, entry in rows:
         line = []
-        for value in _sequence(_get(index, where, entry, key)):
+        for value in attribute_values(_get(index, where, entry, key)):
             code = label_code(value, names)
             if code is None:
                 got = f"{repr(value)[:80]} at {where} of graph {index}"
@@ -212,7 +212,10 @@ def _numbers(index: int, rows: _Rows, keys: str | Sequence[str] | None) -> Tenso
     for where, entry in rows:
         line: list[float] = []
         for key in keys:
-            line += [_number(index, where, key, value) for value in _sequence(_get(index, where, entry, key))]
+            line += [
+                _number(index, where, key, value)
+                for value in attribute_values(_get(index, where, entry, key))
+            ]
         table.append(line)
     return _floats(_even(index, rows, ", ".join(keys), table))
 
@@ -256,7 +259,7 @@ def _floats(values: list[Any]) -> Tensor:
     return narrow if bool((torch.isfinite(narrow) == torch.isfinite(wide)).all()) else wide
 
 
-def _sequence(value: Any) -> list[Any]:
+def attribute_values(value: Any) -> list[Any]:
     """The values of a networkx attribute: one, or several in a tuple, list, array or tensor."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
-from graphcaps.data.convert.networkx_graphs import TRUTH_PREFIX, from_networkx
+from graphcaps.data.convert.networkx_graphs import TRUTH_PREFIX, attribute_values, from_networkx
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
@@ -177,7 +176,7 @@ def _label_attribute(
         return None
     for graph_name, rows in groups if check else ():
         for entry in rows:
-            if any(label_code(label, {}) is None for label in _values(entry[key])):
+            if any(label_code(label, {}) is None for label in attribute_values(entry[key])):
                 expected = f"text or a whole number in the {unit} attribute '{key}'"
                 raise DataError(f"graph '{graph_name}'", expected, repr(entry[key])[:80])
     return key
@@ -206,15 +205,8 @@ def _number_attributes(
 
 def _is_numeric(value: Any) -> bool:
     """Whether it is a number, or a list of numbers."""
-    values = _values(value)
+    values = attribute_values(value)
     return bool(values) and all(isinstance(entry, int | float | np.number) for entry in values)
-
-
-def _values(value: Any) -> list[Any]:
-    """The values of an attribute: one, or several in a list, tuple, array or tensor."""
-    if isinstance(value, np.ndarray | Tensor):
-        value = value.tolist()
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 # ---------------------------------------------------------------------- files
