@@ -60,7 +60,6 @@ def node_label_names(
         atomic_numbers (bool): Whether the store was read from SMILES: the first column is an atomic number, the
             second, if any, a formal charge. The name is then the symbol with its charge. (default: ``False``)
         dataset (str): Otherwise, a data set of :data:`NODE_LABEL_ELEMENTS` gives the element of a single label.
-
         texts (mapping, optional): Text of the labels that are codes of text, ``store.label_names``.
 
     Returns:
