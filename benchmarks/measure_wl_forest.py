@@ -2,9 +2,8 @@
 
     python -m benchmarks.measure_wl_forest --root DIR --jobs 2 --out results/wl-forest/summary.csv
 
-The columns are chosen by the colours of all graphs of a data set (``vocabulary="store"``), which uses no class. The
-forest selects nothing, so it trains on the folds of the held-out protocol that HGCN trains on, eight of ten, and the
-validation fold is left out.
+The forest selects nothing, so it trains on the folds of the held-out protocol that HGCN trains on, eight of ten, and
+the validation fold is left out. ``graphcaps evaluate DATASET --model wl-forest`` gives the same accuracies.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def measure(name: str, root: str | None, seeds: int, jobs: int) -> list[dict[str
         for fold in range(folds.num_folds):
             split = folds.held_out(fold)
             train, test = split.train.numpy(), split.test.numpy()
-            model = WLForest(store.num_classes, vocabulary="store", seed=seed, jobs=jobs)
+            model = WLForest(store.num_classes, seed=seed, jobs=jobs)
             model.fit(store, train, y[train])
             predicted = model.predict_proba(store, test).argmax(1)
             accuracies.append(100 * (predicted == y[test]).mean())

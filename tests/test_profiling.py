@@ -63,6 +63,8 @@ def test_a_model_without_decoder_has_no_range_of_reconstruction() -> None:
     assert set(PHASES) - set(tape.notes) == {"reconstruction"}
 
 
+# torch 2.11 warns of cycles, although there is only one.
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle:UserWarning")
 @pytest.mark.parametrize("step_mode", ["eager", "bucketed"])
 def test_a_profiler_sees_the_phases(step_mode: str) -> None:
     trainer = _trainer(step_mode)

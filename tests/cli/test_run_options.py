@@ -80,6 +80,7 @@ def test_the_reason_for_the_preset(store: GraphStore) -> None:
 
 # ---------------------------------------------------------------------- on the command line and in Python
 def test_a_file_of_ones_own_named_as_a_data_set_of_the_paper(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
     path, out = write_proteins(tmp_path), tmp_path / "model.safetensors"
     trained = invoke("train", path, "--label", "enzyme", *SMALL, "--out", out)
     assert trained.exit_code == 0, trained.output
@@ -120,6 +121,7 @@ def test_a_data_set_by_name_and_by_path(tmp_path: Path) -> None:
 
 
 def test_the_classifier_takes_the_default_for_every_data_set(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
     store = graphcaps.load_dataset(write_proteins(tmp_path), label="enzyme")
     fitted = graphcaps.HGCNClassifier(epochs=1).fit(store)
     assert fitted.model_.config.model_arguments["num_capsules"] == (10,)

@@ -70,7 +70,7 @@ def test_a_classifier_fitted_on_networkx_predicts_a_file(tmp_path: Path) -> None
     model.save(tmp_path / "m.safetensors")
     assert "label_codes" not in graphcaps.load(tmp_path / "m.safetensors").training["estimator"]
     assert np.array_equal(HGCNClassifier.load(tmp_path / "m.safetensors").predict_proba(path), expected)
-    result = run("predict", tmp_path / "m.safetensors", path, "--json")
+    result = run("predict", tmp_path / "m.safetensors", path, "--device", "cpu", "--json")
     assert result.exit_code == 0, result.output
     assert np.array_equal(probabilities(json.loads(result.stdout)["predictions"]), expected)
     assert run("explain", tmp_path / "m.safetensors", path, "--graph", "2").exit_code == 0
@@ -93,7 +93,7 @@ def test_a_classifier_fitted_on_networkx_is_served(tmp_path: Path) -> None:
 
 def test_a_model_trained_on_a_file_predicts_networkx(tmp_path: Path) -> None:
     path, out = write_graphml(tmp_path / "nets.graphml", networks()), tmp_path / "m.safetensors"
-    result = run("train", path, "--out", out, "--epochs", 2, "--device", "cpu", "--json")
+    result = run("train", path, "--out", out, "--epochs", 2, "--device", "cpu", "--device", "cpu", "--json")
     assert result.exit_code == 0, result.output
     model = graphcaps.load(out)
     expected = model.predict_proba(graphcaps.load_dataset(path))
@@ -126,7 +126,9 @@ def test_an_unseen_text_is_named_in_the_same_words_everywhere(tmp_path: Path) ->
     assert (status, words in content["error"]) == (422, True)
     with pytest.warns(UserWarning, match=f"^HGCNClassifier: unseen labels .* Graph 0: {words}"):
         expected = model.predict_proba(new)
-    ignored = run("predict", tmp_path / "m.safetensors", path, "--unseen", "ignore", "--json")
+    ignored = run(
+        "predict", tmp_path / "m.safetensors", path, "--unseen", "ignore", "--device", "cpu", "--json"
+    )
     assert words in ignored.stderr
     assert np.array_equal(probabilities(json.loads(ignored.stdout)["predictions"]), expected)
     _, content = respond(model.model_, "application/graphml+xml", path.read_bytes(), unseen="ignore")

@@ -332,7 +332,7 @@ def test_invalid_arguments_are_refused_before_training() -> None:
         with pytest.raises(ArgumentError, match=match) as raised:
             CrossValidation(store, config, **settings)
         assert str(raised.value).startswith(
-            ("cross_validate: ", "model 'gin': ", "graphcaps: ", "Folds", "train")
+            ("cross_validate: ", "model 'gin': ", "config: ", "Folds", "train")
         )
 
     refuse("'store' must have a class for every graph, got 'test' without", replace(STORE, y=None))

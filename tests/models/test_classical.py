@@ -52,7 +52,7 @@ def test_the_registry_tells_the_two_kinds_apart():
 
 
 def test_seed_and_jobs_are_no_options():
-    assert set(WLForest.options()) == {"iterations", "trees", "max_columns", "vocabulary"}
+    assert set(WLForest.options()) == {"iterations", "trees", "max_columns"}
     assert not Majority.options()
     with pytest.raises(ArgumentError, match="'seed' must be one of iterations, trees"):
         build_classical(RunConfig(model="wl-forest", model_arguments={"seed": 1}), 2)
@@ -65,7 +65,6 @@ def test_seed_and_jobs_are_no_options():
     [
         ({"trees": "many"}, "'trees' must be a whole number, got 'many'"),
         ({"trees": 10**7}, "'trees' must be at most 1,000,000"),
-        ({"vocabulary": 3}, "'vocabulary' must be a string, got 3"),
         ({"iterations": -1}, "'iterations' must be at least 0, got -1"),
     ],
 )

@@ -70,7 +70,7 @@ def test_models_of_graphcaps_are_found_without_a_list_of_them() -> None:
 
 
 def test_an_unknown_name_is_refused_with_similar_names() -> None:
-    with pytest.raises(ArgumentError, match=r"^options: 'model' must be one of gin.*, got 'ginn'\.$"):
+    with pytest.raises(ArgumentError, match=r"^config: 'model' must be one of gin.*, got 'ginn'\.$"):
         find_model("ginn")
     with pytest.raises(ArgumentError, match=f"be one of {', '.join(model_names())}, got '42'"):
         find_model("42")

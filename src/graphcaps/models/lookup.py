@@ -66,7 +66,7 @@ def find_model(name: str) -> type[RegisteredModel]:
     if name not in MODELS:
         names = model_names()
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
-        raise ArgumentError("options", "model", f"be one of {', '.join(near)}", repr(name))
+        raise ArgumentError("config", "model", f"be one of {', '.join(near)}", repr(name))
     return MODELS[name]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,8 +19,6 @@ from graphcaps.registry import MODELS, Choices, Interval
 
 __all__ = ["WLForest"]
 
-VocabularySource = Literal["training", "store"]
-
 _ROWS_PER_STEP = 1024  # rows of counts that are dense at a time
 _MIN_GRAPHS, _GRAPHS_PER_COLOUR = 3, 500
 _COLOURS = ("colour_iteration", "colour")  # names of the vocabulary in a state
@@ -35,8 +33,8 @@ class WLForest(ClassicalModel):
 
     .. math:: \phi_{t,c}(G) = |\{ v \in G : c_t(v) = c \}|
 
-    Colours have columns if they occur in at least max(3, G / 500) of the G graphs that are counted; of these the most
-    frequent ones are kept. The classes play no part in this. The forest is scikit-learn's, with its defaults apart from
+    Colours have columns if they occur in at least max(3, G / 500) of the G training graphs; of these the most frequent
+    ones are kept. The classes play no part in this. The forest is scikit-learn's, with its defaults apart from
     the number of trees. Edge labels and attributes are not read.
 
     Args:
@@ -44,8 +42,6 @@ class WLForest(ClassicalModel):
         iterations (int): Iterations of colour refinement. (default: 2)
         trees (int): Number of trees. (default: 500)
         max_columns (int): Largest number of columns. (default: 4000)
-        vocabulary (str): Graphs whose colours are counted to choose the columns: ``"training"``, or ``"store"`` for all
-            graphs of the store, also those that are predicted later. (default: "training")
         seed (int): Seed of the forest. (default: 0)
         jobs (int): Number of threads that fit trees. (default: 1)
 
@@ -68,7 +64,6 @@ class WLForest(ClassicalModel):
         iterations: int = 2,
         trees: int = 500,
         max_columns: int = 4000,
-        vocabulary: VocabularySource = "training",
         seed: int = 0,
         jobs: int = 1,
     ) -> None:
@@ -80,11 +75,7 @@ class WLForest(ClassicalModel):
         ):
             if value < least:
                 raise ArgumentError("WLForest", name, f"be at least {least}", value)
-        if vocabulary not in get_args(VocabularySource):
-            choices = " or ".join(f"'{name}'" for name in get_args(VocabularySource))
-            raise ArgumentError("WLForest", "vocabulary", f"be {choices}", repr(vocabulary))
         self.iterations, self.trees, self.max_columns = iterations, trees, max_columns
-        self.vocabulary_source = vocabulary
         self.vocabulary: ColourVocabulary | None = None
         self.forest: ForestArrays | None = None
 
@@ -93,12 +84,11 @@ class WLForest(ClassicalModel):
         from sklearn.ensemble import RandomForestClassifier
 
         colours = count_colours(store, self.iterations)
-        graphs = indices if self.vocabulary_source == "training" else np.arange(len(store))
-        min_graphs = max(_MIN_GRAPHS, len(graphs) / _GRAPHS_PER_COLOUR)
-        vocabulary = colours.frequent(graphs, min_graphs, self.max_columns)
+        min_graphs = max(_MIN_GRAPHS, len(indices) / _GRAPHS_PER_COLOUR)
+        vocabulary = colours.frequent(indices, min_graphs, self.max_columns)
         if not len(vocabulary):
             # Fewer than three graphs, or no three alike: every colour of the training graphs has a column.
-            vocabulary = colours.frequent(graphs, 1, self.max_columns)
+            vocabulary = colours.frequent(indices, 1, self.max_columns)
         if not len(vocabulary):
             # Graphs without nodes have no colours: on one column of zeros the forest learns the class prior.
             vocabulary = ColourVocabulary(np.zeros(1, np.int64), np.zeros(1, np.uint64))
