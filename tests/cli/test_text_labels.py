@@ -93,7 +93,7 @@ def test_a_classifier_fitted_on_networkx_is_served(tmp_path: Path) -> None:
 
 def test_a_model_trained_on_a_file_predicts_networkx(tmp_path: Path) -> None:
     path, out = write_graphml(tmp_path / "nets.graphml", networks()), tmp_path / "m.safetensors"
-    result = run("train", path, "--out", out, "--epochs", 2, "--device", "cpu", "--device", "cpu", "--json")
+    result = run("train", path, "--out", out, "--epochs", 2, "--device", "cpu", "--json")
     assert result.exit_code == 0, result.output
     model = graphcaps.load(out)
     expected = model.predict_proba(graphcaps.load_dataset(path))

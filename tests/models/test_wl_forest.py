@@ -44,18 +44,14 @@ def test_it_learns_planted_parts(planted):
     assert (model.predict_proba(planted, test).argmax(1) == classes(planted, test)).mean() > 0.5
 
 
-def test_the_vocabulary_is_that_of_the_training_graphs_or_of_the_store(planted):
+def test_the_vocabulary_is_that_of_the_training_graphs(planted):
     train = np.arange(40)
     colours = count_colours(planted, 2)
-    of_training = WLForest(planted.num_classes, trees=2)
-    of_store = WLForest(planted.num_classes, trees=2, vocabulary="store")
-    for model in (of_training, of_store):
-        model.fit(planted, train, classes(planted, train))
-        assert model.vocabulary is not None
-    for model, graphs in ((of_training, train), (of_store, np.arange(100))):
-        expected = colours.frequent(graphs, 3, 4000)
-        assert np.array_equal(model.vocabulary.colour, expected.colour)
-    assert len(of_training.vocabulary) < len(of_store.vocabulary)
+    model = WLForest(planted.num_classes, trees=2)
+    model.fit(planted, train, classes(planted, train))
+    assert model.vocabulary is not None
+    assert np.array_equal(model.vocabulary.colour, colours.frequent(train, 3, 4000).colour)
+    assert len(model.vocabulary) < len(colours.frequent(np.arange(100), 3, 4000))
 
 
 def test_options_bound_the_columns_and_the_trees(planted):
@@ -75,7 +71,6 @@ def test_options_bound_the_columns_and_the_trees(planted):
         ({"iterations": -1}, "'iterations' must be at least 0"),
         ({"trees": 0}, "'trees' must be at least 1"),
         ({"max_columns": 0}, "'max_columns' must be at least 1"),
-        ({"vocabulary": "test"}, "'vocabulary' must be 'training' or 'store', got 'test'"),
     ],
 )
 def test_options_out_of_range_are_rejected(options, message):
