@@ -1,8 +1,10 @@
-"""Numbers of ``README.md``, from ``results/reproduction`` and ``results/performance.json``."""
+"""Numbers of ``README.md``, from ``results/reproduction``, ``results/wl-forest`` and ``results/performance.json``."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.measure_training_speed import measurement_names
 from graphcaps.bench import read_measurements
@@ -28,8 +30,19 @@ def statements(root: Path) -> list[str]:
     )
     rows = [[f"{hgcn[name].estimates[rule].mean:.1f}" for name in names] for rule in ("held-out", "C")]
     rows.append([f"{published_hgcn(name, 'C').mean:.1f}" for name in names])
+    forest = _forest_accuracies(root / "results" / "wl-forest" / "summary.csv")
+    rows.append([f"{forest[name]:.1f}" for name in names])
     row_name = measurement_names("paper", 1, "tf32")[1]
     (row,) = [
         each for each in read_measurements(root / "results/performance.json") if each["what"] == row_name
     ]
     return [*(f" | {' | '.join(cells)} |" for cells in rows), f"{row['value']:.0f} s"]
+
+
+def _forest_accuracies(path: Path) -> dict[str, float]:
+    """Mean accuracy over seeds of the simple baseline, in percent, by data set."""
+    accuracies: dict[str, list[float]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            accuracies.setdefault(row["dataset"], []).append(float(row["accuracy"]))
+    return {name: fmean(values) for name, values in accuracies.items()}
