@@ -6,6 +6,8 @@ import sys
 import threading
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from graphcaps.config import RunConfig
 from graphcaps.evaluation import Ledger, cross_validate
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.nn import HGCN
+from graphcaps.presets import load_preset
 from graphcaps.training import Replica, stack_replicas
 
 CPU = torch.device("cpu")
@@ -92,18 +95,18 @@ def test_concurrent_trainings_on_a_gpu_equal_single_ones() -> None:
 
 @pytest.mark.gpu
 @gpu
-def test_many_short_trainings_eight_at_a_time_equal_single_ones() -> None:
-    """More trainings than torch has streams, of unequal length: each captures while others replay, end and start."""
-    graphs = load_dataset("planted-parts")
-    stores = [graphs[:size] for size in (60, 90, 150, 300)]
+def test_24_short_trainings_eight_at_a_time_equal_single_ones(shared_data: Path) -> None:
+    """More streams than torch has: each training captures while others, of other lengths, replay, end and start."""
+    names = ("MUTAG", "PTC_MR", "IMDB-BINARY", "ENZYMES", "PROTEINS", "IMDB-MULTI")
+    stores = {name: load_dataset(name, shared_data) for name in names}
     tasks = []
     for number in range(24):
-        store = stores[number % len(stores)]
-        config = RunConfig(model_arguments={"num_capsules": (4 + number % 3,), "capsule_dim": 32})
-        config = config.with_training(
-            epochs=2 + number % 4, batch_size=16, learning_rate=0.001 * (1 + number)
+        name = names[number % len(names)]
+        protocol: Literal["paper", "held-out"] = "paper" if number % 2 else "held-out"
+        config = load_preset("paper", name).with_training(
+            epochs=2 + number % 3, learning_rate=0.0005 * (1 + number)
         )
-        tasks.append(partial(cross_validate, store, config, folds=3, protocol="both", device="cuda"))
+        tasks.append(partial(cross_validate, stores[name], config, protocol=protocol, device="cuda"))
     alone = list(run_concurrently(tasks, 1, torch.device("cuda")))
     for _ in range(3):
         together = list(run_concurrently(tasks, 8, torch.device("cuda")))
