@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import coerce, to_networkx, to_pyg
-from graphcaps.data.coercion import concat_stores
+from graphcaps.data.coercion import concat_stores, reader_defaults
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.errors import GraphcapsError
@@ -405,3 +405,13 @@ def test_several_node_types_are_refused_with_advice() -> None:
 
     with pytest.raises(GraphcapsError, match=r"got HeteroData\. .*to_homogeneous"):
         coerce([HeteroData()])
+
+
+@pytest.mark.parametrize("atoms", ["elements", "full"])
+def test_molecules_get_the_columns_of_the_recipe(atoms):
+    pytest.importorskip("rdkit")
+    store = coerce(["CCO", "C1CC1"], atoms=atoms).store
+    recipe = graphcaps.FeatureRecipe().fit(store)
+    assert reader_defaults(recipe) == {"atoms": atoms}
+    assert coerce(["CN"], recipe=recipe).store.node_labels.size(1) == store.node_labels.size(1)
+    assert reader_defaults(None) == {}

@@ -102,5 +102,10 @@ def test_a_damaged_vocabulary_is_refused(planted, name, change):
     state = model.state()
     with pytest.raises(ArgumentError, match="WLForest: 'colour"):
         WLForest(planted.num_classes, trees=2).load_state(state | {name: change(state[name])})
+    with pytest.raises(ArgumentError, match=r"'colour' must .* integers, got torch.float64 \[\d+\]\."):
+        WLForest(planted.num_classes, trees=2).load_state(state | {"colour": state["colour"].double()})
+    missing = {key: value for key, value in state.items() if key != "colour"}
+    with pytest.raises(ArgumentError, match=r"'colour' must .* integers, got no such array\."):
+        WLForest(planted.num_classes, trees=2).load_state(missing)
     with pytest.raises(ArgumentError, match="be of 3 trees, got 2"):
         WLForest(planted.num_classes, trees=3).load_state(state)

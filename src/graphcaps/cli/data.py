@@ -159,7 +159,7 @@ def _reading(loaded: LoadedDataset) -> dict[str, Any]:
         "skipped": [vars(row) for row in loaded.metadata.skipped],
         "columns": {name: list(values) for name, values in loaded.metadata.columns.items()},
         "label_names": {str(code): text for code, text in loaded.store.label_names.items()},
-        "reading": list(loaded.metadata.notes),
+        "reading": list(loaded.metadata.all_notes),
     }
 
 
@@ -214,7 +214,7 @@ def check(
         write_groups(groups, store, report.duplicates, () if metadata is None else metadata.ids)
     forecast = None if no_forecast else _forecast(store)
     warnings = sum(finding.severity == "warning" for finding in findings)
-    notes = () if metadata is None else metadata.notes
+    notes = () if metadata is None else metadata.all_notes
     if as_json:
         print_json(
             {

@@ -126,7 +126,7 @@ def open_source(
     from graphcaps.data.quality.summary import describe_empty_graphs
 
     loaded = open_dataset(source, root, defaults=defaults, **options)
-    notes = () if loaded.metadata is None else loaded.metadata.notes
+    notes = () if loaded.metadata is None else loaded.metadata.all_notes
     for sentence in (*notes, describe_empty_graphs(loaded.store)):
         if sentence:
             note(sentence)
@@ -141,19 +141,18 @@ def open_for_model(
     Args:
         source, root, options: As in :func:`open_source`.
         fitted (FittedModel): The model.
-        keep_bad_rows (bool): Whether rows without a valid molecule are skipped without a note, to be reported with the
-            results; ``--bad`` takes precedence.
+        keep_bad_rows (bool): Whether rows without a valid molecule are skipped without a note on them, since they are
+            reported with the results; other notes are printed. ``--bad`` takes precedence.
     """
-    from graphcaps.data.coercion import molecule_columns
+    from graphcaps.data.coercion import reader_defaults
     from graphcaps.data.datasets.loading import open_dataset
 
-    defaults = {"atoms": molecule_columns(fitted.recipe)}
+    defaults = reader_defaults(fitted.recipe)
     if "bad" in options or not keep_bad_rows:
         return open_source(source, root, options, defaults)
     loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
-    if loaded.metadata is not None and not loaded.metadata.skipped:
-        for sentence in loaded.metadata.notes:
-            note(sentence)
+    for sentence in () if loaded.metadata is None else loaded.metadata.notes:
+        note(sentence)
     return loaded
 
 

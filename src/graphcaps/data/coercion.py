@@ -1,4 +1,8 @@
-"""Converts whatever a user has to one :class:`GraphStore`, for estimator, command line, server and library alike.
+"""Converts whatever a user has to one :class:`GraphStore`.
+
+Estimator, library, explanation and server call :func:`coerce`. The command line has a name or a path and a folder to
+search, and calls :func:`graphcaps.data.open_dataset` itself, as :func:`coerce` does with a path. Options that follow
+from a model come from :func:`reader_defaults` in both cases.
 
 =====================================================  ==============================================================
 input                                                  read by
@@ -48,7 +52,7 @@ from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["GraphInput", "coerce", "coerce_and_check", "concat_stores", "molecule_columns"]
+__all__ = ["GraphInput", "coerce", "coerce_and_check", "concat_stores", "reader_defaults"]
 
 _KINDS = (
     "be a GraphStore or a list of torch-geometric Data, networkx graphs, SMILES, RDKit molecules, adjacency matrices "
@@ -119,7 +123,7 @@ def coerce(
         >>> coerce(["CCO", "C1CC1"]).store.sizes.tolist()
         [3, 3]
     """
-    defaults = {} if recipe is None else {"atoms": molecule_columns(recipe)}
+    defaults = reader_defaults(recipe)
     with _name_errors(owner, argument):
         path = _as_path(graphs)
         if path is not None:
@@ -156,10 +160,20 @@ def coerce_and_check(
     return check_graphs(store, recipe, unseen=unseen, dtype=dtype, owner=owner, argument=argument)
 
 
-def molecule_columns(recipe: InputColumns) -> str:
-    """The value of ``atoms`` that gives molecules the label columns of a recipe."""
+def reader_defaults(recipe: InputColumns | None) -> dict[str, str]:
+    """Options of the readers that follow from a recipe, unless the user sets them.
+
+    Args:
+        recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs.
+
+    Returns:
+        dict: ``atoms``, the option that gives molecules the label columns of the recipe; empty without a recipe.
+    """
+    if recipe is None:
+        return {}
     columns = len(recipe.label_values or ())
-    return next((atoms for atoms, names in ATOM_COLUMNS.items() if len(names) == columns), "elements")
+    fitting = (atoms for atoms, names in ATOM_COLUMNS.items() if len(names) == columns)
+    return {"atoms": next(fitting, "elements")}
 
 
 @contextmanager

@@ -192,8 +192,13 @@ class FittedModel:
 
     @property
     def class_prior(self) -> np.ndarray:
-        """Frequency of each class among the training graphs, float64 ``[O]``: the probabilities of a graph without
-        nodes. Equal frequencies if ``training`` has no ``class_counts``."""
+        """Probabilities of a graph without nodes, float64 ``[O]``: the frequency of each class among the training and
+        validation graphs, that is all graphs but test graphs.
+
+        Cross-validation uses the training graphs of a fold alone, as do losses and accuracies of epochs
+        (:func:`graphcaps.inference.probabilities.class_prior`). Equal frequencies if ``training`` has no
+        ``class_counts``.
+        """
         listed = self.training.get("class_counts")
         counts = listed if isinstance(listed, dict) else {}
         values = [counts.get(name, 0) for name in self.class_names]
@@ -347,10 +352,10 @@ def load(path: str | Path) -> FittedModel:
 
 
 def training_summary(store: GraphStore, **results: Any) -> dict[str, Any]:
-    """Facts about the training graphs, for ``FittedModel.training``.
+    """Facts about the graphs of a training, for ``FittedModel.training``.
 
     Args:
-        store (GraphStore): The training graphs, with classes.
+        store (GraphStore): The training and validation graphs, with classes.
         results: Further entries, as JSON values: ``epochs``, ``seed``, ``seconds``, ``train_loss``,
             ``train_accuracy``, ``validation_accuracy``, ``digest``.
     """

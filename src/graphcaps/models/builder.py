@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -51,10 +51,10 @@ def build_classical(config: RunConfig, num_classes: int, *, seed: int = 0, jobs:
 
 
 def complete_tuples(kind: type[RegisteredModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a model; a single whole number for an option that holds several becomes a tuple of one."""
+    """Arguments of a model; a single number for an option that holds several becomes a tuple of one."""
     several = {name for name, option in kind.options().items() if isinstance(option.default, tuple)}
     return {
-        name: (value,) if name in several and _is_integer(value) else value
+        name: (value,) if name in several and _is_number(value) else value
         for name, value in arguments.items()
     }
 
@@ -94,19 +94,33 @@ def _check_kind(owner: str, parameter: inspect.Parameter, value: object) -> None
     default, optional = parameter.default, parameter.default is None
     if optional and (value is None or not str(parameter.annotation).startswith("int")):
         return
-    valid, expected = {
-        bool: (isinstance(value, bool), "true or false"),
-        int: (_is_integer(value), "a whole number"),
-        float: (_is_integer(value) or isinstance(value, float), "a number"),
-        str: (isinstance(value, str), "a string"),
-        tuple: (isinstance(value, tuple | list) and all(map(_is_integer, value)), "whole numbers"),
-    }.get(int if optional else type(default), (True, ""))
+    several = isinstance(default, tuple)
+    kind = int if optional else type(default[0]) if several and default else type(default)
+    if kind in _KINDS:
+        is_valid, one, many = _KINDS[kind]
+        valid = isinstance(value, tuple | list) and all(map(is_valid, value)) if several else is_valid(value)
+        expected = many if several else one
+    else:  # a default of another type, or an empty tuple, whose elements have no type
+        valid, expected = not several or isinstance(value, tuple | list), "several values"
     if not valid:
         raise ArgumentError(owner, parameter.name, f"be {expected}", repr(value))
 
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or isinstance(value, float)
+
+
+# For each type of a default: the check of a value, and what messages call one value and several.
+_KINDS: dict[type, tuple[Callable[[object], bool], str, str]] = {
+    bool: (lambda value: isinstance(value, bool), "true or false", "values true or false"),
+    int: (_is_integer, "a whole number", "whole numbers"),
+    float: (_is_number, "a number", "numbers"),
+    str: (lambda value: isinstance(value, str), "a string", "strings"),
+}
 
 
 def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | None]:

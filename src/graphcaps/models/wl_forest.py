@@ -131,5 +131,6 @@ class WLForest(ClassicalModel):
 def _integers(state: Mapping[str, Tensor], name: str) -> NDArray[np.int64]:
     tensor = state.get(name)
     if tensor is None or tensor.dtype != torch.int64 or tensor.dim() != 1:
-        raise ArgumentError("WLForest", name, "be an array of integers", "none")
+        got = "no such array" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}"
+        raise ArgumentError("WLForest", name, "be one axis of 64-bit integers", got)
     return tensor.cpu().numpy()

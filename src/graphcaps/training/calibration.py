@@ -96,7 +96,7 @@ def calibrate_model(
     """The model with a calibration fitted to its validation graphs, and with their metrics in ``training``.
 
     The validation graphs also chose the epoch, so their metrics are slightly optimistic. Graphs without nodes count in
-    the metrics, with the class prior, and not in the fit.
+    the metrics, with :attr:`FittedModel.class_prior`, and not in the fit.
 
     Args:
         fitted (FittedModel): Trained model without calibration.

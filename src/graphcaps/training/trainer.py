@@ -105,8 +105,8 @@ class Trainer:
     Each replica has its own graphs, order, weights, moments, running statistics and dropout stream. Replica f of F
     therefore learns what it would learn alone, up to rounding. Graphs without nodes have no gradient: the training sets
     leave them out, and the weights are those of a training without them, bit by bit. Losses and accuracies count them
-    with the class prior. :class:`~graphcaps.training.loop.TrainingLoop` adds early stopping, the choice of an epoch and
-    checkpoints to the epochs that are run here.
+    with the class prior of the replica's training graphs. :class:`~graphcaps.training.loop.TrainingLoop` adds early
+    stopping, the choice of an epoch and checkpoints to the epochs that are run here.
 
     On a GPU with kernels, training steps and evaluation are captured as CUDA graphs and replayed. An epoch then has
     one host–device synchronisation: its metrics are read at its end.

@@ -33,7 +33,7 @@ def test_the_results_file_is_reproduced(name, shared_data):
     }
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("data-quality.md", 1), ("inputs.md", 3)])
+@pytest.mark.parametrize(("page", "blocks"), [("data-quality.md", 1), ("inputs.md", 4)])
 def test_python_on_the_pages_runs(page, blocks, isolated_folders):
     pytest.importorskip("rdkit.Chem")
     code_blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.S)

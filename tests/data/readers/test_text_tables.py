@@ -99,7 +99,7 @@ def test_skipped_rows_are_noted_and_the_others_keep_their_columns(write):
     path = write("smiles,y,part\nC(,a,train\nCO,b,test\nCC,a,train\n")
     rows = read_molecule_table(path, label="y", split="part", bad="skip").metadata
     assert (rows.ids, rows.split) == (("3", "4"), ("test", "train"))
-    assert rows.notes == ("1 row holds no valid molecule and was skipped: line 2.",)
+    assert rows.all_notes == ("1 row holds no valid molecule and was skipped: line 2.",)
 
 
 def test_parquet(tmp_path):

@@ -9,13 +9,16 @@ import zipfile
 from dataclasses import fields, replace
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphcaps.data.coercion import coerce
 from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.data.label_encoding import text_code
 from graphcaps.data.readers import tu_writer
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_writer import write_tu
@@ -36,7 +39,7 @@ def assert_same(actual: GraphStore, expected: GraphStore) -> None:
                 "rows": 2 * expected.num_edges,
                 "edges": expected.num_edges,
             }
-        elif isinstance(b, dict):
+        elif entry.name == "truth":
             assert a.keys() == b.keys()
             assert all(torch.equal(a[key], b[key]) for key in b), entry.name
         elif isinstance(b, torch.Tensor):
@@ -59,6 +62,10 @@ class_name = st.one_of(
     .map(str.strip)
     .filter(bool),
 )
+
+
+any_text = st.text(st.characters(), max_size=8)  # with line breaks, quotes, blanks and unpaired surrogates
+label_names = st.dictionaries(label, any_text, max_size=4)
 
 
 @st.composite
@@ -99,6 +106,7 @@ def stores(draw: st.DrawFn) -> GraphStore:
         clean,
         y=None if y is None else torch.tensor(y),
         class_names=names,
+        label_names=draw(label_names),
         node_labels=table(N, label, torch.int64),
         node_attributes=table(N, number, torch.float32),
         truth={key: values[:, 0] for key, values in truth.items() if values is not None},
@@ -132,7 +140,24 @@ def test_sets_of_the_collection(name, shared_data, tmp_path):
         members = {Path(member).name for member in archive.namelist()}
     # Nothing that the collection does not know, where there is no need.
     assert f"{name}_class_names.txt" not in members
+    assert f"{name}_label_names.txt" not in members
     assert f"{name}_edge_weights.txt" not in members
+
+
+def test_text_labels_keep_their_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAPHCAPS_CACHE", str(tmp_path / "cache"))
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, dict(enumerate(["red", "rötlich, fast", "7"])), "label")
+    nx.set_edge_attributes(graph, {(0, 1): 'a "b"\nc', (1, 2): "red"}, "label")
+    store = coerce([graph]).store
+    assert set(store.label_names.values()) == {"red", "rötlich, fast", 'a "b"\nc'}
+    write_tu(store, tmp_path / "T.zip")
+    for _ in range(2):  # parsed, then from the cache
+        assert_same(load_dataset("T", tmp_path, download=False), replace(store, name="T"))
+    write_tu(store, tmp_path / "T")
+    lines = (tmp_path / "T" / "T_label_names.txt").read_text("utf-8").splitlines()
+    assert f'{text_code("rötlich, fast")}, "rötlich, fast"' in lines
+    assert lines == sorted(lines, key=lambda line: int(line.split(",")[0]))
 
 
 def test_it_is_found_and_cached_under_its_new_name(tmp_path, monkeypatch):
@@ -325,6 +350,15 @@ def test_a_failed_rename_restores_the_old_folder(tmp_path, monkeypatch):
         ("class_names", "0, no\n0, yes\n", "line 2: expected every class once, found class 0 again."),
         ("class_names", "0, no\n1, no\n", "T/T_class_names.txt, line 2: expected every name once, found 'no' again."),
         ("class_names", "0, no\n", "T/T_graph_labels.txt, line 2: expected a class of T_class_names.txt, found 1."),
+        ("label_names", "5 red\n", "T/T_label_names.txt, line 1: expected a code, a comma and its text in double "
+         "quotes, found '5 red'."),
+        ("label_names", "", "line 1: expected a code, a comma and its text in double quotes, found ''."),
+        ("label_names", '5, "red"\n6, blue\n', "line 2: expected a code, a comma and its text in double quotes, "
+         "found '6, blue'."),
+        ("label_names", '5, "red\n', "in double quotes, found '5, \"red'."),
+        ("label_names", "5, " + "[" * 100_000, "in double quotes, found '5, [["),
+        ("label_names", "9" * 5000 + ', "red"\n', "in double quotes, found '999"),
+        ("label_names", '5, "red"\n5, "blue"\n', "line 2: expected every code once, found code 5 again."),
         ("edge_weights", "1\n" * 9, "T_edge_weights.txt, line 10: expected 10 rows, one per row of T_A.txt, found 9."),
         ("edge_weights", "1, 2\n" * 10, "T/T_edge_weights.txt, line 1: expected one number, found "),
         ("truth_part", "1\n" * 8, "T/T_truth_part.txt, line 8: expected 7 rows, one per node, found 8."),
@@ -336,6 +370,15 @@ def test_errors_in_added_files(file, text, message, tmp_path):
     (tmp_path / "T" / f"T_{file}.txt").write_text(text)
     with pytest.raises(DataError, match=re.escape(message)):
         read_tu(tmp_path / "T")
+
+
+def test_encoding_of_label_names(tmp_path):
+    write_tu(tiny(), tmp_path / "T")
+    (tmp_path / "T" / "T_label_names.txt").write_bytes(b'5, "\xff"\n')
+    with pytest.raises(DataError, match=r"T_label_names.txt: expected text in UTF-8, found other bytes"):
+        read_tu(tmp_path / "T")
+    (tmp_path / "T" / "T_label_names.txt").write_bytes(b'\xef\xbb\xbf5, "r\\u00f6t"\r\n-1,"a,b"\r\n\r\n')
+    assert read_tu(tmp_path / "T").label_names == {5: "röt", -1: "a,b"}
 
 
 def test_encoding_of_class_names(tmp_path):

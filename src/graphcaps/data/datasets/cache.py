@@ -27,7 +27,7 @@ from graphcaps.ops.edges import EdgeReport
 __all__ = ["CacheContents", "cache_contents", "cache_folder", "clear_cache", "load_cached", "save_cached"]
 
 # Increase this whenever the same source would give other arrays, or the layout changes.
-FORMAT = 3
+FORMAT = 4
 
 _FORMAT_NAME = "graphcaps data set"
 _SUFFIX = ".store.safetensors"
@@ -132,6 +132,7 @@ def _pack(store: GraphStore) -> tuple[dict[str, Tensor], dict[str, Any]]:
     content = {
         "name": store.name,
         "class_names": list(store.class_names),
+        "label_names": {str(code): text for code, text in store.label_names.items()},
         "report": store.report.as_dict(),
         "dtypes": {name: str(tensor.dtype) for name, tensor in arrays.items()},
     }
@@ -147,6 +148,7 @@ def _unpack(arrays: dict[str, Tensor], content: dict[str, Any]) -> GraphStore:
         node_ptr=_offsets(wide["sizes"]),
         edge_ptr=_offsets(wide["degree"]),
         class_names=tuple(content["class_names"]),
+        label_names={int(code): text for code, text in content["label_names"].items()},
         truth=truth,
         report=EdgeReport(**content["report"]),
         **columns,

@@ -28,7 +28,7 @@ class GraphMetadata:
         smiles (tuple, optional): Canonical SMILES of each molecule; atom i is node i of the graph.
         skipped (tuple): Rows that were skipped because they hold no valid molecule.
         columns (dict): Names of the label and attribute columns of nodes and edges.
-        notes (tuple): Remarks on what was not read, one sentence each.
+        notes (tuple): Remarks on what was not read, apart from skipped rows, one sentence each.
         has_names (bool): Whether ``ids`` are names rather than line numbers.
         row_indices (tuple, optional): Row of each graph among all rows, from 0; ``None`` if no row was skipped.
         skipped_ids (tuple): Identifier of each row in ``skipped``.
@@ -43,6 +43,18 @@ class GraphMetadata:
     has_names: bool = True
     row_indices: tuple[int, ...] | None = None
     skipped_ids: tuple[str, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """``notes``, and a sentence on skipped rows if there are any."""
+        count = len(self.skipped)
+        if not count:
+            return self.notes
+        lines = ", ".join(str(row.line) for row in self.skipped[:10]) + (", …" if count > 10 else "")
+        subject = (
+            "row holds no valid molecule and was" if count == 1 else "rows hold no valid molecule and were"
+        )
+        return (*self.notes, f"{count:,} {subject} skipped: line{'' if count == 1 else 's'} {lines}.")
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,6 @@ def read_molecule_table(
         split=None if set_names is None else tuple(set_names[row] for row in rows),
         smiles=molecules.smiles,
         skipped=molecules.skipped,
-        notes=_skipped_note(molecules.skipped),
         has_names=names is not None,
         row_indices=rows if molecules.skipped else None,
         skipped_ids=tuple(ids[row] for row in sorted(set(range(len(ids))) - set(rows))),
@@ -218,15 +217,6 @@ def _id_column(table: Table) -> tuple[str, ...] | None:
     """The column ``id`` if its entries are complete and distinct."""
     names = table.column("id") if table.find_column("id") is not None else ()
     return names if all(names) and len(set(names)) == len(table.rows) else None
-
-
-def _skipped_note(skipped: Sequence[SkippedRow]) -> tuple[str, ...]:
-    if not skipped:
-        return ()
-    count = len(skipped)
-    lines = ", ".join(str(row.line) for row in skipped[:10]) + (", …" if count > 10 else "")
-    subject = "row holds no valid molecule and was" if count == 1 else "rows hold no valid molecule and were"
-    return (f"{count:,} {subject} skipped: line{'' if count == 1 else 's'} {lines}.",)
 
 
 def _check_arguments(

@@ -10,8 +10,9 @@ A data set NAME is a set of text files. Nodes and graphs are numbered from 1 ove
   can predict them but not be trained on them.
 * ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and ``NAME_edge_attributes.txt`` are
   optional. They have a row per node or per row of ``NAME_A.txt``, with any number of columns.
-* ``NAME_class_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are additions of graphcaps, see
-  :mod:`graphcaps.data.readers.tu_writer`. Other files, such as ``NAME_graph_attributes.txt``, are not read.
+* ``NAME_class_names.txt``, ``NAME_label_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are additions
+  of graphcaps, see :mod:`graphcaps.data.readers.tu_writer`. Other files, such as ``NAME_graph_attributes.txt``, are not
+  read.
 
 Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are integers (3.0
 is read as 3). Attributes are parsed as float64 and stored as float32, or as float64 if a number exceeds the range of
@@ -20,7 +21,8 @@ float32. Edges are converted to the undirected, simple form of :mod:`graphcaps.o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,6 +68,7 @@ class _Reader:
         num_nodes = len(graph)
         y, class_names = self._classes(int(graph[-1]))
         num_graphs = int(graph[-1]) if y is None else len(y)
+        label_names = self._label_names()
         node_labels = self._labels("node_labels", num_nodes, "node")
         node_attributes = self._attributes("node_attributes", num_nodes, "node")
         edges = self._edges(graph)
@@ -93,6 +96,7 @@ class _Reader:
             clean,
             y=y,
             class_names=class_names,
+            label_names=label_names,
             node_labels=node_labels,
             node_attributes=None if node_attributes is None else _compact(node_attributes),
             truth=truth,
@@ -144,6 +148,14 @@ class _Reader:
             {}
             if member is None
             else _read_class_names(self.archive.chunks(member), self.archive.where(member))
+        )
+
+    def _label_names(self) -> dict[int, str]:
+        member = self._optional("label_names")
+        return (
+            {}
+            if member is None
+            else _read_label_names(self.archive.chunks(member), self.archive.where(member))
         )
 
     def _labels(self, table: str, rows: int, unit: str) -> Tensor | None:
@@ -203,28 +215,58 @@ def _read_class_names(chunks: Iterable[bytes], where: str) -> dict[int, str]:
     Raises:
         DataError: If the file is empty, or at an invalid line or a repeated number or name.
     """
-    try:
-        text = b"".join(chunks).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(where, "text in UTF-8", "other bytes") from error
     names: dict[int, str] = {}
     seen: set[str] = set()
-    for number, line in enumerate(text.rstrip("\r\n").split("\n"), start=1):
-        value, comma, name = line.partition(",")
-        try:
-            label = int(value)
-        except ValueError:
-            label = None
-        if label is None or not comma or not name.strip():
-            raise DataError(where, "a class, a comma and its name", repr(line.rstrip("\r")), line=number)
+    for number, label, name in _numbered_names(chunks, where, "a class, a comma and its name"):
         if label in names:
             raise DataError(where, "every class once", f"class {label} again", line=number)
-        name = name.strip()
         if name in seen:
             raise DataError(where, "every name once", f"{name!r} again", line=number)
         seen.add(name)
         names[label] = name
     return names
+
+
+def _read_label_names(chunks: Iterable[bytes], where: str) -> dict[int, str]:
+    """Text of labels by code.
+
+    Raises:
+        DataError: If the file is empty, or at an invalid line or a repeated code.
+    """
+    names: dict[int, str] = {}
+    expected = "a code, a comma and its text in double quotes"
+    for number, code, quoted in _numbered_names(chunks, where, expected):
+        try:
+            text = json.loads(quoted) if quoted.startswith('"') else None
+        except ValueError:
+            text = None
+        if text is None:
+            raise DataError(where, expected, repr(f"{code}, {quoted}"), line=number)
+        if code in names:
+            raise DataError(where, "every code once", f"code {code} again", line=number)
+        names[code] = text
+    return names
+
+
+def _numbered_names(chunks: Iterable[bytes], where: str, expected: str) -> Iterator[tuple[int, int, str]]:
+    """Lines of an integer, a comma and a name without blanks at its ends: the line's number, the integer and the name.
+
+    Raises:
+        DataError: If the file is not UTF-8, or at a line that is not ``expected``.
+    """
+    try:
+        text = b"".join(chunks).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(where, "text in UTF-8", "other bytes") from error
+    for number, line in enumerate(text.rstrip("\r\n").split("\n"), start=1):
+        value, comma, name = line.partition(",")
+        try:
+            integer = int(value)
+        except ValueError:
+            integer = None
+        if integer is None or not comma or not name.strip():
+            raise DataError(where, expected, repr(line.rstrip("\r")), line=number)
+        yield number, integer, name.strip()
 
 
 def _check_indicator(graph: NDArray, where: str, *, has_classes: bool) -> None:

@@ -31,6 +31,7 @@ TU_TABLES = (
     "edge_attributes",
     # Not in the collection: additions of graphcaps.data.readers.tu_writer, so that a store is saved completely.
     "class_names",
+    "label_names",
     "edge_weights",
 )
 """Names of the files of a TU data set, between ``<NAME>_`` and ``.txt``."""

@@ -7,20 +7,23 @@ each direction. The ``report`` of the data set that is read back describes these
 A graph without nodes has a class, but its number is missing in ``NAME_graph_indicator.txt``. Without classes the last
 graph must have nodes, because nothing would show that it exists.
 
-Three kinds of files are additions of graphcaps. They are written only if needed, and other readers ignore them:
+Four kinds of files are additions of graphcaps. They are written only if needed, and other readers ignore them:
 
 * ``NAME_class_names.txt``: a class number, a comma and its name per line. Written if the names of the classes are not
   their numbers, or if a class has no graph.
+* ``NAME_label_names.txt``: the code of a text label, a comma and the text as a JSON string per line. Written if the
+  store has ``label_names``. As a JSON string any text fits into one line.
 * ``NAME_edge_weights.txt``: a number per row of ``NAME_A.txt``.
 * ``NAME_truth_KEY.txt``: an integer per node, ground truth that no model sees.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -123,6 +126,7 @@ def _files(store: GraphStore, name: str) -> dict[str, Rows]:
         "graph_indicator": _integers(store.node_graph + 1),
         "graph_labels": None if store.y is None else _integers(torch.tensor(values)[store.y]),
         "class_names": None if names is None else _text(names),
+        "label_names": _text(_label_names_text(store.label_names)) if store.label_names else None,
         "node_labels": _labels(store.node_labels, "node_labels"),
         "node_attributes": _numbers(store.node_attributes, "node_attributes"),
         "edge_labels": _labels(store.edge_labels, "edge_labels"),
@@ -174,6 +178,14 @@ def _class_names_text(values: Sequence[int], names: Sequence[str]) -> str:
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ArgumentError(_OWNER, "class_names", "be distinct", f"{repeated[0]!r} twice")
     return "".join(f"{value}, {name}\n" for value, name in zip(values, names, strict=True))
+
+
+def _label_names_text(names: Mapping[int, str]) -> str:
+    """Content of ``NAME_label_names.txt``, in the order of the codes."""
+    return "".join(
+        f"{code}, {json.dumps(text, ensure_ascii=not _is_valid_unicode(text))}\n"
+        for code, text in sorted(names.items())
+    )
 
 
 def _describe(store: GraphStore, name: str, files: list[str]) -> str:
