@@ -36,8 +36,7 @@ def agreement(store: GraphStore, config: RunConfig, seed: int, device: str) -> d
     for _ in training.run():
         pass
     fitted = training.result().model
-    assert training.split.validation is not None
-    validation = store[training.split.validation]
+    validation = store[training.holdout.validation]
     explanations = explain_store(fitted, validation)
     capsule = explanations.capsule.numpy()
     bounds = validation.node_ptr.tolist()

@@ -355,7 +355,8 @@ def test_invalid_arguments_are_refused_before_training() -> None:
     refuse(message, patience=5, protocol="paper")
     refuse(message, patience=5, protocol="both")
     majority = RunConfig(model="majority")
-    refuse("'patience' must be left out with a model that has no epochs, got 5", config=majority, patience=5)
+    text = "'patience' must be left out with the model 'majority', which is fitted without epochs, got 5"
+    refuse(text, config=majority, patience=5)
     refuse("'hiden' must be one of", config=replace(GIN, model_arguments={"hiden": 3}))
     refuse("'model' must be one of", config=replace(GIN, model="gni"))
 

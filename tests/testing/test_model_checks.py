@@ -213,7 +213,7 @@ BROKEN: dict[str, tuple[type[RegisteredModel], str]] = {
     "training": (MixesReplicas, "trained together and alone"),
     "learning": (Ascends, "must lower the loss"),
     "capture": (CountsRows, "trained with steps"),
-    "file": (ForgetsWeights, "same probabilities"),
+    "file": (ForgetsWeights, "the probabilities of a loaded model must be equal"),
 }
 
 

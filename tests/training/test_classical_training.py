@@ -20,9 +20,9 @@ from graphcaps.inference.fitted_model import load
 from graphcaps.models.majority import Majority
 from graphcaps.models.wl_forest import WLForest
 from graphcaps.training.auto_config import resolve_config
-from graphcaps.training.classical_training import FIT_RULE, ClassicalTraining, fit_replica, train_classical
+from graphcaps.training.classical_training import FIT_RULE, ClassicalTraining, fit_replica
 from graphcaps.training.device import choose_device
-from graphcaps.training.final_training import FinalTraining
+from graphcaps.training.final_training import FinalTraining, make_training, train_final
 from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import TrainingError
 
@@ -108,10 +108,29 @@ def test_the_same_run_gives_the_same_file(store, tmp_path: Path):
 
 
 def test_one_call_fits_the_same_model(store):
-    result = train_classical(store, FOREST, seed=5, validation=0.2, calibrate=None)
-    expected, _ = run(ClassicalTraining(store, FOREST, seed=5, validation=0.2, calibrate=None))
+    split = Split(torch.arange(40), None, torch.arange(40, 60), name="made")
+    events = []
+    options = {"seed": 5, "validation": 0.2, "calibrate": None, "split": split, "device": "cpu"}
+    result = train_final(store, FOREST, on_epoch=events.append, **options)
+    expected, _ = run(ClassicalTraining(store, FOREST, **options))
     assert np.array_equal(result.model.predict_proba(store), expected.model.predict_proba(store))
-    assert len(result.history) == result.epoch == 1
+    assert result.training["run"] == expected.training["run"]
+    assert result.training["test_accuracy"] == expected.training["test_accuracy"]
+    assert list(result.history) == events
+    assert len(events) == result.epoch == 1
+
+
+def test_options_of_a_training_with_epochs_are_refused(store):
+    first = train_final(store, MAJORITY).model
+    given = {"patience": (3, "3"), "class_weight": (torch.ones(3), r"\[1\.0, 1\.0, 1\.0\]")}
+    for name, (value, shown) in (given | {"start": (first, "a model 'majority'")}).items():
+        problem = (
+            f"^train: '{name}' must be left out with the model 'wl-forest', which is fitted without epochs"
+        )
+        with pytest.raises(ArgumentError, match=rf"{problem}, got {shown}\.$"):
+            train_final(store, FOREST, **{name: value})
+    with pytest.raises(ArgumentError, match="train: 'config' must be a RunConfig, got dict"):
+        make_training(store, {})
 
 
 def test_without_validation_graphs_all_are_fitted_and_nothing_is_calibrated(store):

@@ -96,6 +96,24 @@ def test_a_training_set_of_nothing_else_is_refused() -> None:
         train(store, [Replica(empty, kept, NONE)], "hgcn")
 
 
+@pytest.mark.parametrize("config", [*CONFIGS.values(), RunConfig(model="majority")])
+def test_a_source_of_nothing_else_is_refused_in_one_sentence(config: RunConfig) -> None:
+    store, kept, empty = store_with_empty()
+    assert store.y is not None
+    only_empty = replace(store[empty], y=torch.tensor([0, 0, 1, 1, 1]))
+    problem = (
+        r"^train: 'source' must hold at least one training graph with nodes, got {} training graphs without"
+    )
+    for validation, count in ((0.0, 5), (0.4, 3)):
+        with pytest.raises(ArgumentError, match=problem.format(count)):
+            train_final(only_empty, config, validation=validation, device="cpu")
+    y = store.y.clone()
+    y[empty] = only_empty.y
+    split = Split(empty[:4], kept[:9], kept[9:])
+    with pytest.raises(ArgumentError, match=problem.format(4)):
+        train_final(replace(store, y=y), config, split=split, device="cpu")
+
+
 # ---------------------------------------------------------------------- metrics
 def test_scores_of_a_prior() -> None:
     prior = class_prior(torch.tensor([0, 2, 2, 2]), 4)

@@ -20,10 +20,11 @@ from graphcaps.training import checkpoint_writer
 from graphcaps.training.calibration import calibrate
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import trailing_loss
-from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
+from graphcaps.training.final_training import FinalTraining, train_final
 from graphcaps.training.holdout import validation_split
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory, is_out_of_memory
 from graphcaps.training.replicas import replica_model
+from graphcaps.training.single_training import FinalResult
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
 CONFIG = RunConfig(

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.evaluation import Ledger
     from graphcaps.explanation import StoreExplanation
-    from graphcaps.training.final_training import FinalResult, FinalTraining
+    from graphcaps.training.final_training import FinalTraining
+    from graphcaps.training.single_training import FinalResult
 
 __all__ = ["demo"]
 
@@ -118,8 +119,7 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, explanatio
 
     store = loaded.store
     assert store.y is not None
-    assert training.split.validation is not None
-    validation = training.split.validation.tolist()
+    validation = training.holdout.validation.tolist()
     graphs = [
         next(graph for graph in validation if int(store.y[graph]) == label)
         for label in range(store.num_classes)
@@ -152,7 +152,7 @@ def _report(
 
     store, fitted = loaded.store, result.model
     trained = torch.zeros(len(store), dtype=torch.bool)
-    trained[training.split.train] = True
+    trained[training.holdout.train] = True
     methods = ("capsules", "kmeans-features", "kmeans-primary", "gradient", "random")
     return write_report(
         folder,

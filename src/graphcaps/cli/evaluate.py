@@ -31,7 +31,6 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
-    check_network_options,
     configure,
     describe_preset,
 )
@@ -118,6 +117,7 @@ def evaluate(
     _check_options(out, variant, seeds)
     _check_folds(names, folds, groups, split, protocol)
     from graphcaps.evaluation import CrossValidation, ResultsStore
+    from graphcaps.training.auto_config import check_network_options
 
     loaded = _load(names, root, reader_options(smiles, label, bad=bad), split)
     results = None if out is None else ResultsStore(out)
@@ -129,7 +129,7 @@ def evaluate(
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
             precision=precision,
         )  # fmt: skip
-        check_network_options(config, {"--group": group, "--patience": patience})
+        check_network_options(config, {"--group": group, "--patience": patience}, "options")
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset), split=fixed_split,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,6 @@ __all__ = [
     "ModelName",
     "Precision",
     "Preset",
-    "check_network_options",
     "configure",
     "describe_preset",
 ]
@@ -80,6 +78,7 @@ def configure(
     from graphcaps.errors import ArgumentError
     from graphcaps.models import MODELS, find_model, is_classical
     from graphcaps.presets import list_presets, load_preset
+    from graphcaps.training.auto_config import check_network_options
 
     if model is not None and preset is None and is_classical(model):
         config = RunConfig(dataset=store.name, model=model)
@@ -112,7 +111,7 @@ def configure(
             "--precision": precision,
             "--parts": parts,
         }
-        check_network_options(config, given)
+        check_network_options(config, given, "options")
         for section, values in (("features", config.features), ("training", config.training)):
             if values != type(values)():
                 expected = f"have no [{section}] for the model '{config.model}', which does not read it"
@@ -131,27 +130,6 @@ def configure(
     return config.with_training(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
     )
-
-
-def check_network_options(config: RunConfig, options: Mapping[str, object]) -> None:
-    """Rejects options of a training by gradient descent if the model is a classical one.
-
-    Args:
-        config (RunConfig): Names the model.
-        options (mapping): Values of options by name; ``None`` for those that were not given.
-
-    Raises:
-        ArgumentError: If the model is fitted without epochs and an option was given.
-    """
-    from graphcaps.errors import ArgumentError
-    from graphcaps.models import is_classical
-
-    if not is_classical(config.model):
-        return
-    for name, value in options.items():
-        if value is not None:
-            expected = f"be left out with the model '{config.model}', which is fitted without epochs"
-            raise ArgumentError("options", name, expected, value)
 
 
 def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:

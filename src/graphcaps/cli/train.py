@@ -30,7 +30,6 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
-    check_network_options,
     configure,
     describe_preset,
 )
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
     from graphcaps.inference.probabilities import CalibrationMethod
-    from graphcaps.training.classical_training import ClassicalTraining
-    from graphcaps.training.final_training import FinalTraining
+    from graphcaps.training.single_training import SingleTraining
 
 __all__ = ["train"]
 
@@ -126,9 +124,8 @@ def train(
     files = TrainingFiles(out)
     files.check(overwrite=overwrite, resume=resume)
 
-    from graphcaps.models import is_classical
-    from graphcaps.training.classical_training import ClassicalTraining
-    from graphcaps.training.final_training import FinalTraining
+    from graphcaps.training.auto_config import check_network_options
+    from graphcaps.training.final_training import make_training
 
     loaded, holdout = open_with_split(source, root, reader_options(smiles, label, bad=bad), split)
     _check_validation_share(context, holdout)
@@ -153,31 +150,20 @@ def train(
         "--class-weight": class_weight,
         "--checkpoint-every": checkpoint_every,
     }
-    check_network_options(config, network_options)
-    training: FinalTraining | ClassicalTraining
-    if is_classical(config.model):
-        training = ClassicalTraining(
-            store,
-            config,
-            seed=seed,
-            validation=validation,
-            device=device,
-            calibrate=_calibration_method(calibrate),
-            split=holdout,
-        )
-    else:
-        training = FinalTraining(
-            store,
-            config,
-            seed=seed,
-            validation=validation,
-            device=device,
-            patience=(_DEFAULT_PATIENCE if patience is None and config.source == "default" else patience)
-            or None,
-            class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
-            calibrate=_calibration_method(calibrate),
-            split=holdout,
-        )
+    check_network_options(config, network_options, "options")
+    if patience is None and config.source == "default":
+        patience = _DEFAULT_PATIENCE
+    training = make_training(
+        store,
+        config,
+        seed=seed,
+        validation=validation,
+        device=device,
+        patience=patience or None,
+        class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
+        calibrate=_calibration_method(calibrate),
+        split=holdout,
+    )
     if overwrite:
         files.clear()
     if resume and _resume(training, files):
@@ -192,7 +178,7 @@ def train(
         write_training(files, training, training.result(), loaded)
     except KeyboardInterrupt as error:
         epoch = training.save(files.checkpoint)
-        if is_classical(config.model):
+        if not training.has_epochs:
             note("Stopped before the fit was complete; nothing was written.")
             raise typer.Exit(130) from error
         note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context)}")
@@ -244,7 +230,7 @@ def _calibration_method(name: str) -> CalibrationMethod | None:
 # Resuming
 
 
-def _resume(training: FinalTraining | ClassicalTraining, files: TrainingFiles) -> bool:
+def _resume(training: SingleTraining, files: TrainingFiles) -> bool:
     """Loads the checkpoint of the training if there is one; returns whether the run is finished."""
     if files.checkpoint.exists():
         training.resume(files.checkpoint)
@@ -280,10 +266,8 @@ def _resume_command(context: typer.Context) -> str:
 # The summary at the end
 
 
-def _report(files: TrainingFiles, training: FinalTraining | ClassicalTraining, as_json: bool) -> None:
+def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> None:
     """Prints a summary of the written files, and a warning if the model has hardly learned."""
-    from graphcaps.training.classical_training import FIT_RULE
-
     try:
         content = json.loads(files.config.read_bytes())
         content = {name: content[name] for name in ("config", "data", "training", "versions")}
@@ -300,7 +284,7 @@ def _report(files: TrainingFiles, training: FinalTraining | ClassicalTraining, a
         print_json(paths | {"resolved": content["config"]} | details)
         return
     epochs = info.get("epochs_run", info["epochs"])
-    has_epochs = info["rule"] != FIT_RULE
+    has_epochs = training.has_epochs
     how = f"epoch {info['epoch']} of {epochs}: {info['rule']}" if has_epochs else info["rule"]
     rows = [("model", paths["model"]), ("selected" if has_epochs else "training", how)]
     rows.append(("training accuracy", _accuracy(info, "train")))
@@ -339,13 +323,11 @@ def _test_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _learning_warning(training: FinalTraining | ClassicalTraining, info: dict[str, Any]) -> str:
+def _learning_warning(training: SingleTraining, info: dict[str, Any]) -> str:
     """A warning if predicting the largest class would be about as accurate as the model, else "".
 
     With class weights a model may be less accurate than that although it has learned, so there is no warning.
     """
-    from graphcaps.training.classical_training import FIT_RULE
-
     if "class_weight" in training.fingerprint or training.source.y is None:
         return ""
     counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
@@ -357,5 +339,5 @@ def _learning_warning(training: FinalTraining | ClassicalTraining, info: dict[st
     longer = f" Train longer ({'--patience 0' if stopped_early else '--epochs'})."
     return (
         f"The model has hardly learned: its training accuracy is {100 * accuracy:.1f} %, and the largest class has "
-        f"{100 * largest:.1f} % of the graphs.{'' if info.get('rule') == FIT_RULE else longer}"
+        f"{100 * largest:.1f} % of the graphs.{longer if training.has_epochs else ''}"
     )

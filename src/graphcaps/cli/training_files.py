@@ -14,8 +14,7 @@ from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
-    from graphcaps.training.classical_training import ClassicalTraining
-    from graphcaps.training.final_training import FinalResult, FinalTraining
+    from graphcaps.training.single_training import FinalResult, SingleTraining
     from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["TrainingFiles", "history_rows", "write_training"]
@@ -121,7 +120,7 @@ def _json_number(value: Any) -> Any:
 
 def write_training(
     files: TrainingFiles,
-    training: FinalTraining | ClassicalTraining,
+    training: SingleTraining,
     result: FinalResult,
     loaded: LoadedDataset,
 ) -> None:

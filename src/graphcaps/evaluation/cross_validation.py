@@ -39,7 +39,7 @@ from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
-from graphcaps.training.auto_config import check_run_types, resolve_config
+from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
@@ -223,11 +223,7 @@ class CrossValidation:
         if self.is_classical:
             build_classical(self.config, store.num_classes)  # raises on unknown arguments
             group = 1  # one fit after another, each with all threads
-            if patience is not None:
-                got = f"{patience} with the model '{self.config.model}'"
-                raise ArgumentError(
-                    "cross_validate", "patience", "be left out with a model that has no epochs", got
-                )
+            check_network_options(self.config, {"patience": patience}, "cross_validate")
         else:
             model_factory(self.config, 1, store.num_classes)
         self.seeds, self.group, self.patience = tuple(range(seeds)), group, patience

@@ -5,12 +5,10 @@ Fits and predictions must agree bit by bit where nothing that the model reads ha
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,40 +19,46 @@ from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.models.builder import build_classical, recipe_arguments
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_classical_model
 from graphcaps.ops.edges import clean_edges
-from graphcaps.registry import Choices, DatasetSize
 from graphcaps.testing.expectations import ContractError, expect, expect_equal
+from graphcaps.testing.subject import (
+    Subject,
+    check_description,
+    check_model_file,
+    check_unknown_options,
+    reorder_nodes,
+)
 
 __all__ = ["classical_checks"]
 
 _CLASSES, _GRAPHS, _TRAIN = 3, 36, 28
-_SIZE = 8
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """A registered classical model under test, with small options.
-
-    Args:
-        name (str): Name of the model.
-        options (dict): Options of the model. (default: a size of 8)
-    """
-
-    name: str
-    options: Mapping[str, object] = field(default_factory=dict)
+class _Classical(Subject):
+    """A registered classical model under test."""
 
     @cached_property
     def kind(self) -> type[ClassicalModel]:
         return find_classical_model(self.name)
 
+    @property
+    def size_option(self) -> str | None:
+        return self.kind.size_option
+
     def config(self, **options: object) -> RunConfig:
-        size = {} if self.kind.size_option is None else {self.kind.size_option: _SIZE}
-        arguments = size | dict(self.options) | options
+        arguments = self.arguments(**options)
         return RunConfig(model=self.name, model_arguments=arguments, features=self.kind.features())
+
+    def configure(self, **options: object) -> ClassicalModel:
+        return build_classical(self.config(**options), _CLASSES)
+
+    def construct(self, **options: object) -> ClassicalModel:
+        return self.kind(_CLASSES, **options)  # type: ignore[arg-type]
 
     def build(self, num_classes: int = _CLASSES, *, seed: int = 0, jobs: int = 1) -> ClassicalModel:
         return build_classical(self.config(), num_classes, seed=seed, jobs=jobs)
@@ -99,26 +103,6 @@ def _draw() -> GraphStore:
     )
 
 
-def _reorder_nodes(store: GraphStore) -> GraphStore:
-    """The same graphs with their nodes in another order."""
-    generator = torch.Generator().manual_seed(1)
-    ptr = store.node_ptr.tolist()
-    new_of = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in pairwise(ptr)])
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
-    clean = clean_edges(new_of[source], new_of[target], store.num_nodes)
-    old_of = new_of.argsort()
-    assert store.node_labels is not None
-    assert store.node_attributes is not None
-    columns = {
-        "y": store.y,
-        "class_names": store.class_names,
-        "node_labels": store.node_labels[old_of],
-        "node_attributes": store.node_attributes[old_of],
-    }
-    return GraphStore.from_clean_edges("checks", store.node_ptr, clean, **columns)
-
-
 def _without_edges(store: GraphStore) -> GraphStore:
     ptr = torch.zeros(store.num_nodes + 1, dtype=torch.long)
     return replace(store, edge_ptr=ptr, neighbours=torch.zeros(0, dtype=torch.int32))
@@ -137,36 +121,13 @@ def _expect_probabilities(values: NDArray[np.float64], graphs: int, what: str) -
 
 
 # ---------------------------------------------------------------------- the checks
-def _check_description(subject: _Subject) -> None:
-    """The summary is one sentence, and rules and search ranges give values that the model accepts."""
-    summary = subject.kind.summary()
-    expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
+def _check_description(subject: _Classical) -> None:
+    """What all models say of themselves, and scores that are probabilities."""
+    check_description(subject)
     expect(subject.kind.scores == "probabilities", "scores must be 'probabilities'")
-    for size in (DatasetSize(100, 30), DatasetSize(100_000, 1)):
-        for name, option in subject.kind.data_options.items():
-            build_classical(subject.config(**{name: option.rule(size)}), _CLASSES)
-    for name, values in subject.kind.searched.items():
-        ends = values.values if isinstance(values, Choices) else (values.low, values.high)
-        for value in ends:
-            build_classical(subject.config(**{name: value}), _CLASSES)
 
 
-def _check_unknown_options(subject: _Subject) -> None:
-    """An option that the model does not have is refused, by the constructor and by the configuration."""
-    unknown = {"no_such_option": 1}
-    refusals: tuple[tuple[Callable[[], object], type[Exception]], ...] = (
-        (lambda: build_classical(subject.config(**unknown), _CLASSES), ArgumentError),
-        (lambda: subject.kind(_CLASSES, **unknown), TypeError),
-    )
-    for build, error in refusals:
-        try:
-            build()
-        except error:
-            continue
-        raise ContractError("an unknown option must be refused: the constructor takes no **kwargs")
-
-
-def _check_probabilities(subject: _Subject) -> None:
+def _check_probabilities(subject: _Classical) -> None:
     """Probabilities have a row per graph, a column per class, and sum to one."""
     store = _draw()
     model = subject.fit(store)
@@ -175,7 +136,7 @@ def _check_probabilities(subject: _Subject) -> None:
     expect(none.shape == (0, _CLASSES), f"no graphs must give the shape (0, {_CLASSES}), got {none.shape}")
 
 
-def _check_determinism(subject: _Subject) -> None:
+def _check_determinism(subject: _Classical) -> None:
     """A seed gives the same probabilities, with any number of threads, also if the model was fitted before."""
     store = _draw()
     expected = subject.fit(store, seed=3).predict_proba(store, _everything())
@@ -187,10 +148,10 @@ def _check_determinism(subject: _Subject) -> None:
     expect_equal(model.predict_proba(store, _everything()), expected, "a fit after another one", 0)
 
 
-def _check_node_order(subject: _Subject) -> None:
+def _check_node_order(subject: _Classical) -> None:
     """The order of nodes changes neither the fit nor the predictions."""
     store = _draw()
-    other = _reorder_nodes(store)
+    other, _ = reorder_nodes(store)
     expected = subject.fit(store).predict_proba(store, _everything())
     expect_equal(subject.fit(store).predict_proba(other, _everything()), expected, "other node orders", 0)
     expect_equal(
@@ -198,7 +159,7 @@ def _check_node_order(subject: _Subject) -> None:
     )
 
 
-def _check_graph_order(subject: _Subject) -> None:
+def _check_graph_order(subject: _Classical) -> None:
     """The place of a graph in the store, and graphs that are not in the training set, do not matter."""
     store = _draw()
     train, rest = np.arange(_TRAIN), np.arange(_TRAIN, _GRAPHS)
@@ -211,7 +172,7 @@ def _check_graph_order(subject: _Subject) -> None:
     expect_equal(alone.predict_proba(store, rest), expected, "a fit to a store without other graphs", 0)
 
 
-def _check_batch(subject: _Subject) -> None:
+def _check_batch(subject: _Classical) -> None:
     """A graph is predicted alike alone and beside others."""
     store = _draw()
     model = subject.fit(store)
@@ -220,7 +181,7 @@ def _check_batch(subject: _Subject) -> None:
     expect_equal(np.concatenate(alone), together, "the probabilities of a graph alone and beside others", 0)
 
 
-def _check_absent_class(subject: _Subject) -> None:
+def _check_absent_class(subject: _Classical) -> None:
     """A class without training graphs keeps its column, and a single class is predicted for all graphs."""
     store = _draw()
     for label in range(_CLASSES):
@@ -236,14 +197,14 @@ def _check_absent_class(subject: _Subject) -> None:
         expect(bool((values.argmax(-1) == label).all()), "the only class in training must be predicted")
 
 
-def _check_few_graphs(subject: _Subject) -> None:
+def _check_few_graphs(subject: _Classical) -> None:
     """Two training graphs are enough."""
     store = _draw()
     values = subject.fit(store, np.arange(2)).predict_proba(store, _everything())
     _expect_probabilities(values, _GRAPHS, "the probabilities after a fit to two graphs")
 
 
-def _check_new_graphs(subject: _Subject) -> None:
+def _check_new_graphs(subject: _Classical) -> None:
     """Unseen labels and graphs without edges, nodes, or labels and attributes are fitted and predicted."""
     store = _draw()
     assert store.node_labels is not None
@@ -269,7 +230,7 @@ def _check_new_graphs(subject: _Subject) -> None:
         _expect_probabilities(values, _GRAPHS, f"the probabilities of graphs with {what}")
 
 
-def _check_inputs(subject: _Subject) -> None:
+def _check_inputs(subject: _Classical) -> None:
     """What ``inputs`` does not name is not read, and what it names is."""
     store = _draw()
     assert store.node_labels is not None
@@ -294,7 +255,7 @@ def _check_inputs(subject: _Subject) -> None:
             )
 
 
-def _check_state(subject: _Subject) -> None:
+def _check_state(subject: _Classical) -> None:
     """The state is a copy in plain arrays that gives the same probabilities; others are refused."""
     store = _draw()
     model = subject.fit(store)
@@ -321,24 +282,16 @@ def _check_state(subject: _Subject) -> None:
         raise ContractError(f"a state {what} must be refused with an ArgumentError")
 
 
-def _check_file(subject: _Subject) -> None:
+def _check_file(subject: _Classical) -> None:
     """A model file gives the probabilities of the model that was saved, bit for bit."""
     store, config = _draw(), subject.config()
     recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)  # type: ignore[arg-type]
-    fitted = FittedModel(subject.fit(store), config, recipe, store.class_names)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        fitted.save(path)
-        loaded = load(path)
-    expect(type(loaded.model) is subject.kind, "a model file must give the same model")
-    expect_equal(
-        loaded.predict_proba(store), fitted.predict_proba(store), "the probabilities of a loaded model", 0
-    )
+    check_model_file(FittedModel(subject.fit(store), config, recipe, store.class_names), store)
 
 
-_CHECKS: dict[str, Callable[[_Subject], None]] = {
+_CHECKS: dict[str, Callable[[_Classical], None]] = {
     "description": _check_description,
-    "unknown-options": _check_unknown_options,
+    "unknown-options": check_unknown_options,
     "probabilities": _check_probabilities,
     "determinism": _check_determinism,
     "node-order": _check_node_order,
@@ -355,5 +308,5 @@ _CHECKS: dict[str, Callable[[_Subject], None]] = {
 
 def classical_checks(name: str, options: Mapping[str, object] | None = None) -> dict[str, Callable[[], None]]:
     """The checks of a registered classical model by their names, as in :func:`graphcaps.testing.model_checks`."""
-    subject = _Subject(name, options or {})
+    subject = _Classical(name, options or {})
     return {check: partial(function, subject) for check, function in _CHECKS.items()}

@@ -11,12 +11,10 @@ command ``pytest`` of a package with its own model needs one test::
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -26,15 +24,21 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.models.lookup import find_graph_model, is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.ops.edges import clean_edges
-from graphcaps.registry import Choices, DatasetSize
 from graphcaps.testing.classical_checks import classical_checks
 from graphcaps.testing.expectations import ContractError, expect, expect_equal
 from graphcaps.testing.padded_batch import with_padding
+from graphcaps.testing.subject import (
+    Subject,
+    check_description,
+    check_model_file,
+    check_unknown_options,
+    reorder_nodes,
+)
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.trainer import StepMode, Trainer
 from graphcaps.types import GraphBatch, LossOptions, ModelOutput
@@ -44,33 +48,33 @@ __all__ = ["check_model", "model_checks"]
 _CHANNELS, _CLASSES = 5, 3
 _SIZES = (7, 12, 1, 4, 9, 2, 6, 8)  # nodes of each graph
 _DRAWN = ((0, 1, 3), (5, 4, 2), (6, 7, -1))  # graphs of each replica; −1 is padding
-_WIDTH = 8
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """A registered model under test, with small options.
-
-    Args:
-        name (str): Name of the model.
-        options (dict): Options of the model. (default: a width of 8)
-    """
-
-    name: str
-    options: Mapping[str, object] = field(default_factory=dict)
+class _Network(Subject):
+    """A registered network under test."""
 
     @cached_property
     def kind(self) -> type[GraphModel]:
         return find_graph_model(self.name)
 
+    @property
+    def size_option(self) -> str | None:
+        return self.kind.width_option
+
     def config(self, **options: object) -> RunConfig:
-        width = {} if self.kind.width_option is None else {self.kind.width_option: _WIDTH}
         return RunConfig(
             model=self.name,
-            model_arguments=width | dict(self.options) | options,
+            model_arguments=self.arguments(**options),
             features=FeatureConfig(degree_onehot=4, propagation=1),
             training=TrainConfig(epochs=2, batch_size=3, learning_rate=0.01),
         )
+
+    def configure(self, **options: object) -> GraphModel:
+        return self.factory(**options)(())
+
+    def construct(self, **options: object) -> GraphModel:
+        return self.kind(_CHANNELS, _CLASSES, **options)  # type: ignore[arg-type]
 
     def factory(self, **options: object) -> ModelFactory:
         return model_factory(self.config(**options), _CHANNELS, _CLASSES)
@@ -109,16 +113,8 @@ class _Graphs:
 
     def reordered(self) -> _Graphs:
         """The same graphs with their nodes in another order."""
-        generator = torch.Generator().manual_seed(1)
-        ptr = self.store.node_ptr.tolist()
-        new_of = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in pairwise(ptr)])
-        source = torch.arange(self.store.num_nodes).repeat_interleave(self.store.degree)
-        target = self.store.neighbours.long() + self.store.node_ptr[self.store.node_graph[source]]
-        clean = clean_edges(new_of[source], new_of[target], self.store.num_nodes)
-        x = torch.empty_like(self.x)
-        x[new_of] = self.x
-        columns = {"y": self.store.y, "class_names": self.store.class_names}
-        return _Graphs(GraphStore.from_clean_edges("checks", self.store.node_ptr, clean, **columns), x)
+        store, old_of = reorder_nodes(self.store)
+        return _Graphs(store, self.x[old_of])
 
 
 def _step(model: GraphModel, batch: GraphBatch) -> tuple[ModelOutput, Tensor]:
@@ -138,35 +134,7 @@ def _gradients(model: GraphModel) -> dict[str, Tensor]:
 
 
 # ---------------------------------------------------------------------- the checks
-def _check_description(subject: _Subject) -> None:
-    """The summary is one sentence, and rules and search ranges give values that the model accepts."""
-    summary = subject.kind.summary()
-    expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
-    for size in (DatasetSize(100, 30), DatasetSize(100_000, 1)):
-        for name, option in subject.kind.data_options.items():
-            subject.factory(**{name: option.rule(size)})(())
-    for name, values in subject.kind.searched.items():
-        ends = values.values if isinstance(values, Choices) else (values.low, values.high)
-        for value in ends:
-            subject.factory(**{name: value})(())
-
-
-def _check_unknown_options(subject: _Subject) -> None:
-    """An option that the model does not have is refused, by the constructor and by the configuration."""
-    unknown = {"no_such_option": 1}
-    refusals: tuple[tuple[Callable[[], object], type[Exception]], ...] = (
-        (lambda: subject.factory(**unknown), ArgumentError),
-        (lambda: subject.kind(_CHANNELS, _CLASSES, **unknown), TypeError),  # type: ignore[arg-type]
-    )
-    for build, error in refusals:
-        try:
-            build()
-        except error:
-            continue
-        raise ContractError("an unknown option must be refused: the constructor takes no **kwargs")
-
-
-def _check_pickling(subject: _Subject) -> None:
+def _check_pickling(subject: _Network) -> None:
     """The factory of the model can be sent to another process."""
     factory = pickle.loads(pickle.dumps(subject.factory()))
     model = factory((2,))
@@ -177,7 +145,7 @@ def _check_pickling(subject: _Subject) -> None:
     )
 
 
-def _check_scores(subject: _Subject) -> None:
+def _check_scores(subject: _Network) -> None:
     """Class scores have one row per graph, the type of the weights, and are what ``scores`` says."""
     graphs, model = _Graphs.draw(), subject.build()
     output = model.eval().forward_batch(graphs.batch())
@@ -193,7 +161,7 @@ def _check_scores(subject: _Subject) -> None:
         expect_equal(scores.sum(-1), torch.ones(len(_SIZES)), "the sum of the probabilities of a graph")
 
 
-def _check_call(subject: _Subject) -> None:
+def _check_call(subject: _Network) -> None:
     """A call with ``x, edge_index, batch`` gives the scores of ``forward_batch``."""
     graphs, model = _Graphs.draw(), subject.build().eval()
     store = graphs.store
@@ -205,7 +173,7 @@ def _check_call(subject: _Subject) -> None:
     )
 
 
-def _check_gradients(subject: _Subject) -> None:
+def _check_gradients(subject: _Network) -> None:
     """Every parameter gets a finite gradient, and some of them are not zero."""
     model = subject.build()
     _step(model, _Graphs.draw().batch())
@@ -215,7 +183,7 @@ def _check_gradients(subject: _Subject) -> None:
     expect(any(bool(value.any()) for value in _gradients(model).values()), "some gradient must not be zero")
 
 
-def _check_loss(subject: _Subject) -> None:
+def _check_loss(subject: _Network) -> None:
     """The loss is one number; class weights of 1 change nothing, and a class of weight 0 has no gradient."""
     graphs, model = _Graphs.draw(), subject.build().eval()
     batch = graphs.batch()
@@ -233,7 +201,7 @@ def _check_loss(subject: _Subject) -> None:
     expect(bool(scores.grad[batch.y != 0].any()), "graphs of other classes must have a gradient")
 
 
-def _check_reset(subject: _Subject) -> None:
+def _check_reset(subject: _Network) -> None:
     """``reset_parameters`` draws a new model from torch's generator, whatever the state was before."""
     new = [subject.build(seed=seed).state_dict() for seed in (1, 2)]
     drawn = []
@@ -256,7 +224,7 @@ def _check_reset(subject: _Subject) -> None:
             expect(not bool((value == 7.0).any()), f"{what} must be drawn again")
 
 
-def _check_batch(subject: _Subject) -> None:
+def _check_batch(subject: _Network) -> None:
     """Scores of a graph in evaluation mode do not depend on the other graphs of its batch."""
     graphs, model = _Graphs.draw(), subject.build()
     with torch.no_grad():
@@ -267,7 +235,7 @@ def _check_batch(subject: _Subject) -> None:
     expect_equal(torch.cat(alone), together, "the scores of a graph alone and in a batch")
 
 
-def _check_node_order(subject: _Subject) -> None:
+def _check_node_order(subject: _Network) -> None:
     """Scores do not depend on the order of the nodes."""
     graphs, model = _Graphs.draw(), subject.build().eval()
     other = graphs.reordered()
@@ -275,7 +243,7 @@ def _check_node_order(subject: _Subject) -> None:
     expect_equal(model.forward_batch(other.batch()).class_scores, expected, "scores with other node orders")
 
 
-def _check_edge_weights(subject: _Subject) -> None:
+def _check_edge_weights(subject: _Network) -> None:
     """Edge weights are refused, or those of 1 give the scores of unweighted graphs."""
     graphs, model = _Graphs.draw(), subject.build().eval()
     ones = torch.ones(graphs.store.neighbours.numel(), dtype=torch.float64)
@@ -288,7 +256,7 @@ def _check_edge_weights(subject: _Subject) -> None:
     expect_equal(scores, expected, "scores with edge weights of 1")
 
 
-def _check_padding(subject: _Subject) -> None:
+def _check_padding(subject: _Network) -> None:
     """Padding rows with NaN and graphs without nodes change neither scores nor loss nor gradients."""
     batch = _Graphs.draw().batch()
     bare, padded = subject.build(), subject.build()
@@ -306,7 +274,7 @@ def _check_padding(subject: _Subject) -> None:
         expect_equal(state[name], value, f"'{name}' after a step beside padding")
 
 
-def _check_replicas(subject: _Subject) -> None:
+def _check_replicas(subject: _Network) -> None:
     """Replica f of F gives the scores, losses, gradients and buffers of a single model with its parameters."""
     graphs, F = _Graphs.draw(), len(_DRAWN)
     none = torch.empty(0, dtype=torch.long)
@@ -335,7 +303,7 @@ def _check_replicas(subject: _Subject) -> None:
             expect_equal(buffers[f][name], value, f"'{name}' {what}")
 
 
-def _train(subject: _Subject, replicas: list[Replica], mode: StepMode, device: str = "cpu") -> GraphModel:
+def _train(subject: _Network, replicas: list[Replica], mode: StepMode, device: str = "cpu") -> GraphModel:
     graphs = _Graphs.draw()
     dtype = torch.float64 if device == "cpu" else torch.float32
     model = stack_replicas(subject.factory(), replicas, dtype).to(device)
@@ -354,7 +322,7 @@ def _replicas() -> list[Replica]:
     ]
 
 
-def _check_training(subject: _Subject) -> None:
+def _check_training(subject: _Network) -> None:
     """Two replicas trained together have the weights that each has when it is trained alone."""
     replicas, factory = _replicas(), subject.factory()
     together = _train(subject, replicas, "eager")
@@ -364,7 +332,7 @@ def _check_training(subject: _Subject) -> None:
             expect_equal(value, alone[name], f"'{name}' of replica {f}, trained together and alone", 1e-7)
 
 
-def _check_learning(subject: _Subject) -> None:
+def _check_learning(subject: _Network) -> None:
     """Training lowers the loss of the graphs that it trains on."""
     batch, model = _Graphs.draw().batch(), subject.build()
     assert batch.y is not None
@@ -384,7 +352,7 @@ def _check_learning(subject: _Subject) -> None:
     expect(loss() < before, f"60 steps must lower the loss, got {loss():.4g} after {before:.4g}")
 
 
-def _check_capture(subject: _Subject) -> None:
+def _check_capture(subject: _Network) -> None:
     """``capturable`` is a Boolean; where it is true, padded steps and, on a GPU, captured steps train the same."""
     expect(type(subject.build().capturable) is bool, "capturable must be True or False")
     replicas, factory = _replicas(), subject.factory()
@@ -402,7 +370,7 @@ def _check_capture(subject: _Subject) -> None:
             )
 
 
-def _check_file(subject: _Subject) -> None:
+def _check_file(subject: _Network) -> None:
     """A model file gives the probabilities of the model that was saved, bit for bit."""
     store, config = _Graphs.draw().store, subject.config()
     recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
@@ -410,19 +378,12 @@ def _check_file(subject: _Subject) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = model_factory(config, encoded.x.size(-1), store.num_classes)(())
-    fitted = FittedModel(model, config, encoded.recipe, store.class_names)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        fitted.save(path)
-        loaded = load(path)
-    expect(type(loaded.model) is subject.kind, "a model file must give the same model")
-    same = bool((loaded.predict_proba(store) == fitted.predict_proba(store)).all())
-    expect(same, "a loaded model must give the same probabilities")
+    check_model_file(FittedModel(model, config, encoded.recipe, store.class_names), store)
 
 
-_GRAPH_MODEL_CHECKS: dict[str, Callable[[_Subject], None]] = {
-    "description": _check_description,
-    "unknown-options": _check_unknown_options,
+_GRAPH_MODEL_CHECKS: dict[str, Callable[[_Network], None]] = {
+    "description": check_description,
+    "unknown-options": check_unknown_options,
     "pickling": _check_pickling,
     "scores": _check_scores,
     "call": _check_call,
@@ -453,7 +414,7 @@ def model_checks(name: str, options: Mapping[str, object] | None = None) -> dict
     """
     if is_classical(name):
         return classical_checks(name, options)
-    subject = _Subject(name, options or {})
+    subject = _Network(name, options or {})
     return {check: partial(function, subject) for check, function in _GRAPH_MODEL_CHECKS.items()}
 
 

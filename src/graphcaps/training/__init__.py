@@ -2,10 +2,11 @@
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.models.builder import model_factory, recipe_arguments
-from graphcaps.training.final_training import FinalResult, FinalTraining, train_final
+from graphcaps.training.final_training import FinalTraining, make_training, train_final
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
+from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 
 __all__ = [
@@ -17,10 +18,12 @@ __all__ = [
     "Replica",
     "ReplicaAdam",
     "RunConfig",
+    "SingleTraining",
     "TrainConfig",
     "Trainer",
     "TrainingError",
     "TrainingLoop",
+    "make_training",
     "model_factory",
     "pick_replica",
     "recipe_arguments",

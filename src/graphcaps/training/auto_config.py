@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from graphcaps.config import DATA_SETTINGS, RunConfig, TrainConfig
@@ -12,7 +13,13 @@ from graphcaps.models.builder import complete_tuples
 from graphcaps.models.lookup import find_classical_model, find_model, is_classical
 from graphcaps.registry import DatasetSize
 
-__all__ = ["auto_batch_size", "auto_degree_onehot", "check_run_types", "resolve_config"]
+__all__ = [
+    "auto_batch_size",
+    "auto_degree_onehot",
+    "check_network_options",
+    "check_run_types",
+    "resolve_config",
+]
 
 _MIN_BATCH, _MAX_BATCH = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty in a fold, which trains on eight tenths of them
@@ -53,6 +60,25 @@ def check_run_types(store: object, config: object, owner: str) -> None:
     if not isinstance(config, RunConfig):
         fix = "Convert a dictionary with graphcaps.config.RunConfig.from_dict."
         raise ArgumentError(owner, "config", "be a RunConfig", type(config).__name__, fix)
+
+
+def check_network_options(config: RunConfig, options: Mapping[str, object], owner: str) -> None:
+    """Rejects options of a training by gradient descent if the model is a classical one.
+
+    Args:
+        config (RunConfig): Names the model.
+        options (mapping): Values of options by name; ``None`` for those that were not given.
+        owner (str): Name of the caller, for messages.
+
+    Raises:
+        ArgumentError: If the model is fitted without epochs and an option was given.
+    """
+    if not is_classical(config.model):
+        return
+    for name, value in options.items():
+        if value is not None:
+            expected = f"be left out with the model '{config.model}', which is fitted without epochs"
+            raise ArgumentError(owner, name, expected, value)
 
 
 def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:

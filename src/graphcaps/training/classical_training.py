@@ -6,41 +6,28 @@ for all models: losses are log losses, and nothing is selected.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
-from graphcaps.inference.applicability import TrainingProfile
-from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import MIN_PROBABILITY, CalibrationMethod, class_prior
 from graphcaps.models.builder import build_classical, recipe_arguments
 from graphcaps.models.classical import ClassicalModel
-from graphcaps.training.auto_config import check_run_types, resolve_config
-from graphcaps.training.calibration import calibrate_model
-from graphcaps.training.device import choose_device
-from graphcaps.training.final_training import FinalResult
-from graphcaps.training.fingerprint import data_digest, run_fingerprint
-from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.replicas import Replica
+from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
-__all__ = ["FIT_RULE", "ClassicalTraining", "fit_replica", "train_classical"]
+__all__ = ["FIT_RULE", "ClassicalTraining", "fit_replica"]
 
 FIT_RULE = "fitted once to the training graphs"
 """In place of the rule by which other models select an epoch."""
@@ -108,7 +95,7 @@ def _loss_and_accuracy(
     return [float(loss)], [float((probability.argmax(1) == y).mean())]
 
 
-class ClassicalTraining:
+class ClassicalTraining(SingleTraining):
     """The fit of a classical model to keep: all graphs but a validation set, which calibrates its probabilities.
 
     It is used as a :class:`graphcaps.training.final_training.FinalTraining` of one epoch that has no checkpoints. The
@@ -130,6 +117,8 @@ class ClassicalTraining:
         UsageError: If the graphs have no labels, or the device is a GPU.
     """
 
+    has_epochs = False
+
     def __init__(
         self,
         store: GraphStore,
@@ -141,30 +130,21 @@ class ClassicalTraining:
         calibrate: CalibrationMethod | None = "temperature",
         split: Split | None = None,
     ) -> None:
-        check_run_types(store, config, "train")
-        self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
-        self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
-        self.source = self.holdout.store
-        self.config, self.seed, self.calibrate = resolve_config(config, self.source), seed, calibrate
-        self.device = choose_device(device, "train", self.config.model)
+        super().__init__(
+            *(store, config),
+            seed=seed,
+            validation=validation,
+            device=device,
+            calibrate=calibrate,
+            split=split,
+        )
         build_classical(self.config, self.source.num_classes)  # raises on unknown arguments
-        self.data_digest = data_digest(self.source)
-        no_test = torch.empty(0, dtype=torch.long)
-        self.replica = Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed)
-        self.fingerprint = run_fingerprint(self.config, self.data_digest, [self.replica])
-        if self.holdout.test_store is not None:
-            self.fingerprint["test_graphs"] = data_digest(self.holdout.test_store)[:16]
         self._fitted: tuple[ClassicalModel, EpochEnd] | None = None
 
     @property
-    def run_digest(self) -> str:
-        """SHA-256 of the fingerprint, stored in the model file."""
-        return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def epoch(self) -> int:
-        """1 after the fit, 0 before."""
-        return int(self._fitted is not None)
+    def history(self) -> tuple[EpochEnd, ...]:
+        """The metrics of the fit; empty before it."""
+        return () if self._fitted is None else (self._fitted[1],)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -201,52 +181,13 @@ class ClassicalTraining:
         """
         if self._fitted is None:
             raise TrainingError("The model is not fitted; call run() before result().")
-        model, event = self._fitted
         recipe = FeatureRecipe(**recipe_arguments(self.config.features)).fit(self.source)  # type: ignore[arg-type]
-        fitted = FittedModel(model, self.config, recipe, self.source.class_names, self._describe(event))
-        fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
-        if self.holdout.validation.numel():
-            fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
-        if self.holdout.test_store is not None:
-            fitted = evaluate_test_set(fitted, self.holdout.test_store)
-        return FinalResult(fitted, (event,), 1, fitted.training)
+        return self._finish(self._fitted[0], recipe)
 
-    def _describe(self, event: EpochEnd) -> dict[str, Any]:
-        """Provenance of the model, JSON-safe."""
-        has_validation = bool(event.validation_loss)
-        return training_summary(
-            self.source,
-            digest=self.data_digest,
-            run=self.run_digest,
-            **self.holdout.describe(),
-            seed=self.seed,
-            epochs=1,
-            epochs_run=1,
-            epoch=1,
-            rule=FIT_RULE,
-            train_loss=event.train_loss[0],
-            train_accuracy=event.train_accuracy[0],
-            validation_loss=event.validation_loss[0] if has_validation else None,
-            validation_accuracy=event.validation_accuracy[0] if has_validation else None,
-            seconds=round(event.seconds, 3),
-            hardware=describe_hardware(self.device),
-            notes=list(self._data_notes),
-        )
+    @property
+    def _best_epoch(self) -> int:
+        return 1
 
-
-def train_classical(
-    store: GraphStore,
-    config: RunConfig,
-    *,
-    seed: int = 0,
-    validation: float = 0.1,
-    calibrate: CalibrationMethod | None = "temperature",
-    split: Split | None = None,
-) -> FinalResult:
-    """Fits a classical model to all graphs but a validation set; arguments as in :class:`ClassicalTraining`."""
-    training = ClassicalTraining(
-        store, config, seed=seed, validation=validation, calibrate=calibrate, split=split
-    )
-    for _ in training.run():
-        pass
-    return training.result()
+    @property
+    def _rule(self) -> str:
+        return FIT_RULE

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,52 +10,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
-from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.inference.applicability import TrainingProfile
-from graphcaps.inference.fitted_model import FittedModel, training_summary
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import CalibrationMethod
+from graphcaps.models.lookup import is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
-from graphcaps.training.auto_config import check_run_types, resolve_config
-from graphcaps.training.calibration import calibrate_model
+from graphcaps.training.auto_config import check_network_options, check_run_types
 from graphcaps.training.checkpoint import load_checkpoint, write_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
-from graphcaps.training.device import choose_device
+from graphcaps.training.classical_training import ClassicalTraining
 from graphcaps.training.early_stopping import MIN_DELTA, BestWeights, EarlyStopping, check_patience
-from graphcaps.training.fingerprint import data_digest, run_fingerprint
-from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
-from graphcaps.training.replicas import Replica, replica_model
+from graphcaps.training.replicas import replica_model
+from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
 from graphcaps.training.training_inputs import prepare_inputs
 
-__all__ = ["FinalResult", "FinalTraining", "balanced_class_weights", "train_final"]
+__all__ = ["FinalTraining", "balanced_class_weights", "make_training", "train_final"]
 
 
-@dataclass(frozen=True)
-class FinalResult:
-    """A trained model and its provenance.
-
-    Args:
-        model (FittedModel): Model to predict with and to save.
-        history (tuple): An :class:`EpochEnd` per epoch, with lists of one number.
-        epoch (int): Epoch whose weights were kept, counted from 1.
-        training (dict): Provenance of the model, JSON-safe; also in the model file.
-    """
-
-    model: FittedModel
-    history: tuple[EpochEnd, ...]
-    epoch: int
-    training: dict[str, Any]
-
-
-class FinalTraining:
+class FinalTraining(SingleTraining):
     """One training that yields events, keeps the best weights, and can be saved between epochs.
 
     The same store, configuration, seed and validation fraction give the same bits on a CPU, also for a run that was
@@ -88,6 +63,8 @@ class FinalTraining:
         UsageError: If the graphs have no labels.
     """
 
+    has_epochs = True
+
     def __init__(
         self,
         store: GraphStore,
@@ -102,25 +79,22 @@ class FinalTraining:
         start: FittedModel | None = None,
         split: Split | None = None,
     ) -> None:
-        check_run_types(store, config, "train")
-        self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
-        self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
-        store = self.holdout.store
-        config = resolve_config(config, store, None if start is None else start.config)
-        check_patience("train", patience)
-        self.source, self.config, self.seed = store, config, seed
-        self.patience, self.calibrate = patience, calibrate
-        self.device = choose_device(device, "train")
-        self.data_digest = data_digest(store)
-        self.split = Split(self.holdout.train, self.holdout.validation, torch.empty(0, dtype=torch.long))
-        replica = Replica(self.holdout.train, self.holdout.validation, self.split.test, seed=seed)
-        test_store = self.holdout.test_store
-        self.fingerprint = run_fingerprint(
-            *(config, self.data_digest, [replica]),
-            patience=patience,
-            class_weight=None if class_weight is None else class_weight.tolist(),
-            test_graphs=None if test_store is None else data_digest(test_store)[:16],
+        super().__init__(
+            *(store, config),
+            seed=seed,
+            validation=validation,
+            device=device,
+            calibrate=calibrate,
+            split=split,
+            like=None if start is None else start.config,
+            options={
+                "patience": patience,
+                "class_weight": None if class_weight is None else class_weight.tolist(),
+            },
         )
+        check_patience("train", patience)
+        self.patience = patience
+        store, config = self.source, self.config
         explain = partial(explain_out_of_memory, config, self.device)
         with explain():
             recipe = None if start is None else start.recipe
@@ -130,7 +104,7 @@ class FinalTraining:
                 None if start is None else {"": _initial_model(start, inputs.factory, store.class_names)}
             )
             self.trainer = make_trainer(
-                *(inputs.factory, inputs.store, inputs.x, [replica], config.training, self.device),
+                *(inputs.factory, inputs.store, inputs.x, [self.replica], config.training, self.device),
                 *(initial, class_weight),
             )
         self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
@@ -159,11 +133,6 @@ class FinalTraining:
     def notes(self) -> tuple[str, ...]:
         """Remarks on checkpoints, one sentence each."""
         return self._notes + (() if self._writer is None else self._writer.notes)
-
-    @property
-    def run_digest(self) -> str:
-        """SHA-256 of the fingerprint, stored in the model file."""
-        return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
 
     def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
         """Trains to the last epoch and yields an event per epoch.
@@ -219,13 +188,7 @@ class FinalTraining:
             TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
         """
         model = replica_model(self.best.weights(self.loop), self._factory, 0).cpu().eval()
-        fitted = FittedModel(model, self.config, self.recipe, self.source.class_names, self.describe())
-        fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
-        if self.holdout.validation.numel():
-            fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
-        if self.holdout.test_store is not None:
-            fitted = evaluate_test_set(fitted, self.holdout.test_store)
-        return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
+        return self._finish(model, self.recipe)
 
     @property
     def _best_epoch(self) -> int:
@@ -237,28 +200,59 @@ class FinalTraining:
             return self.best.rule
         return f"{self.best.rule}; stopped: no progress above {MIN_DELTA} in {self.patience} epochs"
 
-    def describe(self) -> dict[str, Any]:
-        """Provenance of the weights, JSON-safe."""
-        kept = self.history[self._best_epoch - 1]
-        has_validation = self.best.has_validation
-        return training_summary(
-            self.source,
-            digest=self.data_digest,
-            run=self.run_digest,
-            **self.holdout.describe(),
-            seed=self.seed,
-            epochs=self.config.training.epochs,
-            epochs_run=self.epoch,
-            epoch=self._best_epoch,
-            rule=self._rule,
-            train_loss=kept.train_loss[0],
-            train_accuracy=kept.train_accuracy[0],
-            validation_loss=kept.validation_loss[0] if has_validation else None,
-            validation_accuracy=kept.validation_accuracy[0] if has_validation else None,
-            seconds=round(math.fsum(event.seconds for event in self.history), 3),
-            hardware=describe_hardware(self.device),
-            notes=[*self._data_notes, *self.notes],
+
+def make_training(
+    store: GraphStore,
+    config: RunConfig,
+    *,
+    seed: int = 0,
+    validation: float = 0.1,
+    device: str = "auto",
+    patience: int | None = None,
+    class_weight: Tensor | None = None,
+    calibrate: CalibrationMethod | None = "temperature",
+    start: FittedModel | None = None,
+    split: Split | None = None,
+) -> SingleTraining:
+    """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
+
+    Arguments are those of :class:`FinalTraining`; a classical model takes no ``patience``, ``class_weight`` and
+    ``start``.
+
+    Raises:
+        ArgumentError: If an argument does not apply to the model, and as :class:`FinalTraining` does.
+        UsageError: As :class:`FinalTraining` does.
+    """
+    check_run_types(store, config, "train")
+    if is_classical(config.model):
+        options = {"patience": patience, "class_weight": class_weight, "start": start}
+        check_network_options(config, {name: _shown(value) for name, value in options.items()}, "train")
+        return ClassicalTraining(
+            *(store, config),
+            seed=seed,
+            validation=validation,
+            device=device,
+            calibrate=calibrate,
+            split=split,
         )
+    return FinalTraining(
+        *(store, config),
+        seed=seed,
+        validation=validation,
+        device=device,
+        patience=patience,
+        class_weight=class_weight,
+        calibrate=calibrate,
+        start=start,
+        split=split,
+    )
+
+
+def _shown(value: int | Tensor | FittedModel | None) -> object:
+    """The value of an option in a message; ``None`` if it was not given."""
+    if isinstance(value, FittedModel):
+        return f"a model '{value.config.model}'"
+    return value.tolist() if isinstance(value, Tensor) else value
 
 
 def train_final(
@@ -271,13 +265,13 @@ def train_final(
     on_epoch: Callable[[EpochEnd], object] | None = None,
     **options: Any,
 ) -> FinalResult:
-    """Trains one model on all graphs but a validation set; arguments as in :class:`FinalTraining`.
+    """Trains one model on all graphs but a validation set; arguments as in :func:`make_training`.
 
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
         options: ``patience``, ``class_weight``, ``calibrate``, ``start`` and ``split`` of :class:`FinalTraining`.
     """
-    training = FinalTraining(store, config, seed=seed, validation=validation, device=device, **options)
+    training = make_training(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():
         if on_epoch is not None:
             on_epoch(event)

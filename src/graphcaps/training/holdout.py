@@ -84,8 +84,24 @@ def split_holdout(store: GraphStore, y: Tensor, split: Split | None, share: floa
         seed (int): Seed of that draw.
 
     Raises:
-        ArgumentError: If a graph is in two parts, or the training graphs are of fewer than two classes.
+        ArgumentError: If a graph is in two parts, the training graphs are of fewer than two classes, or none of them
+            has nodes.
     """
+    holdout = _separate(store, y, split, share, seed)
+    sizes = holdout.store.sizes.cpu()[holdout.train.cpu()]
+    if not bool(sizes.any()):
+        raise ArgumentError(
+            "train",
+            "source",
+            "hold at least one training graph with nodes",
+            f"{sizes.numel():,} training graphs without nodes",
+            "Add graphs with nodes, or correct the source if they should have nodes.",
+        )
+    return holdout
+
+
+def _separate(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:
+    """The result of :func:`split_holdout`, before the check for nodes."""
     if split is None:
         drawn = validation_split(y, share, seed, store.class_names)
         return HoldoutData(store, drawn.train, _or_empty(drawn.validation), share=share)

@@ -1,0 +1,208 @@
+"""What all trainings of a model to keep have in common: held-out graphs, fingerprint, description and result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from graphcaps._io.provenance import describe_hardware
+from graphcaps.config import RunConfig
+from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.quality.summary import describe_empty_graphs
+from graphcaps.data.splits.folds import Split
+from graphcaps.data.store import GraphStore
+from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.fitted_model import FittedModel, training_summary
+from graphcaps.inference.probabilities import CalibrationMethod
+from graphcaps.models.classical import ClassicalModel
+from graphcaps.nn.graph_model import GraphModel
+from graphcaps.training.auto_config import check_run_types, resolve_config
+from graphcaps.training.calibration import calibrate_model
+from graphcaps.training.device import choose_device
+from graphcaps.training.fingerprint import data_digest, run_fingerprint
+from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
+from graphcaps.training.replicas import Replica
+from graphcaps.training.trainer import EpochEnd
+
+__all__ = ["FinalResult", "SingleTraining"]
+
+
+@dataclass(frozen=True)
+class FinalResult:
+    """A trained model and its provenance.
+
+    Args:
+        model (FittedModel): Model to predict with and to save.
+        history (tuple): An :class:`EpochEnd` per epoch, with lists of one number.
+        epoch (int): Epoch whose weights were kept, counted from 1.
+        training (dict): Provenance of the model, JSON-safe; also in the model file.
+    """
+
+    model: FittedModel
+    history: tuple[EpochEnd, ...]
+    epoch: int
+    training: dict[str, Any]
+
+
+class SingleTraining(ABC):
+    """Base class of trainings of one model on all graphs but a validation set, and a test set if there is a split.
+
+    A subclass trains in :meth:`run` and passes its model to :meth:`_finish` in :meth:`result`.
+
+    Args:
+        store (GraphStore): Graphs with labels.
+        config (RunConfig): Model, features and training.
+        seed (int): Seed of the validation split and of the model.
+        validation (float): Fraction of each class in the validation set; 0 for none.
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: calibration of probabilities on the validation
+            set; ``None`` leaves them as they are.
+        split (Split, optional): Training, validation and test graphs. Training does not use the test graphs; their
+            metrics are added to ``training`` of the model. Without validation graphs, a fraction of the others is
+            drawn.
+        like (RunConfig, optional): Configuration of the model that is fine-tuned. (default: none is)
+        options (dict, optional): Further values that determine the model; they are part of the fingerprint.
+
+    Attributes:
+        has_epochs (bool): Whether the training has epochs, of which one is selected, and checkpoints.
+
+    Raises:
+        ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes.
+        UsageError: If the graphs have no labels, or the device cannot be used.
+    """
+
+    has_epochs: ClassVar[bool]
+
+    def __init__(
+        self,
+        store: GraphStore,
+        config: RunConfig,
+        *,
+        seed: int,
+        validation: float,
+        device: str,
+        calibrate: CalibrationMethod | None,
+        split: Split | None,
+        like: RunConfig | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_run_types(store, config, "train")
+        self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
+        self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
+        self.source, self.seed, self.calibrate = self.holdout.store, seed, calibrate
+        self.config = resolve_config(config, self.source, like)
+        self.device = choose_device(device, "train", self.config.model)
+        self.data_digest = data_digest(self.source)
+        no_test = torch.empty(0, dtype=torch.long)
+        self.replica = Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed)
+        test_store = self.holdout.test_store
+        self.fingerprint = run_fingerprint(
+            *(self.config, self.data_digest, [self.replica]),
+            **(options or {}),
+            test_graphs=None if test_store is None else data_digest(test_store)[:16],
+        )
+
+    @property
+    def run_digest(self) -> str:
+        """SHA-256 of the fingerprint, stored in the model file."""
+        return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def epoch(self) -> int:
+        """Number of completed epochs."""
+        return len(self.history)
+
+    @property
+    @abstractmethod
+    def history(self) -> Sequence[EpochEnd]:
+        """An event per completed epoch, with lists of one number."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on checkpoints, one sentence each."""
+
+    @abstractmethod
+    def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
+        """Trains to the last epoch and yields an event per epoch.
+
+        Args:
+            checkpoint (str or Path, optional): File to write checkpoints to.
+            every (int, optional): Number of epochs between checkpoints.
+        """
+
+    @abstractmethod
+    def save(self, path: str | Path) -> int:
+        """Writes a checkpoint and returns its number of completed epochs; 0 if none was written."""
+
+    @abstractmethod
+    def resume(self, path: str | Path) -> None:
+        """Resumes from a checkpoint of the same run.
+
+        Raises:
+            DataError: If the file is not such a checkpoint.
+        """
+
+    @abstractmethod
+    def result(self) -> FinalResult:
+        """The calibrated model, evaluated on the test graphs if there are any. Call after :meth:`run`.
+
+        Raises:
+            TrainingError: If the training is not complete.
+        """
+
+    @property
+    @abstractmethod
+    def _best_epoch(self) -> int:
+        """The epoch whose model is kept, counted from 1."""
+
+    @property
+    @abstractmethod
+    def _rule(self) -> str:
+        """How that epoch was selected."""
+
+    def describe(self) -> dict[str, Any]:
+        """Provenance of the model, JSON-safe."""
+        kept = self.history[self._best_epoch - 1]
+        has_validation = self.holdout.validation.numel() > 0
+        return training_summary(
+            self.source,
+            digest=self.data_digest,
+            run=self.run_digest,
+            **self.holdout.describe(),
+            seed=self.seed,
+            epochs=self.config.training.epochs,
+            epochs_run=self.epoch,
+            epoch=self._best_epoch,
+            rule=self._rule,
+            train_loss=kept.train_loss[0],
+            train_accuracy=kept.train_accuracy[0],
+            validation_loss=kept.validation_loss[0] if has_validation else None,
+            validation_accuracy=kept.validation_accuracy[0] if has_validation else None,
+            seconds=round(math.fsum(event.seconds for event in self.history), 3),
+            hardware=describe_hardware(self.device),
+            notes=[*self._data_notes, *self.notes],
+        )
+
+    def _finish(self, model: GraphModel | ClassicalModel, recipe: FeatureRecipe) -> FinalResult:
+        """Calibrates the model on the validation graphs and evaluates it on the test graphs.
+
+        Args:
+            model (GraphModel or ClassicalModel): The trained model, on the CPU.
+            recipe (FeatureRecipe): Encoding of the features, fitted to :attr:`source`.
+        """
+        fitted = FittedModel(model, self.config, recipe, self.source.class_names, self.describe())
+        fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
+        if self.holdout.validation.numel():
+            fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
+        if self.holdout.test_store is not None:
+            fitted = evaluate_test_set(fitted, self.holdout.test_store)
+        return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
