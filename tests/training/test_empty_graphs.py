@@ -114,6 +114,21 @@ def test_a_source_of_nothing_else_is_refused_in_one_sentence(config: RunConfig) 
         train_final(replace(store, y=y), config, split=split, device="cpu")
 
 
+def test_folds_of_nothing_else_are_refused_in_one_sentence() -> None:
+    store, _, empty = store_with_empty()
+    only_empty = store[empty.repeat(3)]
+    only_empty = replace(only_empty, y=torch.arange(15) % 3)
+    problem = (
+        "^{}: 'store' must hold at least one training graph with nodes, got {} training graphs without nodes"
+    )
+    for config in (CONFIGS["gin"], RunConfig(model="majority")):
+        for protocol, count in (("held-out", 5), ("paper", 10)):
+            with pytest.raises(ArgumentError, match=problem.format("cross_validate", count)):
+                graphcaps.cross_validate(only_empty, config, folds=3, protocol=protocol, device="cpu")
+    with pytest.raises(ArgumentError, match=problem.format("held_out_scores", 5)):
+        held_out_scores(only_empty, CONFIGS["gin"], folds=3, device="cpu")
+
+
 # ---------------------------------------------------------------------- metrics
 def test_scores_of_a_prior() -> None:
     prior = class_prior(torch.tensor([0, 2, 2, 2]), 4)

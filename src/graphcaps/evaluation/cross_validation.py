@@ -43,7 +43,7 @@ from graphcaps.training.auto_config import check_network_options, check_run_type
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
-from graphcaps.training.holdout import label_column_hint
+from graphcaps.training.holdout import check_nodes, label_column_hint
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
@@ -212,6 +212,9 @@ class CrossValidation:
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         with_validation = "held-out" in self.protocols
         self.folds, self.partition = build_folds(store, folds, groups, split, with_validation=with_validation)
+        for fold in range(self.folds.num_folds):
+            train = (self.folds.held_out(fold) if with_validation else self.folds.paper(fold)).train
+            check_nodes(store, train, "cross_validate", "store")
         # Data-dependent settings: with folds every graph is a test graph once; with a split, training graphs only.
         visible = store if split is None else store[self.folds.paper(0).train]
         self.config = resolve_config(config or RunConfig(), visible)

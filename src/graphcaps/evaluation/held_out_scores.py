@@ -25,6 +25,7 @@ from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
+from graphcaps.training.holdout import check_nodes
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.replicas import replica_model
 from graphcaps.training.trainer import EpochEnd
@@ -104,6 +105,8 @@ def held_out_scores(
     torch_device = choose_device(device, owner)
     stratified = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names)
     (group,) = plan_groups(stratified, "held-out", [seed])
+    for replica in group.replicas:
+        check_nodes(store, replica.train, owner, "store")
     with explain_out_of_memory(config, torch_device):
         inputs = prepare_inputs(store, config, torch_device, owner=owner)
     best = train_group(

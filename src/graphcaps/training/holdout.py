@@ -20,6 +20,7 @@ from graphcaps.metrics import class_metrics
 __all__ = [
     "HoldoutData",
     "check_labels",
+    "check_nodes",
     "evaluate_test_set",
     "label_column_hint",
     "split_holdout",
@@ -88,16 +89,30 @@ def split_holdout(store: GraphStore, y: Tensor, split: Split | None, share: floa
             has nodes.
     """
     holdout = _separate(store, y, split, share, seed)
-    sizes = holdout.store.sizes.cpu()[holdout.train.cpu()]
+    check_nodes(holdout.store, holdout.train, "train", "source")
+    return holdout
+
+
+def check_nodes(store: GraphStore, train: Tensor, owner: str, name: str) -> None:
+    """Rejects training graphs of which none has nodes.
+
+    Args:
+        store (GraphStore): All graphs.
+        train (Tensor): Indices of the training graphs, ``[n]``.
+        owner, name (str): The caller and its argument, for the message.
+
+    Raises:
+        ArgumentError: If no training graph has nodes.
+    """
+    sizes = store.sizes.cpu()[train.cpu()]
     if not bool(sizes.any()):
         raise ArgumentError(
-            "train",
-            "source",
+            owner,
+            name,
             "hold at least one training graph with nodes",
             f"{sizes.numel():,} training graphs without nodes",
             "Add graphs with nodes, or correct the source if they should have nodes.",
         )
-    return holdout
 
 
 def _separate(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:
