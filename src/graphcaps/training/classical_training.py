@@ -131,7 +131,8 @@ class ClassicalTraining(SingleTraining):
         split: Split | None = None,
     ) -> None:
         super().__init__(
-            *(store, config),
+            store,
+            config,
             seed=seed,
             validation=validation,
             device=device,

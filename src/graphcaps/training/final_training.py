@@ -80,7 +80,8 @@ class FinalTraining(SingleTraining):
         split: Split | None = None,
     ) -> None:
         super().__init__(
-            *(store, config),
+            store,
+            config,
             seed=seed,
             validation=validation,
             device=device,
@@ -104,8 +105,14 @@ class FinalTraining(SingleTraining):
                 None if start is None else {"": _initial_model(start, inputs.factory, store.class_names)}
             )
             self.trainer = make_trainer(
-                *(inputs.factory, inputs.store, inputs.x, [self.replica], config.training, self.device),
-                *(initial, class_weight),
+                inputs.factory,
+                inputs.store,
+                inputs.x,
+                [self.replica],
+                config.training,
+                self.device,
+                variants=initial,
+                class_weight=class_weight,
             )
         self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
         self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience)]
@@ -228,7 +235,8 @@ def make_training(
         options = {"patience": patience, "class_weight": class_weight, "start": start}
         check_network_options(config, {name: _shown(value) for name, value in options.items()}, "train")
         return ClassicalTraining(
-            *(store, config),
+            store,
+            config,
             seed=seed,
             validation=validation,
             device=device,
@@ -236,7 +244,8 @@ def make_training(
             split=split,
         )
     return FinalTraining(
-        *(store, config),
+        store,
+        config,
         seed=seed,
         validation=validation,
         device=device,

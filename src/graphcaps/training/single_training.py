@@ -105,7 +105,9 @@ class SingleTraining(ABC):
         self.replica = Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed)
         test_store = self.holdout.test_store
         self.fingerprint = run_fingerprint(
-            *(self.config, self.data_digest, [self.replica]),
+            self.config,
+            self.data_digest,
+            [self.replica],
             **(options or {}),
             test_graphs=None if test_store is None else data_digest(test_store)[:16],
         )
