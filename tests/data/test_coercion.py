@@ -301,6 +301,14 @@ def test_concatenated_stores_keep_names_and_shared_truth() -> None:
         concat_stores([store, replace(store, node_labels=store.node_labels.repeat(1, 2))])
 
 
+def test_smiles_stay_with_the_graphs_if_all_stores_have_them() -> None:
+    pytest.importorskip("rdkit")
+    store = coerce(["OCC", "C1CC1", "CN"]).store
+    assert store.smiles == ("CCO", "C1CC1", "CN")
+    assert concat_stores([store[:1], store[1:]]).smiles == store.smiles
+    assert concat_stores([store, replace(store, smiles=None)]).smiles is None
+
+
 # ---------------------------------------------------------------------- unclear input
 @pytest.mark.parametrize(
     ("graphs", "message"),

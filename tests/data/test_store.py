@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import MAX_BIT_NODES, MAX_BIT_WORDS, GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import clean_edges
@@ -288,6 +291,18 @@ def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
         assert before.data_ptr() != after.data_ptr()
     assert devices == ["elsewhere"] * 10
     assert moved.class_names == ("a", "b", "c")
+
+
+def test_smiles_follow_their_graphs() -> None:
+    store = replace(make(), smiles=("C", "N", "O", "F", "S"))
+    assert store[[3, 0, 0]].smiles == ("F", "C", "C")
+    assert store[-1].smiles == ("S",)
+    assert store[torch.tensor([False, True, False, False, True])].smiles == ("N", "S")
+    assert store.to("cpu").smiles == store.with_catalogue_name("MUTAG").smiles == store.smiles
+    assert truncate_nodes(store, 1).store.smiles == store.smiles
+    assert make()[[1, 2]].smiles is None
+    with pytest.raises(ShapeError, match=r"GraphStore: 'smiles' must have 5 entries, got 1\."):
+        replace(store, smiles=("C",))
 
 
 @pytest.mark.gpu

@@ -422,7 +422,9 @@ def _graph_column(frame: Any, names: list[str], label: str | None) -> str:
 
 # ---------------------------------------------------------------------- several stores
 def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
-    """Concatenates stores with the same columns and class names; ground truth that not all have is dropped.
+    """Concatenates stores with the same columns and class names.
+
+    Ground truth and SMILES that not all stores have are dropped.
 
     Raises:
         ArgumentError: If columns or class names differ.
@@ -468,8 +470,19 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         neighbours=torch.cat([store.neighbours for store in stores]),
         label_names={code: text for store in stores for code, text in store.label_names.items()},
         truth={key: torch.cat([store.truth[key] for store in with_nodes]) for key in sorted(shared)},
+        smiles=_concat_smiles(stores),
         **columns,
     )
+
+
+def _concat_smiles(stores: Sequence[GraphStore]) -> tuple[str, ...] | None:
+    """SMILES of all graphs, or ``None`` unless every store has them."""
+    smiles: list[str] = []
+    for store in stores:
+        if store.smiles is None:
+            return None
+        smiles += store.smiles
+    return tuple(smiles)
 
 
 def _num_rows(store: GraphStore, column: str) -> int:

@@ -51,6 +51,8 @@ class GraphStore:
         catalogue_name (str, optional): Name in the catalogue if the data set was loaded by that name
             (:func:`graphcaps.load_dataset`); ``None`` for graphs from a path or an object, whatever their name. It
             decides which preset a run takes (docs/presets.md).
+        smiles (tuple, optional): Canonical SMILES of each graph, if the graphs are molecules; atom i is node i.
+            Networks do not read it; scaffolds and fingerprints are computed from it.
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -72,6 +74,7 @@ class GraphStore:
     truth: dict[str, Tensor] = field(default_factory=dict)
     report: EdgeReport = field(default_factory=EdgeReport)
     catalogue_name: str | None = None
+    smiles: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()
@@ -92,6 +95,8 @@ class GraphStore:
             tensor = getattr(self, name)
             if tensor is not None and tensor.dim() != 2:
                 raise ShapeError("GraphStore", name, "have two axes", list(tensor.shape))
+        if self.smiles is not None and len(self.smiles) != len(self):
+            raise ShapeError("GraphStore", "smiles", f"have {len(self)} entries", len(self.smiles))
         for name, values in self.truth.items():
             if values.shape != (N,):
                 raise ShapeError("GraphStore", f"truth[{name}]", f"have shape [{N}]", list(values.shape))
@@ -303,6 +308,7 @@ class GraphStore:
             edge_attributes=pick(self.edge_attributes, entries),
             edge_weight=pick(self.edge_weight, entries),
             truth={key: value[nodes] for key, value in self.truth.items()},
+            smiles=None if self.smiles is None else tuple(self.smiles[graph] for graph in selected.tolist()),
         )
 
     def with_nodes(self) -> GraphStore:

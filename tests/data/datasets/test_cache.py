@@ -42,6 +42,7 @@ def make_store() -> GraphStore:
         node_labels=torch.tensor([[5, 70_000], [0, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 6]]),
         node_attributes=torch.randn(7, 3, generator=torch.Generator().manual_seed(0)),
         truth={"part": torch.tensor([0, 0, 1, -1, 2, 2, 3], dtype=torch.int32)},
+        smiles=("CCCC", "C#N", "[Fe+2]"),
     )
 
 

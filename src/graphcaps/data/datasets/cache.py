@@ -27,7 +27,7 @@ from graphcaps.ops.edges import EdgeReport
 __all__ = ["CacheContents", "cache_contents", "cache_folder", "clear_cache", "load_cached", "save_cached"]
 
 # Increase this whenever the same source would give other arrays, or the layout changes.
-FORMAT = 4
+FORMAT = 5
 
 _FORMAT_NAME = "graphcaps data set"
 _SUFFIX = ".store.safetensors"
@@ -134,6 +134,7 @@ def _pack(store: GraphStore) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "class_names": list(store.class_names),
         "label_names": {str(code): text for code, text in store.label_names.items()},
         "report": store.report.as_dict(),
+        "smiles": None if store.smiles is None else list(store.smiles),
         "dtypes": {name: str(tensor.dtype) for name, tensor in arrays.items()},
     }
     return {name: _narrow(tensor.cpu()) for name, tensor in arrays.items()}, content
@@ -151,6 +152,7 @@ def _unpack(arrays: dict[str, Tensor], content: dict[str, Any]) -> GraphStore:
         label_names={int(code): text for code, text in content["label_names"].items()},
         truth=truth,
         report=EdgeReport(**content["report"]),
+        smiles=None if content["smiles"] is None else tuple(content["smiles"]),
         **columns,
     )
 

@@ -20,7 +20,7 @@ tables below and never depend on the file, so that a trained model reads new mol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,6 +142,7 @@ def read_smiles(
         first = f" (line {skipped[0].line}: {skipped[0].reason})" if skipped else ""
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     store = store_from_graphs(graphs, name, class_names=class_names, owner="from_smiles")
+    store = replace(store, smiles=tuple(canonical))
     return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped))
 
 
