@@ -74,7 +74,7 @@ def test_classes_are_taken_from_y_or_from_the_graphs():
     model = small().fit(store, y)
     assert model.classes_.tolist() == [2.0, 7.0]
     assert set(model.predict(store)) <= {2.0, 7.0}
-    assert model.model_.class_names == ("2.0", "7.0")
+    assert model.model_.class_names == ("2", "7")
     y = np.array(["yes", "no"] * 15, dtype=object)
     assert small().fit(store, y).classes_.tolist() == ["no", "yes"]
 
@@ -447,3 +447,18 @@ def test_mutag_with_defaults_takes_less_than_60_cpu_seconds(shared_data):
     seconds = time.process_time() - start
     assert model.score(mutag) > 0.8
     assert seconds < 60, f"{seconds:.1f} s"
+
+
+# ---------------------------------------------------------------------- class labels in several notations
+def test_numbers_are_one_class_whatever_their_notation():
+    store = labelled()
+    numbers = store.y.double().numpy()
+    model = small().fit(store, numbers)
+    assert model.classes_.tolist() == sorted(set(numbers))
+    assert model.model_.class_names == tuple(str(int(label)) for label in model.classes_)
+    written = [f"{label:.0f}" if index % 2 else f"{label:.1f}" for index, label in enumerate(numbers)]
+    mixed = small().fit(store, written)  # "1" and "1.0"
+    assert mixed.classes_.tolist() == list(model.model_.class_names)
+    assert mixed.score(store, numbers) == mixed.score(store, written) == model.score(store, written)
+    texts = small().fit(store, [f"{label:.1f}" for label in numbers])
+    assert texts.classes_.tolist() == [f"{label:.1f}" for label in model.classes_]  # one notation is kept

@@ -16,12 +16,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
 from torch import Tensor
 
 from graphcaps.config import RunConfig
+from graphcaps.data.class_names import class_name
 from graphcaps.data.coercion import GraphInput, coerce
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.store import GraphStore
@@ -262,7 +264,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             y = self._read(X).y
         if y is None:
             raise ArgumentError(_OWNER, "y", "hold the class of each graph", "None")
-        return float(super().score(X, y, sample_weight))
+        true = [class_name(label) for label in column_or_1d(y, warn=True).tolist()]
+        predicted = [class_name(label) for label in self.predict(X).tolist()]
+        return float(accuracy_score(true, predicted, sample_weight=sample_weight))
 
     def transform(self, X: Any) -> np.ndarray:
         """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``."""
@@ -286,7 +290,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         store = coerce(X, owner=_OWNER, argument="X", recipe=self.model_.recipe).store
         checked = self.model_.check(store, unseen=self.unseen, owner=_OWNER, argument="X")
         if target is not None:
-            (index,) = np.flatnonzero(self.classes_ == target)[:1].tolist() or [None]
+            names = [class_name(label) for label in self.classes_.tolist()]
+            index = names.index(class_name(target)) if class_name(target) in names else None
             if index is None:
                 labels = ", ".join(map(str, self.classes_[:5]))
                 raise ArgumentError(_OWNER, "target", f"be a class among {labels}", repr(target))
@@ -328,13 +333,20 @@ def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
         raise ArgumentError(_OWNER, "y", f"have one class per graph, {len(graphs.store)}", len(y))
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
-    classes, index = np.unique(y, return_inverse=True)
+    classes, index = np.unique(_one_notation(y), return_inverse=True)
     if len(classes) < 2:
         got = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
         raise ArgumentError(_OWNER, "y", "hold at least two classes", got)
-    names = tuple(str(name) for name in classes.tolist())
+    names = tuple(class_name(label) for label in classes.tolist())
     codes = torch.from_numpy(index.astype(np.int64))
     return classes, replace(graphs.store, y=codes, class_names=names)
+
+
+def _one_notation(y: np.ndarray) -> np.ndarray:
+    """Labels as they are, or their class names where one class is written in several ways, as "1" and "1.0"."""
+    values = set(y.tolist())
+    names = {class_name(value) for value in values}
+    return y if len(names) == len(values) else np.array([class_name(value) for value in y.tolist()])
 
 
 # ---------------------------------------------------------------------- parameters

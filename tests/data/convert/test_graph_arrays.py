@@ -131,3 +131,10 @@ def test_no_graphs_are_refused() -> None:
 def test_invalid_graph_is_named(change: dict[str, object], text: str) -> None:
     with pytest.raises(ArgumentError, match=f"store_from_graphs: {text}"):
         store_from_graphs([full(), replace(full(), **change)])  # type: ignore[arg-type]
+
+
+def test_numbers_are_one_class_whatever_their_notation():
+    graphs = [GraphArrays(1, torch.empty(2, 0, dtype=torch.long), y) for y in ("1", "1.0", 1, "0.50", ".5", True)]
+    store = store_from_graphs(graphs)
+    assert store.class_names == ("0.5", "1", "True")
+    assert store.y.tolist() == [1, 1, 1, 0, 0, 2]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphcaps.data.class_names import class_name
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
@@ -62,8 +63,9 @@ def store_from_graphs(
 ) -> GraphStore:
     """Builds a store; edges are cleaned by :func:`graphcaps.ops.clean_edges`.
 
-    Classes are indexed in ascending order of their labels (numbers by value, also if written as text) and named after
-    them. With ``class_names``, a class label is an index into these names, or one of them.
+    Classes are indexed in ascending order of their labels (numbers by value, also if written as text) and named by
+    :func:`graphcaps.data.class_names.class_name`. With ``class_names``, a class label is an index into these names, or
+    one of them.
 
     Args:
         graphs (sequence): Graphs. A column is present in all of them or in none, with equal widths; graphs without
@@ -186,13 +188,14 @@ def _classes(
             owner, "y", "be given for every graph or for none", f"none for graph {missing[0]}"
         )
     if class_names is None:
-        ordered = sorted({str(value) for value in values}, key=_by_value)
-        code = {value: index for index, value in enumerate(ordered)}
-        return torch.tensor([code[str(value)] for value in values]), tuple(ordered)
-    code = {value: index for index, value in enumerate(class_names)}
+        names = [class_name(value) for value in values]
+        ordered = sorted(set(names), key=_by_value)
+        code = {name: index for index, name in enumerate(ordered)}
+        return torch.tensor([code[name] for name in names]), tuple(ordered)
+    code = {class_name(name): index for index, name in enumerate(class_names)}
     numbers = []
     for index, value in enumerate(values):
-        number = code.get(value, -1) if isinstance(value, str) else value
+        number = code.get(class_name(value), -1) if isinstance(value, str) else value
         if number is None or not 0 <= number < len(class_names):
             raise ArgumentError(
                 owner,

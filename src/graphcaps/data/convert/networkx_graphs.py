@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -172,7 +173,8 @@ def _rows(graph: Graph) -> list[tuple[Any, Any, int, int, dict[str, Any]]]:
 
 
 def _class(value: Any, index: int) -> int | str | None:
-    if value is None or isinstance(value, str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, str | bool):
         return value
     if _is_integer(value):
         return int(value)

@@ -195,6 +195,8 @@ def _class(index: int, data: Data) -> int | str | None:
             _OWNER, "y", "be one class label per graph", f"{value.numel()} values in graph {index}"
         )
     number = value.item()
+    if isinstance(number, bool):
+        return number
     if not float(number).is_integer():
         raise ArgumentError(_OWNER, "y", "be an integer", f"{number} in graph {index}")
     return int(number)

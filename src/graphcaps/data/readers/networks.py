@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphcaps.data.class_names import class_name
 from graphcaps.data.convert.networkx_graphs import TRUTH_PREFIX, attribute_values, from_networkx
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
@@ -274,8 +275,7 @@ def _graph_class(one: _NamedGraph, label: str | None) -> str | None:
         if isinstance(value, float) and not math.isfinite(value):
             raise DataError(f"graph '{one.name}'", f"a class in the graph attribute '{key}'", repr(value))
         if isinstance(value, str | int | float) and str(value).strip():
-            whole = isinstance(value, float) and value.is_integer()
-            return str(int(value)) if whole or isinstance(value, bool) else str(value).strip()
+            return class_name(value)
     if label:
         raise DataError(f"graph '{one.name}'", f"a class in the graph attribute '{label}'", "none")
     return None

@@ -1,0 +1,60 @@
+"""Class labels of graphs as names: the one rule for tables, files, arrays and objects of other libraries.
+
+* A number is one class by its value, however it is written: 1, 1.0, ``"1"``, ``"1.0"`` and ``"1e0"`` are the class
+  ``1``. The name is the shortest decimal form.
+* A truth value is the class ``True`` or ``False``, as pandas writes it to CSV. It is not the class ``1`` or ``0``.
+* Any other text is a class as it is written, without spaces at its ends; case counts.
+* Empty text, ``None``, NaN and the words of :data:`MISSING_WORDS` are missing labels.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+import numpy as np
+
+__all__ = ["MISSING_WORDS", "class_name", "is_missing", "is_missing_label"]
+
+MISSING_WORDS = frozenset({"nan", "NaN", "NAN", "NA", "N/A", "n/a", "<NA>", "#N/A", "None", "null", "NULL"})
+"""Text in a column of class labels that marks a missing label, as other programs write it."""
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_MAX_DIGITS = 18  # longer numbers are written with an exponent
+
+
+def class_name(value: object) -> str:
+    """The name of a class label.
+
+    Args:
+        value: Text, a number or a truth value, of Python or numpy.
+
+    Example:
+        >>> [class_name(value) for value in (1, 1.0, "1.0", "0.50", True, " yes")]
+        ['1', '1', '1', '0.5', 'True', 'yes']
+    """
+    text = str(value.item() if isinstance(value, np.generic) else value).strip()
+    return _shortest(Decimal(text)) if _NUMBER.fullmatch(text) else text
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value marks a missing entry, as pandas does: ``None``, NaN, ``NA`` or ``NaT``."""
+    is_nan = isinstance(value, float | np.floating) and bool(value != value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+def is_missing_label(value: object) -> bool:
+    """Whether an entry of a column of class labels is a missing label: a missing value, empty text or such a word."""
+    if isinstance(value, str):
+        text = value.strip()
+        return not text or text in MISSING_WORDS
+    return is_missing(value)
+
+
+def _shortest(number: Decimal) -> str:
+    """The shortest decimal form, without trailing zeros; −0 is 0."""
+    short = number.normalize()
+    if not short:
+        return "0"
+    digits = max(short.adjusted() + 1, -int(short.as_tuple().exponent))
+    return format(short, "f") if digits <= _MAX_DIGITS else str(short)
