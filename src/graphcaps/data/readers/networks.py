@@ -261,10 +261,10 @@ def _read_label_table(path: Path, label: str, split: str | None) -> dict[str, tu
         [None] * len(files) if split is None else table.column(split, filled=True)
     )
     labels: dict[str, tuple[str, str | None]] = {}
-    for file, class_name, set_name, line in zip(files, classes, set_names, table.lines, strict=True):
+    for file, name, set_name, line in zip(files, classes, set_names, table.lines, strict=True):
         if file in labels:
             raise DataError(table.where, "every file once", f"'{file}' again", line=line)
-        labels[file] = (class_name, set_name)
+        labels[file] = (name, set_name)
     return labels
 
 
