@@ -39,6 +39,19 @@ def test_long_numbers_stay_apart_and_short():
 
 def test_missing_labels():
     pandas = pytest.importorskip("pandas")
-    missing = ["", "  ", "NA", "NaN", "nan", "None", "null", None, math.nan, np.float32("nan"), pandas.NA, pandas.NaT]
+    missing = [
+        "",
+        "  ",
+        "NA",
+        "NaN",
+        "nan",
+        "None",
+        "null",
+        None,
+        math.nan,
+        np.float32("nan"),
+        pandas.NA,
+        pandas.NaT,
+    ]
     assert all(is_missing_label(value) for value in missing)
     assert not any(is_missing_label(value) for value in ("none", "0", 0, False, "na", "no"))

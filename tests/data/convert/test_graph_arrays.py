@@ -134,7 +134,9 @@ def test_invalid_graph_is_named(change: dict[str, object], text: str) -> None:
 
 
 def test_numbers_are_one_class_whatever_their_notation():
-    graphs = [GraphArrays(1, torch.empty(2, 0, dtype=torch.long), y) for y in ("1", "1.0", 1, "0.50", ".5", True)]
+    graphs = [
+        GraphArrays(1, torch.empty(2, 0, dtype=torch.long), y) for y in ("1", "1.0", 1, "0.50", ".5", True)
+    ]
     store = store_from_graphs(graphs)
     assert store.class_names == ("0.5", "1", "True")
     assert store.y.tolist() == [1, 1, 1, 0, 0, 2]
