@@ -16,6 +16,7 @@ from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import MAX_BIT_NODES, MAX_BIT_WORDS, GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import clean_edges
+from graphcaps.training.streaming import move_to_device
 from graphcaps.types import GraphBatch
 
 COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "edge_weight")
@@ -303,6 +304,14 @@ def test_smiles_follow_their_graphs() -> None:
     assert make()[[1, 2]].smiles is None
     with pytest.raises(ShapeError, match=r"GraphStore: 'smiles' must have 5 entries, got 1\."):
         replace(store, smiles=("C",))
+
+
+def test_the_featurizer_follows_the_graphs() -> None:
+    store = replace(make(), featurizer="standard")
+    copies = [store[[3, 0]], store.to("cpu"), store.with_catalogue_name("MUTAG"), store.with_nodes()]
+    copies += [truncate_nodes(store, 1).store, move_to_device(store, torch.ones(1), torch.device("cpu"))[0]]
+    assert {copy.featurizer for copy in copies} == {"standard"}
+    assert make().featurizer is None
 
 
 @pytest.mark.gpu

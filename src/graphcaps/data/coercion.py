@@ -427,7 +427,7 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
     Ground truth and SMILES that not all stores have are dropped.
 
     Raises:
-        ArgumentError: If columns or class names differ.
+        ArgumentError: If columns, class names or featurizers differ.
     """
     first = stores[0]
     if len(stores) == 1:
@@ -459,6 +459,10 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         raise ArgumentError(
             "concat_stores", "stores", "hold stores with the same class names", "different ones"
         )
+    featurizers = list(dict.fromkeys(str(store.featurizer) for store in stores))
+    if len(featurizers) > 1:
+        expected = "hold molecules that were read with the same featurizer"
+        raise ArgumentError("concat_stores", "stores", expected, " and ".join(featurizers))
     same_source = all(store.catalogue_name == first.catalogue_name for store in stores)
     with_nodes = [store for store in stores if store.num_nodes] or stores
     shared = set.intersection(*(set(store.truth) for store in with_nodes))

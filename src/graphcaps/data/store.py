@@ -53,6 +53,8 @@ class GraphStore:
             decides which preset a run takes (docs/presets.md).
         smiles (tuple, optional): Canonical SMILES of each graph, if the graphs are molecules; atom i is node i.
             Networks do not read it; scaffolds and fingerprints are computed from it.
+        featurizer (str, optional): Featurizer of molecules read from SMILES, which says what the columns of
+            ``node_labels`` and ``edge_labels`` and their codes mean; ``None`` for other graphs.
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -75,6 +77,7 @@ class GraphStore:
     report: EdgeReport = field(default_factory=EdgeReport)
     catalogue_name: str | None = None
     smiles: tuple[str, ...] | None = None
+    featurizer: str | None = None
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()

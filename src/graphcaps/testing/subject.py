@@ -116,6 +116,7 @@ def reorder_nodes(store: GraphStore) -> tuple[GraphStore, Tensor]:
     columns = {
         "y": store.y,
         "smiles": store.smiles,
+        "featurizer": store.featurizer,
         "class_names": store.class_names,
         "node_labels": None if store.node_labels is None else store.node_labels[old_of],
         "node_attributes": None if store.node_attributes is None else store.node_attributes[old_of],

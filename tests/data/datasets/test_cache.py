@@ -43,6 +43,7 @@ def make_store() -> GraphStore:
         node_attributes=torch.randn(7, 3, generator=torch.Generator().manual_seed(0)),
         truth={"part": torch.tensor([0, 0, 1, -1, 2, 2, 3], dtype=torch.int32)},
         smiles=("CCCC", "C#N", "[Fe+2]"),
+        featurizer="standard",
     )
 
 
