@@ -1,7 +1,16 @@
 """The progress bar follows the events and is text on terminals only."""
 
+import contextlib
+import fcntl
 import io
 import math
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 from dataclasses import replace
 
 from rich.console import Console
@@ -39,3 +48,56 @@ def test_no_bar_without_a_terminal_or_with_quiet():
 def test_missing_metrics_are_not_shown():
     bare = replace(EVENT, validation_loss=[], validation_accuracy=[], test_accuracy=[])
     assert describe(bare) == "loss 0.5000"
+
+
+def run_on_terminal(program: str, **environment: str) -> str:
+    """What a program writes to a terminal of 120 columns."""
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=child, stdout=child, stderr=child,
+        env={**os.environ, "TERM": "xterm", **environment},
+    )  # fmt: skip
+    os.close(child)
+    written = b""
+    with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+        while piece := os.read(parent, 4096):
+            written += piece
+    os.close(parent)
+    assert process.wait(60) == 0
+    return written.decode()
+
+
+def visible_lines(written: str) -> list[str]:
+    """The lines that stay on the screen: text after a carriage return and 'erase line' replaces the line."""
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zJ]", "", written.replace("\x1b[2K", "\x00")).split("\n")
+    shown = [re.split("[\r\x00]", line.rstrip("\r"))[-1] for line in lines]
+    return [line for line in shown if line.strip()]
+
+
+PROGRAM = """
+from graphcaps.cli.output import note
+from graphcaps.cli.progress import training_progress
+from graphcaps.training.trainer import EpochEnd
+
+with training_progress(2, "MUTAG hgcn") as update:
+    update(EpochEnd(1, 2, 0.5, [0.25], [0.5], [0.3], [0.8], []))
+    note("A sentence while the bar is drawn.")
+    update(EpochEnd(2, 2, 0.5, [0.25], [0.5], [0.3], [0.8], []))
+note("A sentence after it.")
+"""
+
+
+def test_the_progress_line_stays_on_a_terminal_once():
+    lines = visible_lines(run_on_terminal(PROGRAM))
+    assert [line for line in lines if "MUTAG hgcn" in line] == [lines[1]]
+    assert lines[0] == "A sentence while the bar is drawn."
+    assert "2/2" in lines[1]
+    assert lines[2] == "A sentence after it."
+
+
+def test_a_file_has_no_bar_even_with_forced_colours():
+    environment = {**os.environ, "FORCE_COLOR": "1"}
+    command = [sys.executable, "-c", PROGRAM]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert result.stderr.splitlines() == ["A sentence while the bar is drawn.", "A sentence after it."]

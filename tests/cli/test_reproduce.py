@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -39,9 +40,14 @@ def test_twenty_epochs_of_mutag(shared_data: Path, tmp_path: Path, monkeypatch: 
         assert 60 < row["ours"] < 95
         assert row["std_seeds"] is None
     assert "2 trainings are missing" in first.stderr
+    assert "Trained now: 2 records" in first.stderr
+    assert "nothing was trained" not in first.stderr
     again = _run(*words, "--rows", "HGCN")
-    assert again.stdout == first.stdout
+    assert all(row["trained_now"] for row in json.loads(first.stdout))
+    assert again.stdout == first.stdout.replace('"trained_now": true', '"trained_now": false')
     assert "missing" not in again.stderr
+    assert "Shown from 2 stored records of" in again.stderr
+    assert "nothing was trained." in again.stderr
     assert len(list((tmp_path / "results" / "reproduction-20-epochs").glob("*.record.json"))) == 2
     assert not list((tmp_path / "results" / "reproduction-20-epochs" / "unfinished").glob("*"))
 
@@ -55,6 +61,24 @@ def test_all_tables_are_built_from_stored_results() -> None:
     for criterion in ("C", "C*", "held-out"):
         measured = {row["dataset"] for row in hgcn if row["criterion"] == criterion and row["seeds"] == 5}
         assert len(measured) == 11, criterion
+
+
+def test_stored_results_say_that_nothing_was_trained_with_date_and_hardware() -> None:
+    """Also without --report, where all records are stored."""
+    folder = ("--results", str(ROOT / "results" / "reproduction"))
+    result = _run("table1", "--rows", "HGCN", "--datasets", "MUTAG", *folder)
+    assert result.exit_code == 0, result.stderr
+    sentence = result.stderr.strip().splitlines()[-1]
+    assert re.match(
+        r"Shown from 10 stored records of 20\d\d-\d\d-\d\d( to 20\d\d-\d\d-\d\d)?, NVIDIA H200; nothing was trained\.",
+        sentence,
+    )
+    rows = json.loads(_run("table1", "--rows", "HGCN,GIN", "--datasets", "MUTAG", *STORED, "--json").stdout)
+    for row in rows:
+        measured = row["row"] == "HGCN"
+        assert row["trained_now"] is False
+        assert (row["hardware"] == "NVIDIA H200") == measured
+        assert (row["finished"] is not None) == measured
 
 
 def test_tables_fit_eighty_columns() -> None:

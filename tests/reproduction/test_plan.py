@@ -13,7 +13,7 @@ from graphcaps.errors import DataError
 from graphcaps.evaluation import RecordKey, ResultsStore
 from graphcaps.evaluation.partition import Partition
 from graphcaps.reproduction.cells import choose_cells, trainings
-from graphcaps.reproduction.measured import MeasuredLedgers, cell_results
+from graphcaps.reproduction.measured import MeasuredLedgers, cell_results, describe_origin
 from graphcaps.reproduction.plan import Progress, plan_runs, reproduce
 from graphcaps.reproduction.table_formats import latex, lines, markdown
 from tests.cli.test_evaluate import write_tu
@@ -116,7 +116,7 @@ def test_cell_results_equal_those_of_the_ledger(tmp_path: Path) -> None:
         values = each.as_dict()
         assert set(values) == {
             *("table", "row", "dataset", "criterion", "paper", "ours", "std_folds", "std_seeds"),
-            *("seeds", "epochs", "formulation"),
+            *("seeds", "epochs", "formulation", "finished", "hardware"),
         }
         assert values["ours"] == pytest.approx(ledger.estimates[rule].mean, abs=1e-4)
         assert (values["seeds"], values["epochs"], values["formulation"]) == (5, 1000, "released")
@@ -130,6 +130,24 @@ def test_cell_results_equal_those_of_the_ledger(tmp_path: Path) -> None:
         choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"]), MeasuredLedgers(store, seeds=2)
     )
     assert {each.as_dict()["seeds"] for each in two} == {2}
+
+
+def test_the_origin_says_what_was_trained_and_what_was_stored(tmp_path: Path) -> None:
+    store = _copy(tmp_path, lambda key: (key.dataset, key.variant, key.seed) == ("MUTAG", "hgcn", 0))
+    results = cell_results(
+        choose_cells(["table1"], rows=["HGCN"], datasets=["MUTAG"]), MeasuredLedgers(store)
+    )
+    paper, held_out = sorted(store.records(), key=lambda record: record.key.protocol, reverse=True)
+    day = paper.finished[:10]
+    stored = f"Shown from 2 stored records of {day}, NVIDIA H200; nothing was trained."
+    assert describe_origin(results, set()) == stored
+    mixed = describe_origin(results, {paper.key})
+    assert mixed == (
+        f"Trained now: 1 record, {paper.seconds:.0f} s of training, NVIDIA H200. "
+        f"Shown from 1 stored record of {held_out.finished[:10]}, NVIDIA H200."
+    )
+    assert "Shown" not in describe_origin(results, {paper.key, held_out.key})
+    assert describe_origin([], set()) == ""
 
 
 def test_records_of_grouped_folds_are_not_used(tmp_path: Path) -> None:

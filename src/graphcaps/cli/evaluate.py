@@ -259,6 +259,10 @@ def _progress_bars(epochs: int, quiet: bool) -> Iterator[Callable[[GroupEpoch], 
                 bar = training_progress(epochs, title, start=event.epoch.epoch - 1, quiet=quiet)
                 bars[event.group] = stack.enter_context(bar)
             bars[event.group](event.epoch)
+            if (
+                event.epoch.epoch == epochs
+            ):  # the next group starts processes, which must not draw this bar again
+                stack.close()
 
         yield update
 

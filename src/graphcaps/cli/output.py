@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,12 @@ def option(*names: str, **settings: Any) -> Any:
 
 
 def note(sentence: str) -> None:
-    """Prints a sentence on the error stream, so that the output stays clean."""
-    typer.echo(sentence, err=True)
+    """Prints a sentence on the error stream, so that the output stays clean.
+
+    The sentence goes through ``sys.stderr``, which a progress bar replaces while it is drawn: the sentence appears
+    above the bar. ``typer.echo`` writes to the stream behind it, and the bar would be drawn a second time.
+    """
+    print(sentence, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,7 +12,17 @@ if TYPE_CHECKING:
 
     from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["describe", "training_progress"]
+__all__ = ["describe", "error_console", "training_progress"]
+
+
+def error_console() -> Console:
+    """The console of the error stream. It is a terminal only if the stream is one, whatever FORCE_COLOR says.
+
+    In a file, a bar would be a new line at every update.
+    """
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False, force_terminal=sys.stderr.isatty())
 
 
 @contextmanager
@@ -34,10 +45,9 @@ def training_progress(
         quiet (bool): Draw nothing. (default: ``False``)
         console (Console, optional): Console to draw on. (default: the error stream)
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = console or Console(stderr=True, highlight=False)
+    console = console or error_console()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),

@@ -15,7 +15,7 @@ from graphcaps.errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from graphcaps.evaluation import ResultsStore
+    from graphcaps.evaluation import RecordKey, ResultsStore
     from graphcaps.reproduction.cells import Cell
     from graphcaps.reproduction.measured import CellResult
     from graphcaps.reproduction.plan import Progress
@@ -71,7 +71,8 @@ def reproduce(
     Cells without a record are trained with the presets of the paper on its ten folds. Finished records are kept, so
     running the command again trains only what is missing. C and C* select the epoch on the test folds, as the
     published results do, and are upper bounds; held-out selects it on a validation fold. Rows of other systems are
-    copied from the paper and marked "reported".
+    copied from the paper and marked "reported". The last line says what was trained now, and the date and hardware of
+    the records that were stored before.
     """
     form = "json" if as_json else form
     if form not in _FORMATS:
@@ -80,16 +81,20 @@ def reproduce(
         raise ArgumentError("reproduce", "--seeds", "be from 1 to 1000", seeds)
     from graphcaps.evaluation import ResultsStore
     from graphcaps.reproduction.cells import choose_cells
-    from graphcaps.reproduction.measured import MeasuredLedgers, cell_results
+    from graphcaps.reproduction.measured import MeasuredLedgers, cell_results, describe_origin
 
     cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
     store = ResultsStore(results or _folder(epochs))
-    not_started = 0
+    missing, not_started = _missing_keys(cells, store, seeds), 0
     if not report:
         not_started = _train(
             cells, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
         )
-    _show(cell_results(cells, MeasuredLedgers(store, seeds)), form, store)
+    found = cell_results(cells, MeasuredLedgers(store, seeds))
+    _show(found, form, store, missing)
+    if origin := describe_origin(found, missing):
+        again = "" if "Trained now" in origin else " An empty folder (--results DIR) trains them again."
+        note(origin + again)
     if not_started:
         note(f"{not_started} trainings were not started in time. Run the same command to continue.")
 
@@ -101,6 +106,19 @@ def _folder(epochs: int | None) -> Path:
 
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _missing_keys(cells: Sequence[Cell], store: ResultsStore, seeds: int) -> set[RecordKey]:
+    """Keys of the records that the cells need and the store does not hold."""
+    from graphcaps.evaluation import RecordKey
+    from graphcaps.reproduction.cells import trainings
+
+    keys = {
+        RecordKey(training.dataset, training.variant.name, training.protocol, seed)
+        for training in trainings(cells)
+        for seed in range(seeds)
+    }
+    return {key for key in keys if key not in store}
 
 
 def _train(
@@ -139,11 +157,12 @@ def _train(
 @contextmanager
 def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """A progress bar for every running training, and a line for every finished one."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    console = Console(stderr=True, highlight=False, markup=False)
+    from graphcaps.cli.progress import error_console
+
+    console = error_console()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
@@ -167,11 +186,12 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         yield update
 
 
-def _show(found: Sequence[CellResult], form: str, store: ResultsStore) -> None:
+def _show(found: Sequence[CellResult], form: str, store: ResultsStore, trained: set[RecordKey]) -> None:
     from graphcaps.reproduction.table_formats import latex, markdown
 
     if form == "json":
-        print_json([each.as_dict() for each in found])
+        now = [any(record.key in trained for record in each.records) for each in found]
+        print_json([each.as_dict() | {"trained_now": new} for each, new in zip(found, now, strict=True)])
     elif form == "markdown":
         typer.echo(markdown(found), nl=False)
     elif form == "latex":

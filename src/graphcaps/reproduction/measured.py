@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.reproduction.cells import Cell
 
-__all__ = ["CellResult", "MeasuredLedgers", "cell_results"]
+__all__ = ["CellResult", "MeasuredLedgers", "cell_results", "describe_origin"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,24 @@ class CellResult:
         ours (AccuracyEstimate, optional): Our accuracy; ``None`` if nothing was measured or the row is only reported.
         epochs (int, optional): Epochs of our training.
         seconds (float, optional): Time of our training, summed over its seeds.
+        records (tuple): The records that our accuracy is computed from, one per seed.
     """
 
     cell: Cell
     ours: AccuracyEstimate | None
     epochs: int | None
     seconds: float | None
+    records: tuple[SeedRecord, ...] = ()
+
+    @property
+    def finished(self) -> str | None:
+        """When the last of its records was finished, UTC, as ``2026-01-31T12:00:00Z``; ``None`` without records."""
+        return max((record.finished for record in self.records), default=None)
+
+    @property
+    def hardware(self) -> str | None:
+        """Device or devices that its records were trained on; ``None`` without records."""
+        return "; ".join(dict.fromkeys(record.hardware for record in self.records)) or None
 
     @property
     def difference(self) -> float | None:
@@ -60,6 +72,8 @@ class CellResult:
             "seeds": 0 if ours is None else len(ours.seeds),
             "epochs": self.epochs,
             "formulation": None if variant is None else variant.formulation,
+            "finished": self.finished,
+            "hardware": self.hardware,
         }
 
 
@@ -106,5 +120,40 @@ def cell_results(cells: Iterable[Cell], measured: MeasuredLedgers) -> list[CellR
             results.append(CellResult(cell, None, None, None))
             continue
         epochs = ledger.records[0].curves.num_epochs
-        results.append(CellResult(cell, ledger.estimates[cell.criterion], epochs, ledger.seconds))
+        ours = ledger.estimates[cell.criterion]
+        results.append(CellResult(cell, ours, epochs, ledger.seconds, ledger.of(cell.protocol)))
     return results
+
+
+def describe_origin(results: Iterable[CellResult], trained_keys: Collection[RecordKey]) -> str:
+    """Says which records were trained and which were stored before, with date and hardware; "" without records.
+
+    Args:
+        results (list): Cells with their records; several cells may share one.
+        trained_keys (collection): Keys of the records that were trained by this run.
+    """
+    records = {record.key: record for result in results for record in result.records}.values()
+    if not records:
+        return ""
+    stored = [record for record in records if record.key not in trained_keys]
+    trained = [record for record in records if record.key in trained_keys]
+    sentences = []
+    if trained:
+        seconds = sum(record.seconds for record in trained)
+        sentences.append(
+            f"Trained now: {_count(trained)}, {seconds:.0f} s of training, {_hardware(trained)}."
+        )
+    if stored:
+        days = sorted({record.finished[:10] for record in stored})
+        period = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        nothing = "" if trained else "; nothing was trained"
+        sentences.append(f"Shown from {_count(stored, 'stored ')} of {period}, {_hardware(stored)}{nothing}.")
+    return " ".join(sentences)
+
+
+def _count(records: list[SeedRecord], kind: str = "") -> str:
+    return f"{len(records):,} {kind}record{'' if len(records) == 1 else 's'}"
+
+
+def _hardware(records: list[SeedRecord]) -> str:
+    return "; ".join(sorted({record.hardware for record in records if record.hardware})) or "unknown hardware"
