@@ -61,5 +61,5 @@ class SGC(GraphModel):
         return ModelOutput(self.linear(mean_pool(x, batch.segments)))
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        loss = cross_entropy(output.class_scores, y, options.class_weight)
+        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
         return LossTerms(loss, {"cross-entropy": loss})

@@ -338,10 +338,13 @@ class LossOptions(ShapeRepr):
     Args:
         class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
         reconstruction_weight (float): Weight β of the reconstruction loss. (default: 0.1)
+        graph_weight (Tensor, optional): Weight of each graph of the batch in the classification loss, ``[*lead, B]``.
+            (default: 1 each)
     """
 
     class_weight: Tensor | None = None
     reconstruction_weight: float = 0.1
+    graph_weight: Tensor | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

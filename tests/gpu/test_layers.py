@@ -72,7 +72,7 @@ class AllLayers(GraphModel):
         return ModelOutput(self.head(torch.cat(pooled, -1), segments.graph_mask))
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        loss = cross_entropy(output.class_scores, y, options.class_weight)
+        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
         return LossTerms(loss, {"cross-entropy": loss})
 
     @property

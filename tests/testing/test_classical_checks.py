@@ -27,7 +27,7 @@ class Good(ClassicalModel):
     def __init__(self, num_classes: int, *, scale: float = 1.0, seed: int = 0, jobs: int = 1) -> None:
         super().__init__(num_classes, seed=seed, jobs=jobs)
         self.scale, self.means = scale, np.zeros((num_classes, 2))
-        self.present = np.zeros(num_classes, dtype=bool)
+        self.prior = np.zeros(num_classes)
 
     def values(self, store: GraphStore, graphs: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sum of the first label, and number of edge entries, of each graph, ``[n, 2]``."""
@@ -36,28 +36,34 @@ class Good(ClassicalModel):
         sums = [np.bincount(graph, weights=each, minlength=len(store)) for each in (labels, degree)]
         return np.stack(sums, axis=1)[graphs]
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
         values = self.values(store, indices)
-        self.present = np.bincount(y, minlength=self.num_classes) > 0
+        self.prior = np.bincount(y, sample_weight, self.num_classes) / len(y)
         # Sums of whole numbers: their order does not matter.
         means = [values[y == c].sum(0) / max((y == c).sum(), 1) for c in range(self.num_classes)]
         self.means = np.stack(means)
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         distance = np.abs(self.values(store, indices)[:, None, :] - self.means).sum(-1)
-        weights = np.exp(-np.minimum(distance, 50) / self.scale) * self.present
+        weights = np.exp(-np.minimum(distance, 50) / self.scale) * self.prior
         return weights / weights.sum(-1, keepdims=True)
 
     def state(self) -> dict[str, Tensor]:
         return {
             "means": torch.from_numpy(self.means.copy()),
-            "present": torch.from_numpy(self.present.copy()),
+            "prior": torch.from_numpy(self.prior.copy()),
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        if set(state) != {"means", "present"} or state["means"].shape != (self.num_classes, 2):
+        if set(state) != {"means", "prior"} or state["means"].shape != (self.num_classes, 2):
             raise ArgumentError("Good", "means", "be the means of all classes", "others")
-        self.means, self.present = state["means"].numpy().copy(), state["present"].numpy().copy()
+        self.means, self.prior = state["means"].numpy().copy(), state["prior"].numpy().copy()
 
 
 class NoSentence(Good):
@@ -87,18 +93,43 @@ class DoNotSum(Good):
 class Draws(Good):
     """Draws from a generator without a seed."""
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
-        super()._fit(store, indices, y)
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        super()._fit(store, indices, y, sample_weight)
         self.means = self.means + np.random.default_rng().random()
 
 
 class GoesOn(Good):
     """Keeps what an earlier fit found."""
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
         before = self.means
-        super()._fit(store, indices, y)
+        super()._fit(store, indices, y, sample_weight)
         self.means = self.means + before
+
+
+class IgnoresWeights(Good):
+    """Fits to all graphs alike."""
+
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        super()._fit(store, indices, y, None)
 
 
 class ReadsFirstNode(Good):
@@ -113,8 +144,14 @@ class ReadsFirstNode(Good):
 class ReadsTheStore(Good):
     """Depends on graphs that are not in the training set."""
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
-        super()._fit(store, indices, y)
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        super()._fit(store, indices, y, sample_weight)
         self.means = self.means + self.values(store, np.arange(len(store))).mean()
 
 
@@ -137,22 +174,28 @@ class LosesClasses(Good):
     """Has columns for the classes of its training graphs only."""
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        return super()._predict_proba(store, indices)[:, self.present]
+        return super()._predict_proba(store, indices)[:, self.prior > 0]
 
 
 class PredictsAbsentClasses(Good):
     """Gives classes without training graphs a mean of zero."""
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        self.present[:] = True
+        self.prior[:] = 1
         return super()._predict_proba(store, indices)
 
 
 class NeedsManyGraphs(Good):
     """Gives NaN for few training graphs."""
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
-        super()._fit(store, indices, y)
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        super()._fit(store, indices, y, sample_weight)
         self.means = self.means if len(y) > 5 else self.means * np.nan
 
 
@@ -199,11 +242,17 @@ class SharesItsState(Good):
     """Returns its own array as state."""
 
     def state(self) -> dict[str, Tensor]:
-        return {"means": torch.from_numpy(self.means), "present": torch.from_numpy(self.present)}
+        return {"means": torch.from_numpy(self.means), "prior": torch.from_numpy(self.prior)}
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
         shared = self.means
-        super()._fit(store, indices, y)
+        super()._fit(store, indices, y, sample_weight)
         shared[:] = self.means
         self.means = shared
 
@@ -220,7 +269,7 @@ class LoadsAnything(Good):
     """Accepts arrays that it does not know."""
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        super().load_state({name: value for name, value in state.items() if name in ("means", "present")})
+        super().load_state({name: value for name, value in state.items() if name in ("means", "prior")})
 
 
 def register(monkeypatch: pytest.MonkeyPatch, model: type[RegisteredModel]) -> None:
@@ -239,6 +288,7 @@ BROKEN = [
     (DoNotSum, "probabilities", "the sum of the probabilities"),
     (Draws, "determinism", "the probabilities of a second fit"),
     (GoesOn, "determinism", "a fit after another one"),
+    (IgnoresWeights, "sample-weight", "must become more probable"),
     (ReadsFirstNode, "node-order", "other node orders must be equal"),
     (ReadsTheStore, "graph-order", "a store without other graphs"),
     (ReadsThePlace, "graph-order", "a store of another order"),

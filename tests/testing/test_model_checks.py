@@ -50,7 +50,7 @@ class Good(GraphModel):
         return ModelOutput(self.scale * segment_sum(self.rows(batch), batch.segments) @ self.weight)
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        loss = cross_entropy(output.class_scores, y, options.class_weight)
+        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
         return LossTerms(loss, {"cross-entropy": loss})
 
 
@@ -112,6 +112,13 @@ class IgnoresClassWeight(Good):
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         return super().loss(output, y)
+
+
+class IgnoresGraphWeight(Good):
+    """Ignores the weights of graphs."""
+
+    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
+        return super().loss(output, y, LossOptions(class_weight=options.class_weight))
 
 
 class NoReset(Good):
@@ -204,6 +211,7 @@ BROKEN: dict[str, tuple[type[RegisteredModel], str]] = {
     "call": (OtherCall, "the scores of a call"),
     "gradients": (UnusedParameter, "'unused' must have a gradient"),
     "loss": (IgnoresClassWeight, "class with weight 0"),
+    "sample-weight": (IgnoresGraphWeight, "graphs of weight 0 must have no gradient"),
     "reset": (NoReset, "after reset_parameters"),
     "batch": (NormalisesBatch, "alone and in a batch"),
     "node-order": (NodeOrder, "other node orders"),

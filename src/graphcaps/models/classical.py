@@ -74,16 +74,23 @@ class ClassicalModel(RegisteredModel, ABC):
             edge_labels="edge_labels" in cls.inputs,
         )
 
-    def fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+    def fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> None:
         """Fits the model to some graphs of a store; an earlier fit is replaced.
 
         Args:
             store (GraphStore): Graphs.
             indices (ndarray): Indices of the training graphs, ``[n]``.
             y (ndarray): Class of each training graph, from 0 to O − 1, ``[n]``. A class may be absent.
+            sample_weight (ndarray, optional): Weight of each training graph, positive, ``[n]``. (default: 1 each)
 
         Raises:
-            ShapeError: If there is not one class per training graph.
+            ShapeError: If there is not one class per training graph, or not one weight.
             ArgumentError: If there are no training graphs, or a class is out of range.
         """
         owner, y = type(self).__name__, np.asarray(y, dtype=np.int64)
@@ -95,7 +102,10 @@ class ClassicalModel(RegisteredModel, ABC):
         if y.min() < 0 or y.max() >= self.num_classes:
             expected = f"hold classes from 0 to {self.num_classes - 1}"
             raise ArgumentError(owner, "y", expected, f"{y.min()} to {y.max()}")
-        self._fit(store, indices, y)
+        if sample_weight is not None and sample_weight.shape != indices.shape:
+            expected = f"have one weight per graph, {len(indices)}"
+            raise ShapeError(owner, "sample_weight", expected, list(sample_weight.shape))
+        self._fit(store, indices, y, sample_weight)
 
     def predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """Class probabilities of some graphs of a store, ``[n, O]``; rows sum to 1.
@@ -107,7 +117,13 @@ class ClassicalModel(RegisteredModel, ABC):
         return self._predict_proba(store, self._check_indices(store, indices))
 
     @abstractmethod
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
         """:meth:`fit` with checked arguments."""
 
     @abstractmethod

@@ -115,5 +115,5 @@ class GCN(GraphModel):
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight)
+        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
         return LossTerms(loss, {"cross-entropy": loss})

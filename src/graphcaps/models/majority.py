@@ -37,8 +37,15 @@ class Majority(ClassicalModel):
         super().__init__(num_classes, seed=seed, jobs=jobs)
         self.prior = np.full(num_classes, 1 / num_classes)
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
-        self.prior = np.bincount(y, minlength=self.num_classes) / len(y)
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        total = len(y) if sample_weight is None else sample_weight.sum()
+        self.prior = np.bincount(y, sample_weight, self.num_classes) / total
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.tile(self.prior, (len(indices), 1))

@@ -79,7 +79,13 @@ class WLForest(ClassicalModel):
         self.vocabulary: ColourVocabulary | None = None
         self.forest: ForestArrays | None = None
 
-    def _fit(self, store: GraphStore, indices: NDArray[np.int64], y: NDArray[np.int64]) -> None:
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
         # Takes half a second: imported to fit, not to predict.
         from sklearn.ensemble import RandomForestClassifier
 
@@ -93,7 +99,7 @@ class WLForest(ClassicalModel):
             # Graphs without nodes have no colours: on one column of zeros the forest learns the class prior.
             vocabulary = ColourVocabulary(np.zeros(1, np.int64), np.zeros(1, np.uint64))
         forest = RandomForestClassifier(self.trees, n_jobs=self.jobs, random_state=self.seed)
-        forest.fit(colours.select(indices, vocabulary), y)
+        forest.fit(colours.select(indices, vocabulary), y, sample_weight)
         self.vocabulary, self.forest = vocabulary, ForestArrays.from_sklearn(forest, self.num_classes)
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:

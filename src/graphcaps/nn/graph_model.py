@@ -69,7 +69,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             output (ModelOutput): Result of :meth:`forward_batch`, or class scores alone: those of the class prior, for
                 graphs without nodes.
             y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
-            options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
+            options (LossOptions): Weights of classes, graphs and loss terms. (default: those of :class:`LossOptions`)
         """
 
     def node_features(self, batch: GraphBatch) -> Tensor:

@@ -303,9 +303,12 @@ class HGCN(GraphModel):
         Args:
             output (HGCNOutput): Output of ``forward_batch``.
             y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
-            options (LossOptions): Class weights of the margin loss, and weight β of the reconstruction loss.
+            options (LossOptions): Weights of classes and graphs in the margin loss, and weight β of the
+                reconstruction loss.
         """
-        total = margin_loss(output.class_scores, y, class_weight=options.class_weight)
+        total = margin_loss(
+            output.class_scores, y, class_weight=options.class_weight, graph_weight=options.graph_weight
+        )
         terms = {"margin": total}
         reconstruction = output.reconstruction_loss if isinstance(output, HGCNOutput) else None
         if reconstruction is not None and options.reconstruction_weight != 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
-from graphcaps.ops.graph_mean import mean_over_graphs, weight_by_class
+from graphcaps.ops.graph_mean import mean_over_graphs, weight_graphs
 from graphcaps.ops.margin_loss.margin_loss import margin_loss as margin_loss_op
 
 __all__ = ["cross_entropy", "margin_loss"]
@@ -19,6 +19,7 @@ def margin_loss(
     lower: float = 0.1,
     absent_weight: float = 0.5,
     class_weight: Tensor | None = None,
+    graph_weight: Tensor | None = None,
 ) -> Tensor:
     r"""Margin loss on the lengths of class capsules (HGCN, Eq. 6), mean over real graphs.
 
@@ -32,28 +33,35 @@ def margin_loss(
         lower (float): :math:`m^-`. (default: 0.1)
         absent_weight (float): :math:`\lambda`. (default: 0.5)
         class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+        graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
 
     Returns:
         Tensor: One number per replica, ``[*lead]``.
     """
     _check(class_scores, y)
-    return margin_loss_op(class_scores, y, upper, lower, absent_weight, class_weight)
+    return margin_loss_op(class_scores, y, upper, lower, absent_weight, class_weight, graph_weight)
 
 
-def cross_entropy(class_scores: Tensor, y: Tensor, class_weight: Tensor | None = None) -> Tensor:
+def cross_entropy(
+    class_scores: Tensor,
+    y: Tensor,
+    class_weight: Tensor | None = None,
+    graph_weight: Tensor | None = None,
+) -> Tensor:
     """Cross-entropy of logits, mean over real graphs.
 
     Args:
         class_scores (Tensor): Logits, ``[*lead, B, O]``.
         y (Tensor): True classes, −1 at padding graphs, ``[*lead, B]``.
         class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+        graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
 
     Returns:
         Tensor: One number per replica, ``[*lead]``.
     """
     _check(class_scores, y)
     log_probability = class_scores.log_softmax(-1).gather(-1, y.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    return mean_over_graphs(weight_by_class(-log_probability, y, class_weight), y)
+    return mean_over_graphs(weight_graphs(-log_probability, y, class_weight, graph_weight), y)
 
 
 def _check(class_scores: Tensor, y: Tensor) -> None:

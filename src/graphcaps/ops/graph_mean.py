@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["mean_over_graphs", "weight_by_class"]
+__all__ = ["mean_over_graphs", "weight_graphs"]
 
 
 def mean_over_graphs(loss: Tensor, y: Tensor) -> Tensor:
@@ -13,9 +13,14 @@ def mean_over_graphs(loss: Tensor, y: Tensor) -> Tensor:
     return loss.masked_fill(~real, 0).sum(-1) / real.sum(-1).clamp_min(1)
 
 
-def weight_by_class(loss: Tensor, y: Tensor, class_weight: Tensor | None) -> Tensor:
-    """``loss [*lead, B]`` of each graph times the weight of its class, ``class_weight [O]``.
+def weight_graphs(
+    loss: Tensor, y: Tensor, class_weight: Tensor | None, graph_weight: Tensor | None = None
+) -> Tensor:
+    """``loss [*lead, B]`` of each graph times the weight of its class, ``class_weight [O]``, and its own weight,
+    ``graph_weight [*lead, B]``.
 
     The divisor of a mean over graphs stays the number of graphs, not the sum of the weights.
     """
-    return loss if class_weight is None else loss * class_weight.to(loss.dtype)[y.clamp_min(0)]
+    if class_weight is not None:
+        loss = loss * class_weight.to(loss.dtype)[y.clamp_min(0)]
+    return loss if graph_weight is None else loss * graph_weight.to(loss.dtype)

@@ -197,6 +197,18 @@ def _check_absent_class(subject: _Classical) -> None:
         expect(bool((values.argmax(-1) == label).all()), "the only class in training must be predicted")
 
 
+def _check_sample_weight(subject: _Classical) -> None:
+    """Weights enter the fit: graphs of a class that weigh more make that class more probable."""
+    store = _draw()
+    train, y = np.arange(_TRAIN), _classes(store)[:_TRAIN]
+    expected = subject.fit(store, train).predict_proba(store, _everything())[:, 0].mean()
+    model = subject.build()
+    model.fit(store, train, y, np.where(y == 0, 20.0, 1.0))
+    values = model.predict_proba(store, _everything())
+    _expect_probabilities(values, _GRAPHS, "the probabilities after a weighted fit")
+    expect(values[:, 0].mean() > expected, "a class whose graphs weigh more must become more probable")
+
+
 def _check_few_graphs(subject: _Classical) -> None:
     """Two training graphs are enough."""
     store = _draw()
@@ -298,6 +310,7 @@ _CHECKS: dict[str, Callable[[_Classical], None]] = {
     "graph-order": _check_graph_order,
     "batch": _check_batch,
     "absent-class": _check_absent_class,
+    "sample-weight": _check_sample_weight,
     "few-graphs": _check_few_graphs,
     "new-graphs": _check_new_graphs,
     "inputs": _check_inputs,

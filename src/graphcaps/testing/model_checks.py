@@ -201,6 +201,23 @@ def _check_loss(subject: _Network) -> None:
     expect(bool(scores.grad[batch.y != 0].any()), "graphs of other classes must have a gradient")
 
 
+def _check_sample_weight(subject: _Network) -> None:
+    """A graph of weight 0 has no gradient, and the sum of weighted losses is that of graphs repeated as often."""
+    graphs, model = _Graphs.draw(), subject.build().eval()
+    batch = graphs.batch()
+    assert batch.y is not None
+    scores, y = model.forward_batch(batch).class_scores.detach(), batch.y
+    counts = torch.arange(y.numel()) % 3  # 0, 1, 2, 0, …
+    leaf = scores.clone().requires_grad_()
+    options = LossOptions(graph_weight=counts.to(scores.dtype))
+    total = model.loss(ModelOutput(leaf), y, options).total
+    repeated = model.loss(ModelOutput(scores.repeat_interleave(counts, 0)), y.repeat_interleave(counts)).total
+    total.backward()
+    assert leaf.grad is not None
+    expect(not bool(leaf.grad[counts == 0].any()), "graphs of weight 0 must have no gradient")
+    expect_equal(total * y.numel(), repeated * int(counts.sum()), "the sum of the losses of weighted graphs")
+
+
 def _check_reset(subject: _Network) -> None:
     """``reset_parameters`` draws a new model from torch's generator, whatever the state was before."""
     new = [subject.build(seed=seed).state_dict() for seed in (1, 2)]
@@ -389,6 +406,7 @@ _GRAPH_MODEL_CHECKS: dict[str, Callable[[_Network], None]] = {
     "call": _check_call,
     "gradients": _check_gradients,
     "loss": _check_loss,
+    "sample-weight": _check_sample_weight,
     "reset": _check_reset,
     "batch": _check_batch,
     "node-order": _check_node_order,

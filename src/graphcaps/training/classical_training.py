@@ -7,7 +7,7 @@ for all models: losses are log losses, and nothing is selected.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,12 @@ FIT_RULE = "fitted once to the training graphs"
 
 
 def fit_replica(
-    store: GraphStore, config: RunConfig, replica: Replica, *, jobs: int | None = None
+    store: GraphStore,
+    config: RunConfig,
+    replica: Replica,
+    *,
+    jobs: int | None = None,
+    sample_weight: Tensor | None = None,
 ) -> tuple[ClassicalModel, EpochEnd]:
     """Fits the model of one replica and measures it.
 
@@ -44,6 +49,7 @@ def fit_replica(
         replica (Replica): Training, validation and test graphs, and the seed. The model is fitted to the training
             graphs with nodes; a graph without nodes is predicted by the class frequencies of the training graphs.
         jobs (int, optional): Number of threads; results do not depend on it. (default: that of torch)
+        sample_weight (Tensor, optional): Weight of each graph in the fit, ``[G]``. (default: 1 each)
 
     Returns:
         tuple: The fitted model, and its metrics as those of the only epoch.
@@ -56,7 +62,8 @@ def fit_replica(
     train = _indices(replica.train)
     has_nodes = store.sizes.cpu().numpy() > 0
     fitted = train[has_nodes[train]]
-    model.fit(store, fitted, y[fitted])
+    weights = None if sample_weight is None else sample_weight.double().cpu().numpy()[fitted]
+    model.fit(store, fitted, y[fitted], weights)
     prior = class_prior(store.y[replica.train.to(store.y.device)], store.num_classes).numpy()
     metrics = {}
     for name, part in (
@@ -105,12 +112,14 @@ class ClassicalTraining(SingleTraining):
         store (GraphStore): Graphs with labels.
         config (RunConfig): Names the model and its arguments.
         seed (int): Seed of the validation split and of the model. (default: 0)
-        validation (float): Fraction of each class in the validation set; 0 for none. (default: 0.1)
+        validation (float or Tensor): Fraction of each class in the validation set, 0 for none; or the indices of the
+            validation graphs. (default: 0.1)
         device (str): ``"cpu"`` or ``"auto"``. (default: "auto")
         calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: calibration of probabilities on the validation
             set; ``None`` leaves them as they are. (default: "temperature")
         split (Split, optional): Training, validation and test graphs, as in
             :class:`graphcaps.training.final_training.FinalTraining`. (default: no test set)
+        sample_weight (array, optional): Weight of each graph in the fit, ``[G]``. (default: 1 each)
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or an argument is unknown.
@@ -125,10 +134,11 @@ class ClassicalTraining(SingleTraining):
         config: RunConfig,
         *,
         seed: int = 0,
-        validation: float = 0.1,
+        validation: float | Tensor = 0.1,
         device: str = "auto",
         calibrate: CalibrationMethod | None = "temperature",
         split: Split | None = None,
+        sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
     ) -> None:
         super().__init__(
             store,
@@ -138,6 +148,7 @@ class ClassicalTraining(SingleTraining):
             device=device,
             calibrate=calibrate,
             split=split,
+            sample_weight=sample_weight,
         )
         build_classical(self.config, self.source.num_classes)  # raises on unknown arguments
         self._fitted: tuple[ClassicalModel, EpochEnd] | None = None
@@ -154,7 +165,7 @@ class ClassicalTraining(SingleTraining):
 
     def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
         """Fits the model and yields its metrics as those of the only epoch; no checkpoint is written."""
-        self._fitted = fit_replica(self.source, self.config, self.replica)
+        self._fitted = fit_replica(self.source, self.config, self.replica, sample_weight=self.sample_weight)
         yield self._fitted[1]
 
     def save(self, path: str | Path) -> int:

@@ -22,6 +22,7 @@ from graphcaps.ops.batch_layout.layout import layout_batch
 from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.cuda_streams import lease_stream
+from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
 
@@ -95,6 +96,7 @@ class BucketedRunner:
         num_steps (int): Steps per epoch S.
         batch_size (int): Graphs per step B.
         recorder (CudaGraphRecorder, optional): Captures the step of each size; without it steps run eagerly.
+        weights (Tensor, optional): Weight of each graph, on the device, ``[F, G]``. (default: 1 each)
     """
 
     def __init__(
@@ -106,8 +108,9 @@ class BucketedRunner:
         num_steps: int,
         batch_size: int,
         recorder: CudaGraphRecorder | None = None,
+        weights: Tensor | None = None,
     ) -> None:
-        self.step, self.store, self.x = step, store, x
+        self.step, self.store, self.x, self.weights = step, store, x, weights
         self.num_steps, self.batch_size, self.recorder = num_steps, batch_size, recorder
         # One more step than an epoch has, without graphs: it changes nothing and serves as warm-up.
         shape = (num_replicas, (num_steps + 1) * batch_size)
@@ -135,7 +138,8 @@ class BucketedRunner:
                     classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
                 )  # fmt: skip
                 batch = batch_from_layout(self.store, self.x, layout)
-            self.step(batch, layout.active)
+            weights = None if self.weights is None else batch_weights(self.weights, layout.graphs)
+            self.step(batch, layout.active, weights)
             self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
             self.cursor += 1
 

@@ -13,6 +13,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.inference.probabilities import prior_scores
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import pad_indices
+from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.streaming import batch_source
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, ModelOutput
 
@@ -39,7 +40,12 @@ def with_nodes(graphs: Tensor, store: GraphStore) -> Tensor:
 
 @torch.no_grad()
 def prior_metrics(
-    model: GraphModel, store: GraphStore, graphs: list[Tensor], priors: Tensor, options: LossOptions
+    model: GraphModel,
+    store: GraphStore,
+    graphs: list[Tensor],
+    priors: Tensor,
+    options: LossOptions,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Sums of loss and correct predictions over graphs without nodes, float64 ``[2, F]``, on the host.
 
@@ -51,13 +57,18 @@ def prior_metrics(
         graphs (list): Indices of the graphs of each replica; those with nodes do not count.
         priors (Tensor): Class prior of each replica, ``[F, O]``.
         options (LossOptions): Weights of classes and loss terms.
+        weights (Tensor, optional): Weight of each graph, ``[F, G]``. (default: 1 each)
     """
     assert store.y is not None
     empty = pad_indices([indices[torch.isin(indices, store.empty_graphs)] for indices in graphs])
     y = store.y.cpu()[empty.clamp_min(0)].masked_fill(empty < 0, -1)  # [F, B]
     scores = prior_scores(priors, model.scores).unsqueeze(-2).expand(*y.shape, -1)
     weight = options.class_weight
-    options = replace(options, class_weight=None if weight is None else weight.cpu())
+    options = replace(
+        options,
+        class_weight=None if weight is None else weight.cpu(),
+        graph_weight=None if weights is None else batch_weights(weights.cpu(), empty),
+    )
     loss = model.loss(ModelOutput(scores), y, options).total.double() * (y >= 0).sum(-1)
     return torch.stack([loss, (scores.argmax(-1) == y).sum(-1).double()])
 
@@ -76,6 +87,7 @@ class Evaluator:
         batch_size (int): Graphs per replica and batch.
         options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
         priors (Tensor, optional): Class prior of each replica, ``[F, O]``; needed if a graph has no nodes.
+        weights (Tensor, optional): Weight of each graph in the loss, ``[F, G]``. (default: 1 each)
     """
 
     def __init__(
@@ -87,16 +99,23 @@ class Evaluator:
         batch_size: int,
         options: LossOptions = LossOptions(),
         priors: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> None:
-        self.model, self.store, self.x, self.options = model, store, x, options
+        self.model, self.store, self.x = model, store, x
         device = next(model.parameters()).device
         self.sums = torch.zeros(2, len(graphs), dtype=torch.float64, device=device)  # loss, correct
         self.counts = torch.tensor([indices.numel() for indices in graphs], dtype=torch.float64)
         self.constants = torch.zeros(2, len(graphs), dtype=torch.float64)  # of graphs without nodes
         if priors is not None and store.empty_graphs.numel():
-            self.constants = prior_metrics(model, store, graphs, priors, options)
+            self.constants = prior_metrics(model, store, graphs, priors, options, weights)
             graphs = [with_nodes(indices, store) for indices in graphs]
         self.chunks = [chunk for chunk in pad_indices(graphs).split(batch_size, 1) if chunk.numel()]
+        self.chunk_options = [options] * len(self.chunks)
+        if weights is not None:
+            weights = weights.to(device)
+            self.chunk_options = [
+                replace(options, graph_weight=batch_weights(weights, chunk)) for chunk in self.chunks
+            ]
 
     def run(self) -> None:
         """Evaluates all graphs; on a GPU it returns when the work is launched."""
@@ -124,13 +143,13 @@ class Evaluator:
         was_training = self.model.training
         self.model.eval()
         self.sums.zero_()
-        for batch in batches:
-            self._add(batch)
+        for batch, options in zip(batches, self.chunk_options, strict=True):
+            self._add(batch, options)
         self.model.train(was_training)
 
-    def _add(self, batch: GraphBatch) -> None:
+    def _add(self, batch: GraphBatch, options: LossOptions) -> None:
         assert batch.y is not None
         output = self.model.forward_batch(batch)
-        loss = self.model.loss(output, batch.y, self.options).total.double() * (batch.y >= 0).sum(-1)
+        loss = self.model.loss(output, batch.y, options).total.double() * (batch.y >= 0).sum(-1)
         correct = (output.class_scores.argmax(-1) == batch.y).sum(-1)
         self.sums.add_(torch.stack([loss, correct.double()]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,12 +45,14 @@ class FinalTraining(SingleTraining):
         store (GraphStore): Graphs with labels.
         config (RunConfig): Model, features and training.
         seed (int): Seed of the validation split, the initial weights, the order of graphs and dropout. (default: 0)
-        validation (float): Fraction of each class in the validation set, which selects the epoch. With 0 the last
-            epoch is kept. (default: 0.1)
+        validation (float or Tensor): Fraction of each class in the validation set, which selects the epoch; with 0 the
+            last epoch is kept. Or the indices of the validation graphs. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         patience (int, optional): Stop after this many epochs without a decrease of the validation loss by 0.0005.
             (default: never)
         class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``. (default: 1 each)
+        sample_weight (array, optional): Weight of each graph of ``store`` in the losses, ``[G]``. Only ratios matter:
+            weights are scaled to a mean of 1 over the training set and over the validation set. (default: 1 each)
         calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: calibration of probabilities on the validation
             set; ``None`` leaves them as they are. (default: "temperature")
         start (FittedModel, optional): Model to fine-tune: its weights and feature encoding are used, and the moments
@@ -71,10 +74,11 @@ class FinalTraining(SingleTraining):
         config: RunConfig,
         *,
         seed: int = 0,
-        validation: float = 0.1,
+        validation: float | Tensor = 0.1,
         device: str = "auto",
         patience: int | None = None,
         class_weight: Tensor | None = None,
+        sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
         calibrate: CalibrationMethod | None = "temperature",
         start: FittedModel | None = None,
         split: Split | None = None,
@@ -87,6 +91,7 @@ class FinalTraining(SingleTraining):
             device=device,
             calibrate=calibrate,
             split=split,
+            sample_weight=sample_weight,
             like=None if start is None else start.config,
             options={
                 "patience": patience,
@@ -113,6 +118,7 @@ class FinalTraining(SingleTraining):
                 self.device,
                 variants=initial,
                 class_weight=class_weight,
+                sample_weight=self.sample_weight,
             )
         self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
         self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience)]
@@ -213,10 +219,11 @@ def make_training(
     config: RunConfig,
     *,
     seed: int = 0,
-    validation: float = 0.1,
+    validation: float | Tensor = 0.1,
     device: str = "auto",
     patience: int | None = None,
     class_weight: Tensor | None = None,
+    sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
     calibrate: CalibrationMethod | None = "temperature",
     start: FittedModel | None = None,
     split: Split | None = None,
@@ -242,6 +249,7 @@ def make_training(
             device=device,
             calibrate=calibrate,
             split=split,
+            sample_weight=sample_weight,
         )
     return FinalTraining(
         store,
@@ -251,6 +259,7 @@ def make_training(
         device=device,
         patience=patience,
         class_weight=class_weight,
+        sample_weight=sample_weight,
         calibrate=calibrate,
         start=start,
         split=split,
@@ -269,7 +278,7 @@ def train_final(
     config: RunConfig,
     *,
     seed: int = 0,
-    validation: float = 0.1,
+    validation: float | Tensor = 0.1,
     device: str = "auto",
     on_epoch: Callable[[EpochEnd], object] | None = None,
     **options: Any,
@@ -278,7 +287,8 @@ def train_final(
 
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
-        options: ``patience``, ``class_weight``, ``calibrate``, ``start`` and ``split`` of :class:`FinalTraining`.
+        options: ``patience``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start`` and ``split`` of
+            :class:`FinalTraining`.
     """
     training = make_training(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():

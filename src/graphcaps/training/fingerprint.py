@@ -14,13 +14,17 @@ from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.training.replicas import Replica
 
-__all__ = ["NUMERICS_VERSION", "data_digest", "describe_differences", "run_fingerprint"]
+__all__ = ["NUMERICS_VERSION", "data_digest", "describe_differences", "run_fingerprint", "weights_digest"]
 
 NUMERICS_VERSION = 3
 """Version of the arithmetic. Increase it when the same configuration, data and seed give other weights."""
 
 # Digests are reported in words.
-_DIGESTS = {"data": "other graphs", "split": "other training or validation graphs"}
+_DIGESTS = {
+    "data": "other graphs",
+    "split": "other training or validation graphs",
+    "sample_weight": "other weights of graphs",
+}
 
 
 def run_fingerprint(
@@ -68,6 +72,11 @@ def data_digest(store: GraphStore) -> str:
         store.edge_weight,
     )
     return _digest([*columns], "\n".join(store.class_names))
+
+
+def weights_digest(weights: Tensor) -> str:
+    """SHA-256 of the weights of graphs."""
+    return _digest([weights])
 
 
 def describe_differences(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

@@ -38,6 +38,7 @@ class HoldoutData:
         test_store (GraphStore, optional): Test graphs; feature encoding, sizes and calibration do not use them.
         split (str): Description of the split, "" without one.
         share (float, optional): Fraction of each class that was drawn as validation set; ``None`` if the split has one.
+        kept (Tensor, optional): Indices of the graphs of ``store`` among all graphs; ``None`` if it has all of them.
     """
 
     store: GraphStore
@@ -46,6 +47,7 @@ class HoldoutData:
     test_store: GraphStore | None = None
     split: str = ""
     share: float | None = None
+    kept: Tensor | None = None
 
     def describe(self) -> dict[str, Any]:
         """Sizes and origin of the split, JSON-safe."""
@@ -74,18 +76,22 @@ def check_labels(store: GraphStore, seed: int) -> Tensor:
     return store.y
 
 
-def split_holdout(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:
+def split_holdout(
+    store: GraphStore, y: Tensor, split: Split | None, share: float | Tensor, seed: int
+) -> HoldoutData:
     """Separates the test graphs of a split, and draws a validation set if the split has none.
 
     Args:
         store (GraphStore): All graphs.
         y (Tensor): Class of each graph, ``[G]``.
         split (Split, optional): Training, validation and test graphs. (default: no test set)
-        share (float): Fraction of each class to draw as validation set.
+        share (float or Tensor): Fraction of each class to draw as validation set, or the indices of the validation
+            graphs.
         seed (int): Seed of that draw.
 
     Raises:
-        ArgumentError: If a graph is in two parts, the training graphs are of fewer than two classes, or none of them
+        ArgumentError: If a graph is in two parts, validation graphs are named beside a split that has some, or have
+            other classes than the training graphs, the training graphs are of fewer than two classes, or none of them
             has nodes.
     """
     holdout = _separate(store, y, split, share, seed)
@@ -115,8 +121,15 @@ def check_nodes(store: GraphStore, train: Tensor, owner: str, name: str) -> None
         )
 
 
-def _separate(store: GraphStore, y: Tensor, split: Split | None, share: float, seed: int) -> HoldoutData:
+def _separate(
+    store: GraphStore, y: Tensor, split: Split | None, share: float | Tensor, seed: int
+) -> HoldoutData:
     """The result of :func:`split_holdout`, before the check for nodes."""
+    if isinstance(share, Tensor):
+        if split is not None:
+            expected = "be a fraction beside a split"
+            raise ArgumentError("train", "validation", expected, f"{share.numel():,} graphs")
+        return _named_validation_set(store, y.cpu(), share.cpu())
     if split is None:
         drawn = validation_split(y, share, seed, store.class_names)
         return HoldoutData(store, drawn.train, _or_empty(drawn.validation), share=share)
@@ -129,9 +142,30 @@ def _separate(store: GraphStore, y: Tensor, split: Split | None, share: float, s
     if split.validation is None or not split.validation.numel():
         drawn = validation_split(y.cpu()[kept], share, seed, store.class_names)
         validation = _or_empty(drawn.validation)
-        return HoldoutData(train_store, drawn.train, validation, test_store, split.name, share)
+        return HoldoutData(train_store, drawn.train, validation, test_store, split.name, share, kept)
     train, validation = ((codes[kept] == code).nonzero().squeeze(-1) for code in (0, 1))
-    return HoldoutData(train_store, train, validation, test_store, split.name)
+    return HoldoutData(train_store, train, validation, test_store, split.name, kept=kept)
+
+
+def _named_validation_set(store: GraphStore, y: Tensor, validation: Tensor) -> HoldoutData:
+    """All graphs, with the validation set that the caller names; both parts must have graphs of every class."""
+    is_validation = torch.zeros(len(store), dtype=torch.bool)
+    integers = validation.dim() == 1 and not validation.is_floating_point() and validation.dtype != torch.bool
+    in_range = (
+        integers and validation.numel() and 0 <= int(validation.min()) <= int(validation.max()) < len(store)
+    )
+    if not in_range or validation.unique().numel() < validation.numel():
+        expected = f"be a fraction, or different graph indices from 0 to {len(store) - 1}"
+        raise ArgumentError("train", "validation", expected, f"{validation.dtype} {list(validation.shape)}")
+    is_validation[validation] = True
+    train, held_out = ((is_validation == part).nonzero().squeeze(-1) for part in (False, True))
+    for part, other, name in ((train, held_out, "training"), (held_out, train, "validation")):
+        missing = set(y[other].tolist()) - set(y[part].tolist())
+        if missing:
+            classes = ", ".join(f"'{store.class_names[label]}'" for label in sorted(missing))
+            expected = "leave the same classes to training and validation"
+            raise ArgumentError("train", "validation", expected, f"no {name} graph of class {classes}")
+    return HoldoutData(store, train, held_out)
 
 
 def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[str] = ()) -> Split:

@@ -57,6 +57,7 @@ class TrainerFactory:
         device (device): Device to train on.
         variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
         class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
+        sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
     """
 
     factory: ModelFactory
@@ -66,10 +67,19 @@ class TrainerFactory:
     device: torch.device
     variants: Mapping[str, ModelFactory] | None = None
     class_weight: Tensor | None = None
+    sample_weight: Tensor | None = None
 
     def __call__(self, replicas: list[Replica]) -> Trainer:
         model = stack_replicas(self.factory, replicas, variants=self.variants).to(self.device)
-        return Trainer(model, self.store, self.x, replicas, self.config, class_weight=self.class_weight)
+        return Trainer(
+            model,
+            self.store,
+            self.x,
+            replicas,
+            self.config,
+            class_weight=self.class_weight,
+            sample_weight=self.sample_weight,
+        )
 
 
 class ProcessPoolTrainer:
@@ -212,6 +222,7 @@ def make_trainer(
     device: torch.device,
     variants: Mapping[str, ModelFactory] | None = None,
     class_weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
 ) -> Trainer | ProcessPoolTrainer:
     """A trainer of these replicas: one process, or several on a CPU with several threads.
 
@@ -224,11 +235,12 @@ def make_trainer(
         device (device): Device to train on.
         variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
         class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
+        sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
     """
     features: Tensor | FeatureTable = x
     if store.device == x.device == device:  # once, before there are several processes
         features = compact_features(x, store)
-    build = TrainerFactory(factory, store, features, config, device, variants, class_weight)
+    build = TrainerFactory(factory, store, features, config, device, variants, class_weight, sample_weight)
     workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
     if workers == 1 or sys.platform != "linux":  # forks are safe on Linux only
         return build(replicas)

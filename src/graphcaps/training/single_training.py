@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
@@ -27,9 +29,10 @@ from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.device import choose_device
-from graphcaps.training.fingerprint import data_digest, run_fingerprint
+from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.replicas import Replica
+from graphcaps.training.sample_weight import check_sample_weight
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["FinalResult", "SingleTraining"]
@@ -61,13 +64,15 @@ class SingleTraining(ABC):
         store (GraphStore): Graphs with labels.
         config (RunConfig): Model, features and training.
         seed (int): Seed of the validation split and of the model.
-        validation (float): Fraction of each class in the validation set; 0 for none.
+        validation (float or Tensor): Fraction of each class in the validation set, 0 for none; or the indices of the
+            validation graphs.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
         calibrate (str, optional): ``"temperature"`` or ``"isotonic"``: calibration of probabilities on the validation
             set; ``None`` leaves them as they are.
         split (Split, optional): Training, validation and test graphs. Training does not use the test graphs; their
             metrics are added to ``training`` of the model. Without validation graphs, a fraction of the others is
             drawn.
+        sample_weight (array, optional): Weight of each graph of ``store``. (default: 1 each)
         like (RunConfig, optional): Configuration of the model that is fine-tuned. (default: none is)
         options (dict, optional): Further values that determine the model; they are part of the fingerprint.
 
@@ -87,16 +92,20 @@ class SingleTraining(ABC):
         config: RunConfig,
         *,
         seed: int,
-        validation: float,
+        validation: float | Tensor,
         device: str,
         calibrate: CalibrationMethod | None,
         split: Split | None,
+        sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
         like: RunConfig | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         check_run_types(store, config, "train")
         self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
         self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
+        weights = check_sample_weight("train", sample_weight, len(store))
+        kept = self.holdout.kept
+        self.sample_weight = weights if weights is None or kept is None else weights[kept]
         self.source, self.seed, self.calibrate = self.holdout.store, seed, calibrate
         self.config = resolve_config(config, self.source, like)
         self.device = choose_device(device, "train", self.config.model)
@@ -109,6 +118,7 @@ class SingleTraining(ABC):
             self.data_digest,
             [self.replica],
             **(options or {}),
+            sample_weight=None if weights is None else weights_digest(weights),
             test_graphs=None if test_store is None else data_digest(test_store)[:16],
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
+from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.streaming import StreamedStore
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions
 
@@ -37,16 +40,18 @@ class TrainingStep:
     ) -> None:
         self.model, self.adam, self.metrics, self.options = model, adam, metrics, options
 
-    def __call__(self, batch: GraphBatch, active: Tensor | None) -> None:
+    def __call__(self, batch: GraphBatch, active: Tensor | None, graph_weight: Tensor | None = None) -> None:
         """Trains on one batch.
 
         Args:
             batch (GraphBatch): Graphs with labels.
             active (Tensor, optional): True at replicas that have a graph in the batch, ``[F]``. (default: all)
+            graph_weight (Tensor, optional): Weight of each graph, ``[F, B]``. (default: 1 each)
         """
         assert batch.y is not None
+        options = self.options if graph_weight is None else replace(self.options, graph_weight=graph_weight)
         output = self.model.forward_batch(batch, batch.y)
-        terms = self.model.loss(output, batch.y, self.options)
+        terms = self.model.loss(output, batch.y, options)
         self.adam.zero_grad()
         with profiled("backward"):
             # Replicas are independent: the gradients of each are as if it were alone.
@@ -63,12 +68,17 @@ class EagerRunner:
         step (TrainingStep): Applied to every batch.
         store (GraphStore or StreamedStore): All graphs.
         x (Tensor or FeatureTable): Features of all nodes.
+        weights (Tensor, optional): Weight of each graph, on the device of the model, ``[F, G]``. (default: 1 each)
     """
 
     def __init__(
-        self, step: TrainingStep, store: GraphStore | StreamedStore, x: Tensor | FeatureTable
+        self,
+        step: TrainingStep,
+        store: GraphStore | StreamedStore,
+        x: Tensor | FeatureTable,
+        weights: Tensor | None = None,
     ) -> None:
-        self.step, self.store, self.x = step, store, x
+        self.step, self.store, self.x, self.weights = step, store, x, weights
 
     def run(self, schedule: EpochSchedule) -> None:
         """Runs all steps of an epoch."""
@@ -78,5 +88,8 @@ class EagerRunner:
                 with profiled("batch"):
                     batch = self.store.batch(self.x, graphs)
                 present = (graphs >= 0).any(-1)
-                self.step(batch, None if bool(present.all()) else present.to(self.store.device))
+                active = None if bool(present.all()) else present.to(self.store.device)
+                self.step(
+                    batch, active, None if self.weights is None else batch_weights(self.weights, graphs)
+                )
                 self.step.adam.zero_grad()

@@ -23,6 +23,7 @@ from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.evaluator import EvaluationMetrics, Evaluator, prior_metrics, with_nodes
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replicas import Replica, copy_replicas_
+from graphcaps.training.sample_weight import normalise_weights
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
 from graphcaps.training.streaming import batch_source
 from graphcaps.training.weight_averaging import WeightAverage
@@ -121,6 +122,8 @@ class Trainer:
             shapes; ``"captured"`` captures each of these shapes as a CUDA graph; ``"auto"`` captures where that is
             possible. (default: "auto")
         class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
+        sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``; they are scaled to a mean of 1
+            over the training set and over the validation set of each replica. Accuracies are not weighted.
 
     Raises:
         UsageError: If the store has no labels.
@@ -137,6 +140,7 @@ class Trainer:
         *,
         step_mode: StepMode = "auto",
         class_weight: Tensor | None = None,
+        sample_weight: Tensor | None = None,
     ) -> None:
         if store.y is None:
             raise UsageError(f"Trainer: '{store.name}' has no class labels; add graph labels to train on it.")
@@ -162,8 +166,10 @@ class Trainer:
         )
         # Loss and correct predictions of training graphs without nodes, and the number of all training graphs.
         self._constants = torch.zeros(2, F, dtype=torch.float64)
+        self._sample_weight = sample_weight
+        weights = None if sample_weight is None else normalise_weights(sample_weight, train_sets).to(device)
         if priors is not None:
-            self._constants = prior_metrics(model, store, train_sets, priors, self._loss_options)
+            self._constants = prior_metrics(model, store, train_sets, priors, self._loss_options, weights)
         self._num_train = torch.tensor([graphs.numel() for graphs in train_sets], dtype=torch.float64)
         self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
@@ -179,11 +185,11 @@ class Trainer:
         self._schedule = self._draw_schedule(0)
         self._runner: EagerRunner | BucketedRunner
         if step_mode == "eager":
-            self._runner = EagerRunner(step, source, self.x)
+            self._runner = EagerRunner(step, source, self.x, weights)
         else:
             num_steps = len(self._schedule.num_rows)
             self._runner = BucketedRunner(
-                step, store, self.x, F, num_steps, config.batch_size, self._recorder
+                step, store, self.x, F, num_steps, config.batch_size, self._recorder, weights
             )
         self._evaluators = {name: self._make_evaluator(name) for name in ("validation", "test")}
         self._replays: dict[str, Callable[[], None]] = {}
@@ -297,7 +303,10 @@ class Trainer:
         if self._recorder is not None:  # large batches keep a GPU busy, whatever the training batch size is
             rows = sum(int(self._sizes[each].sum()) for each in graphs)
             batch_size = max(1, EVALUATION_ROWS * num_graphs // (max(rows, 1) * len(graphs)))
-        return Evaluator(self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors)
+        weights = None if self._sample_weight is None else normalise_weights(self._sample_weight, graphs)
+        return Evaluator(
+            self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors, weights
+        )
 
     def _evaluate(self, name: str, evaluator: Evaluator) -> None:
         if self._recorder is not None and name not in self._replays:

@@ -2,8 +2,8 @@
 
 An operation asks for its form and calls it; all forms have the same signature::
 
-    form = select("margin_loss", _margin_loss, class_scores, class_weight)
-    return form(class_scores, y, upper, lower, absent_weight, class_weight)
+    form = select("margin_loss", _margin_loss, class_scores, class_weight, graph_weight)
+    return form(class_scores, y, upper, lower, absent_weight, class_weight, graph_weight)
 
 The reference form is chosen inside ``use_kernels("reference")``. It consists of standard tensor operations, and no
 shape in it depends on the values of a tensor, so that ``torch.export`` and ONNX can represent it. An operation has one
@@ -108,9 +108,9 @@ def _normalised_hop(
     return training and rows and u.shape[:-2] == weight.shape[:-1] and edge_weight is None
 
 
-def _unweighted(_scores: Tensor, class_weight: Tensor | None) -> bool:
-    """Classes are not weighted."""
-    return class_weight is None
+def _unweighted(_scores: Tensor, class_weight: Tensor | None, graph_weight: Tensor | None) -> bool:
+    """Neither classes nor graphs are weighted."""
+    return class_weight is None and graph_weight is None
 
 
 def _float32(x: Tensor) -> bool:

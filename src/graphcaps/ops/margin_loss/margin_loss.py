@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
-from graphcaps.ops.graph_mean import mean_over_graphs, weight_by_class
+from graphcaps.ops.graph_mean import mean_over_graphs, weight_graphs
 
 __all__ = ["margin_loss"]
 
@@ -18,6 +18,7 @@ def margin_loss(
     lower: float,
     absent_weight: float,
     class_weight: Tensor | None = None,
+    graph_weight: Tensor | None = None,
 ) -> Tensor:
     r"""Margin loss (HGCN, Eq. 6), mean over real graphs.
 
@@ -31,12 +32,13 @@ def margin_loss(
         lower (float): :math:`m^-`.
         absent_weight (float): :math:`\lambda`.
         class_weight (Tensor, optional): Weight of the graphs of each class, ``[O]``. (default: 1 each)
+        graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
 
     Returns:
         Tensor: One number per replica, ``[*lead]``.
     """
-    form = select("margin_loss", _margin_loss, class_scores, class_weight)
-    return form(class_scores, y, upper, lower, absent_weight, class_weight)
+    form = select("margin_loss", _margin_loss, class_scores, class_weight, graph_weight)
+    return form(class_scores, y, upper, lower, absent_weight, class_weight, graph_weight)
 
 
 def _margin_loss(
@@ -46,9 +48,10 @@ def _margin_loss(
     lower: float,
     absent_weight: float,
     class_weight: Tensor | None = None,
+    graph_weight: Tensor | None = None,
 ) -> Tensor:
     true = torch.nn.functional.one_hot(y.clamp_min(0), class_scores.size(-1)).bool()
     present = (upper - class_scores).clamp_min(0).square()
     absent = absent_weight * (class_scores - lower).clamp_min(0).square()
     loss = torch.where(true, present, absent).sum(-1)
-    return mean_over_graphs(weight_by_class(loss, y, class_weight), y)
+    return mean_over_graphs(weight_graphs(loss, y, class_weight, graph_weight), y)

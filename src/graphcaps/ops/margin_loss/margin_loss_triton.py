@@ -52,8 +52,9 @@ def margin_loss(
     lower: float,
     absent_weight: float,
     class_weight: Tensor | None = None,
+    graph_weight: Tensor | None = None,
 ) -> Tensor:
-    """As :func:`graphcaps.ops.margin_loss.margin_loss.margin_loss`, without class weights."""
+    """As :func:`graphcaps.ops.margin_loss.margin_loss.margin_loss`, without weights of classes and graphs."""
     loss: Tensor = _MarginLoss.apply(class_scores, y, upper, lower, absent_weight)
     return loss
 
