@@ -1,13 +1,30 @@
-"""Classification metrics: by hand, and compared with scikit-learn."""
+"""Classification metrics: by hand, and compared with scikit-learn on inputs with ties and padding."""
 
 from __future__ import annotations
 
+import warnings
+from typing import get_args
+
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn import metrics
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.metrics import class_metrics, expected_calibration_error
+from graphcaps.metrics import (
+    METRIC_TITLES,
+    SelectionMetric,
+    balanced_accuracy,
+    check_selection_metric,
+    class_metrics,
+    expected_calibration_error,
+    matthews_correlation,
+    metric_of,
+    pr_auc,
+    roc_auc,
+)
 
 Y = np.array([0, 0, 1, 1])
 PROBA = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]])
@@ -70,3 +87,67 @@ def test_invalid_labels_and_probabilities_are_refused():
         class_metrics(Y, PROBA * np.nan)
     with pytest.raises(ArgumentError, match="at least 1"):
         expected_calibration_error(Y, PROBA, 0)
+
+
+def sklearn_metrics(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+    """The same metrics by scikit-learn; NaN where they are not defined."""
+    num_classes, predicted = p.shape[1], p.argmax(1)
+    present = [c for c in range(num_classes) if 0 < (y == c).sum() < len(y)]
+    ranked = ([1] if num_classes == 2 else present) if present else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "accuracy": metrics.accuracy_score(y, predicted) if len(y) else np.nan,
+            "balanced-accuracy": metrics.recall_score(y, predicted, labels=np.unique(y), average="macro")
+            if len(y)
+            else np.nan,
+            "roc-auc": np.mean([metrics.roc_auc_score(y == c, p[:, c]) for c in ranked] or [np.nan]),
+            "pr-auc": np.mean([metrics.average_precision_score(y == c, p[:, c]) for c in ranked] or [np.nan]),
+            "mcc": metrics.matthews_corrcoef(y, predicted) if present else np.nan,
+        }
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 5), st.integers(1, 40), st.integers(1, 12))
+def test_replicas_with_ties_and_padding_equal_sklearn(seed, replicas, num_classes, n, levels):
+    """A row per replica; few levels make many ties, and some replicas have fewer graphs or a single class."""
+    generator = np.random.default_rng(seed)
+    p = generator.integers(0, levels + 1, (replicas, n, num_classes)) + 1e-3
+    p = p / p.sum(-1, keepdims=True)
+    y = generator.integers(-1, num_classes, (replicas, n))
+    y[0] = np.where(y[0] >= 0, y[0].max(), -1)
+    for name in get_args(SelectionMetric)[1:]:
+        found = metric_of(name)(torch.from_numpy(p), torch.from_numpy(y))
+        assert found.dtype == torch.float64
+        assert found.shape == (replicas,)
+        for f in range(replicas):
+            real = y[f] >= 0
+            expected = sklearn_metrics(y[f][real], p[f][real])[name]
+            assert found[f].item() == pytest.approx(expected, abs=1e-12, nan_ok=True), name
+
+
+def test_ties_count_one_half_by_hand():
+    """Positives 0.8, 0.5; negatives 0.5, 0.2: three pairs in order and one tie. Precision 1 at 0.8 and 2/3 at 0.5."""
+    p = torch.tensor([0.8, 0.5, 0.5, 0.2], dtype=torch.float64)
+    probabilities, y = torch.stack([1 - p, p], -1), torch.tensor([1, 1, 0, 0])
+    assert roc_auc(probabilities, y).item() == 3.5 / 4
+    assert pr_auc(probabilities, y).item() == pytest.approx((1 + 2 / 3) / 2)
+    # argmax takes the first class at 0.5: one of two positives is found, both negatives are
+    assert balanced_accuracy(probabilities, y).item() == 0.75
+    assert matthews_correlation(probabilities, y).item() == pytest.approx(
+        (3 * 4 - 2 * 3 - 2) / (6 * 8) ** 0.5
+    )
+
+
+def test_a_probability_that_is_not_a_number_gives_no_area():
+    p = torch.tensor([[0.2, 0.8], [0.5, 0.5], [torch.nan, torch.nan]])
+    assert roc_auc(p, torch.tensor([1, 0, 0])).isnan()
+    assert pr_auc(p, torch.tensor([1, 0, 0])).isnan()
+    assert roc_auc(p, torch.tensor([1, 0, -1])).item() == 1  # padding may hold anything
+
+
+def test_names_of_metrics():
+    assert set(METRIC_TITLES) == set(get_args(SelectionMetric))
+    assert check_selection_metric("train", "roc-auc") == "roc-auc"
+    with pytest.raises(ArgumentError, match=r"train: 'metric' must be one of loss, accuracy, .*, got 'auc'"):
+        check_selection_metric("train", "auc")

@@ -1,29 +1,218 @@
-"""Metrics of probabilistic classification."""
+"""Metrics of probabilistic classification.
+
+The functions on tensors take any leading axes, such as one of replicas, and need no host–device synchronisation: a
+training computes them every epoch. Graphs of class −1 are padding and do not count. :func:`class_metrics` gives the
+same metrics of NumPy arrays.
+"""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from typing import Literal, get_args
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["NUM_BINS", "class_metrics", "expected_calibration_error"]
+__all__ = [
+    "METRIC_TITLES",
+    "MIN_CLASS_GRAPHS",
+    "NUM_BINS",
+    "SelectionMetric",
+    "balanced_accuracy",
+    "check_selection_metric",
+    "class_metrics",
+    "expected_calibration_error",
+    "matthews_correlation",
+    "metric_of",
+    "pr_auc",
+    "roc_auc",
+]
+
+SelectionMetric = Literal["loss", "accuracy", "balanced-accuracy", "roc-auc", "pr-auc", "mcc"]
+"""Metrics of the validation set by which an epoch can be selected."""
+
+METRIC_TITLES: dict[SelectionMetric, str] = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "balanced-accuracy": "balanced accuracy",
+    "roc-auc": "ROC-AUC",
+    "pr-auc": "PR-AUC",
+    "mcc": "MCC",
+}
+"""Name of each metric in reports."""
 
 NUM_BINS = 15
+MIN_CLASS_GRAPHS = 10
+"""With fewer graphs of a class, an area under a curve or a correlation is reported with a caution."""
 _MIN_PROBABILITY = 1e-12
+
+
+def roc_auc(probabilities: Tensor, y: Tensor) -> Tensor:
+    r"""Area under the ROC curve, ``[*lead]``; NaN where it is not defined.
+
+    The probability that a graph of the class is ranked above one of another class; ties count one half (midranks):
+
+    .. math:: \mathrm{AUC} = \frac{1}{P N} \sum_{y_i = 1} \sum_{y_j = 0} \big([p_i > p_j] + \tfrac12 [p_i = p_j]\big)
+
+    With two classes it is that of the second class; with more, the mean over the classes that occur, each against the
+    rest. Cost: one sort per class.
+
+    Args:
+        probabilities (Tensor): ``[*lead, n, O]``.
+        y (Tensor): Classes, −1 at padding, ``[*lead, n]``.
+    """
+
+    def area(ranked: _Ranked) -> Tensor:
+        pairs = ranked.positive * (ranked.negatives(ranked.first) + ranked.negatives(ranked.end)) / 2
+        return pairs.sum(-1) / (ranked.num_positive * ranked.num_negative)
+
+    return _one_versus_rest(probabilities, y, area)
+
+
+def pr_auc(probabilities: Tensor, y: Tensor) -> Tensor:
+    r"""Average precision, the area under the precision-recall curve as a step function, ``[*lead]``.
+
+    .. math:: \mathrm{AP} = \frac{1}{P} \sum_{y_i = 1} \mathrm{precision}(p_i), \qquad
+        \mathrm{precision}(t) = \frac{|\{j : y_j = 1,\, p_j \ge t\}|}{|\{j : p_j \ge t\}|}
+
+    Classes, padding and arguments as in :func:`roc_auc`. A random order gives the share of the class, not one half.
+    """
+
+    def area(ranked: _Ranked) -> Tensor:
+        found = ranked.num_positive.unsqueeze(-1) - ranked.positives(ranked.first)
+        listed = found + ranked.num_negative.unsqueeze(-1) - ranked.negatives(ranked.first)
+        return (ranked.positive * found / listed.clamp_min(1)).sum(-1) / ranked.num_positive
+
+    return _one_versus_rest(probabilities, y, area)
+
+
+def balanced_accuracy(probabilities: Tensor, y: Tensor) -> Tensor:
+    """Mean recall over the classes that occur, ``[*lead]``; NaN without graphs. Arguments as in :func:`roc_auc`."""
+    confusion = _confusion(probabilities, y)
+    counts = confusion.sum(-1)  # [*lead, O]
+    recall = confusion.diagonal(dim1=-2, dim2=-1) / counts.clamp_min(1)
+    return recall.sum(-1) / (counts > 0).sum(-1)
+
+
+def matthews_correlation(probabilities: Tensor, y: Tensor) -> Tensor:
+    r"""Matthews correlation coefficient (MCC) of predicted and true classes, ``[*lead]``.
+
+    For any number of classes (Gorodkin, 2004), with n graphs, c of them classified correctly, :math:`t_k` graphs of
+    class k and :math:`p_k` predictions of it:
+
+    .. math:: \mathrm{MCC} = \frac{c\, n - \sum_k t_k p_k}{\sqrt{(n^2 - \sum_k p_k^2)(n^2 - \sum_k t_k^2)}}
+
+    It is 0 where all predictions are of one class, and NaN where all graphs are. Arguments as in :func:`roc_auc`.
+    """
+    confusion = _confusion(probabilities, y)
+    true, predicted = confusion.sum(-1), confusion.sum(-2)  # [*lead, O]
+    n, correct = true.sum(-1), confusion.diagonal(dim1=-2, dim2=-1).sum(-1)
+    spread = (n**2 - (predicted**2).sum(-1)) * (n**2 - (true**2).sum(-1))
+    covariance = correct * n - (true * predicted).sum(-1)
+    value = torch.where(spread > 0, covariance / spread.clamp_min(1).sqrt(), 0.0)
+    return torch.where((true > 0).sum(-1) > 1, value, torch.nan)
+
+
+def metric_of(name: SelectionMetric) -> Callable[[Tensor, Tensor], Tensor]:
+    """The function of probabilities ``[*lead, n, O]`` and classes ``[*lead, n]`` behind a name; the loss has none."""
+    return _METRIC_FUNCTIONS[name]
+
+
+def check_selection_metric(owner: str, metric: str) -> SelectionMetric:
+    """The name of a metric of :data:`SelectionMetric`.
+
+    Raises:
+        ArgumentError: If there is no such metric, with ``owner`` in its message.
+    """
+    for name in get_args(SelectionMetric):
+        if metric == name:
+            return name
+    raise ArgumentError(owner, "metric", f"be one of {', '.join(get_args(SelectionMetric))}", repr(metric))
+
+
+class _Ranked:
+    """Graphs in ascending order of the probability of a class.
+
+    Args:
+        score (Tensor): Probability of the class, ``[*lead, n]``.
+        positive (Tensor): Whether a graph is of the class, ``[*lead, n]``.
+        real (Tensor): False at padding, ``[*lead, n]``.
+
+    Attributes:
+        positive (Tensor): 1 for graphs of the class, in the order, float64 ``[*lead, n]``.
+        first, end (Tensor): First position of graphs of the same probability and the one after the last,
+            ``[*lead, n]``.
+        num_positive, num_negative (Tensor): Number of graphs of the class and of the others, ``[*lead]``.
+    """
+
+    def __init__(self, score: Tensor, positive: Tensor, real: Tensor) -> None:
+        values, order = score.masked_fill(~real, -torch.inf).sort(-1)
+        self.first = torch.searchsorted(values, values)
+        self.end = torch.searchsorted(values, values, right=True)
+        self.positive = (positive & real).gather(-1, order).double()
+        negative = (~positive & real).gather(-1, order).double()
+        self.num_positive, self.num_negative = self.positive.sum(-1), negative.sum(-1)
+        self._positives, self._negatives = (
+            torch.nn.functional.pad(each.cumsum(-1), (1, 0)) for each in (self.positive, negative)
+        )
+
+    def positives(self, position: Tensor) -> Tensor:
+        """Number of graphs of the class before each position, ``[*lead, n]``."""
+        return self._positives.gather(-1, position)
+
+    def negatives(self, position: Tensor) -> Tensor:
+        """Number of graphs of other classes before each position, ``[*lead, n]``."""
+        return self._negatives.gather(-1, position)
+
+
+def _one_versus_rest(probabilities: Tensor, y: Tensor, area: Callable[[_Ranked], Tensor]) -> Tensor:
+    """Mean of ``area`` over the classes that occur beside others; with two classes, that of the second."""
+    classes = torch.arange(probabilities.size(-1), device=y.device)
+    if probabilities.size(-1) == 2:
+        classes = classes[1:]
+    score = probabilities.double()[..., -classes.numel() :].transpose(-1, -2).contiguous()  # [*lead, C, n]
+    real = (y >= 0).unsqueeze(-2).expand(score.shape)
+    ranked = _Ranked(score, y.unsqueeze(-2) == classes.unsqueeze(-1), real)
+    defined = (ranked.num_positive > 0) & (ranked.num_negative > 0)  # [*lead, C]
+    total = torch.where(defined, area(ranked), 0.0).sum(-1)
+    finite = (score.isfinite() | ~real).all(-1).all(-1)
+    # A division of zero by zero marks rows without two classes.
+    return torch.where(finite, total / defined.sum(-1), torch.nan)
+
+
+def _confusion(probabilities: Tensor, y: Tensor) -> Tensor:
+    """Number of graphs by true (rows) and predicted class (columns), float64 ``[*lead, O, O]``."""
+    classes = torch.arange(probabilities.size(-1), device=y.device)
+    true = (y.unsqueeze(-1) == classes).double()  # zero at padding
+    predicted = (probabilities.argmax(-1, keepdim=True) == classes).double()
+    return true.transpose(-1, -2) @ predicted
+
+
+def _accuracy(probabilities: Tensor, y: Tensor) -> Tensor:
+    """Fraction of graphs that are classified correctly, ``[*lead]``."""
+    return (probabilities.argmax(-1) == y).double().sum(-1) / (y >= 0).sum(-1)
+
+
+_METRIC_FUNCTIONS: dict[SelectionMetric, Callable[[Tensor, Tensor], Tensor]] = {
+    "accuracy": _accuracy,
+    "balanced-accuracy": balanced_accuracy,
+    "roc-auc": roc_auc,
+    "pr-auc": pr_auc,
+    "mcc": matthews_correlation,
+}
 
 
 def class_metrics(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float | None]:
     r"""Metrics of predicted probabilities; ``None`` for a metric that is not defined on the data.
 
     * ``accuracy``: fraction of graphs whose most probable class is the true one;
-    * ``balanced_accuracy``: mean recall over the classes that occur;
-    * ``roc_auc``: area under the ROC curve; with more than two classes the mean over the classes that occur, one
-      versus rest;
-    * ``pr_auc``: average precision, with two classes that of the second (in the order of class names), otherwise the
-      mean over the classes that occur;
-    * ``mcc``: Matthews correlation coefficient;
+    * ``balanced_accuracy``: see :func:`balanced_accuracy`;
+    * ``roc_auc``, ``pr_auc``: see :func:`roc_auc` and :func:`pr_auc`; with two classes those of the second (in the
+      order of class names), otherwise the mean over the classes that occur, one versus rest;
+    * ``mcc``: see :func:`matthews_correlation`;
     * ``brier``: mean of :math:`\sum_o (p_o - [y = o])^2`; with two classes half of it, which is the usual Brier score
       of the second class;
     * ``log_loss``: mean of :math:`-\log p_y`;
@@ -41,27 +230,20 @@ def class_metrics(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float |
     if not len(y):
         names = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "brier", "log_loss", "ece")
         return dict.fromkeys(names)
-    from sklearn import metrics
-
     num_classes = probabilities.shape[1]
-    predicted, onehot = probabilities.argmax(-1), np.eye(num_classes)[y]
-    present = [c for c in range(num_classes) if 0 < onehot[:, c].sum() < len(y)]
-    ranked = [1] if num_classes == 2 and present else present
+    onehot = np.eye(num_classes)[y]
     true_class = probabilities[np.arange(len(y)), y]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns of classes that are never predicted
-        return {
-            "accuracy": float((predicted == y).mean()),
-            "balanced_accuracy": float(np.mean([(predicted[y == c] == c).mean() for c in np.unique(y)])),
-            "roc_auc": _mean([metrics.roc_auc_score(onehot[:, c], probabilities[:, c]) for c in ranked]),
-            "pr_auc": _mean(
-                [metrics.average_precision_score(onehot[:, c], probabilities[:, c]) for c in ranked]
-            ),
-            "mcc": float(metrics.matthews_corrcoef(y, predicted)) if present else None,
-            "brier": float(((probabilities - onehot) ** 2).sum(-1).mean() / (2 if num_classes == 2 else 1)),
-            "log_loss": float(-np.log(np.clip(true_class, _MIN_PROBABILITY, 1)).mean()),
-            "ece": expected_calibration_error(y, probabilities),
-        }
+    tensors = torch.from_numpy(np.ascontiguousarray(probabilities)), torch.from_numpy(y)
+    return {
+        "accuracy": float((probabilities.argmax(-1) == y).mean()),
+        "balanced_accuracy": _number(balanced_accuracy(*tensors)),
+        "roc_auc": _number(roc_auc(*tensors)),
+        "pr_auc": _number(pr_auc(*tensors)),
+        "mcc": _number(matthews_correlation(*tensors)),
+        "brier": float(((probabilities - onehot) ** 2).sum(-1).mean() / (2 if num_classes == 2 else 1)),
+        "log_loss": float(-np.log(np.clip(true_class, _MIN_PROBABILITY, 1)).mean()),
+        "ece": expected_calibration_error(y, probabilities),
+    }
 
 
 def expected_calibration_error(y: np.ndarray, probabilities: np.ndarray, bins: int = NUM_BINS) -> float:
@@ -101,5 +283,5 @@ def _check(owner: str, y: np.ndarray, probabilities: np.ndarray) -> tuple[np.nda
     return y.astype(np.int64), probabilities
 
 
-def _mean(values: list[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _number(value: Tensor) -> float | None:
+    return None if bool(value.isnan()) else float(value)
