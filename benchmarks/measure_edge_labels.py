@@ -3,7 +3,7 @@
     python -m benchmarks.measure_edge_labels --device cuda --precision tf32
 
 The published model ignores edge labels. Here each node counts the labels of its edges
-(``FeatureRecipe(edge_labels=True)``); everything else is the preset's, and nothing is tuned. Both use the same
+(``FeatureRecipe(edge_labels="counts")``); everything else is the preset's, and nothing is tuned. Both use the same
 folds and seeds; the records without edge labels are those of ``results/reproduction``.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
         preset = load_preset("paper", name).with_training(
             epochs=arguments.epochs, precision=arguments.precision
         )
-        config = replace(preset, features=replace(preset.features, edge_labels=True))
+        config = replace(preset, features=replace(preset.features, edge_labels="counts"))
         CrossValidation(
             graphcaps.load_dataset(name),
             config,

@@ -219,7 +219,7 @@ def test_the_model_is_built_with_the_arguments():
         ),
         ("num_capsules = [4, 10000000]", "'num_capsules' must be at most 1,000,000, got a larger number."),
         ("name = 'gin'\nhidden = 0", "GIN: 'hidden' must be at least 1, got 0."),
-        ("trunk = 'xx'", "must be one of gin, sage, gat or a module, got 'xx'."),
+        ("trunk = 'xx'", "must be one of gin, gine, sage, gat or a module, got 'xx'."),
     ],
 )
 def test_an_invalid_model_argument_is_refused(text, message):
@@ -234,7 +234,7 @@ def test_recipe_arguments_exclude_max_nodes():
         "degree": False,
         "degree_onehot": 12,
         "propagation": 0,
-        "edge_labels": False,
+        "edge_labels": None,
     }
 
 

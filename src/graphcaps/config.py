@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.types import LossOptions, Precision
+from graphcaps.types import EdgeLabelUse, LossOptions, Precision
 
 __all__ = ["DATA_SETTINGS", "FeatureConfig", "RunConfig", "TrainConfig"]
 
@@ -33,7 +33,9 @@ class FeatureConfig:
         degree_onehot (int, optional): Use one-hot degrees up to this degree. (default: 100)
         propagation (int): Number of propagation steps whose results are appended. (default: 3)
         max_nodes (int, optional): Keep this many nodes of larger graphs, those of highest degree. (default: all)
-        edge_labels (bool): Use counts of edge labels. (default: False)
+        edge_labels (str, optional): How edge labels are used: ``"counts"`` adds the number of edges of each label at a
+            node to its features, ``"messages"`` lets the message passing under the votes depend on them, ``"both"``
+            does both. (default: not at all, as published)
     """
 
     attributes: bool = True
@@ -42,7 +44,7 @@ class FeatureConfig:
     degree_onehot: int | None = 100
     propagation: int = 3
     max_nodes: int | None = None
-    edge_labels: bool = False
+    edge_labels: EdgeLabelUse | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in (("degree_onehot", 0), ("propagation", 0), ("max_nodes", 1)):
@@ -50,6 +52,11 @@ class FeatureConfig:
             if value is not None and value < minimum:
                 raise ArgumentError("features", name, f"be at least {minimum}", value)
             _check_maximum("features", name, value or 0, _MAX_COUNT)
+        if self.edge_labels is not None and self.edge_labels not in get_args(EdgeLabelUse):
+            choices = ", ".join(get_args(EdgeLabelUse))
+            raise ArgumentError(
+                "features", "edge_labels", f"be one of {choices}, or false", repr(self.edge_labels)
+            )
 
 
 @dataclass(frozen=True)
@@ -201,6 +208,7 @@ class RunConfig:
         return cls.from_dict(values, source)
 
 
+_OPTIONAL: dict[str, type] = {"degree_onehot": int, "max_nodes": int, "edge_labels": str}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -210,14 +218,14 @@ def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) ->
     for name, value in values.items():
         default = entries[name].default
         types: tuple[type, ...] = (float, int) if isinstance(default, float) else (type(default),)
-        if name in ("degree_onehot", "max_nodes"):
+        if name in _OPTIONAL:
             # TOML has no null: false stands for None.
             if value is False or value is None:
                 continue
-            types = (int,)
+            types = (_OPTIONAL[name],)
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise DataError(f"{source}, [{section}] {name}", _KINDS[types[0]], _shown(value))
-    cleaned = {name: None if value is False and name in ("degree_onehot", "max_nodes") else value
+    cleaned = {name: None if value is False and name in _OPTIONAL else value
                for name, value in values.items()}  # fmt: skip
     return kind(**cleaned)
 

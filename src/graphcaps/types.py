@@ -13,6 +13,7 @@ __all__ = [
     "AdjacencyBits",
     "BatchLayout",
     "CapsuleLevel",
+    "EdgeLabelUse",
     "EdgeList",
     "EdgeTable",
     "FeatureRows",
@@ -30,6 +31,9 @@ __all__ = [
 
 Precision = Literal["float32", "tf32", "bf16"]
 """Precision of matrix products on a GPU; all other operations use float32."""
+
+EdgeLabelUse = Literal["counts", "messages", "both"]
+"""How a model reads edge labels: as counts in the node features, in the message passing under the votes, or both."""
 
 
 class ShapeRepr:
@@ -155,11 +159,13 @@ class EdgeList(ShapeRepr):
     Args:
         source, target (Tensor): Rows that are connected, ``[E]`` each.
         weight (Tensor, optional): Weight of each pair, ``[E]``. (default: all 1)
+        kind (Tensor, optional): Kind of each pair, see :mod:`graphcaps.ops.edge_kinds`, ``[E]``.
     """
 
     source: Tensor
     target: Tensor
     weight: Tensor | None = None
+    kind: Tensor | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -168,7 +174,7 @@ class EdgeTable(ShapeRepr):
 
     Row v of the batch is node ``node[v]`` of the store, whose neighbours are the rows
     ``first[v] + neighbours[ptr[node[v]] : ptr[node[v] + 1]]``. No edge is copied. Every edge is stored in both
-    directions with the same weight. There are no duplicate edges and no self-loops.
+    directions with the same weight and kind. There are no duplicate edges and no self-loops.
 
     Args:
         ptr (Tensor): First entry of each node of the store, ``[N + 1]``.
@@ -181,6 +187,7 @@ class EdgeTable(ShapeRepr):
         bits (AdjacencyBits, optional): The same edges as bits.
         graphs (Tensor, optional): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
         pairs (EdgeList, optional): The same edges as a list, if the table was made from one.
+        kind (Tensor, optional): Kind of each entry, see :mod:`graphcaps.ops.edge_kinds`, int32, ``[M]``.
         memo (dict): Cache of tensors that ops derive from this object.
     """
 
@@ -194,6 +201,7 @@ class EdgeTable(ShapeRepr):
     bits: AdjacencyBits | None = None
     graphs: Tensor | None = None
     pairs: EdgeList | None = None
+    kind: Tensor | None = None
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
 
@@ -230,7 +238,7 @@ class GraphBatch(ShapeRepr):
         segments = Segments(ptr, index, padded=True, max_size=0, may_be_empty=True)
         none = index.new_zeros(0, dtype=torch.int32)
         node, first = torch.full_like(index, -1), torch.zeros_like(index)
-        edges = EdgeTable(index.new_zeros(2), none, None, node, first, 0, 0, graphs=ptr)
+        edges = EdgeTable(index.new_zeros(2), none, None, node, first, 0, 0, graphs=ptr, kind=none)
         return cls(x.new_zeros(*lead, 1, x.size(-1)), segments, edges, y)
 
     @cached_property

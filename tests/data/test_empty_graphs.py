@@ -215,7 +215,7 @@ def test_arrays_without_columns() -> None:
 def test_columns_are_those_of_the_other_graphs(inserted: list[int]) -> None:
     plain = labelled_store()
     store, kept = with_empty_graphs(plain, inserted)
-    recipe = FeatureRecipe(degree_onehot=3, edge_labels=True)
+    recipe = FeatureRecipe(degree_onehot=3, edge_labels="counts")
     expected, encoded = encode_graphs(plain, recipe), encode_graphs(store, recipe)
     assert encoded.recipe == expected.recipe
     assert torch.equal(encoded.x, expected.x)
@@ -228,7 +228,7 @@ def test_columns_are_those_of_the_other_graphs(inserted: list[int]) -> None:
 
 
 def test_a_fitted_recipe_encodes_graphs_without_nodes_and_columns() -> None:
-    recipe = FeatureRecipe(edge_labels=True).fit(labelled_store())
+    recipe = FeatureRecipe(edge_labels="counts").fit(labelled_store())
     bare = store_from_graphs([GraphArrays(0, NO_EDGES)])
     assert recipe.apply(bare).shape == (0, recipe.num_columns)
 

@@ -315,7 +315,7 @@ def test_invalid_headers_are_rejected(tmp_path, changes, expected):
         ("model", {"capsule_dim": 10**6}, "expected the shape "),
         ("model", {"capsule_dim": 10**30}, "expected "),
         ("model", {"formulation": "exact"}, "'formulation' must be 'released' or 'paper'"),
-        ("model", {"trunk": "os"}, "'kind' must be one of gin, sage, gat"),
+        ("model", {"trunk": "os"}, "'kind' must be one of gin, gine, sage, gat"),
         ("training", {"epochs": 0}, "'epochs' must be at least 1"),
         ("training", {"speed": 1}, "'speed'"),
         ("features", {"max_nodes": 0}, "'max_nodes' must be at least 1, got 0."),

@@ -75,8 +75,8 @@ def test_options_are_checked_as_those_of_networks(arguments, message):
 
 def test_features_describe_what_a_model_reads():
     nothing = {"degree": False, "degree_onehot": None, "propagation": 0, "max_nodes": None}
-    assert WLForest.features() == FeatureConfig(labels=True, attributes=False, edge_labels=False, **nothing)
-    assert Majority.features() == FeatureConfig(labels=False, attributes=False, edge_labels=False, **nothing)
+    assert WLForest.features() == FeatureConfig(labels=True, attributes=False, edge_labels=None, **nothing)
+    assert Majority.features() == FeatureConfig(labels=False, attributes=False, edge_labels=None, **nothing)
 
 
 def test_invalid_arguments_are_rejected(store):

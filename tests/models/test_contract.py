@@ -20,6 +20,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hgcn, two levels": ("hgcn", {"num_capsules": (4, 3), "residual_nodes": 12}),
     "hgcn, trunk": ("hgcn", {"trunk": "gin"}),
     "hgcn, parts": ("hgcn", {"parts": "blocks"}),
+    "hgcn, context": ("hgcn", {"context": 2}),
+    "hgcn, edge labels": ("hgcn", {"edge_kinds": (3, 2)}),
+    "hgcn, context and edge labels": ("hgcn", {"context": 2, "edge_kinds": (3, 2)}),
+    "hgcn, trunk and edge labels": ("hgcn", {"trunk": "gine", "edge_kinds": (3, 2)}),
 }
 CHECKS = [
     pytest.param(check, id=f"{title}-{name}")

@@ -306,7 +306,7 @@ def test_messages_of_wrong_tensors(changes: dict[str, Any], message: str) -> Non
         ({"residual_nodes": 0}, r"'residual_nodes' must be at least 1, or None, got 0\."),
         ({"factor_squash": "x"}, r"'factor_squash' must be 'joined' or 'separate', got 'x'\."),
         ({"routing": "x"}, r"'routing' must be one of auto, factored, naive, kernel, got 'x'\."),
-        ({"trunk": "x"}, r"'kind' must be one of gin, sage, gat or a module, got 'x'\."),
+        ({"trunk": "x"}, r"'kind' must be one of gin, gine, sage, gat or a module, got 'x'\."),
     ],
 )
 def test_messages_of_wrong_arguments(arguments: dict[str, Any], message: str) -> None:

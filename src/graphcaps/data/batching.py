@@ -39,6 +39,8 @@ class BatchSource(Protocol):
     @property
     def edge_weight(self) -> Tensor | None: ...
     @property
+    def edge_kind(self) -> Tensor | None: ...
+    @property
     def y(self) -> Tensor | None: ...
     @property
     def bits(self) -> AdjacencyBits | None: ...
@@ -171,7 +173,7 @@ def batch_from_layout(
     segments.memo["row_mask"] = layout.mask
     table = EdgeTable(
         store.edge_ptr, store.neighbours, store.edge_weight, layout.node, layout.first, num_entries,
-        store.max_degree, store.bits, layout.ptr,
+        store.max_degree, store.bits, layout.ptr, kind=store.edge_kind,
     )  # fmt: skip
     features: Tensor | FeatureRows
     if isinstance(x, FeatureTable):

@@ -46,6 +46,8 @@ class GraphStore:
         edge_labels, edge_attributes, edge_weight (Tensor, optional): ``[M, …]``, equal for both directions.
         label_names (dict): Text of the codes in ``node_labels`` and ``edge_labels`` that stand for text
             (:mod:`graphcaps.data.label_encoding`).
+        edge_kind (Tensor, optional): Kind of each entry, int32, ``[M]``, equal for both directions. A recipe computes it
+            from the edge labels for models that read it (:meth:`FeatureRecipe.edge_kind`).
         truth (dict): Ground truth of nodes that a model does not read, such as the planted part, ``[N]`` each.
         report (EdgeReport): Changes made to the listed edges.
         catalogue_name (str, optional): Name in the catalogue if the data set was loaded by that name
@@ -73,6 +75,7 @@ class GraphStore:
     edge_attributes: Tensor | None = None
     edge_weight: Tensor | None = None
     label_names: dict[int, str] = field(default_factory=dict)
+    edge_kind: Tensor | None = None
     truth: dict[str, Tensor] = field(default_factory=dict)
     report: EdgeReport = field(default_factory=EdgeReport)
     catalogue_name: str | None = None
@@ -88,6 +91,7 @@ class GraphStore:
             "edge_labels": M,
             "edge_attributes": M,
             "edge_weight": M,
+            "edge_kind": M,
             "y": len(self),
         }
         for name, rows in expected.items():
@@ -252,6 +256,15 @@ class GraphStore:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return self._copy(values | {"catalogue_name": name})
 
+    def with_edge_kind(self, kind: Tensor | None) -> GraphStore:
+        """The same graphs with another ``edge_kind``; the other arrays are shared."""
+        if kind is not None and kind.shape != self.neighbours.shape:
+            raise ShapeError(
+                "GraphStore", "edge_kind", f"have the shape [{self.neighbours.numel()}]", list(kind.shape)
+            )
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return self._copy(values | {"edge_kind": kind})
+
     def _copy(self, values: dict[str, Any]) -> GraphStore:
         """A store with the same graphs, without the constructor's checks and with the host copies of this one.
 
@@ -310,6 +323,7 @@ class GraphStore:
             edge_labels=pick(self.edge_labels, entries),
             edge_attributes=pick(self.edge_attributes, entries),
             edge_weight=pick(self.edge_weight, entries),
+            edge_kind=pick(self.edge_kind, entries),
             truth={key: value[nodes] for key, value in self.truth.items()},
             smiles=None if self.smiles is None else tuple(self.smiles[graph] for graph in selected.tolist()),
         )

@@ -141,17 +141,19 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
     _check_plain(config)
     if problem := _non_finite(tensors):
         raise DataError(path, *problem)
+    recipe = FeatureRecipe.from_dict(header["recipe"])
     model: GraphModel | ClassicalModel
     if is_classical(config.model):
         model = build_classical(config, header["num_classes"])
         model.load_state(tensors)
     else:
-        model = _network(path, model_factory(config, header["in_channels"], header["num_classes"]), tensors)
+        sizes = header["in_channels"], header["num_classes"], recipe.edge_kinds
+        model = _network(path, model_factory(config, *sizes), tensors)
     calibration, profile = header.get("calibration"), header.get("profile")
     return ModelContents(
         model=model,
         config=config,
-        recipe=FeatureRecipe.from_dict(header["recipe"]),
+        recipe=recipe,
         class_names=tuple(header["class_names"]),
         training=header["training"],
         versions=header["versions"],
@@ -190,7 +192,8 @@ def _checked_tensors(model: GraphModel | ClassicalModel, config: RunConfig) -> d
         build_classical(config, model.num_classes).load_state(tensors)
         return tensors
     tensors = model.state_dict()
-    mismatch = _state_mismatch(model_factory(config, model.in_channels, model.num_classes), tensors)
+    sizes = model.in_channels, model.num_classes, model.edge_kinds
+    mismatch = _state_mismatch(model_factory(config, *sizes), tensors)
     if mismatch is not None:
         raise ArgumentError("FittedModel.save", "config", f"match the model, with {mismatch[0]}", mismatch[1])
     return tensors

@@ -102,6 +102,9 @@ class NetworkScorer(Scorer):
         if recipe.num_columns != model.in_channels:
             expected = f"produce the model's {model.in_channels} input columns"
             raise ArgumentError(owner, "recipe", expected, recipe.num_columns)
+        if model.edge_kinds not in ((), recipe.edge_kinds):
+            expected = f"have the edge labels of the model, {model.edge_kinds}"
+            raise ArgumentError(owner, "recipe", expected, recipe.edge_kinds)
         self.model, self.recipe, self.max_nodes = model.eval(), recipe, max_nodes
 
     @property

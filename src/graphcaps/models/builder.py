@@ -19,19 +19,29 @@ __all__ = ["build_classical", "complete_tuples", "model_factory", "recipe_argume
 _MAX_SIZE = 10**6
 
 
-def model_factory(config: RunConfig, in_channels: int, num_classes: int) -> ModelFactory:
+def model_factory(
+    config: RunConfig, in_channels: int, num_classes: int, edge_kinds: tuple[int, ...] = ()
+) -> ModelFactory:
     """A function that builds the model of ``config`` with given leading axes. It can be pickled.
 
     Args:
         config (RunConfig): Names the model and its arguments.
         in_channels (int): Number of input features.
         num_classes (int): Number of classes.
+        edge_kinds (tuple): Number of values of each edge label column in the encoded graphs. A model without an option
+            of this name does not read edge labels in its message passing. (default: (), none)
 
     Raises:
         ArgumentError: If an argument is unknown, or its value has another type than the default.
     """
     kind = find_graph_model(config.model)
-    return partial(_build, kind, in_channels, num_classes, _checked_arguments(config, kind))
+    arguments = _checked_arguments(config, kind)
+    if "edge_kinds" in kind.options():
+        if tuple(arguments.get("edge_kinds") or edge_kinds) != edge_kinds:
+            expected = f"be left out: {edge_kinds} follows from the data and from edge_labels under [features]"
+            raise ArgumentError(f"model '{config.model}'", "edge_kinds", expected, arguments["edge_kinds"])
+        arguments["edge_kinds"] = edge_kinds
+    return partial(_build, kind, in_channels, num_classes, arguments)
 
 
 def build_classical(config: RunConfig, num_classes: int, *, seed: int = 0, jobs: int = 1) -> ClassicalModel:
@@ -123,7 +133,7 @@ _KINDS: dict[type, tuple[Callable[[object], bool], str, str]] = {
 }
 
 
-def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | None]:
+def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | str | None]:
     """Keyword arguments of :class:`graphcaps.data.FeatureRecipe` for these features."""
     return {
         "attributes": features.attributes,

@@ -71,7 +71,7 @@ class ClassicalModel(RegisteredModel, ABC):
             degree=False,
             degree_onehot=None,
             propagation=0,
-            edge_labels="edge_labels" in cls.inputs,
+            edge_labels="counts" if "edge_labels" in cls.inputs else None,
         )
 
     def fit(

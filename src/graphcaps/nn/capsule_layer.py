@@ -7,12 +7,14 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.context import Context
+from graphcaps.nn.edge_modulation import EdgeModulation
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.trunk import Trunk
 from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
+from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
@@ -58,6 +60,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         trunk (Trunk, optional): Message passing that replaces :math:`\hat A u`, over nodes only.
         context (Context, optional): The same with leading axes; excludes ``trunk``.
+        edge_kinds (tuple or int): Number of values of each edge label column: :math:`\hat A u` over nodes becomes an
+            :class:`EdgeModulation`. A trunk or context has its own. (default: (), labels are not read)
         detach (bool, optional): Whether c carries no gradient. (default: according to the formulation)
         method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes of the parameters. (default: ())
@@ -88,6 +92,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         formulation: Formulation = "released",
         trunk: Trunk | None = None,
         context: Context | None = None,
+        edge_kinds: int | tuple[int, ...] = (),
         detach: bool | None = None,
         method: RoutingMethod = "auto",
         lead: tuple[int, ...] = (),
@@ -107,6 +112,15 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         self.released = formulation == "released"
         self.norm = RaggedBatchNorm(in_channels, lead=lead) if self.released else None
         self.trunk, self.context = trunk, context
+        message_passing = trunk or context
+        kinds = check_edge_kinds("CapsuleLayer", edge_kinds)
+        if message_passing is not None:
+            if kinds:
+                raise ArgumentError("CapsuleLayer", "edge_kinds", "be those of its trunk or context", kinds)
+            kinds = message_passing.edge_kinds
+        self.edge_kinds = kinds
+        modulates = bool(kinds) and message_passing is None
+        self.modulation = EdgeModulation(in_channels, kinds, lead=lead) if modulates else None
         self.detach = self.released if detach is None else detach
         self.weight = nn.Parameter(torch.empty(*lead, num_capsules, in_channels, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, num_capsules, capsule_dim))
@@ -119,6 +133,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             self.trunk.reset_parameters()
         if self.context is not None:
             self.context.reset_parameters()
+        if self.modulation is not None:
+            self.modulation.reset_parameters()
         glorot_(self.weight, self.in_channels, self.capsule_dim)
         nn.init.zeros_(self.bias)
 
@@ -140,13 +156,11 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
                 "CapsuleLayer", "u", f"have one row per node of the batch, {segments.num_rows}", u.shape[-2]
             )
         divisor = self.residual_nodes if self.released else None
-        if self.norm is not None and self.trunk is None and self.context is None:
+        message_passing = self.trunk or self.context or self.modulation
+        if self.norm is not None and message_passing is None:
             return self.norm.hop(u, edges, segments, residual=self.residual, divisor=divisor)
         hat = u if self.norm is None else self.norm(u, segments.row_mask)
-        if self.context is not None:
-            h = self.context(hat, edges, segments)
-        else:
-            h = propagate(hat, edges) if self.trunk is None else self.trunk(hat, edges, segments)
+        h = propagate(hat, edges) if message_passing is None else message_passing(hat, edges, segments)
         return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
     def route(self, hop: Hop, edges: EdgeTable, segments: Segments, *, trace: bool = False) -> CapsuleLevel:

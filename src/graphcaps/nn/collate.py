@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcaps.errors import ShapeError
+from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
 
@@ -20,10 +21,14 @@ def collate(
     edge_weight: Tensor | None,
     num_graphs: int | None,
     dtype: torch.dtype,
+    *,
+    edge_attr: Tensor | None = None,
+    edge_kinds: tuple[int, ...] = (),
 ) -> GraphBatch:
     """A batch for a module ``owner`` with weights of type ``dtype``; the other arguments as in :meth:`HGCN.forward`.
 
     Raises:
+        ArgumentError: If ``edge_attr`` is missing for a module that reads it, or given to one that does not.
         ShapeError: If shapes or types disagree, ``batch`` is not sorted, or an edge connects two graphs.
     """
     if x.dim() != 2:
@@ -33,8 +38,9 @@ def collate(
         raise ShapeError(owner, "x", f"be {dtype}, as the weights are", x.dtype, fix)
     if edge_index.is_floating_point():
         raise ShapeError(owner, "edge_index", "be an integer tensor", edge_index.dtype)
+    kind = _edge_kind(owner, edge_index, edge_attr, edge_kinds)
     segments = collate_segments(owner, x, batch, num_graphs)
-    edges = edge_table(edge_index, x.size(0), edge_weight, owner)
+    edges = edge_table(edge_index, x.size(0), edge_weight, owner, kind=kind)
     graph = segments.index
     if bool((graph[edge_index[0]] != graph[edge_index[1]]).any()):
         raise ShapeError(owner, "edge_index", "connect nodes of the same graph", "an edge between two graphs")
@@ -61,3 +67,21 @@ def collate_segments(owner: str, x: Tensor, batch: Tensor | None, num_graphs: in
     if num_graphs is not None and batch.numel() and int(batch[-1]) >= num_graphs:
         raise ShapeError(owner, "batch", f"name graphs below 'num_graphs', {num_graphs}", int(batch[-1]))
     return Segments.from_index(batch, num_graphs)
+
+
+def _edge_kind(
+    owner: str, edge_index: Tensor, edge_attr: Tensor | None, edge_kinds: tuple[int, ...]
+) -> Tensor | None:
+    """Kinds of the edges for a module with these ``edge_kinds``; ``None`` if it reads none."""
+    if not edge_kinds:
+        if edge_attr is not None:
+            fix = "Build it with edge_kinds, the number of values of each edge label, or leave edge_attr out."
+            raise ArgumentError(owner, "edge_attr", "be None without edge_kinds", "a tensor", fix)
+        return None
+    if edge_attr is None:
+        expected = f"hold the labels of the edges, since edge_kinds is {edge_kinds}"
+        raise ArgumentError(owner, "edge_attr", expected, "None")
+    if edge_attr.shape[:1] != edge_index.shape[1:]:
+        expected = f"have one row per edge, {edge_index.size(-1)}"
+        raise ShapeError(owner, "edge_attr", expected, list(edge_attr.shape))
+    return edge_kind(edge_attr, edge_kinds, owner)

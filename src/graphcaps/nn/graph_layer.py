@@ -32,6 +32,7 @@ class GraphLayer(nn.Module, Generic[Result]):
 
     Attributes:
         in_channels (int): Number of columns that ``x`` must have; 0 for any number. (default: 0)
+        edge_kinds (tuple): Number of values of each edge label column that the layer reads. (default: (), none)
         lead (tuple): Leading axes of the parameters. (default: ())
 
     Example:
@@ -45,6 +46,7 @@ class GraphLayer(nn.Module, Generic[Result]):
     """
 
     in_channels: int = 0
+    edge_kinds: tuple[int, ...] = ()
     lead: tuple[int, ...] = ()
 
     def forward(
@@ -54,6 +56,7 @@ class GraphLayer(nn.Module, Generic[Result]):
         batch: Tensor | Segments | None = None,
         *,
         edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> Result:
         """Applies the layer.
@@ -64,6 +67,8 @@ class GraphLayer(nn.Module, Generic[Result]):
             batch (Tensor or Segments, optional): Graph of each node, sorted, ``[V]``; :class:`Segments` if
                 ``edge_index`` is an :class:`EdgeTable`. (default: one graph)
             edge_weight (Tensor, optional): ``[E]``; an :class:`EdgeTable` has its own. (default: all 1)
+            edge_attr (Tensor, optional): Index of each edge's label, from 0, or −1 for any other label, ``[E]``, or
+                ``[E, C]`` for C label columns; for layers with ``edge_kinds``. An :class:`EdgeTable` has its own.
             num_graphs (int, optional): Number of graphs B, if the last ones may have no nodes;
                 :class:`Segments` have their own.
 
@@ -73,7 +78,9 @@ class GraphLayer(nn.Module, Generic[Result]):
         """
         if self.in_channels and x.size(-1) != self.in_channels:
             raise ShapeError(type(self).__name__, "x", f"have {self.in_channels} columns", x.size(-1))
-        edges, segments = resolve_graph(self, self.lead, x, edge_index, batch, edge_weight, num_graphs)
+        edges, segments = resolve_graph(
+            self, self.lead, x, edge_index, batch, edge_weight, num_graphs, edge_attr, self.edge_kinds
+        )
         return self.forward_ragged(x, edges, segments)
 
     @abstractmethod
@@ -89,6 +96,8 @@ def resolve_graph(
     batch: Tensor | Segments | None,
     edge_weight: Tensor | None,
     num_graphs: int | None,
+    edge_attr: Tensor | None = None,
+    edge_kinds: tuple[int, ...] = (),
 ) -> tuple[EdgeTable, Segments]:
     """Edges and segments of a call of ``layer`` in either form, checked; arguments as in :meth:`GraphLayer.forward`."""
     owner = type(layer).__name__
@@ -96,7 +105,8 @@ def resolve_graph(
         if not isinstance(batch, Segments):
             got = "None" if batch is None else "a tensor"
             raise ArgumentError(owner, "batch", "be Segments if 'edge_index' is an EdgeTable", got)
-        for name, value in (("edge_weight", edge_weight), ("num_graphs", num_graphs)):
+        others = {"edge_weight": edge_weight, "edge_attr": edge_attr, "num_graphs": num_graphs}
+        for name, value in others.items():
             if value is not None:
                 raise ArgumentError(owner, name, "be None if 'edge_index' is an EdgeTable", "a value")
         if x.shape[:-1] != batch.index.shape:
@@ -109,7 +119,9 @@ def resolve_graph(
         fix = "Call the layer with the edges and segments of a GraphBatch."
         raise ArgumentError(owner, "lead", "be () for a torch-geometric call", lead, fix)
     dtype = next((parameter.dtype for parameter in layer.parameters()), x.dtype)
-    graphs = collate(owner, x, edge_index, batch, edge_weight, num_graphs, dtype)
+    graphs = collate(
+        owner, x, edge_index, batch, edge_weight, num_graphs, dtype, edge_attr=edge_attr, edge_kinds=edge_kinds
+    )
     return graphs.edges, graphs.segments
 
 

@@ -31,9 +31,16 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         num_classes (int): Number of classes O.
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
 
+    Attributes:
+        edge_kinds (tuple): Number of values of each edge label column that the model reads in its message passing
+            (:mod:`graphcaps.ops.edge_kinds`). A model that can read edge labels has an option of this name, whose value
+            comes from the data. (default: (), none)
+
     Raises:
         ArgumentError: If a size is below 1.
     """
+
+    edge_kinds: tuple[int, ...] = ()
 
     def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -98,6 +105,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         *,
         y: Tensor | None = None,
         edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> ModelOutput:
         """Classifies graphs in the form of torch-geometric.
@@ -110,11 +118,13 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             batch (Tensor, optional): Graph of each node, sorted, ``[V]``. (default: one graph)
             y (Tensor, optional): Classes ``[B]``, as in :meth:`forward_batch`.
             edge_weight (Tensor, optional): ``[E]``.
+            edge_attr (Tensor, optional): Index of each edge's label, from 0, or −1 for any other label, ``[E]``, or
+                ``[E, C]`` for C label columns; for models with ``edge_kinds``, which need it.
             num_graphs (int, optional): Number of graphs B, if the last ones may have no nodes.
 
         Raises:
             ShapeError: If a class is out of range.
-            ArgumentError: If the model holds replicas.
+            ArgumentError: If the model holds replicas, or ``edge_attr`` is missing or not read.
         """
         owner = type(self).__name__
         if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
@@ -124,7 +134,10 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             fix = "Use forward_batch for replicas."
             raise ArgumentError(owner, "lead", "be () for a torch-geometric call", self.lead, fix)
         dtype = next(self.parameters()).dtype
-        collated = collate(owner, x, edge_index, batch, edge_weight, num_graphs, dtype)
+        collated = collate(
+            owner, x, edge_index, batch, edge_weight, num_graphs, dtype,
+            edge_attr=edge_attr, edge_kinds=self.edge_kinds,
+        )  # fmt: skip
         if not x.size(0):
             collated = GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
         return self.forward_batch(collated, y)

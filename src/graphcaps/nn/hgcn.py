@@ -17,6 +17,7 @@ from graphcaps.nn.losses import margin_loss
 from graphcaps.nn.part_loss import CONTEXT_HOPS, CONTEXT_LAYERS, Parts, PartsOutput, block_loss, check_parts
 from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.trunk import Trunk, TrunkKind
+from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.routing import RoutingMethod
 from graphcaps.profiling import profiled
@@ -79,9 +80,14 @@ class HGCN(GraphModel):
         reconstruct_up_to (int, optional): Extension: for graphs with more nodes the reconstruction loss is an unbiased
             estimate from sampled pairs, in linear time; ``None`` is exact for all graphs. (default: None)
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
-        trunk (str or Module, optional): ``"gin"``, ``"sage"``, ``"gat"`` or a module: message passing that replaces
-            the hop under the votes over nodes. (default: None)
+        trunk (str or Module, optional): ``"gin"``, ``"gine"``, ``"sage"``, ``"gat"`` or a module: message passing that
+            replaces the hop under the votes over nodes, see :class:`Trunk`. (default: None)
         trunk_layers (int): Number of layers of a named trunk. (default: 1)
+        context (int): Extension: number of message passing layers under the votes over nodes (:class:`Context`), in
+            place of the hop; excludes ``trunk``, and ``parts``, which has its own. (default: 0, the published model)
+        edge_kinds (tuple or int): Extension: number of values of each edge label column that the message passing under
+            the votes over nodes reads (:class:`EdgeModulation`). A configured model takes it from the data, with
+            ``edge_labels = "messages"`` under ``[features]``. (default: (), the published model ignores edge labels)
         factor_squash (str): ``"joined"`` as published, or ``"separate"``, which squashes each factor separately.
             (default: "joined")
         parts (str, optional): Extension: ``"blocks"`` trains the capsules of the first level to be parts of the graph,
@@ -134,6 +140,8 @@ class HGCN(GraphModel):
         formulation: Formulation = "released",
         trunk: TrunkKind | nn.Module | None = None,
         trunk_layers: int = 1,
+        context: int = 0,
+        edge_kinds: int | tuple[int, ...] = (),
         factor_squash: FactorSquash = "joined",
         parts: Parts | None = None,
         parts_weight: float = 1.0,
@@ -158,10 +166,16 @@ class HGCN(GraphModel):
         check_parts(parts, parts_weight)
         if parts is not None and trunk is not None:
             raise ArgumentError("HGCN", "trunk", f"be None beside parts='{parts}'", "both")
+        if context < 0:
+            raise ArgumentError("HGCN", "context", "be at least 0", context)
+        if context and (parts is not None or trunk is not None):
+            other = "a trunk" if parts is None else f"parts='{parts}'"
+            raise ArgumentError("HGCN", "context", f"be 0 beside {other}", context)
         if not num_capsules:
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
         self.formulation = formulation
         self.parts, self.parts_weight = parts, parts_weight
+        self.edge_kinds = check_edge_kinds("HGCN", edge_kinds)
         self.primary: PrimaryCapsules | InputCapsules
         if disentangle:
             self.primary = PrimaryCapsules(
@@ -176,6 +190,10 @@ class HGCN(GraphModel):
         else:
             self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
         width = self.primary.capsule_dim
+        if parts is not None:
+            context, hops = CONTEXT_LAYERS, CONTEXT_HOPS
+        else:
+            hops = 1
         layers = []
         for level, size in enumerate((*num_capsules, num_classes)):
             over_nodes = level == 0
@@ -190,12 +208,13 @@ class HGCN(GraphModel):
                     residual_nodes=residual_nodes if over_nodes else None,
                     coarsen=level < len(num_capsules),
                     formulation=formulation,
-                    trunk=Trunk(trunk, width, num_layers=trunk_layers, lead=lead)
+                    trunk=Trunk(trunk, width, num_layers=trunk_layers, edge_kinds=self.edge_kinds, lead=lead)
                     if trunk and over_nodes
                     else None,
-                    context=Context(width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, lead=lead)
-                    if finds_parts
+                    context=Context(width, context, hops=hops, edge_kinds=self.edge_kinds, lead=lead)
+                    if context and over_nodes
                     else None,
+                    edge_kinds=self.edge_kinds if over_nodes and not trunk and not context else (),
                     detach=False if finds_parts else None,
                     method=routing,
                     lead=lead,
@@ -217,10 +236,11 @@ class HGCN(GraphModel):
 
     @property
     def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph. Trunks and sampled pairs synchronise with the host,
-        and captured steps with ``parts`` have not been tested."""
+        """Whether a training step can be captured as a CUDA graph. Trunks, sampled pairs and edge labels synchronise with
+        the host, and captured steps with ``parts`` have not been tested."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
-        return not sampled and self.parts is None and all(layer.trunk is None for layer in self.layers)
+        plain = all(layer.trunk is None for layer in self.layers) and not self.edge_kinds
+        return not sampled and self.parts is None and plain
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):

@@ -10,12 +10,15 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.graph_layer import GraphLayer
-from graphcaps.ops.propagation.propagation import to_edge_index
+from graphcaps.ops.edge_kinds import check_edge_kinds, one_hot_kinds
+from graphcaps.ops.propagation.propagation import edge_list, to_edge_index
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["Trunk", "TrunkKind"]
 
-TrunkKind = Literal["gin", "sage", "gat"]
+TrunkKind = Literal["gin", "gine", "sage", "gat"]
+
+_READ_EDGES = ("gine", "gat")  # named kinds whose layers take edge_attr
 
 
 class Trunk(GraphLayer[Tensor]):
@@ -24,11 +27,16 @@ class Trunk(GraphLayer[Tensor]):
     The votes remain linear in its output, so routing needs no stored votes. There is a ReLU between layers, not after
     the last one.
 
+    With ``edge_kinds`` layers are called as ``layer(x, edge_index, edge_attr)``, where ``edge_attr`` holds the edge
+    labels in one-hot form, ``[E, n_1 + … + n_C]`` for columns of n_c values; a label without a column is all zeros.
+
     Args:
-        kind (str or Module): ``"gin"``, ``"sage"``, ``"gat"``, or a module called as ``module(x, edge_index)``
-            that keeps the width.
+        kind (str or Module): ``"gin"``, ``"gine"``, ``"sage"``, ``"gat"``, or a module called as ``module(x, edge_index)``
+            that keeps the width. With ``edge_kinds``, ``"gine"``, ``"gat"`` or a module called as
+            ``module(x, edge_index, edge_attr)``.
         channels (int): Length of a capsule, in and out.
         num_layers (int): Number of layers of a named kind. (default: 1)
+        edge_kinds (tuple or int): Number of values of each edge label column. (default: (), labels are not read)
         lead (tuple): Leading axes; each replica has its own stack, and stacks run one after another. (default: ())
 
     Returns (from ``forward``):
@@ -45,12 +53,14 @@ class Trunk(GraphLayer[Tensor]):
         channels: int,
         *,
         num_layers: int = 1,
+        edge_kinds: int | tuple[int, ...] = (),
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         if num_layers < 1:
             raise ArgumentError("Trunk", "num_layers", "be at least 1", num_layers)
         self.channels, self.in_channels, self.lead = channels, channels, lead
+        self.edge_kinds = check_edge_kinds("Trunk", edge_kinds)
         if isinstance(kind, nn.Module):
             if lead:
                 raise ArgumentError(
@@ -63,10 +73,16 @@ class Trunk(GraphLayer[Tensor]):
             raise ArgumentError(
                 "Trunk", "kind", f"be one of {', '.join(get_args(TrunkKind))} or a module", repr(kind)
             )
+        if self.edge_kinds and kind not in _READ_EDGES:
+            expected = f"read edge labels: {' or '.join(_READ_EDGES)}, or a module"
+            raise ArgumentError("Trunk", "kind", expected, repr(kind), "Or leave the edge labels out.")
+        if kind == "gine" and not self.edge_kinds:
+            raise ArgumentError("Trunk", "edge_kinds", "be given for the kind 'gine'", "()", "Or use 'gin'.")
         self.kind = kind
         count = torch.Size(lead).numel()
         self.replicas = nn.ModuleList(
-            _Stack([_layer(kind, channels) for _ in range(num_layers)]) for _ in range(count)
+            _Stack([_layer(kind, channels, sum(self.edge_kinds)) for _ in range(num_layers)])
+            for _ in range(count)
         )
 
     def reset_parameters(self) -> None:
@@ -83,18 +99,31 @@ class Trunk(GraphLayer[Tensor]):
                 "weights",
                 "Use trunk=None.",
             )
-        edge_index = to_edge_index(edges)
+        edge_index, edge_attr = to_edge_index(edges), self._edge_attr(edges, x.dtype)
         rows = x.reshape(len(self.replicas), *x.shape[-2:])
         V = x.size(-2)
         replica = edge_index[0] // max(V, 1)
         outputs = []
         for f, stack in enumerate(self.replicas):
-            selected = edge_index if len(self.replicas) == 1 else edge_index[:, replica == f] - f * V
-            outputs.append(stack(rows[f], selected))
+            if len(self.replicas) == 1:
+                outputs.append(stack(rows[f], edge_index, edge_attr))
+                continue
+            own = replica == f
+            attributes = None if edge_attr is None else edge_attr[own]
+            outputs.append(stack(rows[f], edge_index[:, own] - f * V, attributes))
         h = torch.stack(outputs)
         if h.size(-1) != self.channels:
             raise ShapeError("Trunk", "kind", f"keep the width {self.channels}", h.size(-1))
         return h.reshape(x.shape)
+
+    def _edge_attr(self, edges: EdgeTable, dtype: torch.dtype) -> Tensor | None:
+        """One-hot labels of the edges in the order of ``to_edge_index``, ``[E, n_1 + … + n_C]``."""
+        if not self.edge_kinds:
+            return None
+        kind = edge_list(edges).kind
+        if kind is None:
+            raise ShapeError("Trunk", "edges", "have kinds", "none", "Pass edge_attr.")
+        return one_hot_kinds(self.edge_kinds, kind.device)[kind].to(dtype)
 
     def extra_repr(self) -> str:
         return f"'{self.kind}', {self.channels}" + (f", lead={self.lead}" if self.lead else "")
@@ -111,24 +140,26 @@ class _Stack(nn.Module):
             if callable(reset):
                 reset()
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        attributes = () if edge_attr is None else (edge_attr,)
         for number, layer in enumerate(self.layers):
-            x = layer(x.relu() if number else x, edge_index)
+            x = layer(x.relu() if number else x, edge_index, *attributes)
         return x
 
 
-def _layer(kind: str, channels: int) -> nn.Module:
+def _layer(kind: str, channels: int, edge_dim: int) -> nn.Module:
+    """A layer of a named kind; ``edge_dim`` is the number of columns of ``edge_attr``, 0 without."""
     # Imported late: few models need it, and the import takes a second.
-    from torch_geometric.nn import GATConv, GINConv, SAGEConv
+    from torch_geometric.nn import GATConv, GINConv, GINEConv, SAGEConv
 
-    def gin() -> nn.Module:
-        mlp = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))
-        layer: nn.Module = GINConv(mlp, train_eps=True)
-        return layer
+    def mlp() -> nn.Module:
+        return nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))
 
     makers: dict[str, Callable[[], nn.Module]] = {
-        "gin": gin,
+        "gin": lambda: GINConv(mlp(), train_eps=True),
+        # GINE reads the width of x from the layers of its MLP.
+        "gine": lambda: GINEConv(mlp(), train_eps=True, edge_dim=edge_dim),
         "sage": lambda: SAGEConv(channels, channels),
-        "gat": lambda: GATConv(channels, channels),
+        "gat": lambda: GATConv(channels, channels, edge_dim=edge_dim or None),
     }
     return makers[kind]()

@@ -137,11 +137,17 @@ def clean_edges(
 
 
 def edge_table(
-    edge_index: Tensor, num_nodes: int, weight: Tensor | None = None, owner: str = "edge_table"
+    edge_index: Tensor,
+    num_nodes: int,
+    weight: Tensor | None = None,
+    owner: str = "edge_table",
+    *,
+    kind: Tensor | None = None,
 ) -> EdgeTable:
     """Edge table of one batch in torch-geometric's form, ``edge_index [2, E]``.
 
-    Edges are cleaned by :func:`clean_edges`; weights may require a gradient. ``owner`` is named in error messages.
+    Edges are cleaned by :func:`clean_edges`; weights may require a gradient. ``kind [E]`` is that of
+    :mod:`graphcaps.ops.edge_kinds`; among repeated edges the first decides. ``owner`` is named in error messages.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ShapeError(owner, "edge_index", "have the shape [2, E]", list(edge_index.shape))
@@ -156,7 +162,8 @@ def edge_table(
             f"hold node ids from 0 to {num_nodes - 1}",
             f"{int(edge_index.min())} to {int(edge_index.max())}",
         )
-    clean = clean_edges(edge_index[0], edge_index[1], num_nodes, weight=weight)
+    labels = None if kind is None else kind.unsqueeze(-1)
+    clean = clean_edges(edge_index[0], edge_index[1], num_nodes, weight=weight, labels=labels)
     node = torch.arange(num_nodes, device=edge_index.device)
     return EdgeTable(
         clean.ptr,
@@ -165,6 +172,7 @@ def edge_table(
         node,
         torch.zeros_like(node),
         num_entries=clean.neighbours.numel(),
+        kind=None if clean.labels is None else clean.labels.squeeze(-1).int(),
     )
 
 
@@ -186,6 +194,7 @@ def edge_table_from_list(pairs: EdgeList, num_nodes: int) -> EdgeTable:
         torch.zeros_like(node),
         num_entries=pairs.target.numel(),
         pairs=pairs,
+        kind=None if pairs.kind is None else pairs.kind[order],
     )
 
 

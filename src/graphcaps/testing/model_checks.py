@@ -28,6 +28,7 @@ from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.models.lookup import find_graph_model, is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import clean_edges
 from graphcaps.testing.classical_checks import classical_checks
 from graphcaps.testing.expectations import ContractError, expect, expect_equal
@@ -41,18 +42,23 @@ from graphcaps.testing.subject import (
 )
 from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
 from graphcaps.training.trainer import StepMode, Trainer
-from graphcaps.types import GraphBatch, LossOptions, ModelOutput
+from graphcaps.types import EdgeLabelUse, GraphBatch, LossOptions, ModelOutput
 
 __all__ = ["check_model", "model_checks"]
 
 _CHANNELS, _CLASSES = 5, 3
 _SIZES = (7, 12, 1, 4, 9, 2, 6, 8)  # nodes of each graph
+_EDGE_KINDS = (3, 2)  # values of each edge label column
 _DRAWN = ((0, 1, 3), (5, 4, 2), (6, 7, -1))  # graphs of each replica; −1 is padding
 
 
 @dataclass(frozen=True)
 class _Network(Subject):
-    """A registered network under test."""
+    """A registered network under test; with the option ``edge_kinds`` it reads the edge labels of the graphs."""
+
+    @property
+    def edge_kinds(self) -> tuple[int, ...]:
+        return _EDGE_KINDS if self.options.get("edge_kinds") else ()
 
     @cached_property
     def kind(self) -> type[GraphModel]:
@@ -63,10 +69,13 @@ class _Network(Subject):
         return self.kind.width_option
 
     def config(self, **options: object) -> RunConfig:
+        arguments = self.arguments(**options)
+        arguments.pop("edge_kinds", None)  # of a configured model it follows from the graphs
+        use: EdgeLabelUse | None = "messages" if self.edge_kinds else None
         return RunConfig(
             model=self.name,
-            model_arguments=self.arguments(**options),
-            features=FeatureConfig(degree_onehot=4, propagation=1),
+            model_arguments=arguments,
+            features=FeatureConfig(degree_onehot=4, propagation=1, edge_labels=use),
             training=TrainConfig(epochs=2, batch_size=3, learning_rate=0.01),
         )
 
@@ -77,7 +86,7 @@ class _Network(Subject):
         return self.kind(_CHANNELS, _CLASSES, **options)  # type: ignore[arg-type]
 
     def factory(self, **options: object) -> ModelFactory:
-        return model_factory(self.config(**options), _CHANNELS, _CLASSES)
+        return model_factory(self.config(**options), _CHANNELS, _CLASSES, self.edge_kinds)
 
     def build(self, lead: tuple[int, ...] = (), seed: int = 0) -> GraphModel:
         """A model in float64 and training mode; torch's generator is left as it was."""
@@ -88,7 +97,7 @@ class _Network(Subject):
 
 @dataclass(frozen=True, eq=False)
 class _Graphs:
-    """Random graphs with features ``x [N, in]`` in float64 and classes."""
+    """Random graphs with features ``x [N, in]`` in float64, classes, and edges with labels and kinds."""
 
     store: GraphStore
     x: Tensor
@@ -105,8 +114,11 @@ class _Graphs:
         y = torch.arange(len(_SIZES)) % _CLASSES
         x = torch.randn(sum(_SIZES), _CHANNELS, generator=generator, dtype=torch.float64)
         names = tuple(str(c) for c in range(_CLASSES))
-        clean = clean_edges(edges[0], edges[1], sum(_SIZES))
-        return cls(GraphStore.from_clean_edges("checks", ptr, clean, y=y, class_names=names), x)
+        columns = [torch.randint(0, count, edges.shape[1:], generator=generator) for count in _EDGE_KINDS]
+        clean = clean_edges(edges[0], edges[1], sum(_SIZES), labels=torch.stack(columns, -1))
+        store = GraphStore.from_clean_edges("checks", ptr, clean, y=y, class_names=names)
+        assert store.edge_labels is not None
+        return cls(store.with_edge_kind(edge_kind(store.edge_labels, _EDGE_KINDS)), x)
 
     def batch(self, graphs: object = None) -> GraphBatch:
         return self.store.batch(self.x, None if graphs is None else torch.as_tensor(graphs))
@@ -167,7 +179,8 @@ def _check_call(subject: _Network) -> None:
     store = graphs.store
     source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
     target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
-    called = model(graphs.x, torch.stack([source, target]), store.node_graph)
+    labels = store.edge_labels if subject.edge_kinds else None
+    called = model(graphs.x, torch.stack([source, target]), store.node_graph, edge_attr=labels)
     expect_equal(
         called.class_scores, model.forward_batch(graphs.batch()).class_scores, "the scores of a call"
     )
@@ -394,7 +407,8 @@ def _check_file(subject: _Network) -> None:
     encoded = encode_graphs(store, recipe)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = model_factory(config, encoded.x.size(-1), store.num_classes)(())
+        kinds = encoded.recipe.edge_kinds
+        model = model_factory(config, encoded.x.size(-1), store.num_classes, kinds)(())
     check_model_file(FittedModel(model, config, encoded.recipe, store.class_names), store)
 
 
@@ -425,7 +439,8 @@ def model_checks(name: str, options: Mapping[str, object] | None = None) -> dict
 
     Args:
         name (str): Name of the model.
-        options (dict, optional): Options of the model. (default: its own defaults, with a width of 8)
+        options (dict, optional): Options of the model. (default: its own defaults, with a width of 8) With
+            ``edge_kinds``, whatever its value, the model reads the labels of the edges of the test graphs.
 
     Raises:
         GraphcapsError: If there is no such model, or it cannot be loaded.

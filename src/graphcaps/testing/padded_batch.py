@@ -29,6 +29,7 @@ def with_padding(
         pad(edges.node, (0, rows), value=-1),
         pad(edges.first, (0, rows)),
         edges.num_entries,
+        kind=edges.kind,
     )
     return GraphBatch(
         torch.cat([x, x.new_full((rows, x.size(-1)), value)]),

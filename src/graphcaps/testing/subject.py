@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -111,7 +111,11 @@ def reorder_nodes(store: GraphStore) -> tuple[GraphStore, Tensor]:
     new_of = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in pairwise(ptr)])
     source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
     target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
-    clean = clean_edges(new_of[source], new_of[target], store.num_nodes)
+    # The entry of each edge travels as its label, and finds the labels and the kind of the edge afterwards.
+    entry = torch.arange(store.neighbours.numel()).unsqueeze(-1)
+    clean = clean_edges(new_of[source], new_of[target], store.num_nodes, labels=entry)
+    assert clean.labels is not None
+    entry = clean.labels.squeeze(-1)
     old_of = new_of.argsort()
     columns = {
         "y": store.y,
@@ -121,4 +125,7 @@ def reorder_nodes(store: GraphStore) -> tuple[GraphStore, Tensor]:
         "node_labels": None if store.node_labels is None else store.node_labels[old_of],
         "node_attributes": None if store.node_attributes is None else store.node_attributes[old_of],
     }
-    return GraphStore.from_clean_edges("checks", store.node_ptr, clean, **columns), old_of
+    reordered = GraphStore.from_clean_edges("checks", store.node_ptr, clean, **columns)
+    labels = None if store.edge_labels is None else store.edge_labels[entry]
+    kind = None if store.edge_kind is None else store.edge_kind[entry]
+    return replace(reordered, edge_labels=labels, edge_kind=kind), old_of

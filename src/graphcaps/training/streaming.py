@@ -42,7 +42,7 @@ class StreamedStore:
         first, sizes = store.node_ptr[used], store.sizes[used]
         rows = torch.arange(subset.num_nodes) + (first - subset.node_ptr[:-1]).repeat_interleave(sizes)
         features = _pinned(x[rows], self.device).to(self.device, non_blocking=True)
-        names = ("node_ptr", "edge_ptr", "neighbours", "y", "edge_weight")
+        names = ("node_ptr", "edge_ptr", "neighbours", "y", "edge_weight", "edge_kind")
         arrays: dict[str, Any] = {name: _pinned(getattr(subset, name), self.device) for name in names}
         on_device = replace(subset, **arrays).to(self.device)
         on_device.__dict__["bits"] = None  # adjacency bits are worth computing per store, not per batch
@@ -56,7 +56,8 @@ def batch_source(store: GraphStore, device: torch.device) -> GraphStore | Stream
 
 def dataset_bytes(store: GraphStore, x: Tensor) -> int:
     """Upper bound on the bytes that graphs and features occupy on a device, adjacency bits included."""
-    arrays = (store.node_ptr, store.edge_ptr, store.neighbours, store.edge_weight, store.y, x)
+    edges = (store.edge_ptr, store.neighbours, store.edge_weight, store.edge_kind)
+    arrays = (store.node_ptr, *edges, store.y, x)
     listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
     words = store.bit_words
     N, C = x.shape
@@ -75,7 +76,7 @@ def move_to_device(store: GraphStore, x: Tensor, device: torch.device) -> tuple[
 
 
 def _structure_only(store: GraphStore) -> GraphStore:
-    """The store without labels and attributes of nodes and edges, which are encoded in the features."""
+    """The store without labels and attributes of nodes and edges: features and ``edge_kind`` encode them."""
     return replace(
         store, node_labels=None, node_attributes=None, edge_labels=None, edge_attributes=None, truth={}
     )

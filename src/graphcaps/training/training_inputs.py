@@ -57,6 +57,7 @@ def prepare_inputs(
     if recipe is None:
         recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
     encoded = encode_graphs(store, recipe, max_nodes=config.features.max_nodes, owner=owner)
-    factory = model_factory(config, encoded.x.size(-1), store.num_classes)
+    kinds = encoded.recipe.edge_kinds
+    factory = model_factory(config, encoded.x.size(-1), store.num_classes, kinds)
     graphs, x = move_to_device(encoded.store, encoded.x, device)
     return TrainingInputs(graphs, x, encoded.recipe, factory, device)

@@ -38,7 +38,7 @@ def test_labels_of_molecules_have_names() -> None:
 def test_unseen_labels_of_molecules_are_named() -> None:
     pytest.importorskip("rdkit")
     seen = from_smiles(["CCO", "CCN"])
-    recipe = FeatureRecipe(edge_labels=True).fit(seen)
+    recipe = FeatureRecipe(edge_labels="counts").fit(seen)
     new = from_smiles(["CCS", "C#C"])
     assert check_graphs(new, recipe).errors == {
         0: "element S, on 1 atom, not seen in training",

@@ -42,7 +42,7 @@ def make(
 @pytest.mark.parametrize("nodes", [True, False])
 def test_counts_against_a_loop(nodes):
     store = make(nodes=nodes)
-    recipe = FeatureRecipe(edge_labels=True, degree=False, degree_onehot=None, propagation=0).fit(store)
+    recipe = FeatureRecipe(edge_labels="counts", degree=False, degree_onehot=None, propagation=0).fit(store)
     x = recipe.apply(store, dtype=torch.float64)
     names = recipe.column_names()
     assert x.shape == (store.num_nodes, len(names))
@@ -56,7 +56,7 @@ def test_counts_against_a_loop(nodes):
 
 def test_counts_are_propagated_and_other_columns_unchanged():
     store = make()
-    plain, with_edges = (FeatureRecipe(edge_labels=used, propagation=2).fit(store) for used in (False, True))
+    plain, with_edges = (FeatureRecipe(edge_labels=used, propagation=2).fit(store) for used in (None, "counts"))
     a, b = plain.apply(store), with_edges.apply(store)
     names = with_edges.column_names()
     assert f"A^2 {[name for name in names if name.startswith('edges')][-1]}" == names[-1]
@@ -67,7 +67,7 @@ def test_counts_are_propagated_and_other_columns_unchanged():
 
 def test_equivariant_to_node_order():
     store = make(graphs=1, seed=3)
-    recipe = FeatureRecipe(edge_labels=True).fit(store)
+    recipe = FeatureRecipe(edge_labels="counts").fit(store)
     n = store.num_nodes
     order = torch.from_numpy(np.random.default_rng(0).permutation(n))
     source = torch.arange(n).repeat_interleave(store.degree)
@@ -79,7 +79,7 @@ def test_equivariant_to_node_order():
 
 
 def test_saved_and_read_back():
-    recipe = FeatureRecipe(edge_labels=True).fit(make())
+    recipe = FeatureRecipe(edge_labels="counts").fit(make())
     values = json.loads(json.dumps(recipe.to_dict()))
     assert FeatureRecipe.from_dict(values) == recipe
     plain = FeatureRecipe().fit(make())
@@ -87,13 +87,13 @@ def test_saved_and_read_back():
     with pytest.raises(
         ArgumentError, match="'edge_label_values' must be given if and only if edge labels are used"
     ):
-        FeatureRecipe.from_dict(values | {"edge_labels": False})
+        FeatureRecipe.from_dict(values | {"edge_labels": None})
     with pytest.raises(ArgumentError, match="'edge_label_values' must hold ascending integers"):
         FeatureRecipe.from_dict(values | {"edge_label_values": [[2, 1]]})
 
 
 def test_unseen_edge_labels_and_missing_columns_are_refused():
-    recipe = FeatureRecipe(edge_labels=True).fit(make())
+    recipe = FeatureRecipe(edge_labels="counts").fit(make())
     bare = replace(make(), edge_labels=None)
     message = "have 2 edge label columns, as the graphs that the model was trained on, got no edge label columns in "
     with pytest.raises(ArgumentError, match=f"FittedModel: 'graphs' must {message}random"):
@@ -117,7 +117,7 @@ def test_unseen_edge_labels_and_missing_columns_are_refused():
 
 
 def test_graphs_without_edges_are_compatible():
-    recipe = FeatureRecipe(edge_labels=True).fit(make())
+    recipe = FeatureRecipe(edge_labels="counts").fit(make())
     alone = store_from_graphs(
         [GraphArrays(2, torch.empty(2, 0, dtype=torch.long), node_labels=torch.zeros(2, 1).long())]
     )
@@ -128,16 +128,16 @@ def test_graphs_without_edges_are_compatible():
 
 
 def test_the_option_in_a_configuration():
-    assert RunConfig().as_dict()["features"]["edge_labels"] is False
-    config = RunConfig.from_toml("[features]\nedge_labels = true\n")
-    assert config.as_dict()["features"]["edge_labels"] is True
+    assert RunConfig().as_dict()["features"]["edge_labels"] is None
+    config = RunConfig.from_toml("[features]\nedge_labels = \"counts\"\n")
+    assert config.as_dict()["features"]["edge_labels"] == "counts"
     assert RunConfig.from_dict(config.as_dict()).features == config.features
-    assert recipe_arguments(FeatureConfig(edge_labels=True))["edge_labels"] is True
+    assert recipe_arguments(FeatureConfig(edge_labels="counts"))["edge_labels"] == "counts"
 
 
 def test_bonds_of_mutag(shared_data):
     store = load_dataset("MUTAG", shared_data)
-    recipe = FeatureRecipe(edge_labels=True).fit(store)
+    recipe = FeatureRecipe(edge_labels="counts").fit(store)
     assert (recipe.edge_label_values, recipe.num_base_columns) == (((0, 1, 2, 3),), 11)
     x = recipe.apply(store)
     assert torch.equal(x[:, 7:11].sum(1), store.degree.float())

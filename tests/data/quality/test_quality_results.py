@@ -47,5 +47,5 @@ def test_the_column_name_on_the_page():
     from graphcaps.data import FeatureRecipe
     from graphcaps.data.readers.molecules import from_smiles
 
-    name = FeatureRecipe(edge_labels=True).fit(from_smiles(["CCO", "C=O"])).column_names()[-1]
+    name = FeatureRecipe(edge_labels="counts").fit(from_smiles(["CCO", "C=O"])).column_names()[-1]
     assert f"# '{name}'" in (ROOT / "docs" / "inputs.md").read_text("utf-8")

@@ -24,6 +24,7 @@ from graphcaps.data.features.label_columns import (
 )
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.types import EdgeLabelUse
 
 __all__ = ["CheckedGraphs", "InputColumns", "UnseenPolicy", "check_graphs", "non_finite_attributes"]
 
@@ -41,7 +42,7 @@ class InputColumns(Protocol):
     @property
     def labels(self) -> bool: ...
     @property
-    def edge_labels(self) -> bool: ...
+    def edge_labels(self) -> EdgeLabelUse | None: ...
     @property
     def num_attributes(self) -> int | None: ...
     @property
@@ -147,7 +148,7 @@ def _check_columns(store: GraphStore, recipe: InputColumns, owner: str, argument
             store.node_attributes,
         ),
         "edge label": (
-            recipe.edge_labels and has_edges,
+            recipe.edge_labels is not None and has_edges,
             len(recipe.edge_label_values or ()),
             store.edge_labels,
         ),

@@ -30,7 +30,8 @@ class EncodedGraphs:
     """Graphs with their input columns.
 
     Args:
-        store (GraphStore): The graphs, truncated if ``max_nodes`` was given.
+        store (GraphStore): The graphs, truncated if ``max_nodes`` was given, with the kinds of their edges if the
+            recipe computes them.
         x (Tensor): Input columns of all nodes, ``[N, in]``; degrees and propagated columns are those of the graphs
             before truncation.
         recipe (FeatureRecipe): The fitted recipe.
@@ -82,7 +83,9 @@ def encode_checked(
         recipe (FeatureRecipe): A fitted recipe.
         max_nodes, dtype: As in :func:`encode_graphs`.
     """
-    x = recipe.encode(store, dtype)
+    x, kind = recipe.encode(store, dtype), recipe.edge_kind(store)
+    if kind is not None:
+        store = store.with_edge_kind(kind)
     if max_nodes is None:
         return EncodedGraphs(store, x, recipe)
     truncated = truncate_nodes(store, max_nodes, x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from graphcaps.data.features.label_columns import (
 )
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.ops.edge_kinds import MOST_EDGE_KINDS, count_edge_kinds, edge_kind
+from graphcaps.types import EdgeLabelUse
 
 __all__ = ["FeatureRecipe", "count_edge_labels", "propagate_powers"]
 
@@ -57,8 +59,9 @@ class FeatureRecipe:
         degree_onehot (int, optional): Add the degree as cap + 1 one-hot columns, the last for all degrees from the
             cap on; ``None`` adds none. (default: 100)
         propagation (int): Largest power p of A. (default: 3)
-        edge_labels (bool): Add to x the number of incident edges with each edge label, if the graphs have edge labels;
-            the published model drops them. (default: ``False``)
+        edge_labels (str, optional): How edge labels are used, if the graphs have any. ``"counts"`` adds to x the number
+            of incident edges with each label, ``"messages"`` gives the edges a kind that the model reads in its
+            message passing (:meth:`edge_kind`), ``"both"`` does both. (default: not at all, as published)
         num_attributes (int, optional): Number of attribute columns, set by fitting.
         label_values, edge_label_values (tuple, optional): Values with an input column, ascending, for each label
             column of nodes and of edges, set by fitting.
@@ -79,13 +82,16 @@ class FeatureRecipe:
     propagation: int = 3
     num_attributes: int | None = None
     label_values: LabelBlocks | None = None
-    edge_labels: bool = False
+    edge_labels: EdgeLabelUse | None = None
     edge_label_values: LabelBlocks | None = None
     label_names: dict[int, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("attributes", "labels", "degree", "edge_labels"):
+        for name in ("attributes", "labels", "degree"):
             _expect(isinstance(getattr(self, name), bool), name, "be true or false", getattr(self, name))
+        uses = get_args(EdgeLabelUse)
+        known = self.edge_labels is None or self.edge_labels in uses
+        _expect(known, "edge_labels", f"be one of {', '.join(uses)}, or None", self.edge_labels)
         cap = self.degree_onehot
         _expect(cap is None or _is_count(cap), "degree_onehot", "be a non-negative integer or None", cap)
         _expect(_is_count(self.propagation), "propagation", "be a non-negative integer", self.propagation)
@@ -96,7 +102,8 @@ class FeatureRecipe:
             "one of the two",
         )
         _expect(
-            (self.edge_label_values is not None) == (self.edge_labels and self.num_attributes is not None),
+            (self.edge_label_values is not None)
+            == (self.edge_labels is not None and self.num_attributes is not None),
             "edge_label_values",
             "be given if and only if edge labels are used and the recipe is fitted",
             self.edge_label_values,
@@ -122,7 +129,7 @@ class FeatureRecipe:
     def num_base_columns(self) -> int:
         """Number of columns of x: attributes, one-hot labels and edge label counts; 1 if there is none of these."""
         attributes, blocks = self._fitted("num_base_columns")
-        return max(attributes + sum(len(values) for values in (*blocks, *(self.edge_label_values or ()))), 1)
+        return max(attributes + sum(len(values) for values in (*blocks, *self._counted_labels)), 1)
 
     @property
     def num_columns(self) -> int:
@@ -137,7 +144,7 @@ class FeatureRecipe:
         base += [
             f"label[{block}]={label}" for block, labels in enumerate(self.node_labels) for label in labels
         ]
-        for block, values in enumerate(self.edge_label_values or ()):
+        for block, values in enumerate(self._counted_labels):
             base += [f"edges[{block}]={self.label_names.get(value, value)}" for value in values]
         base = base or ["one"]
         names = list(base)
@@ -153,6 +160,39 @@ class FeatureRecipe:
         """The node labels with an input column, for each label column: numbers, and text for codes of text."""
         _, blocks = self._fitted("node_labels")
         return [[self.label_names.get(value, value) for value in values] for values in blocks]
+
+    # ------------------------------------------------------------------ edge labels
+    @property
+    def edge_kinds(self) -> tuple[int, ...]:
+        """Number of values of each edge label column that the message passing reads; () if it reads none."""
+        self._fitted("edge_kinds")
+        return tuple(len(values) for values in self.edge_label_values or ()) if self._in_messages else ()
+
+    @property
+    def _in_messages(self) -> bool:
+        return self.edge_labels in ("messages", "both")
+
+    @property
+    def _counted_labels(self) -> LabelBlocks:
+        """The edge labels with an input column."""
+        return (self.edge_label_values or ()) if self.edge_labels in ("counts", "both") else ()
+
+    def edge_kind(self, store: GraphStore) -> Tensor | None:
+        """Kind of each edge entry (:mod:`graphcaps.ops.edge_kinds`), int32, ``[M]``, on the store's device.
+
+        A label that is not among the fitted ones counts as any other value. ``None`` if the message passing does not
+        read edge labels, or the fitted graphs had none.
+        """
+        sizes = self.edge_kinds
+        if not sizes:
+            return None
+        labels = torch.full((store.neighbours.numel(), len(sizes)), -1)
+        # Graphs without edges have no label columns: zip stops early.
+        columns = zip(self.edge_label_values or (), edge_label_columns(store), strict=False)
+        for column, (values, codes) in enumerate(columns):
+            index, has_value = find_values(values, codes)
+            labels[:, column] = torch.from_numpy(np.where(has_value, index, -1))
+        return edge_kind(labels, sizes, "FeatureRecipe").to(store.device)
 
     # ------------------------------------------------------------------ fitting and applying
     def fit(self, store: GraphStore) -> FeatureRecipe:
@@ -172,6 +212,15 @@ class FeatureRecipe:
         edge_blocks = (
             _label_values(edge_label_columns(store), "edge", store.name) if self.edge_labels else None
         )
+        kinds = count_edge_kinds(tuple(map(len, edge_blocks or ()))) if self._in_messages else 0
+        if kinds > MOST_EDGE_KINDS:
+            raise ArgumentError(
+                "FeatureRecipe.fit",
+                "store",
+                f"have at most {MOST_EDGE_KINDS:,} combinations of edge labels for edge_labels='{self.edge_labels}'",
+                f"{kinds:,} in {store.name}",
+                "Use edge_labels='counts'.",
+            )
         values = {value for block in (*blocks, *(edge_blocks or ())) for value in block}
         return replace(
             self,
@@ -235,7 +284,7 @@ class FeatureRecipe:
     def _base_columns(self, store: GraphStore) -> np.ndarray:
         """x: attributes, one-hot labels and edge label counts, or ones, in float64, ``[N, num_base_columns]``."""
         num_attributes, blocks = self._fitted("encode")
-        edge_blocks = self.edge_label_values or ()
+        edge_blocks = self._counted_labels
         if not num_attributes and not blocks and not edge_blocks:
             return np.ones((store.num_nodes, 1))
         x = np.zeros((store.num_nodes, self.num_base_columns))

@@ -97,6 +97,7 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
         edge_labels=pick(store.edge_labels, entries),
         edge_attributes=pick(store.edge_attributes, entries),
         edge_weight=pick(store.edge_weight, entries),
+        edge_kind=pick(store.edge_kind, entries),
         truth={key: value[nodes] for key, value in store.truth.items()},
     )
     return TruncatedStore(

@@ -45,7 +45,7 @@ def select_small_graphs(size: int, edges: EdgeTable, segments: Segments) -> Smal
     max_size = size if segments.max_size is None else min(size, segments.max_size)
     table = EdgeTable(
         edges.ptr, edges.neighbours, edges.weight, node, first,
-        max_degree=edges.max_degree, bits=edges.bits, graphs=ptr,
+        max_degree=edges.max_degree, bits=edges.bits, graphs=ptr, kind=edges.kind,
     )  # fmt: skip
     replica = torch.arange(torch.Size(lead).numel(), device=index.device).unsqueeze(-1)
     rows = (order.reshape(-1, V) + replica * V).reshape(-1)

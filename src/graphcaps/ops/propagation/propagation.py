@@ -140,7 +140,8 @@ def edge_list(edges: EdgeTable) -> EdgeList:
         return edges.pairs
     ptr, column, entry = _flat_csr(edges)
     weight = None if edges.weight is None else edges.weight[entry]
-    return EdgeList(column, _rows(ptr, column.numel()), weight)
+    kind = None if edges.kind is None else edges.kind[entry]
+    return EdgeList(column, _rows(ptr, column.numel()), weight, kind)
 
 
 class _NeighbourSum(torch.autograd.Function):
