@@ -19,8 +19,9 @@ from graphcaps.reproduction.published import hyperparameters, paper_datasets
 
 FOLDER = Path(graphcaps.__file__).parent / "presets"
 FILES = sorted(FOLDER.rglob("*.toml"))
+OF_OWN_GRAPHS = ("default", "molecules")
 PAPER = sorted(paper_datasets())
-ALL = "paper, default, planted-parts, planted-parts-blocks, planted-parts-gin"
+ALL = "paper, default, molecules, planted-parts, planted-parts-blocks, planted-parts-gin"
 
 
 def preset_name(path: Path) -> str:
@@ -32,6 +33,7 @@ def test_list_presets_names_every_file():
     assert {name.removeprefix("paper/") for name in list_presets()} == {
         *PAPER,
         "default",
+        "molecules",
         "planted-parts",
         "planted-parts-blocks",
         "planted-parts-gin",
@@ -39,8 +41,8 @@ def test_list_presets_names_every_file():
 
 
 def dataset_name(path: Path) -> str:
-    """The data set in a preset's first line; the default preset is for any data set."""
-    return "MUTAG" if path.stem == "default" else path.stem.removesuffix("-gin").removesuffix("-blocks")
+    """A data set for a preset; those for graphs of any data set are tried on MUTAG."""
+    return "MUTAG" if path.stem in OF_OWN_GRAPHS else path.stem.removesuffix("-gin").removesuffix("-blocks")
 
 
 @pytest.mark.parametrize("path", FILES, ids=preset_name)
@@ -48,7 +50,7 @@ def test_every_file_builds_its_model(path):
     config = load_preset(preset_name(path))
     assert config == RunConfig.from_toml(path.read_text("utf-8"), preset_name(path))
     assert config.source == preset_name(path)
-    assert config.dataset == ("" if path.stem == "default" else dataset_name(path))
+    assert config.dataset == ("" if path.stem in OF_OWN_GRAPHS else dataset_name(path))
     FeatureRecipe(**recipe_arguments(config.features))
     model = model_factory(config, 7, CATALOGUE[dataset_name(path)].classes)(())
     assert model.num_classes == CATALOGUE[dataset_name(path)].classes
@@ -59,7 +61,8 @@ def test_every_file_builds_its_model(path):
 def test_the_first_line_is_the_command(path):
     first = path.read_text("utf-8").splitlines()[0]
     preset = preset_name(path).partition("/")[0]
-    assert first == f"# graphcaps evaluate {dataset_name(path)} --preset {preset}"
+    dataset = "molecules.csv" if preset == "molecules" else dataset_name(path)
+    assert first == f"# graphcaps evaluate {dataset} --preset {preset}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=preset_name)

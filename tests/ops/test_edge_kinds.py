@@ -33,13 +33,19 @@ def test_a_single_column_may_have_one_axis():
 
 
 def test_wrong_labels_and_sizes_are_refused():
-    with pytest.raises(ShapeError, match=r"'edge_attr' must hold indices from 0 to 3 \(−1 for other labels\), got 0 to 4"):
+    with pytest.raises(
+        ShapeError, match=r"'edge_attr' must hold indices from 0 to 3 \(−1 for other labels\), got 0 to 4"
+    ):
         edge_kind(torch.tensor([0, 4]), (4,))
     with pytest.raises(ShapeError, match=r"must have a column for each of the 3 edge labels, got \[5\]"):
         edge_kind(torch.zeros(5, dtype=torch.long), SIZES)
-    with pytest.raises(ShapeError, match=r"must be an integer tensor: the index of each label, got torch.float32"):
+    with pytest.raises(
+        ShapeError, match=r"must be an integer tensor: the index of each label, got torch.float32"
+    ):
         edge_kind(torch.zeros(5), (4,))
-    with pytest.raises(ArgumentError, match=r"HGCN: 'edge_kinds' must hold whole numbers of at least 1, got 0"):
+    with pytest.raises(
+        ArgumentError, match=r"HGCN: 'edge_kinds' must hold whole numbers of at least 1, got 0"
+    ):
         check_edge_kinds("HGCN", (2, 0))
     with pytest.raises(ArgumentError, match=r"'edge_kinds' must have at most 4,096 combinations, got 10,201"):
         check_edge_kinds("HGCN", (100, 100))

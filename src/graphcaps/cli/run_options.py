@@ -59,13 +59,14 @@ def configure(
     """The configuration of a run; its ``source`` names the preset.
 
     Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
-    the paper, "planted-parts" for the embedded ones. All other graphs take "default", whatever the name of their file:
-    the values of a paper preset hold for its data set only. A model other than the preset's starts from its own
-    defaults, except that it takes over the width of the preset's model. A classical model takes no preset of another
-    model, since features and training do not apply to it.
+    the paper, "planted-parts" for the embedded ones. Molecules that were read from SMILES take "molecules". All other
+    graphs take "default", whatever the name of their file: the values of a paper preset hold for its data set only.
+
+    A model other than the preset's starts from its own defaults, except that it takes over the width of the preset's
+    model. A classical model takes no preset of another model, since features and training do not apply to it.
 
     Args:
-        store (GraphStore): The data set; its ``catalogue_name`` decides.
+        store (GraphStore): The data set; its ``catalogue_name`` and its ``featurizer`` decide.
         preset (str, optional): Name of a preset, or path of a TOML file.
         model (str, optional): Name in the registry.
         epochs, batch_size, learning_rate (optional): Replace the values of the preset.
@@ -91,7 +92,8 @@ def configure(
         elif entry is not None and f"paper/{entry.name}" in list_presets():
             config = load_preset("paper", entry.name)
         else:
-            config = replace(load_preset("default"), dataset=store.name)
+            own = "default" if store.featurizer is None else "molecules"
+            config = replace(load_preset(own), dataset=store.name)
     if model is not None and model != config.model:
         if is_classical(model):
             expected, got = f"be of the model '{model}', or be left out", f"a preset of '{config.model}'"
@@ -149,6 +151,8 @@ def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = N
         reason = "--preset"
     elif store.catalogue_name is not None:
         reason = f"{store.catalogue_name} of the catalogue"
+    elif config.source == "molecules":
+        reason = "read from SMILES"
     else:
         entry = find_entry(store.name)
         reason = "not loaded from the catalogue"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_DEFAULT_PATIENCE = 50  # with preset default, as in HGCNClassifier
+_DEFAULT_PATIENCE = 50  # with the presets of own graphs, as in HGCNClassifier
 _MIN_GAIN = 0.05  # training accuracy must exceed the share of the largest class by this much
 
 
@@ -80,7 +80,8 @@ def train(
             "--patience",
             metavar="N",
             min=0,
-            help="Stop after N epochs without improvement; 0: never. Default: 50 with preset default, else 0.",
+            help="Stop after N epochs without improvement; 0: never. "
+            "Default: 50 with preset default or molecules, else 0.",
         ),
     ] = None,
     class_weight: Annotated[
@@ -151,7 +152,7 @@ def train(
         "--checkpoint-every": checkpoint_every,
     }
     check_network_options(config, network_options, "options")
-    if patience is None and config.source == "default":
+    if patience is None and config.source in ("default", "molecules"):
         patience = _DEFAULT_PATIENCE
     training = make_training(
         store,

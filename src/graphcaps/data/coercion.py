@@ -443,7 +443,7 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
     columns: dict[str, Any] = {}
     for name in (
         *("y", "node_labels", "node_attributes"),
-        *("edge_labels", "edge_attributes", "edge_weight"),
+        *("edge_labels", "edge_attributes", "edge_weight", "edge_kind"),
     ):
         # A store without nodes (edges) may leave out the columns of nodes (edges).
         with_rows = [store for store in stores if _num_rows(store, name)] or stores

@@ -46,8 +46,6 @@ class GraphStore:
         edge_labels, edge_attributes, edge_weight (Tensor, optional): ``[M, …]``, equal for both directions.
         label_names (dict): Text of the codes in ``node_labels`` and ``edge_labels`` that stand for text
             (:mod:`graphcaps.data.label_encoding`).
-        edge_kind (Tensor, optional): Kind of each entry, int32, ``[M]``, equal for both directions. A recipe computes it
-            from the edge labels for models that read it (:meth:`FeatureRecipe.edge_kind`).
         truth (dict): Ground truth of nodes that a model does not read, such as the planted part, ``[N]`` each.
         report (EdgeReport): Changes made to the listed edges.
         catalogue_name (str, optional): Name in the catalogue if the data set was loaded by that name
@@ -57,6 +55,8 @@ class GraphStore:
             Networks do not read it; scaffolds and fingerprints are computed from it.
         featurizer (str, optional): Featurizer of molecules read from SMILES, which says what the columns of
             ``node_labels`` and ``edge_labels`` and their codes mean; ``None`` for other graphs.
+        edge_kind (Tensor, optional): Kind of each entry, int32, ``[M]``, equal for both directions. A recipe computes
+            it from the edge labels for models that read it (:meth:`FeatureRecipe.edge_kind`).
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -75,12 +75,12 @@ class GraphStore:
     edge_attributes: Tensor | None = None
     edge_weight: Tensor | None = None
     label_names: dict[int, str] = field(default_factory=dict)
-    edge_kind: Tensor | None = None
     truth: dict[str, Tensor] = field(default_factory=dict)
     report: EdgeReport = field(default_factory=EdgeReport)
     catalogue_name: str | None = None
     smiles: tuple[str, ...] | None = None
     featurizer: str | None = None
+    edge_kind: Tensor | None = None
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()

@@ -331,9 +331,7 @@ class CrossValidation:
             return fit_group(group, self.store, self.config, on_epoch)
         inputs = self.prepare()
         factories = {
-            name: model_factory(
-                config, inputs.x.size(-1), self.store.num_classes, inputs.recipe.edge_kinds
-            )
+            name: model_factory(config, inputs.x.size(-1), self.store.num_classes, inputs.recipe.edge_kinds)
             for name, config in self.variants.items()
         }
         return train_group(

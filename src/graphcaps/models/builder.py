@@ -38,7 +38,9 @@ def model_factory(
     arguments = _checked_arguments(config, kind)
     if "edge_kinds" in kind.options():
         if tuple(arguments.get("edge_kinds") or edge_kinds) != edge_kinds:
-            expected = f"be left out: {edge_kinds} follows from the data and from edge_labels under [features]"
+            expected = (
+                f"be left out: {edge_kinds} follows from the data and from edge_labels under [features]"
+            )
             raise ArgumentError(f"model '{config.model}'", "edge_kinds", expected, arguments["edge_kinds"])
         arguments["edge_kinds"] = edge_kinds
     return partial(_build, kind, in_channels, num_classes, arguments)

@@ -85,11 +85,8 @@ class Context(GraphLayer[Tensor]):
         """Maps ``x [*lead, V, channels]`` to the same shape."""
         h = x
         for number, (weight, norm) in enumerate(zip(self.weights, self.norms, strict=True)):
-            if self.edge_kinds:
-                neighbours = self.modulations[number](h, edges, segments)
-            else:
-                neighbours = propagate(h, edges)
-            message = torch.cat([h, neighbours], -1) @ weight
+            hop = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
+            message = torch.cat([h, hop], -1) @ weight
             h = h + norm(message, segments.row_mask).relu()
         for _ in range(self.hops):
             h = propagate(h, edges)

@@ -120,7 +120,15 @@ def resolve_graph(
         raise ArgumentError(owner, "lead", "be () for a torch-geometric call", lead, fix)
     dtype = next((parameter.dtype for parameter in layer.parameters()), x.dtype)
     graphs = collate(
-        owner, x, edge_index, batch, edge_weight, num_graphs, dtype, edge_attr=edge_attr, edge_kinds=edge_kinds
+        owner,
+        x,
+        edge_index,
+        batch,
+        edge_weight,
+        num_graphs,
+        dtype,
+        edge_attr=edge_attr,
+        edge_kinds=edge_kinds,
     )
     return graphs.edges, graphs.segments
 

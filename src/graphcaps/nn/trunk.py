@@ -31,9 +31,9 @@ class Trunk(GraphLayer[Tensor]):
     labels in one-hot form, ``[E, n_1 + … + n_C]`` for columns of n_c values; a label without a column is all zeros.
 
     Args:
-        kind (str or Module): ``"gin"``, ``"gine"``, ``"sage"``, ``"gat"``, or a module called as ``module(x, edge_index)``
-            that keeps the width. With ``edge_kinds``, ``"gine"``, ``"gat"`` or a module called as
-            ``module(x, edge_index, edge_attr)``.
+        kind (str or Module): ``"gin"``, ``"gine"``, ``"sage"``, ``"gat"``, or a module called as
+            ``module(x, edge_index)`` that keeps the width. With ``edge_kinds``, ``"gine"``, ``"gat"`` or a module
+            called as ``module(x, edge_index, edge_attr)``.
         channels (int): Length of a capsule, in and out.
         num_layers (int): Number of layers of a named kind. (default: 1)
         edge_kinds (tuple or int): Number of values of each edge label column. (default: (), labels are not read)

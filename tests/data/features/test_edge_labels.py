@@ -56,7 +56,9 @@ def test_counts_against_a_loop(nodes):
 
 def test_counts_are_propagated_and_other_columns_unchanged():
     store = make()
-    plain, with_edges = (FeatureRecipe(edge_labels=used, propagation=2).fit(store) for used in (None, "counts"))
+    plain, with_edges = (
+        FeatureRecipe(edge_labels=used, propagation=2).fit(store) for used in (None, "counts")
+    )
     a, b = plain.apply(store), with_edges.apply(store)
     names = with_edges.column_names()
     assert f"A^2 {[name for name in names if name.startswith('edges')][-1]}" == names[-1]
@@ -129,7 +131,7 @@ def test_graphs_without_edges_are_compatible():
 
 def test_the_option_in_a_configuration():
     assert RunConfig().as_dict()["features"]["edge_labels"] is None
-    config = RunConfig.from_toml("[features]\nedge_labels = \"counts\"\n")
+    config = RunConfig.from_toml('[features]\nedge_labels = "counts"\n')
     assert config.as_dict()["features"]["edge_labels"] == "counts"
     assert RunConfig.from_dict(config.as_dict()).features == config.features
     assert recipe_arguments(FeatureConfig(edge_labels="counts"))["edge_labels"] == "counts"

@@ -130,5 +130,7 @@ def test_an_unseen_label_adds_nothing():
 def test_edges_without_kinds_are_refused():
     graphs = random_graphs([4])
     tables = torch.zeros(2, sum(SIZES), 5, dtype=torch.float64)
-    with pytest.raises(ShapeError, match=r"modulated_hop: 'edges' must have kinds, got none\. Pass edge_attr"):
+    with pytest.raises(
+        ShapeError, match=r"modulated_hop: 'edges' must have kinds, got none\. Pass edge_attr"
+    ):
         modulated_hop(graphs.x, *tables, graphs.edges, SIZES)
