@@ -7,6 +7,7 @@ from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.edge_modulation import EdgeModulation
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
 from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.graph_layer import GraphLayer
@@ -27,6 +28,7 @@ __all__ = [
     "AdjacencyDecoder",
     "CapsuleLayer",
     "Context",
+    "EdgeModulation",
     "GraphLayer",
     "GraphModel",
     "InputCapsules",

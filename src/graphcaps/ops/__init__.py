@@ -2,6 +2,7 @@
 
 from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table
+from graphcaps.ops.propagation.modulated_hop import modulated_hop
 from graphcaps.ops.propagation.propagation import (
     degrees,
     dense_propagate,
@@ -34,6 +35,7 @@ __all__ = [
     "dense_coarsen",
     "dense_propagate",
     "edge_table",
+    "modulated_hop",
     "neighbour_count",
     "neighbour_mean",
     "neighbour_sum",

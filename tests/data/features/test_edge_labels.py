@@ -1,4 +1,4 @@
-"""Edge label counts as input columns: against a loop, propagated, saved, and refused where labels are unseen."""
+"""Edge labels as counts and as kinds of edges: against loops, saved, and refused where labels are unseen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import torch
 
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.data import FeatureRecipe
+from graphcaps.data.coercion import concat_stores
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.features.compatibility import check_graphs
+from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, DataError
 from graphcaps.models.builder import recipe_arguments
 
 
@@ -157,3 +159,89 @@ def test_networkx_graphs_carry_edge_labels_to_a_model():
     graphs[0].edges[next(iter(graphs[0].edges))]["label"] = ("text", 1)
     assert coerce(graphs).store.label_names == {text_code("text"): "text"}
     assert coerce(nx.path_graph(3)).store.edge_labels is None
+
+
+# ---------------------------------------------------------------------- kinds for the message passing
+def test_kinds_against_a_loop():
+    store = make(values=(3, 8))
+    recipe = FeatureRecipe(edge_labels="messages").fit(store)
+    assert recipe.edge_kinds == tuple(len(values) for values in recipe.edge_label_values)
+    kind = recipe.edge_kind(store)
+    assert kind.dtype == torch.int32
+    for entry, labels in enumerate(store.edge_labels.tolist()):
+        digits = [values.index(v) + 1 for values, v in zip(recipe.edge_label_values, labels, strict=True)]
+        assert int(kind[entry]) == digits[0] * (recipe.edge_kinds[1] + 1) + digits[1]
+
+
+def test_what_each_use_of_edge_labels_gives():
+    store = make()
+    columns = {}
+    for use in (None, "counts", "messages", "both"):
+        recipe = FeatureRecipe(edge_labels=use).fit(store)
+        encoded = encode_graphs(store, recipe)
+        assert FeatureRecipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+        assert (encoded.store.edge_kind is not None) == (use in ("messages", "both"))
+        assert bool(recipe.edge_kinds) == (use in ("messages", "both"))
+        columns[use] = recipe.column_names()
+        assert encoded.x.size(1) == len(columns[use])
+    assert columns["messages"] == columns[None]
+    assert columns["both"] == columns["counts"] != columns[None]
+
+
+def test_an_unseen_combination_has_a_kind_and_an_unseen_value_none():
+    labels = torch.tensor([[0, 5], [1, 6]])
+    store = store_from_graphs([GraphArrays(3, torch.tensor([[0, 1], [1, 2]]), edge_labels=labels)], "seen")
+    recipe = FeatureRecipe(edge_labels="messages").fit(store)
+    new = replace(store, edge_labels=torch.tensor([[0, 6], [0, 6], [1, 9], [1, 9]]))
+    assert recipe.edge_kind(new).tolist() == [1 * 3 + 2, 1 * 3 + 2, 2 * 3 + 0, 2 * 3 + 0]
+    message = "edge label 9, on 1 edge, not seen in training"
+    assert list(check_graphs(new, recipe).errors.values()) == [message]
+    assert check_graphs(new, recipe, unseen="ignore").errors == {}
+
+
+def test_kinds_follow_their_graphs():
+    store = make(seed=3, graphs=6)
+    recipe = FeatureRecipe(edge_labels="messages").fit(store)
+    encoded = encode_graphs(store, recipe).store
+    picked = torch.tensor([4, 1])
+    assert torch.equal(encoded[picked].edge_kind, recipe.edge_kind(store[picked]))
+    cut = encode_graphs(store, recipe, max_nodes=3).store
+    assert torch.equal(cut.edge_kind, recipe.edge_kind(cut))
+    assert encoded.to("cpu").edge_kind is not None
+    both = concat_stores([encoded, encoded])
+    assert torch.equal(both.edge_kind, recipe.edge_kind(both))
+
+
+def test_graphs_without_edge_labels_have_no_kinds():
+    store = replace(make(), edge_labels=None)
+    recipe = FeatureRecipe(edge_labels="messages").fit(store)
+    assert recipe.edge_kinds == ()
+    assert encode_graphs(store, recipe).store.edge_kind is None
+    alone = store_from_graphs(
+        [GraphArrays(2, torch.empty(2, 0, dtype=torch.long), node_labels=torch.zeros(2, 1).long())]
+    )
+    assert FeatureRecipe(edge_labels="messages").fit(make()).edge_kind(alone).numel() == 0
+
+
+def test_too_many_combinations_are_refused():
+    edges = torch.randint(0, 40, (2, 400), generator=torch.Generator().manual_seed(0))
+    labels = torch.randint(0, 90, (400, 2), generator=torch.Generator().manual_seed(1))
+    store = store_from_graphs([GraphArrays(40, edges, edge_labels=labels)], "ids")
+    with pytest.raises(
+        ArgumentError, match=r"have at most 4,096 combinations of edge labels for edge_labels="
+    ):
+        FeatureRecipe(edge_labels="messages").fit(store)
+
+
+def test_a_wrong_use_is_refused():
+    with pytest.raises(
+        ArgumentError, match=r"'edge_labels' must be one of counts, messages, both, or None, got True"
+    ):
+        FeatureRecipe(edge_labels=True)
+    with pytest.raises(
+        ArgumentError, match=r"features: 'edge_labels' must be one of counts, messages, both, or false"
+    ):
+        FeatureConfig(edge_labels="bonds")
+    with pytest.raises(DataError, match=r"\[features\] edge_labels: expected a string, found true"):
+        RunConfig.from_toml("[features]\nedge_labels = true\n")
+    assert RunConfig.from_toml("[features]\nedge_labels = false\n").features.edge_labels is None
