@@ -172,11 +172,16 @@ def test_info_and_check_of_molecules(molecules):
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert "classes 2: no (2), yes (1)" in lines
     assert "split train (1), test (2)" in lines
-    assert "reading 1 row holds no valid molecule and was skipped: line 3." in lines
+    assert "reading 1 row holds no valid molecule and was left out: line 3." in lines
     content = json.loads(run("info", molecules, *columns, "--json").stdout)
-    assert content["skipped"] == [{"line": 3, "text": "C(C", "reason": "invalid SMILES syntax"}]
+    reason = {"reason": "invalid SMILES syntax", "kind": "molecule"}
+    assert content["skipped"] == [{"line": 3, "text": "C(C"} | reason]
     checked = json.loads(run("check", molecules, *columns, "--json").stdout)
-    assert checked["reading"] == ["1 row holds no valid molecule and was skipped: line 3."]
+    assert checked["reading"] == [
+        "1 row holds no valid molecule and was left out: line 3.",
+        "1 molecule is in more than one row (1 further row), with different labels; all rows are kept. "
+        "--duplicates first keeps one row of each, --duplicates drop-contradicting leaves those out.",
+    ]
     assert (checked["duplicates"]["graphs"], checked["ceiling"]) == (2, 0.6667)
 
 
@@ -185,7 +190,7 @@ def test_a_table_is_converted_to_a_tu_folder(molecules, tmp_path):
         "convert", molecules, tmp_path / "OUT.zip", "--smiles", "mol", "--label", "active", "--bad", "skip"
     )
     assert result.exit_code == 0, result.output
-    assert "1 row holds no valid molecule and was skipped: line 3." in result.stderr
+    assert "1 row holds no valid molecule and was left out: line 3." in result.stderr
     again = json.loads(run("info", tmp_path / "OUT.zip", "--json").stdout)
     assert (again["graphs"], again["class_names"]) == (3, ["no", "yes"])
     assert again["edge_labels"]["distinct"] == [2]

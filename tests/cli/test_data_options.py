@@ -12,7 +12,7 @@ from graphcaps.data.datasets import loading
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow
 from tests.small_models import planted, small_model
 
-NOTE, SKIPPED = "Not read: weight.", "2 rows hold no valid molecule and were skipped: lines 3, 7."
+NOTE, SKIPPED = "Not read: weight.", "2 rows hold no valid molecule and were left out: lines 3, 7."
 
 
 @pytest.fixture
@@ -34,11 +34,12 @@ def test_notes_other_than_on_skipped_rows_are_printed(opened, capsys):
     options: dict[str, Any] = {"smiles": "structure"}
     open_for_model("own.csv", None, options, small_model(), keep_bad_rows=True)
     assert capsys.readouterr().err.splitlines() == [NOTE]
-    assert opened == [reader_defaults(small_model().recipe) | {"bad": "skip", "smiles": "structure"}]
+    expected = {"bad": "skip", "unlabelled": "keep", "smiles": "structure"}
+    assert opened == [reader_defaults(small_model().recipe) | expected]
 
 
 @pytest.mark.parametrize(("options", "keep_bad_rows"), [({}, False), ({"bad": "skip"}, True)])
 def test_skipped_rows_are_noted_where_results_do_not_list_them(opened, capsys, options, keep_bad_rows):
     open_for_model("own.csv", None, options, small_model(), keep_bad_rows=keep_bad_rows)
     assert capsys.readouterr().err.splitlines() == [NOTE, SKIPPED]
-    assert opened == [reader_defaults(small_model().recipe) | options]
+    assert opened == [reader_defaults(small_model().recipe) | {"unlabelled": "keep"} | options]

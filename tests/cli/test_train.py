@@ -305,6 +305,10 @@ def test_patience_class_weight_and_calibration(inputs: list[str], out: Path) -> 
     assert model.calibration is not None
     assert model.calibration.method == "isotonic"
     assert model.profile is not None
+    weights = model.training["class_weight"]  # n / (O n_o)
+    assert list(weights) == list(model.class_names)
+    described = invoke("info", out).stdout
+    assert all(f"{name} {weight:.4g}" in described for name, weight in weights.items())
     assert "Brier score" in done.stdout
     bare = invoke(*inputs, "--out", out, "--overwrite", "--calibrate", "none", "--patience", "1")
     assert bare.exit_code == 0, bare.output

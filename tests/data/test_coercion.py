@@ -428,6 +428,6 @@ def test_molecules_get_the_columns_of_the_recipe(atoms):
     pytest.importorskip("rdkit")
     store = coerce(["CCO", "C1CC1"], atoms=atoms).store
     recipe = graphcaps.FeatureRecipe().fit(store)
-    assert reader_defaults(recipe) == {"atoms": atoms}
+    assert reader_defaults(recipe) == {"atoms": atoms, "fragments": "all"}
     assert coerce(["CN"], recipe=recipe).store.node_labels.size(1) == store.node_labels.size(1)
     assert reader_defaults(None) == {}

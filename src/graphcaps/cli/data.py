@@ -10,6 +10,8 @@ import typer
 
 from graphcaps.cli.data_options import (
     Bad,
+    Duplicates,
+    Fragments,
     Id,
     Json,
     Label,
@@ -94,6 +96,8 @@ def info(
     split: SplitColumn = None,
     id: Id = None,
     bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
     as_json: Json = False,
     no_cache: Annotated[bool, option("--no-cache", help="Do not use or write the cache.")] = False,
     no_download: Annotated[bool, option("--no-download", help="Do not download.")] = False,
@@ -103,7 +107,7 @@ def info(
     from graphcaps.data.quality.summary import summarize
 
     start = time.perf_counter()
-    options = reader_options(smiles, label, split, id, bad)
+    options = reader_options(smiles, label, split, id, bad, fragments, duplicates)
     loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **options)
     seconds = round(time.perf_counter() - start, 3)
     summary = summarize(loaded.store)
@@ -185,6 +189,8 @@ def check(
     split: SplitColumn = None,
     id: Id = None,
     bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
     groups: Annotated[
         Path | None,
         option("--groups", metavar="FILE", help="Write the group of duplicates of each graph as CSV."),
@@ -206,7 +212,9 @@ def check(
     from graphcaps.data.quality.quality_report import quality_report
     from graphcaps.data.splits.groups import write_groups
 
-    loaded = open_dataset(source, root, **reader_options(smiles, label, split, id, bad))
+    loaded = open_dataset(
+        source, root, **reader_options(smiles, label, split, id, bad, fragments, duplicates)
+    )
     store, metadata = loaded.store, loaded.metadata
     report = quality_report(store, seconds=_MAX_SECONDS)
     findings = report.findings
@@ -322,6 +330,8 @@ def convert(
     smiles: Smiles = None,
     label: Label = None,
     bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
     overwrite: Annotated[
         bool, option("--overwrite", help="Replace TARGET if it is a zip or a TU folder.")
     ] = False,
@@ -337,7 +347,8 @@ def convert(
     """
     from graphcaps.data.readers.tu_writer import write_tu
 
-    loaded = open_source(source, root, reader_options(smiles, label, bad=bad))
+    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
+    loaded = open_source(source, root, options)
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()
     files = [target] if target.is_file() else sorted(target.iterdir())

@@ -22,6 +22,11 @@ __all__ = [
     "Bad",
     "BadReported",
     "BadRows",
+    "DuplicateRows",
+    "Duplicates",
+    "FragmentChoice",
+    "Fragments",
+    "FragmentsOfModel",
     "Id",
     "Json",
     "Label",
@@ -41,10 +46,25 @@ __all__ = [
 
 
 class BadRows(StrEnum):
-    """What to do with table rows without a valid molecule."""
+    """What to do with table rows without a valid molecule or without a label."""
 
     refuse = "refuse"
     skip = "skip"
+
+
+class FragmentChoice(StrEnum):
+    """Which fragments of salts and mixtures to read."""
+
+    all = "all"
+    largest = "largest"
+
+
+class DuplicateRows(StrEnum):
+    """What to do with table rows that have the same molecule."""
+
+    keep = "keep"
+    drop_contradicting = "drop-contradicting"
+    first = "first"
 
 
 _SOURCE_HELP = "A data set, a TU folder or zip, or your own file (docs/inputs.md)."
@@ -77,13 +97,42 @@ Id = Annotated[
 ]
 Bad = Annotated[
     BadRows | None,
-    option("--bad", help="Rows without a valid molecule. Default: refuse.", rich_help_panel=_COLUMNS),
+    option(
+        "--bad",
+        help="Rows without a valid molecule or without a label. Default: refuse.",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
 BadReported = Annotated[
     BadRows | None,
     option(
         "--bad",
         help="Rows without a valid molecule. Default: each gets a row with the reason.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+Fragments = Annotated[
+    FragmentChoice | None,
+    option(
+        "--fragments",
+        help="Salts and mixtures: all fragments, or the largest of each molecule. Default: all.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+FragmentsOfModel = Annotated[
+    FragmentChoice | None,
+    option(
+        "--fragments",
+        help="Salts and mixtures: all fragments, or the largest of each molecule. Default: as in training.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+Duplicates = Annotated[
+    DuplicateRows | None,
+    option(
+        "--duplicates",
+        help="Rows with the same molecule: keep all, drop those with contradicting labels, or keep the first. "
+        "Default: keep.",
         rich_help_panel=_COLUMNS,
     ),
 ]
@@ -99,6 +148,8 @@ def reader_options(
     split: str | None = None,
     id: str | None = None,
     bad: BadRows | None = None,
+    fragments: FragmentChoice | None = None,
+    duplicates: DuplicateRows | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments of ``open_dataset``: the options that were given."""
     options = {
@@ -107,6 +158,8 @@ def reader_options(
         "split": split,
         "id": id,
         "bad": None if bad is None else bad.value,
+        "fragments": None if fragments is None else fragments.value,
+        "duplicates": None if duplicates is None else duplicates.value,
     }
     return {name: value for name, value in options.items() if value is not None}
 
@@ -136,7 +189,7 @@ def open_source(
 def open_for_model(
     source: str, root: Path | None, options: dict[str, Any], fitted: FittedModel, *, keep_bad_rows: bool
 ) -> LoadedDataset:
-    """Reads graphs for a model: molecules get the label columns that it reads.
+    """Reads graphs for a model: molecules are read as its training molecules were, and rows need no label.
 
     Args:
         source, root, options: As in :func:`open_source`.
@@ -146,12 +199,21 @@ def open_for_model(
     """
     from graphcaps.data.coercion import reader_defaults
     from graphcaps.data.datasets.loading import open_dataset
+    from graphcaps.data.quality.summary import describe_empty_graphs
 
-    defaults = reader_defaults(fitted.recipe)
-    if "bad" in options or not keep_bad_rows:
-        return open_source(source, root, options, defaults)
-    loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
-    for sentence in () if loaded.metadata is None else loaded.metadata.notes:
+    defaults = reader_defaults(fitted.recipe) | {"unlabelled": "keep"}
+    is_reported = keep_bad_rows and "bad" not in options
+    loaded = open_dataset(
+        source, root, defaults=defaults | ({"bad": "skip"} if is_reported else {}), **options
+    )
+    notes = () if loaded.metadata is None else loaded.metadata.notes
+    if not is_reported:
+        notes += () if loaded.metadata is None else loaded.metadata.skipped_notes
+        notes += (describe_empty_graphs(loaded.store),)
+    trained = fitted.recipe.fragments or loaded.store.fragments
+    if loaded.store.fragments not in (None, trained):
+        notes += (f"The model was trained with --fragments {trained}.",)
+    for sentence in filter(None, notes):
         note(sentence)
     return loaded
 
@@ -164,12 +226,21 @@ def open_with_split(
     Raises:
         GraphcapsError: If labels are missing, or the split is unknown or has no training or test graphs.
     """
+    from graphcaps.data.readers.row_rules import describe_copies_across
     from graphcaps.data.splits.groups import resolve_split, split_column
 
     column = split_column(split)
     loaded = open_source(source, root, options if column is None else options | {"split": column})
     require_labels(owner, loaded)
-    return loaded, None if split is None else resolve_split(split, loaded.store, loaded.metadata)
+    if split is None:
+        return loaded, None
+    resolved = resolve_split(split, loaded.store, loaded.metadata)
+    parts = [
+        part.tolist() for part in (resolved.train, resolved.validation, resolved.test) if part is not None
+    ]
+    if sentence := describe_copies_across(loaded.store.smiles, parts):
+        note(sentence)
+    return loaded, resolved
 
 
 def require_labels(owner: str, loaded: LoadedDataset) -> None:

@@ -12,6 +12,8 @@ import typer
 
 from graphcaps.cli.data_options import (
     Bad,
+    Duplicates,
+    Fragments,
     Json,
     Label,
     Root,
@@ -104,6 +106,8 @@ def evaluate(
     smiles: Smiles = None,
     label: Label = None,
     bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
     as_json: Json = False,
 ) -> None:
     """Cross-validate a model; all folds and seeds are trained together.
@@ -116,10 +120,12 @@ def evaluate(
     """
     _check_options(out, variant, seeds)
     _check_folds(names, folds, groups, split, protocol)
+    from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.training.auto_config import check_network_options
 
-    loaded = _load(names, root, reader_options(smiles, label, bad=bad), split)
+    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
+    loaded = _load(names, root, options, split)
     results = None if out is None else ResultsStore(out)
     validations = []
     for dataset, fixed_split in loaded:  # all options are checked before the first training
@@ -130,6 +136,8 @@ def evaluate(
             precision=precision,
         )  # fmt: skip
         check_network_options(config, {"--group": group, "--patience": patience}, "options")
+        if groups is None and fixed_split is None and (copies := describe_copies_in_folds(store.smiles)):
+            note(f"{store.name}: {copies}")
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset), split=fixed_split,

@@ -12,6 +12,7 @@ import typer
 
 from graphcaps.cli.data_options import (
     Bad,
+    FragmentsOfModel,
     Id,
     Json,
     Label,
@@ -97,6 +98,7 @@ def explain(
     label: Label = None,
     id: Id = None,
     bad: Bad = None,
+    fragments: FragmentsOfModel = None,
     as_json: Json = False,
 ) -> None:
     """Explain the predictions of a model by its capsules and node scores.
@@ -119,7 +121,7 @@ def explain(
     fitted = load(model)
     fitted.to(choose_device(device, "explain", fitted.config.model))
     # --graph counts rows without a valid molecule too, as predict does.
-    options = reader_options(smiles, label, id=id, bad=bad)
+    options = reader_options(smiles, label, id=id, bad=bad, fragments=fragments)
     loaded = open_for_model(source, root, options, fitted, keep_bad_rows=graph is not None)
     store = loaded.store
     selected = None if graph is None else _select_graph(graph, loaded, count_skipped=bad is None)

@@ -124,6 +124,9 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
         labels = ["not used"]
     rows = [("" if number else "node labels", text) for number, text in enumerate(labels)]
     rows.append(("node attributes", str(attributes or "none") if recipe["attributes"] else "not used"))
+    if recipe["fragments"] is not None:
+        kept = "the largest of each molecule" if recipe["fragments"] == "largest" else "all of each molecule"
+        rows.append(("fragments", kept))
     features = [name for name, used in (("attributes", attributes), ("labels", blocks)) if used] or ["ones"]
     features += ["degree"] if recipe["degree"] else []
     features += [] if recipe["degree_onehot"] is None else [f"one-hot degree up to {recipe['degree_onehot']}"]

@@ -11,6 +11,7 @@ import typer
 
 from graphcaps.cli.data_options import (
     BadReported,
+    FragmentsOfModel,
     Id,
     Json,
     Label,
@@ -66,6 +67,7 @@ def predict(
     label: Label = None,
     id: Id = None,
     bad: BadReported = None,
+    fragments: FragmentsOfModel = None,
     abstain_below: Annotated[
         float | None,
         option(
@@ -95,12 +97,13 @@ def predict(
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict", fitted.config.model))
-    options = reader_options(smiles, label, id=id, bad=bad)
+    options = reader_options(smiles, label, id=id, bad=bad, fragments=fragments)
     loaded = open_for_model(source, root, options, fitted, keep_bad_rows=True)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
     ids = None if metadata is None else metadata.ids
-    predictions = predict_store(fitted, checked, abstain_below=abstain_below, ids=ids)
+    classes = None if metadata is None else metadata.classes
+    predictions = predict_store(fitted, checked, abstain_below=abstain_below, ids=ids, true_classes=classes)
     if metadata is not None and metadata.row_indices is not None and bad is None:
         predictions, row_indices = with_skipped_rows(predictions, metadata), metadata.row_indices
     names = display_names(metadata, predictions.ids)

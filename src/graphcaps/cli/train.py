@@ -11,6 +11,8 @@ import typer
 
 from graphcaps.cli.data_options import (
     Bad,
+    Duplicates,
+    Fragments,
     Json,
     Label,
     Root,
@@ -73,6 +75,8 @@ def train(
     smiles: Smiles = None,
     label: Label = None,
     bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
     split: SplitBy = None,
     patience: Annotated[
         int | None,
@@ -128,7 +132,12 @@ def train(
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.final_training import make_training
 
-    loaded, holdout = open_with_split(source, root, reader_options(smiles, label, bad=bad), split)
+    loaded, holdout = open_with_split(
+        source,
+        root,
+        reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates),
+        split,
+    )
     _check_validation_share(context, holdout)
     store = loaded.store
     config = configure(

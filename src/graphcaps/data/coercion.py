@@ -167,13 +167,14 @@ def reader_defaults(recipe: InputColumns | None) -> dict[str, str]:
         recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs.
 
     Returns:
-        dict: ``atoms``, the option that gives molecules the label columns of the recipe; empty without a recipe.
+        dict: ``atoms``, the option that gives molecules the label columns of the recipe, and ``fragments``, the option
+        that the training molecules were read with; empty without a recipe.
     """
     if recipe is None:
         return {}
     columns = len(recipe.label_values or ())
     fitting = (atoms for atoms, names in ATOM_COLUMNS.items() if len(names) == columns)
-    return {"atoms": next(fitting, "elements")}
+    return {"atoms": next(fitting, "elements"), "fragments": recipe.fragments or "all"}
 
 
 @contextmanager
@@ -333,6 +334,7 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
         has_names=False,
         row_indices=rows if molecules.skipped else None,
         skipped_ids=tuple(str(row.line - 1) for row in molecules.skipped),
+        row_notes=molecules.row_notes(),
     )
     return GraphInput(molecules.store, None, metadata)
 
@@ -475,6 +477,7 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         label_names={code: text for store in stores for code, text in store.label_names.items()},
         truth={key: torch.cat([store.truth[key] for store in with_nodes]) for key in sorted(shared)},
         smiles=_concat_smiles(stores),
+        fragments=first.fragments if len({store.fragments for store in stores}) == 1 else None,
         **columns,
     )
 

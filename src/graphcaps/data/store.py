@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -57,6 +57,8 @@ class GraphStore:
             ``node_labels`` and ``edge_labels`` and their codes mean; ``None`` for other graphs.
         edge_kind (Tensor, optional): Kind of each entry, int32, ``[M]``, equal for both directions. A recipe computes
             it from the edge labels for models that read it (:meth:`FeatureRecipe.edge_kind`).
+        fragments (str, optional): Which fragments of molecules were read from SMILES, ``"all"`` or ``"largest"``; a
+            model reads new molecules in the same way. ``None`` for other graphs.
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -81,6 +83,7 @@ class GraphStore:
     smiles: tuple[str, ...] | None = None
     featurizer: str | None = None
     edge_kind: Tensor | None = None
+    fragments: Literal["all", "largest"] | None = None
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()

@@ -77,12 +77,12 @@ class Predictions:
 
     @property
     def accuracy(self) -> float | None:
-        """Accuracy over the graphs that got a class; ``None`` if there are none or the source has no labels."""
-        classified = [name is not None for name in self.predicted]
-        if self.true_classes is None or not any(classified):
+        """Accuracy over the labelled graphs that got a class; ``None`` if there are none."""
+        if self.true_classes is None:
             return None
         pairs = zip(self.predicted, self.true_classes, strict=True)
-        return sum(predicted == true for predicted, true in pairs) / sum(classified)
+        correct = [predicted == true for predicted, true in pairs if predicted is not None and true]
+        return sum(correct) / len(correct) if correct else None
 
     @property
     def metrics(self) -> dict[str, float | None] | None:
@@ -165,6 +165,7 @@ def predict_store(
     unseen: UnseenPolicy = "refuse",
     abstain_below: float | None = None,
     ids: tuple[str, ...] | None = None,
+    true_classes: tuple[str, ...] | None = None,
 ) -> Predictions:
     """Predicts every graph that matches the model's feature recipe and records the reason for each other one.
 
@@ -175,6 +176,8 @@ def predict_store(
         unseen (str): As in :meth:`FittedModel.scores`.
         abstain_below (float, optional): Graphs whose highest probability is below this get no class.
         ids (tuple, optional): Identifier of each graph, written as a column.
+        true_classes (tuple, optional): Class name of each graph, "" if it is unknown. (default: those of the store, if
+            it has classes)
 
     Raises:
         ArgumentError: If the whole store lacks columns that the model reads.
@@ -200,15 +203,15 @@ def predict_store(
         outside = tuple("" if graph in errors else reason for graph, reason in reasons)
     elif store.empty_graphs.numel():
         outside = tuple("" if size else NO_NODES for size in store.sizes.tolist())
+    if true_classes is None and store.y is not None:
+        true_classes = tuple(store.class_names[index] for index in store.y.tolist())
     return Predictions(
         class_names=fitted.class_names,
         score_kind=fitted.score_kind,
         scores=scores.numpy(),
         probabilities=probabilities,
         errors=tuple(errors.get(graph, "") for graph in range(len(store))),
-        true_classes=None
-        if store.y is None
-        else tuple(store.class_names[index] for index in store.y.tolist()),
+        true_classes=true_classes,
         abstain_below=abstain_below,
         out_of_distribution=outside,
         ids=ids,

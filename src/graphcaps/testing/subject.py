@@ -121,6 +121,7 @@ def reorder_nodes(store: GraphStore) -> tuple[GraphStore, Tensor]:
         "y": store.y,
         "smiles": store.smiles,
         "featurizer": store.featurizer,
+        "fragments": store.fragments,
         "class_names": store.class_names,
         "node_labels": None if store.node_labels is None else store.node_labels[old_of],
         "node_attributes": None if store.node_attributes is None else store.node_attributes[old_of],

@@ -199,10 +199,17 @@ class SingleTraining(ABC):
             train_accuracy=kept.train_accuracy[0],
             validation_loss=kept.validation_loss[0] if has_validation else None,
             validation_accuracy=kept.validation_accuracy[0] if has_validation else None,
+            class_weight=self._class_weight,
             seconds=round(math.fsum(event.seconds for event in self.history), 3),
             hardware=describe_hardware(self.device),
             notes=[*self._data_notes, *self.notes],
         )
+
+    @property
+    def _class_weight(self) -> dict[str, float] | None:
+        """Weight of each class in the losses, by its name; ``None`` if all are 1."""
+        weights = self.fingerprint.get("class_weight")
+        return None if weights is None else dict(zip(self.source.class_names, weights, strict=True))
 
     def _finish(self, model: GraphModel | ClassicalModel, recipe: FeatureRecipe) -> FinalResult:
         """Calibrates the model on the validation graphs and evaluates it on the test graphs.

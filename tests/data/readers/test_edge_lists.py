@@ -78,7 +78,7 @@ def test_edges_graphs_and_nodes(folder):
         (
             "graphs.csv",
             "graph,label\ng1,1\ng2,nan\n",
-            "graphs.csv, line 3: expected a class in column 'label', found 'nan'.",
+            "graphs.csv, line 3: expected a label in column 'label', found 'nan'.",
         ),
         (
             "nodes.csv",

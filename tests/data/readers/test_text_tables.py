@@ -78,7 +78,7 @@ def test_quoted_entries_and_empty_lines_keep_their_lines(write):
         ),
         (
             "smiles,active\nC,1\nCC,\n",
-            "own.csv, line 3: expected an entry in column 'active', found an empty one.",
+            "own.csv, line 3: expected a label in column 'active', found an empty entry.",
         ),
         ("smiles,smiles\nC,1\n", "own.csv, line 1: expected distinct column names, found 'smiles' twice."),
         (b"smiles,active\nC,\xff\n", "own.csv, line 2: expected text in UTF-8, found other bytes."),
@@ -99,7 +99,7 @@ def test_skipped_rows_are_noted_and_the_others_keep_their_columns(write):
     path = write("smiles,y,part\nC(,a,train\nCO,b,test\nCC,a,train\n")
     rows = read_molecule_table(path, label="y", split="part", bad="skip").metadata
     assert (rows.ids, rows.split) == (("3", "4"), ("test", "train"))
-    assert rows.all_notes == ("1 row holds no valid molecule and was skipped: line 2.",)
+    assert rows.all_notes == ("1 row holds no valid molecule and was left out: line 2.",)
 
 
 def test_parquet(tmp_path):
@@ -108,7 +108,7 @@ def test_parquet(tmp_path):
     parquet.write_table(arrow.table({"smiles": ["CC", "CO"], "active": [1.0, 0.0]}), path)
     assert read_molecule_table(path, label="active").store.class_names == ("0", "1")
     parquet.write_table(arrow.table({"smiles": ["CC", "CO"], "active": [1.0, None]}), path)
-    with pytest.raises(DataError, match=r"own.parquet, line 2: expected an entry in column 'active'"):
+    with pytest.raises(DataError, match=r"own.parquet, line 2: expected a label in column 'active'"):
         read_molecule_table(path, label="active")
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match="a Parquet file"):
@@ -127,7 +127,7 @@ def test_without_pyarrow_the_message_has_the_install_command(tmp_path, monkeypat
 def test_a_missing_class_is_rejected(tmp_path, missing):
     path = tmp_path / "m.csv"
     path.write_text(f"smiles,y\nCCO,1\nCCN,{missing}\n")
-    with pytest.raises(DataError, match=rf"m.csv, line 3: expected a class in column 'y', found '{missing}'"):
+    with pytest.raises(DataError, match=rf"m.csv, line 3: expected a label in column 'y', found '{missing}'"):
         read_molecule_table(path, label="y")
     path.write_text("smiles,y\nCCO,Nan Goldin\nCCN,süß 1\n")
     assert read_molecule_table(path, label="y").store.class_names == ("Nan Goldin", "süß 1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -67,6 +67,8 @@ class FeatureRecipe:
             column of nodes and of edges, set by fitting.
         label_names (dict): Text of the values that are codes of text, set by fitting. It follows from the values and
             is not compared.
+        fragments (str, optional): Fragments of molecules that were read from SMILES, ``"all"`` or ``"largest"``, set
+            by fitting; new molecules are read in the same way. ``None`` for other graphs.
 
     Raises:
         ArgumentError: If an argument is invalid.
@@ -85,6 +87,7 @@ class FeatureRecipe:
     edge_labels: EdgeLabelUse | None = None
     edge_label_values: LabelBlocks | None = None
     label_names: dict[int, str] = field(default_factory=dict, compare=False)
+    fragments: Literal["all", "largest"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("attributes", "labels", "degree"):
@@ -92,6 +95,8 @@ class FeatureRecipe:
         uses = get_args(EdgeLabelUse)
         known = self.edge_labels is None or self.edge_labels in uses
         _expect(known, "edge_labels", f"be one of {', '.join(uses)}, or None", self.edge_labels)
+        known = self.fragments in (None, "all", "largest")
+        _expect(known, "fragments", "be 'all', 'largest' or None", self.fragments)
         cap = self.degree_onehot
         _expect(cap is None or _is_count(cap), "degree_onehot", "be a non-negative integer or None", cap)
         _expect(_is_count(self.propagation), "propagation", "be a non-negative integer", self.propagation)
@@ -228,6 +233,7 @@ class FeatureRecipe:
             label_values=blocks,
             edge_label_values=edge_blocks,
             label_names={code: text for code, text in store.label_names.items() if code in values},
+            fragments=store.fragments,
         )
 
     def apply(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from graphcaps.data.store import GraphStore
 
-__all__ = ["GraphMetadata", "SkippedRow", "StoreWithMetadata"]
+__all__ = ["GraphMetadata", "SkipKind", "SkippedRow", "StoreWithMetadata"]
+
+_MAX_LISTED = 10  # lines in a sentence
+
+
+SkipKind = Literal["molecule", "label", "duplicate"]
+"""Why a row was left out: no valid molecule, no label, or a rule for repeated molecules."""
 
 
 @dataclass(frozen=True)
 class SkippedRow:
-    """A row without a valid graph: its ``line`` in the file, its ``text`` and the ``reason``."""
+    """A row that was left out: its ``line`` in the file, its ``text``, the ``reason`` and its ``kind``."""
 
     line: int
     text: str
     reason: str
+    kind: SkipKind = "molecule"
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,15 @@ class GraphMetadata:
         ids (tuple): Identifier of each graph: an entry of an id column, a file name, or the line of its row.
         split (tuple, optional): Entry of the split column, as written.
         smiles (tuple, optional): Canonical SMILES of each molecule; atom i is node i of the graph.
-        skipped (tuple): Rows that were skipped because they hold no valid molecule.
+        skipped (tuple): Rows that were left out, ascending.
         columns (dict): Names of the label and attribute columns of nodes and edges.
         notes (tuple): Remarks on what was not read, apart from skipped rows, one sentence each.
         has_names (bool): Whether ``ids`` are names rather than line numbers.
         row_indices (tuple, optional): Row of each graph among all rows, from 0; ``None`` if no row was skipped.
         skipped_ids (tuple): Identifier of each row in ``skipped``.
+        row_notes (tuple): Remarks on rows that a training should know of, such as repeated molecules.
+        classes (tuple, optional): Class name of each graph, "" if it has none, where only some graphs have a label and
+            the store has no ``y``.
     """
 
     ids: tuple[str, ...]
@@ -43,18 +54,33 @@ class GraphMetadata:
     has_names: bool = True
     row_indices: tuple[int, ...] | None = None
     skipped_ids: tuple[str, ...] = ()
+    row_notes: tuple[str, ...] = ()
+    classes: tuple[str, ...] | None = None
+
+    @property
+    def skipped_notes(self) -> tuple[str, ...]:
+        """A sentence on the rows without a valid molecule, and one on those without a label, if there are any."""
+        kinds: dict[SkipKind, tuple[str, str]] = {
+            "molecule": (
+                "row holds no valid molecule and was left out",
+                "rows hold no valid molecule and were left out",
+            ),
+            "label": ("row without a label was left out", "rows without a label were left out"),
+        }
+        sentences = []
+        for kind, (singular, plural) in kinds.items():
+            listed = [row.line for row in self.skipped if row.kind == kind]
+            if not listed:
+                continue
+            lines = ", ".join(map(str, listed[:_MAX_LISTED])) + (", …" if len(listed) > _MAX_LISTED else "")
+            subject = f"1 {singular}: line" if len(listed) == 1 else f"{len(listed):,} {plural}: lines"
+            sentences.append(f"{subject} {lines}.")
+        return tuple(sentences)
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """``notes``, and a sentence on skipped rows if there are any."""
-        count = len(self.skipped)
-        if not count:
-            return self.notes
-        lines = ", ".join(str(row.line) for row in self.skipped[:10]) + (", …" if count > 10 else "")
-        subject = (
-            "row holds no valid molecule and was" if count == 1 else "rows hold no valid molecule and were"
-        )
-        return (*self.notes, f"{count:,} {subject} skipped: line{'' if count == 1 else 's'} {lines}.")
+        """``notes``, sentences on rows that were left out, and ``row_notes``."""
+        return (*self.notes, *self.skipped_notes, *self.row_notes)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,17 @@ import torch
 from graphcaps._io.optional_imports import require
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
+from graphcaps.data.readers.row_rules import (
+    DuplicatePolicy,
+    FragmentPolicy,
+    LabelledRows,
+    UnlabelledPolicy,
+    check_policy,
+    describe_fragments,
+    find_repeated,
+    read_labels,
+    select_duplicates,
+)
 from graphcaps.data.readers.text_tables import Table, open_table
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
@@ -65,12 +76,30 @@ class MoleculeSet:
         smiles (tuple): Canonical SMILES of each graph; atom i is node i of the graph.
         row_indices (tuple): Index of each graph in the input, from 0.
         skipped (tuple): Invalid inputs, with line and reason.
+        fragmented (int): Number of molecules that are written with several fragments.
     """
 
     store: GraphStore
     smiles: tuple[str, ...]
     row_indices: tuple[int, ...]
     skipped: tuple[SkippedRow, ...]
+    fragmented: int = 0
+
+    def row_notes(
+        self, labels: Sequence[str] | None = None, duplicates: DuplicatePolicy = "keep"
+    ) -> tuple[str, ...]:
+        """Sentences on molecules of several fragments and on repeated molecules.
+
+        Args:
+            labels (sequence, optional): Label of each molecule.
+            duplicates (str): What was done with repeated molecules. (default: ``"keep"``)
+        """
+        fragments = self.store.fragments or "all"
+        notes = (
+            describe_fragments(self.fragmented, len(self.smiles), fragments),
+            find_repeated(self.smiles, labels).describe(duplicates),
+        )
+        return tuple(filter(None, notes))
 
 
 def from_smiles(smiles: Sequence[str], y: Sequence[int | str] | None = None, **options: Any) -> GraphStore:
@@ -92,7 +121,7 @@ def read_smiles(
     y: Sequence[int | str] | None = None,
     *,
     atoms: Literal["elements", "full"] = "elements",
-    fragments: Literal["all", "largest"] = "all",
+    fragments: FragmentPolicy = "all",
     bad: Literal["refuse", "skip"] = "refuse",
     class_names: Sequence[str] | None = None,
     name: str = "molecules",
@@ -122,12 +151,12 @@ def read_smiles(
     _check_arguments(smiles, y, atoms, fragments, bad)
     chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
     log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    graphs, canonical, row_indices, skipped = [], [], [], []
+    graphs, canonical, row_indices, skipped, fragmented = [], [], [], [], 0
     with log.BlockLogs():  # our message has the reason already
         for index, text in enumerate(smiles):
             line = index + 1 if lines is None else lines[index]
             try:
-                molecule, written = _parse(chem, text, fragments)
+                molecule, written, count = _parse(chem, text, fragments)
             except _InvalidSmiles as error:
                 if bad == "refuse":
                     found = f"{_shortened(text)}: {error}"
@@ -138,12 +167,13 @@ def read_smiles(
             graphs.append(_graph_arrays(molecule, atoms, None if y is None else y[index]))
             canonical.append(written)
             row_indices.append(index)
+            fragmented += count > 1
     if not graphs:
         first = f" (line {skipped[0].line}: {skipped[0].reason})" if skipped else ""
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     store = store_from_graphs(graphs, name, class_names=class_names, owner="from_smiles")
-    store = replace(store, smiles=tuple(canonical))
-    return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped))
+    store = replace(store, smiles=tuple(canonical), fragments=fragments)
+    return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped), fragmented)
 
 
 def molecule_smiles(molecule: Any) -> str:
@@ -165,8 +195,10 @@ def read_molecule_table(
     id: str | None = None,
     *,
     atoms: str = "elements",
-    fragments: str = "all",
+    fragments: FragmentPolicy = "all",
     bad: str = "refuse",
+    unlabelled: UnlabelledPolicy | None = None,
+    duplicates: DuplicatePolicy = "keep",
     class_names: Sequence[str] | None = None,
 ) -> StoreWithMetadata:
     """Reads molecules from a CSV or Parquet file with a column of SMILES.
@@ -179,39 +211,91 @@ def read_molecule_table(
             :func:`graphcaps.data.splits.folds.split_from_names`.
         id (str, optional): Column with a name for each row. (default: the column ``id`` if its entries are complete
             and distinct, otherwise the line of the row)
-        atoms, fragments, bad, class_names: As in :func:`read_smiles`.
+        atoms, fragments, bad, class_names: As in :func:`read_smiles`; ``bad`` also decides on rows without a label.
+        unlabelled (str, optional): Rows without a label: ``"refuse"`` raises, ``"skip"`` leaves them out, ``"keep"``
+            reads them; the store then has no classes if a label is missing, and ``metadata.classes`` has the others.
+            (default: ``bad``)
+        duplicates (str): Rows with the same molecule: ``"keep"`` keeps all, ``"drop-contradicting"`` leaves out those
+            of molecules with different labels, ``"first"`` keeps the first row of each molecule. (default: ``"keep"``)
 
     Raises:
         DataError: If a column is missing, or at the first row without a valid molecule or without a class.
     """
     table = path if isinstance(path, Table) else open_table(path)
+    check_policy("load_dataset", "duplicates", duplicates, DuplicatePolicy)
     texts = table.column(smiles)
-    y = None if label is None else table.classes(label)
+    policy = unlabelled or ("skip" if bad == "skip" else "refuse")
+    labels = None if label is None else read_labels(table, label, policy)
+    selected = range(len(texts)) if labels is None else labels.rows
     set_names = None if split is None else table.column(split, filled=True)
     names = _id_column(table) if id is None else table.column(id, filled=True)
     ids = tuple(map(str, table.lines)) if names is None else names
     molecules = read_smiles(
-        texts,
-        y,
+        [texts[row] for row in selected],
+        labels.names if labels is not None and labels.is_complete else None,
         atoms=atoms,  # type: ignore[arg-type]
-        fragments=fragments,  # type: ignore[arg-type]
+        fragments=fragments,
         bad=bad,  # type: ignore[arg-type]
         class_names=class_names,
         name=Path(table.where).stem,
         where=table.where,
-        lines=table.lines,
+        lines=[table.lines[row] for row in selected],
     )
-    rows = molecules.row_indices
+    return _select_rows(table, texts, labels, molecules, duplicates, ids, names is not None, set_names)
+
+
+def _select_rows(
+    table: Table,
+    texts: Sequence[str],
+    labels: LabelledRows | None,
+    molecules: MoleculeSet,
+    duplicates: DuplicatePolicy,
+    ids: Sequence[str],
+    has_names: bool,
+    set_names: Sequence[str] | None,
+) -> StoreWithMetadata:
+    """Applies the rule for repeated molecules, and lists the rows that were left out for any reason.
+
+    Rows are numbered in the table (``rows``), among the rows to read (``labels``), and among the valid molecules
+    (``kept``).
+    """
+    classes = None if labels is None else [labels.names[index] for index in molecules.row_indices]
+    kept = select_duplicates(molecules.smiles, classes, duplicates)
+    if not kept:
+        fix = "Leave out --duplicates drop-contradicting."
+        raise DataError(table.where, "a molecule without contradicting labels", "none", fix=fix)
+    store = molecules.store if len(kept) == len(molecules.smiles) else _without_rows(molecules.store, kept)
+    selected = range(len(texts)) if labels is None else labels.rows
+    rows = tuple(selected[molecules.row_indices[index]] for index in kept)
+    left_out = sorted(set(range(len(texts))) - set(rows))
+    reported = {row.line: row for row in (*molecules.skipped, *(() if labels is None else labels.skipped))}
+    skipped = []
+    for row in left_out:
+        repeated = SkippedRow(table.lines[row], texts[row], "its molecule is in another row", "duplicate")
+        skipped.append(reported.get(table.lines[row], repeated))
     metadata = GraphMetadata(
         ids=tuple(ids[row] for row in rows),
         split=None if set_names is None else tuple(set_names[row] for row in rows),
-        smiles=molecules.smiles,
-        skipped=molecules.skipped,
-        has_names=names is not None,
-        row_indices=rows if molecules.skipped else None,
-        skipped_ids=tuple(ids[row] for row in sorted(set(range(len(ids))) - set(rows))),
+        smiles=store.smiles,
+        skipped=tuple(skipped),
+        has_names=has_names,
+        row_indices=rows if left_out else None,
+        skipped_ids=tuple(ids[row] for row in left_out),
+        row_notes=molecules.row_notes(classes, duplicates),
+        classes=None
+        if classes is None or labels is None or labels.is_complete
+        else tuple(classes[index] for index in kept),
     )
-    return StoreWithMetadata(molecules.store, metadata)
+    return StoreWithMetadata(store, metadata)
+
+
+def _without_rows(store: GraphStore, kept: Sequence[int]) -> GraphStore:
+    """The graphs ``kept`` of a store, with the classes that they have."""
+    selected = store[kept]
+    if selected.y is None:
+        return selected
+    classes, y = selected.y.unique(return_inverse=True)
+    return replace(selected, y=y, class_names=tuple(store.class_names[index] for index in classes.tolist()))
 
 
 def _id_column(table: Table) -> tuple[str, ...] | None:
@@ -242,8 +326,8 @@ class _InvalidSmiles(Exception):
     """The reason why a text is not a valid SMILES."""
 
 
-def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str]:
-    """The molecule and its canonical SMILES; atoms are in the order of that SMILES."""
+def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str, int]:
+    """The molecule, its canonical SMILES and the number of fragments written; atoms are in the order of that SMILES."""
     if not isinstance(text, str) or not text.strip():
         raise _InvalidSmiles("the entry is empty")
     if len(text.split()) > 1:
@@ -261,14 +345,15 @@ def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str]:
         raise _InvalidSmiles("it contains no atom")
     if any(atom.GetAtomicNum() == 0 for atom in molecule.GetAtoms()):
         raise _InvalidSmiles("it contains the wildcard atom *")
-    if fragments == "largest":
+    count = len(chem.GetMolFrags(molecule))
+    if fragments == "largest" and count > 1:
         parts = chem.GetMolFrags(molecule, asMols=True)
         molecule = min(parts, key=lambda part: (-part.GetNumHeavyAtoms(), chem.MolToSmiles(part)))
     canonical = chem.MolToSmiles(molecule)
     reordered = chem.MolFromSmiles(canonical)
     if reordered is None:
         raise _InvalidSmiles("its canonical SMILES cannot be parsed")
-    return reordered, canonical
+    return reordered, canonical, count
 
 
 def _graph_arrays(molecule: Any, atoms: str, y: int | str | None) -> GraphArrays:

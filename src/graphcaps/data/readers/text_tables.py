@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphcaps._io.optional_imports import require
+from graphcaps.data.class_names import is_missing_label
 from graphcaps.errors import DataError
 
 __all__ = ["TABLE_SUFFIXES", "Table", "open_table"]
@@ -18,7 +19,6 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 """Suffixes of files that are read as tables."""
 
 _DELIMITERS = (",", ";", "\t")
-_MISSING = ("nan", "NaN", "NAN", "<NA>")  # a missing entry as pandas and other programs write it
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,13 @@ class Table:
         """Entries of a column of class labels.
 
         Raises:
-            DataError: At the first entry that is empty or a marker of a missing value, such as ``nan``.
+            DataError: At the first missing label (:func:`graphcaps.data.class_names.is_missing_label`).
         """
-        values = self.column(name, filled=True)
+        values = self.column(name)
         for line, value in zip(self.lines, values, strict=True):
-            if value in _MISSING:
-                raise DataError(self.where, f"a class in column '{name}'", f"'{value}'", line=line)
+            if is_missing_label(value):
+                found = f"'{value}'" if value else "an empty entry"
+                raise DataError(self.where, f"a label in column '{name}'", found, line=line)
         return values
 
     def numbers(self, name: str) -> list[float]:

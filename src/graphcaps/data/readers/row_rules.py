@@ -1,0 +1,245 @@
+"""Rules for the rows of a table of molecules: missing labels, several fragments and repeated molecules.
+
+===========================  ================================================================================
+row                          rule
+===========================  ================================================================================
+without a label              refused with its line; ``bad="skip"`` leaves it out; a prediction needs no label
+with several fragments       kept as it is, and counted; ``fragments="largest"`` keeps the largest fragment
+with a molecule again        kept, and counted; ``duplicates`` leaves rows out (:data:`DuplicatePolicy`)
+===========================  ================================================================================
+
+Two rows have the same molecule if their canonical SMILES are equal, after the rule for fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from graphcaps.data.class_names import class_name, is_missing_label
+from graphcaps.data.readers.graph_metadata import SkippedRow
+from graphcaps.data.readers.text_tables import Table
+from graphcaps.errors import ArgumentError, DataError
+
+__all__ = [
+    "DuplicatePolicy",
+    "FragmentPolicy",
+    "LabelledRows",
+    "RepeatedMolecules",
+    "UnlabelledPolicy",
+    "check_policy",
+    "describe_copies_across",
+    "describe_copies_in_folds",
+    "describe_fragments",
+    "find_repeated",
+    "read_labels",
+    "select_duplicates",
+]
+
+FragmentPolicy = Literal["all", "largest"]
+"""Molecules of several fragments, such as salts: all fragments, or the one with the most heavy atoms."""
+DuplicatePolicy = Literal["keep", "drop-contradicting", "first"]
+"""Rows with the same molecule: all are kept; those of molecules with different labels are left out; or only the first
+row of each molecule is kept."""
+UnlabelledPolicy = Literal["refuse", "skip", "keep"]
+"""Rows without a label: an error, left out, or read without a label, for prediction."""
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows of a table, by their labels.
+
+    Args:
+        rows (tuple): Indices of the rows to read, ascending.
+        names (tuple): Class name of each of these rows; "" for a row without a label.
+        skipped (tuple): Rows that are left out because they have no label.
+    """
+
+    rows: tuple[int, ...]
+    names: tuple[str, ...]
+    skipped: tuple[SkippedRow, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row to read has a label."""
+        return all(self.names)
+
+
+@dataclass(frozen=True)
+class RepeatedMolecules:
+    """Counts of molecules that are in more than one row.
+
+    Args:
+        molecules (int): Number of such molecules.
+        further_rows (int): Number of their rows beyond the first of each.
+        contradicting (int): Number of those molecules whose rows have different labels.
+        contradicting_rows (int): Number of rows of these.
+    """
+
+    molecules: int = 0
+    further_rows: int = 0
+    contradicting: int = 0
+    contradicting_rows: int = 0
+
+    def describe(self, policy: DuplicatePolicy) -> str:
+        """A sentence on the molecules and what was done; "" if no molecule is repeated."""
+        if not self.molecules:
+            return ""
+        rows = f"{self.further_rows:,} further row{'' if self.further_rows == 1 else 's'}"
+        one = self.molecules == 1
+        start = f"{self.molecules:,} molecule{' is' if one else 's are'} in more than one row ({rows})"
+        which = "" if one else f"{self.contradicting:,} of them "
+        different = f", {which}with different labels" if self.contradicting else ""
+        if policy == "first":
+            return f"{start}{different}; the first row of each was kept."
+        if policy == "drop-contradicting":
+            left_out = f"the {self.contradicting_rows:,} rows of these were left out"
+            return (
+                f"{start}{different or ', none with different labels'}{'; ' + left_out if different else ''}."
+            )
+        options = "--duplicates first keeps one row of each"
+        if self.contradicting:
+            options += ", --duplicates drop-contradicting leaves those out"
+        return f"{start}{different}; all rows are kept. {options}."
+
+
+def check_policy(owner: str, name: str, value: object, policies: object) -> None:
+    """Rejects a value that is not one of the policies of a ``Literal``."""
+    allowed = get_args(policies)
+    if value not in allowed:
+        raise ArgumentError(owner, name, f"be {' or '.join(map(repr, allowed))}", repr(value))
+
+
+# ---------------------------------------------------------------------- labels
+def read_labels(table: Table, column: str, policy: UnlabelledPolicy) -> LabelledRows:
+    """Reads a column of class labels, and applies the rule for missing ones.
+
+    Args:
+        table (Table): The table.
+        column (str): Name of the column.
+        policy (str): ``"refuse"``, ``"skip"`` or ``"keep"``.
+
+    Raises:
+        DataError: If there is no such column; with ``"refuse"``, at the first row without a label; if no row has one.
+    """
+    entries = table.column(column)
+    missing = [row for row, entry in enumerate(entries) if is_missing_label(entry)]
+    if missing and policy == "refuse":
+        entry, line = entries[missing[0]], table.lines[missing[0]]
+        more = f" ({len(missing):,} such rows)" if len(missing) > 1 else ""
+        found = (f"'{entry}'" if entry else "an empty entry") + more
+        fix = "Add the label, or leave such rows out with bad='skip' (--bad skip)."
+        raise DataError(table.where, f"a label in column '{column}'", found, line=line, fix=fix)
+    if len(missing) == len(entries) and policy == "skip":
+        raise DataError(table.where, f"a label in column '{column}'", "none in any row")
+    without = set(missing)
+    rows = [row for row in range(len(entries)) if policy == "keep" or row not in without]
+    names = ["" if row in without else class_name(entries[row]) for row in rows]
+    reason = f"it has no label in column '{column}'"
+    skipped = [
+        SkippedRow(table.lines[row], entries[row], reason, "label") for row in missing if policy == "skip"
+    ]
+    return LabelledRows(tuple(rows), tuple(names), tuple(skipped))
+
+
+# ---------------------------------------------------------------------- fragments
+def describe_fragments(count: int, total: int, policy: FragmentPolicy) -> str:
+    """A sentence on molecules of several fragments; "" if there are none.
+
+    Args:
+        count (int): Number of molecules with several fragments.
+        total (int): Number of molecules.
+        policy (str): What was done with them.
+    """
+    if not count:
+        return ""
+    verb = "has" if count == 1 else "have"
+    start = f"{count:,} of {total:,} molecules {verb} several fragments (salts, mixtures)"
+    if policy == "largest":
+        return f"{start}; the largest of each was kept."
+    return f"{start}; --fragments largest keeps the largest of each."
+
+
+# ---------------------------------------------------------------------- repeated molecules
+def find_repeated(smiles: Sequence[str], labels: Sequence[object] | None = None) -> RepeatedMolecules:
+    """Counts the molecules that are in more than one row.
+
+    Args:
+        smiles (sequence): Canonical SMILES of each row.
+        labels (sequence, optional): Label of each row.
+    """
+    rows = _rows_by_molecule(smiles)
+    repeated = [members for members in rows.values() if len(members) > 1]
+    contradicting = [members for members in repeated if _is_contradicting(members, labels)]
+    return RepeatedMolecules(
+        molecules=len(repeated),
+        further_rows=sum(len(members) - 1 for members in repeated),
+        contradicting=len(contradicting),
+        contradicting_rows=sum(map(len, contradicting)),
+    )
+
+
+def select_duplicates(
+    smiles: Sequence[str], labels: Sequence[object] | None, policy: DuplicatePolicy
+) -> list[int]:
+    """The rows that the rule for repeated molecules keeps, ascending.
+
+    Args:
+        smiles (sequence): Canonical SMILES of each row.
+        labels (sequence, optional): Label of each row.
+        policy (str): As in :data:`DuplicatePolicy`.
+    """
+    groups = _rows_by_molecule(smiles).values()
+    if policy == "first":
+        return sorted(members[0] for members in groups)
+    if policy == "drop-contradicting":
+        return sorted(row for members in groups if not _is_contradicting(members, labels) for row in members)
+    return list(range(len(smiles)))
+
+
+def describe_copies_across(smiles: Sequence[str] | None, parts: Sequence[Sequence[int]]) -> str:
+    """A sentence on molecules that are in several parts of a split, with the way out; "" if there are none.
+
+    Args:
+        smiles (sequence, optional): Canonical SMILES of each graph; ``None`` if the graphs are no molecules.
+        parts (sequence): Indices of the graphs of each part.
+    """
+    if smiles is None:
+        return ""
+    part_of: dict[str, set[int]] = {}
+    for number, part in enumerate(parts):
+        for graph in part:
+            part_of.setdefault(smiles[graph], set()).add(number)
+    count = sum(len(numbers) > 1 for numbers in part_of.values())
+    if not count:
+        return ""
+    subject = "1 molecule is" if count == 1 else f"{count:,} molecules are"
+    return (
+        f"{subject} in more than one part of the split, so that results on the test part are too good; "
+        "--duplicates first keeps one row of each."
+    )
+
+
+def describe_copies_in_folds(smiles: Sequence[str] | None) -> str:
+    """A sentence on molecules whose copies folds may separate, with the way out; "" if there are none.
+
+    Args:
+        smiles (sequence, optional): Canonical SMILES of each graph; ``None`` if the graphs are no molecules.
+    """
+    count = 0 if smiles is None else find_repeated(smiles).molecules
+    if not count:
+        return ""
+    subject = "Copies of 1 molecule" if count == 1 else f"Copies of {count:,} molecules"
+    return f"{subject} may be in different folds; --groups copies keeps them in one."
+
+
+def _rows_by_molecule(smiles: Sequence[str]) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = {}
+    for row, text in enumerate(smiles):
+        rows.setdefault(text, []).append(row)
+    return rows
+
+
+def _is_contradicting(members: Sequence[int], labels: Sequence[object] | None) -> bool:
+    return labels is not None and len({labels[row] for row in members}) > 1

@@ -1,0 +1,137 @@
+"""A table of molecules as people have them: byte-order mark, Windows line ends, missing labels, salts, copies."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import graphcaps
+from graphcaps.cli.main import app
+
+pytest.importorskip("rdkit", reason="molecules need the extra chem")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
+
+ROWS = [
+    *(f"{'C' * n}O,{1 if n % 2 else '1.0'}" for n in range(2, 22)),
+    *(f"{'C' * n}N,{0 if n % 2 else '0.0'}" for n in range(2, 22)),
+    "CC(=O)[O-].[Na+], 0 ",
+    " CCC(=O)[O-].[K+],1",
+    "OCC,1",  # CCO again
+    "NCC,1",  # CCN again, with another label
+    "CCS,",
+    "CCCS,NaN",
+    "C1CC,1",
+]
+COLUMNS = ("--label", "active", "--bad", "skip")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write(tmp_path / "messy.csv", ["smiles,active", *ROWS])
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n")
+    return path
+
+
+def run(verb: str, *words: object) -> Result:
+    return CliRunner().invoke(app, [*verb.split(), *map(str, words)], env={"COLUMNS": "160"})
+
+
+def train(table: Path, out: Path, *words: object) -> Result:
+    small = ("--epochs", 2, "--model", "gin", "--device", "cpu", "--out", out)
+    result = run("train", table, *COLUMNS, *small, *words)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
+
+
+def test_training_says_what_was_left_out(table: Path, tmp_path: Path) -> None:
+    result = train(table, tmp_path / "m.safetensors")
+    lines = result.stderr.splitlines()
+    assert lines[:4] == [
+        "1 row holds no valid molecule and was left out: line 48.",
+        "2 rows without a label were left out: lines 46, 47.",
+        "2 of 44 molecules have several fragments (salts, mixtures); --fragments largest keeps the largest of each.",
+        "2 molecules are in more than one row (2 further rows), 1 of them with different labels; all rows are kept. "
+        "--duplicates first keeps one row of each, --duplicates drop-contradicting leaves those out.",
+    ]
+    assert graphcaps.load(tmp_path / "m.safetensors").class_names == ("0", "1")
+
+
+def test_a_missing_label_is_refused_without_skip(table: Path, tmp_path: Path) -> None:
+    result = run("train", table, "--label", "active", "--out", tmp_path / "m.safetensors")
+    assert result.exit_code == 2
+    assert (
+        "messy.csv, line 46: expected a label in column 'active', found an empty entry (2 such rows)."
+        in result.stderr
+    )
+    assert "--bad skip" in result.stderr
+
+
+def test_the_fragments_of_the_training_are_used_for_predictions(table: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.safetensors"
+    train(table, model, "--fragments", "largest", "--duplicates", "drop-contradicting")
+    assert graphcaps.load(model).recipe.fragments == "largest"
+    assert graphcaps.load(model).training["graphs"] == 42
+    salts = write(tmp_path / "salts.csv", ["smiles,kind", "CC(=O)[O-].[Na+],1.0", "CC(=O)[O-],", "CCO,0"])
+    out = tmp_path / "out.csv"
+    result = run("predict", model, salts, "--out", out, "--label", "kind", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    rows = rows_of(out)
+    assert [row["error"] for row in rows] == ["", "", ""]
+    assert rows[0]["probability"] == rows[1]["probability"]
+    assert [row["true_class"] for row in rows] == ["1", "", "0"]  # a row without a label is predicted
+    by_library = graphcaps.load(model).predict_proba(["CC(=O)[O-].[Na+]", "CC(=O)[O-]"])
+    assert by_library[0].tolist() == by_library[1].tolist()
+    other = run("predict", model, salts, "--fragments", "all", "--unseen", "ignore", "--device", "cpu")
+    assert "The model was trained with --fragments largest." in other.stderr
+    lines = [" ".join(line.split()) for line in run("info", model).stdout.splitlines()]
+    assert "fragments the largest of each molecule" in lines
+
+
+def test_copies_in_several_parts_are_said(table: Path, tmp_path: Path) -> None:
+    parts = [f"{row},{'test' if index % 4 == 0 else 'train'}" for index, row in enumerate(ROWS[:44])]
+    split = write(tmp_path / "split.csv", ["smiles,active,part", *parts])
+    result = train(split, tmp_path / "m.safetensors", "--split", "part")
+    assert "molecules are in more than one part of the split" in result.stderr
+    folds = run("evaluate", table, *COLUMNS, "--model", "wl-forest", "--folds", 3, "--device", "cpu")
+    assert folds.exit_code == 0, folds.output
+    assert (
+        "messy: Copies of 2 molecules may be in different folds; --groups copies keeps them in one."
+        in folds.stderr
+    )
+    grouped = run(
+        "evaluate",
+        table,
+        *COLUMNS,
+        "--model",
+        "wl-forest",
+        "--folds",
+        3,
+        "--groups",
+        "copies",
+        "--device",
+        "cpu",
+    )
+    assert "may be in different folds" not in grouped.stderr
+
+
+def test_data_check_and_info_list_the_same_notes(table: Path) -> None:
+    checked = json.loads(run("data check", table, *COLUMNS, "--no-forecast", "--json").stdout)
+    assert len(checked["reading"]) == 4
+    info = json.loads(run("data info", table, *COLUMNS, "--fragments", "largest", "--json").stdout)
+    assert (
+        "2 of 44 molecules have several fragments (salts, mixtures); the largest of each was kept."
+        in info["reading"]
+    )
+    assert {row["kind"] for row in info["skipped"]} == {"molecule", "label"}
