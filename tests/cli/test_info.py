@@ -67,7 +67,7 @@ def test_json_has_all_sections(tmp_path):
     assert content["training"]["graphs"] == 30
     assert set(content) == {
         *("file", "model", "class_names", "expects", "calibration", "profile", "training", "config"),
-        "versions",
+        *("versions", "recorded_graphs"),
     }
 
 

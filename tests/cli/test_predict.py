@@ -84,7 +84,7 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
         *("graph", "class", "probability"),
         *(f"probability[{name}]" for name in names),
         *(f"length[{name}]" for name in names),
-        *("abstained", "out_of_distribution", "true_class", "error"),
+        *("abstained", "out_of_distribution", "used_in", "true_class", "error"),
     ]
     from graphcaps import load_dataset
 
@@ -99,7 +99,8 @@ def test_csv_has_a_row_for_every_graph(plain, tmp_path):
         assert row["true_class"] == store.class_names[int(store.y[number])]
         assert row["error"] == ""
     right = sum(row["class"] == row["true_class"] for row in rows)
-    assert f"{100 * right / 360:.2f} % of the graphs with a predicted class" in result.stdout
+    assert f"{100 * right / 360:.2f} % of 360 graphs with a predicted class" in result.stdout
+    assert "does not record its training graphs" in " ".join(result.stdout.split())
 
 
 def test_a_config_file_is_written_next_to_the_predictions(plain, tmp_path):
@@ -126,7 +127,7 @@ def test_json_out_and_json_on_the_terminal_hold_the_same_rows(model, tmp_path):
     row = written["predictions"][0]
     assert set(row) == {
         *("graph", "class", "probability", "probabilities", "lengths"),
-        *("abstained", "out_of_distribution", "true_class", "error"),
+        *("abstained", "out_of_distribution", "used_in", "true_class", "error"),
     }
     assert row["error"] is None
     assert row["probability"] == row["probabilities"][row["class"]] == max(row["probabilities"].values())
@@ -320,3 +321,45 @@ def test_predictions_of_a_table_have_its_ids(tmp_path):
     rows = rows_of(out)
     assert [row["id"] for row in rows] == [f"m{i}" for i in range(12)]
     assert {row["true_class"] for row in rows} == {"yes", "no"}
+
+
+def test_rows_that_trained_the_model_are_marked_and_counted_apart(tmp_path):
+    """The accuracy on top is that of graphs that did not train the model; a note counts the training graphs."""
+    store = read_tu(write_tu(labelled(), tmp_path / "OLD", 24))
+    write_tu(labelled(), tmp_path / "ALL", 30)
+    result = CliRunner().invoke(
+        app,
+        [
+            *("train", str(tmp_path / "OLD"), "--epochs", "2", "--validation", "0.25", "--device", "cpu"),
+            *("--out", str(tmp_path / "m.safetensors")),
+        ],
+    )
+    assert result.exit_code == 0, result.stderr
+    out = tmp_path / "new.csv"
+    result = run(tmp_path / "m.safetensors", tmp_path / "ALL", "--out", out, "--device", "cpu")
+    assert result.exit_code == 0, result.stderr
+    rows = rows_of(out)
+    parts = [row["used_in"] for row in rows]
+    assert parts[24:] == [""] * 6
+    assert sorted(set(parts[: len(store)])) == ["training", "validation"]
+    count = parts.count("training")
+    assert f"{count} of 30 graphs trained this model; their accuracy says nothing about new graphs." in (
+        result.stderr
+    )
+
+    def accuracy(part: str) -> float:
+        chosen = [row for row in rows if row["used_in"] == part]
+        return 100 * sum(row["class"] == row["true_class"] for row in chosen) / len(chosen)
+
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    first = next(line for line in lines if line.startswith("accuracy"))
+    assert first == f"accuracy {accuracy(''):.2f} % of 6 graphs that did not train the model"
+    named = f"training graphs {accuracy('training'):.2f} % of {count} graphs that trained the model"
+    assert lines.index(first) < lines.index(named)
+    # Without graphs that are new to the model there is no figure to report.
+    result = run(tmp_path / "m.safetensors", tmp_path / "OLD", "--device", "cpu")
+    assert "accuracy no figure: the model was trained or selected on every graph" in " ".join(
+        result.stdout.split()
+    )
+    heading = next(line for line in result.stdout.splitlines() if "true class" in line)
+    assert heading.split()[-2:] == ["used", "in"]

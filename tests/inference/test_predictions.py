@@ -36,7 +36,9 @@ def test_a_failed_graph_has_no_class_and_is_not_counted():
         "abstained": 0,
         "out_of_distribution": None,
         "class_counts": {"a": 1, 'b,"': 1},
+        "used_in": None,
         "accuracy": 0.5,
+        "accuracies": {"unknown": {"graphs": 2, "accuracy": 0.5}},
         "metrics": class_metrics(
             np.array([1]), PREDICTIONS.probabilities[:1]
         ),  # 'other' is not a class of the model
@@ -54,6 +56,7 @@ def test_rows_are_json_values():
         "lengths": None,
         "abstained": False,
         "out_of_distribution": None,
+        "used_in": None,
         "true_class": "a",
         "error": "it is broken",
     }
@@ -65,11 +68,11 @@ def test_csv_round_trip():
     assert table == [
         [
             *("graph", "class", "probability", "probability[a]", 'probability[b,"]'),
-            *("length[a]", 'length[b,"]', "abstained", "out_of_distribution", "true_class", "error"),
+            *("length[a]", 'length[b,"]', "abstained", "out_of_distribution", "used_in", "true_class", "error"),
         ],
-        ["1", 'b,"', "0.75", "0.25", "0.75", "0.2", "0.6", "", "", 'b,"', ""],
-        ["2", "", "", "", "", "", "", "", "", "a", "it is broken"],
-        ["3", "a", "0.9", "0.9", "0.1", "0.9", "0.1", "", "", "other", ""],
+        ["1", 'b,"', "0.75", "0.25", "0.75", "0.2", "0.6", "", "", "", 'b,"', ""],
+        ["2", "", "", "", "", "", "", "", "", "", "a", "it is broken"],
+        ["3", "a", "0.9", "0.9", "0.1", "0.9", "0.1", "", "", "", "other", ""],
     ]
 
 
@@ -111,3 +114,29 @@ def test_out_of_distribution_graphs_get_a_reason():
     assert "attribute" in next(predictions.rows())["out_of_distribution"]
     assert predict_store(labelled_model(), odd).out_of_distribution is None
     assert predict_store(model, labelled()).summary()["out_of_distribution"] <= 1
+
+
+def test_accuracy_counts_graphs_that_did_not_train_the_model():
+    # Three of four training graphs are right, one of three others, and the validation graph is wrong.
+    true = ("a", "a", "a", "b", "a", "b", "b", "a")
+    predicted = ("a", "a", "a", "a", "a", "a", "a", "b")
+    parts = ("training",) * 4 + ("test", "test", None, "validation")
+    probabilities = np.array([[0.8, 0.2] if name == "a" else [0.3, 0.7] for name in predicted])
+    predictions = Predictions(
+        ("a", "b"), "lengths", probabilities, probabilities, ("",) * 8, true, used_in=parts
+    )
+    assert predictions.accuracies == {
+        "held_out": {"graphs": 3, "accuracy": pytest.approx(1 / 3)},
+        "validation": {"graphs": 1, "accuracy": 0.0},
+        "training": {"graphs": 4, "accuracy": 0.75},
+    }
+    assert list(predictions.accuracies) == ["held_out", "validation", "training"]
+    assert predictions.accuracy == pytest.approx(1 / 3)
+    assert predictions.metrics == class_metrics(np.array([0, 1, 1]), probabilities[4:7])
+    assert predictions.summary()["used_in"] == {"training": 4, "validation": 1, "test": 2}
+    assert [row["used_in"] for row in predictions.rows()] == list(parts)
+    table = list(csv.DictReader(io.StringIO(predictions.to_csv())))
+    assert [row["used_in"] for row in table] == [part or "" for part in parts]
+    only_training = replace(predictions, used_in=("training",) * 8)
+    assert (only_training.accuracy, only_training.metrics) == (None, None)
+    assert replace(predictions, used_in=None).accuracy == pytest.approx(4 / 8)

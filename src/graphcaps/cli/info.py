@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 _OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "estimator")
+_ACCURACIES = {  # entry of the training record, and what the graphs were used for
+    "test": "that training did not use",
+    "validation": "that selected the epoch or calibrated the probabilities: not a test",
+    "train": "that trained the model: says nothing about new graphs",
+}
 _EPOCH_ROWS = ("epochs", "epochs_run", "epoch")
 
 
@@ -144,7 +149,8 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     training, planned = described["training"], described["config"]["training"]
     is_classical = described["expects"]["reads"] is not None
     skipped = (*_OWN_ROWS, *(_EPOCH_ROWS if is_classical else ()))
-    rows = []
+    skipped += tuple(f"{part}_{entry}" for part in _ACCURACIES for entry in ("accuracy", "graphs"))
+    rows = _accuracies(training, is_classical)
     if "dataset" in training:
         rows.append(("data set", _value(training["dataset"])))
     if "graphs" in training:
@@ -157,6 +163,10 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     for name, value in training.items():
         if name not in skipped and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))
+    recorded = described["recorded_graphs"]
+    if recorded is not None:
+        counts = ", ".join(f"{count:,} {name}" for name, count in recorded.items())
+        rows.append(("recorded graphs", f"{counts}; equal graphs count once"))
     if "estimator" in training:  # its arguments and history are shown by --json only
         rows.append(("made by", "HGCNClassifier; HGCNClassifier.load restores its arguments"))
     if is_classical:
@@ -167,6 +177,23 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     if planned.get("average_epochs", 1) > 1:
         settings.append(f"weights averaged over {planned['average_epochs']} epochs")
     rows.append(("set-up", f"{', '.join(settings)} ({described['config']['source']})"))
+    return rows
+
+
+def _accuracies(training: dict[str, Any], is_classical: bool) -> list[tuple[str, str]]:
+    """Accuracy of each part, first that of test graphs."""
+    rows = []
+    for part, use in _ACCURACIES.items():
+        if part == "validation" and is_classical:
+            use = "that the fit did not use; the calibration may have"
+        accuracy, graphs = training.get(f"{part}_accuracy"), training.get(f"{part}_graphs")
+        name = f"{'training' if part == 'train' else part} accuracy"
+        if isinstance(accuracy, int | float) and isinstance(graphs, int):
+            rows.append((name, f"{100 * accuracy:.1f} % of {graphs:,} graphs {use}"))
+        elif isinstance(graphs, int) and graphs:
+            rows.append((name, f"not finite on {graphs:,} graphs {use}"))
+        elif part == "test" and "train_graphs" in training:
+            rows.append((name, "none: no test graphs were held out"))
     return rows
 
 

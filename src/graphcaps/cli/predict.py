@@ -23,7 +23,7 @@ from graphcaps.cli.data_options import (
     open_for_model,
     reader_options,
 )
-from graphcaps.cli.output import columns, metric_rows, option, pairs, print_json, terminal
+from graphcaps.cli.output import columns, metric_rows, note, option, pairs, print_json, terminal
 from graphcaps.cli.output_files import check_output_file
 from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 _MAX_ROWS = 10  # of the table on the terminal
+_ACCURACY_ROWS = {  # heading, and what the graphs are, by group of Predictions.accuracies
+    "held_out": ("accuracy", "that did not train the model"),
+    "unknown": ("accuracy", "with a predicted class; the model file does not record its training graphs"),
+    "validation": ("validation graphs", "that selected the epoch or calibrated the probabilities"),
+    "training": ("training graphs", "that trained the model"),
+}
 
 
 class Unseen(StrEnum):
@@ -85,7 +91,8 @@ def predict(
     are predicted.
 
     Probabilities are calibrated if the model was trained with validation graphs. The column 'out_of_distribution'
-    gives the reason if a graph is outside the applicability domain of the model.
+    gives the reason if a graph is outside the applicability domain of the model. The column 'used_in' says whether
+    the graph was a training, validation or test graph of the model.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
@@ -123,6 +130,7 @@ def predict(
     outside = {graph: reason for graph, reason in enumerate(predictions.out_of_distribution or ()) if reason}
     verb = "is" if len(outside) == 1 else "are"
     _warn(outside, len(predictions), f"{verb} out of distribution", names)
+    _note_training_graphs(predictions)
     path = None if loaded.source is None else str(loaded.source)
     context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
     context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
@@ -180,27 +188,51 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
     if predictions.abstain_below is not None:
         abstained = f"{summary['abstained']:,} graphs with a probability below {predictions.abstain_below:g}"
         rows.append(("no class", abstained))
-    if summary["accuracy"] is not None:
-        rows.append(("accuracy", f"{100 * summary['accuracy']:.2f} % of the graphs with a predicted class"))
-        if summary["abstained"]:
-            accuracy = 100 * summary["metrics"]["accuracy"]
-            rows.append(("accuracy, all", f"{accuracy:.2f} % of all graphs, without --abstain-below"))
+    rows += _accuracy_rows(predictions, summary)
     rows += metric_rows(summary["metrics"])
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))
 
 
+def _accuracy_rows(predictions: Predictions, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Accuracies: first of graphs that did not train the model, then of the others, which are named."""
+    rows = []
+    for group, found in summary["accuracies"].items():
+        heading, of = _ACCURACY_ROWS[group]
+        counted = f"{found['graphs']:,} graph{'' if found['graphs'] == 1 else 's'}"
+        rows.append((heading, f"{100 * found['accuracy']:.2f} % of {counted} {of}"))
+    if rows and summary["accuracy"] is None:
+        rows.insert(0, ("accuracy", "no figure: the model was trained or selected on every graph"))
+    if rows and summary["abstained"] and summary["metrics"] is not None:
+        accuracy = 100 * summary["metrics"]["accuracy"]
+        rows.insert(1, ("accuracy, all", f"{accuracy:.2f} % of these graphs without --abstain-below"))
+    return rows
+
+
+def _note_training_graphs(predictions: Predictions) -> None:
+    """Says how many of the graphs trained the model."""
+    if predictions.used_in is None:
+        return
+    count, graphs = predictions.used_in.count("training"), len(predictions)
+    if count:
+        some = f"{count:,} of {graphs:,} graphs" if count < graphs else f"All {graphs:,} graphs"
+        note(f"{some} trained this model; their accuracy says nothing about new graphs.")
+
+
 def _show_rows(console: Console, predictions: Predictions, names: Sequence[str] | None) -> None:
     has_labels = predictions.true_classes is not None
     headings = ["graph", *([] if names is None else ["id"]), "class", "probability"]
-    headings += [*(["true class"] if has_labels else []), *(["error"] if predictions.num_failed else [])]
+    is_used = predictions.used_in is not None and any(predictions.used_in)
+    headings += [*(["true class"] if has_labels else []), *(["used in"] if is_used else [])]
+    headings += ["error"] if predictions.num_failed else []
     table = columns(*headings, right=("graph", "probability"))
     for row, _ in zip(predictions.rows(), range(_MAX_ROWS), strict=False):
         probability = row["probability"]
         cells = [f"{row['graph']:,}", *([] if names is None else [row["id"]])]
         cells += [row["class"] or "–", "–" if probability is None else f"{probability:.3f}"]
         cells += [row["true_class"] or "–"] if has_labels else []
+        cells += [row["used_in"] or ""] if is_used else []
         cells += [row["error"] or ""] if predictions.num_failed else []
         table.add_row(*(" ".join(cell.split()) for cell in cells))
     console.print(table)

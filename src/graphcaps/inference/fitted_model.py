@@ -16,12 +16,14 @@ from graphcaps.config import RunConfig
 from graphcaps.data.coercion import coerce, coerce_and_check
 from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
 from graphcaps.inference.probabilities import Calibration, abstain, prior_scores, probabilities
 from graphcaps.inference.scorer import Scorer, make_scorer
+from graphcaps.inference.split_hashes import Part, SplitHashes
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.registry import ScoreKind
@@ -44,6 +46,7 @@ class FittedModel:
         versions (dict): Versions of the libraries that trained it. (default: those of this process)
         calibration (Calibration, optional): Calibration of its probabilities.
         profile (TrainingProfile, optional): Statistics of its training graphs, for out-of-distribution warnings.
+        split_hashes (SplitHashes, optional): Hashes of its training, validation and test graphs, for :meth:`used_in`.
 
     Raises:
         ArgumentError: If model, recipe and class names do not match.
@@ -61,6 +64,7 @@ class FittedModel:
     versions: dict[str, str] = field(default_factory=library_versions)
     calibration: Calibration | None = None
     profile: TrainingProfile | None = None
+    split_hashes: SplitHashes | None = None
 
     def __post_init__(self) -> None:
         owner, num_classes = "FittedModel", self.model.num_classes
@@ -241,6 +245,25 @@ class FittedModel:
         read = graphs if is_checked else coerce(graphs, owner="FittedModel", recipe=self.recipe)
         return self.profile.reasons(read.store)
 
+    def used_in(self, graphs: Any) -> tuple[Part | None, ...] | None:
+        """For each graph whether the model was trained on it: ``"training"``, ``"validation"``, ``"test"`` or ``None``.
+
+        Graphs are compared as the model reads them, whatever the order of their nodes: a graph that equals a training
+        graph is a training graph. Validation graphs selected the epoch and calibrated the probabilities. Test graphs
+        are those of a split; training did not use them.
+
+        Args:
+            graphs: As in :meth:`scores`, or the result of :meth:`check`.
+
+        Returns:
+            tuple: One entry per graph; ``None`` if the model has no record of its graphs.
+        """
+        if self.split_hashes is None:
+            return None
+        is_checked = isinstance(graphs, CheckedGraphs)
+        read = graphs if is_checked else coerce(graphs, owner="FittedModel", recipe=self.recipe)
+        return self.split_hashes.parts(graph_hashes(read.store, self.recipe))
+
     def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
         """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, J · d]``.
 
@@ -294,6 +317,7 @@ class FittedModel:
             },
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "profile": None if self.profile is None else self.profile.to_dict(),
+            "recorded_graphs": None if self.split_hashes is None else self.split_hashes.counts(),
             "training": self.training,
             "config": config,
             "versions": self.versions,
@@ -315,6 +339,7 @@ class FittedModel:
             versions=self.versions,
             calibration=self.calibration,
             profile=self.profile,
+            split_hashes=self.split_hashes,
         )
         write_model_file(path, contents)
 
@@ -348,6 +373,7 @@ def load(path: str | Path) -> FittedModel:
             versions=contents.versions,
             calibration=contents.calibration,
             profile=contents.profile,
+            split_hashes=contents.split_hashes,
         )
 
 

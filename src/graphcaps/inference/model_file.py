@@ -3,7 +3,8 @@
 This module reads, writes and checks the file. :class:`graphcaps.inference.fitted_model.FittedModel` is built from what
 it returns. Loading runs no code from the file: the model class is looked up in the registry, its arguments are plain
 values, and the tensors must have the names, types and shapes of that model. The tensors of a classical model are its
-fitted arrays, which the model checks itself.
+fitted arrays, which the model checks itself. Three further tensors hold hashes of the training, validation and test
+graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.probabilities import Calibration
+from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model, is_classical, model_names
@@ -47,6 +49,7 @@ _REQUIRED = {
     "versions": dict,
 }
 _OPTIONAL = ("calibration", "profile")  # an object or null
+_SPLIT_PREFIX = "split_hashes."  # of the tensors that are not the model's
 _TYPE_NAMES = {int: "an integer", list: "a list", dict: "an object"}
 
 
@@ -63,6 +66,7 @@ class ModelContents:
         versions (dict): Versions of the libraries that trained it.
         calibration (Calibration, optional): Calibration of its probabilities.
         profile (TrainingProfile, optional): Statistics of its training graphs.
+        split_hashes (SplitHashes, optional): Hashes of its training, validation and test graphs.
     """
 
     model: GraphModel | ClassicalModel
@@ -73,6 +77,7 @@ class ModelContents:
     versions: dict[str, str]
     calibration: Calibration | None
     profile: TrainingProfile | None
+    split_hashes: SplitHashes | None
 
 
 def write_model_file(path: str | Path, contents: ModelContents) -> None:
@@ -86,6 +91,9 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
     """
     config = _with_defaults(contents.config)
     tensors = _checked_tensors(contents.model, config)
+    if contents.split_hashes is not None:
+        hashes = contents.split_hashes.to_tensors()
+        tensors = tensors | {f"{_SPLIT_PREFIX}{name}": value for name, value in hashes.items()}
     header = {
         "in_channels": contents.recipe.num_columns,
         "num_classes": contents.model.num_classes,
@@ -139,6 +147,8 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
         fix = "Update graphcaps, or install the package of this model, to read it."
         raise DataError(path, f"one of the models {', '.join(model_names())}", f"'{config.model}'", fix=fix)
     _check_plain(config)
+    hashes = {name: value for name, value in tensors.items() if name.startswith(_SPLIT_PREFIX)}
+    tensors = {name: value for name, value in tensors.items() if name not in hashes}
     if problem := _non_finite(tensors):
         raise DataError(path, *problem)
     recipe = FeatureRecipe.from_dict(header["recipe"])
@@ -159,6 +169,11 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
         versions=header["versions"],
         calibration=None if calibration is None else Calibration.from_dict(calibration),
         profile=None if profile is None else TrainingProfile.from_dict(profile),
+        split_hashes=SplitHashes.from_tensors(
+            {name.removeprefix(_SPLIT_PREFIX): value for name, value in hashes.items()}
+        )
+        if hashes
+        else None,
     )
 
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -17,11 +17,15 @@ from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import NO_NODES
 from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.split_hashes import Part
 from graphcaps.metrics import class_metrics
 from graphcaps.registry import ScoreKind
 
 __all__ = ["Predictions", "predict_store", "with_skipped_rows"]
 
+_Value = TypeVar("_Value")
+_PARTS = get_args(Part)
+_GROUPS = ("held_out", "validation", "training")
 _NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 
@@ -40,6 +44,8 @@ class Predictions:
         out_of_distribution (tuple, optional): For each graph the reason why it lies outside the applicability domain,
             or ""; ``None`` if the model has no training profile and all graphs have nodes.
         ids (tuple, optional): Identifier of each graph in the source.
+        used_in (tuple, optional): For each graph ``"training"``, ``"validation"`` or ``"test"`` if it was in that part
+            when the model was trained, else ``None``; ``None`` if the model has no record of its graphs.
     """
 
     class_names: tuple[str, ...]
@@ -51,6 +57,7 @@ class Predictions:
     abstain_below: float | None = None
     out_of_distribution: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
+    used_in: tuple[Part | None, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.errors)
@@ -76,29 +83,61 @@ class Predictions:
         return [bool(probability < self.abstain_below) for probability in highest]
 
     @property
-    def accuracy(self) -> float | None:
-        """Accuracy over the labelled graphs that got a class; ``None`` if there are none."""
+    def accuracies(self) -> dict[str, dict[str, Any]]:
+        """Number of labelled graphs that got a class, and accuracy over them, by what the graphs were used for.
+
+        Returns:
+            dict: ``{"graphs", "accuracy"}`` under ``"held_out"`` (test graphs, and graphs that are in no part of the
+            training data), ``"validation"`` and ``"training"``, in this order and only for groups with graphs; under
+            ``"unknown"`` if the model has no record of its graphs. Empty if the source has no labels.
+        """
         if self.true_classes is None:
-            return None
-        pairs = zip(self.predicted, self.true_classes, strict=True)
-        correct = [predicted == true for predicted, true in pairs if predicted is not None and true]
-        return sum(correct) / len(correct) if correct else None
+            return {}
+        groups: dict[str, list[bool]] = {name: [] for name in (*_GROUPS, "unknown")}
+        for group, predicted, true in zip(self._groups, self.predicted, self.true_classes, strict=True):
+            if predicted is not None and true:
+                groups[group].append(predicted == true)
+        return {
+            name: {"graphs": len(hits), "accuracy": sum(hits) / len(hits)}
+            for name, hits in groups.items()
+            if hits
+        }
+
+    @property
+    def accuracy(self) -> float | None:
+        """Accuracy over the labelled graphs that got a class and did not train the model; ``None`` if there are none.
+
+        It counts neither training nor validation graphs. If the model has no record of its graphs, all count.
+        """
+        found = self.accuracies.get("held_out") or self.accuracies.get("unknown")
+        return None if found is None else float(found["accuracy"])
 
     @property
     def metrics(self) -> dict[str, float | None] | None:
-        """Classification metrics over all graphs with scores, abstentions included; ``None`` without labels.
+        """Classification metrics over the graphs of :attr:`accuracy`, abstentions included; ``None`` without any.
 
         Graphs whose true class is not among the model's classes are left out.
         """
         if self.true_classes is None:
             return None
         index = {name: number for number, name in enumerate(self.class_names)}
-        labels = zip(self.errors, self.true_classes, strict=True)
-        rows = [row for row, (error, true) in enumerate(labels) if not error and true in index]
+        labels = zip(self.errors, self.true_classes, self._groups, strict=True)
+        rows = [
+            row
+            for row, (error, true, group) in enumerate(labels)
+            if not error and true in index and group in ("held_out", "unknown")
+        ]
         if not rows:
             return None
         y = np.array([index[self.true_classes[row]] for row in rows])
         return class_metrics(y, self.probabilities[rows])
+
+    @property
+    def _groups(self) -> list[str]:
+        """The group of each graph in :attr:`accuracies`."""
+        if self.used_in is None:
+            return ["unknown"] * len(self)
+        return [part if part in ("validation", "training") else "held_out" for part in self.used_in]
 
     def summary(self) -> dict[str, Any]:
         """Counts and metrics as JSON values."""
@@ -110,7 +149,9 @@ class Predictions:
             "abstained": sum(self.abstained),
             "out_of_distribution": None if outside is None else sum(map(bool, outside)),
             "class_counts": {name: predicted.count(name) for name in self.class_names},
+            "used_in": None if self.used_in is None else {name: self.used_in.count(name) for name in _PARTS},
             "accuracy": self.accuracy,
+            "accuracies": self.accuracies,
             "metrics": self.metrics,
         }
 
@@ -129,6 +170,7 @@ class Predictions:
                 row[name] = None if failed else dict(zip(self.class_names, values, strict=True))
             row["abstained"] = abstained[index]
             row["out_of_distribution"] = None if outside is None else outside[index] or None
+            row["used_in"] = None if self.used_in is None else self.used_in[index]
             if self.true_classes is not None:
                 row["true_class"] = self.true_classes[index] or None
             row["error"] = self.errors[index] or None
@@ -140,7 +182,7 @@ class Predictions:
         header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
         header += [f"probability[{name}]" for name in self.class_names]
         header += [f"{score_name}[{name}]" for name in self.class_names]
-        header += ["abstained", "out_of_distribution"]
+        header += ["abstained", "out_of_distribution", "used_in"]
         header += [] if self.true_classes is None else ["true_class"]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -153,6 +195,7 @@ class Predictions:
                     _format_number(value) for value in (values or dict.fromkeys(self.class_names)).values()
                 ]
             cells += ["yes" if row["abstained"] else "", row["out_of_distribution"] or ""]
+            cells.append(row["used_in"] or "")
             cells += [] if self.true_classes is None else [row["true_class"] or ""]
             writer.writerow([*cells, row["error"] or ""])
         return text.getvalue()
@@ -215,6 +258,7 @@ def predict_store(
         abstain_below=abstain_below,
         out_of_distribution=outside,
         ids=ids,
+        used_in=fitted.used_in(checked),
     )
 
 
@@ -236,11 +280,13 @@ def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predicti
         expanded[is_graph] = values
         return expanded
 
-    def merge(values: tuple[str, ...], skipped: Iterable[str]) -> tuple[str, ...]:
+    def merge(values: tuple[_Value, ...], skipped: Iterable[_Value]) -> tuple[_Value, ...]:
         left, right = iter(values), iter(skipped)
         return tuple(next(left) if graph else next(right) for graph in is_graph.tolist())
 
-    def merge_optional(values: tuple[str, ...] | None, skipped: Iterable[str]) -> tuple[str, ...] | None:
+    def merge_optional(
+        values: tuple[_Value, ...] | None, skipped: Iterable[_Value]
+    ) -> tuple[_Value, ...] | None:
         return None if values is None else merge(values, skipped)
 
     reasons = (f"it is not a valid SMILES: {row.reason}" for row in rows.skipped)
@@ -252,6 +298,7 @@ def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predicti
         true_classes=merge_optional(predictions.true_classes, repeat("")),
         out_of_distribution=merge_optional(predictions.out_of_distribution, repeat("")),
         ids=merge_optional(predictions.ids, rows.skipped_ids),
+        used_in=merge_optional(predictions.used_in, repeat(None)),
     )
 
 

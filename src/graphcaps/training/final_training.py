@@ -92,7 +92,7 @@ class FinalTraining(SingleTraining):
             calibrate=calibrate,
             split=split,
             sample_weight=sample_weight,
-            like=None if start is None else start.config,
+            start=start,
             options={
                 "patience": patience,
                 "class_weight": None if class_weight is None else class_weight.tolist(),

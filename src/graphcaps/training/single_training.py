@@ -18,12 +18,14 @@ from torch import Tensor
 from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
+from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.auto_config import check_run_types, resolve_config
@@ -73,7 +75,7 @@ class SingleTraining(ABC):
             metrics are added to ``training`` of the model. Without validation graphs, a fraction of the others is
             drawn.
         sample_weight (array, optional): Weight of each graph of ``store``. (default: 1 each)
-        like (RunConfig, optional): Configuration of the model that is fine-tuned. (default: none is)
+        start (FittedModel, optional): Model that is fine-tuned. (default: none is)
         options (dict, optional): Further values that determine the model; they are part of the fingerprint.
 
     Attributes:
@@ -97,7 +99,7 @@ class SingleTraining(ABC):
         calibrate: CalibrationMethod | None,
         split: Split | None,
         sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
-        like: RunConfig | None = None,
+        start: FittedModel | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         check_run_types(store, config, "train")
@@ -107,7 +109,8 @@ class SingleTraining(ABC):
         kept = self.holdout.kept
         self.sample_weight = weights if weights is None or kept is None else weights[kept]
         self.source, self.seed, self.calibrate = self.holdout.store, seed, calibrate
-        self.config = resolve_config(config, self.source, like)
+        self.config = resolve_config(config, self.source, None if start is None else start.config)
+        self._start_hashes = None if start is None else start.split_hashes
         self.device = choose_device(device, "train", self.config.model)
         self.data_digest = data_digest(self.source)
         no_test = torch.empty(0, dtype=torch.long)
@@ -220,8 +223,19 @@ class SingleTraining(ABC):
         """
         fitted = FittedModel(model, self.config, recipe, self.source.class_names, self.describe())
         fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
+        fitted = replace(fitted, split_hashes=self._split_hashes(recipe))
         if self.holdout.validation.numel():
             fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
         return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
+
+    def _split_hashes(self, recipe: FeatureRecipe) -> SplitHashes:
+        """Hashes of the graphs of each part, and of the training graphs of the model that was fine-tuned."""
+        test_store, hashes = self.holdout.test_store, graph_hashes(self.source, recipe)
+        return SplitHashes.from_parts(
+            hashes[self.holdout.train.cpu().numpy()],
+            hashes[self.holdout.validation.cpu().numpy()],
+            hashes[:0] if test_store is None else graph_hashes(test_store, recipe),
+            self._start_hashes,
+        )

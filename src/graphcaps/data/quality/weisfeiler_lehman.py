@@ -24,6 +24,7 @@ __all__ = [
     "edge_colours",
     "initial_node_colours",
     "mix64",
+    "refine_colours",
     "wl_graph_colours",
     "wl_indistinguishable",
     "wl_node_colours",
@@ -63,7 +64,7 @@ def wl_graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.ui
     colours, edge_terms = initial_node_colours(store), edge_colours(store) if edges else None
     distinct = count_distinct(colours)
     for _ in range(_MAX_ROUNDS):
-        colours = _refine(store, colours, edge_terms)
+        colours = refine_colours(store, colours, edge_terms)
         before, distinct = distinct, count_distinct(colours)
         if distinct == before:
             break
@@ -86,7 +87,7 @@ def wl_node_colours(store: GraphStore, iterations: int) -> tuple[NDArray[np.uint
     store = store.to("cpu")
     colours = [_row_colours(store.num_nodes, (store.node_labels,))]
     for _ in range(iterations):
-        colours.append(_refine(store, colours[-1], None))
+        colours.append(refine_colours(store, colours[-1], None))
     return tuple(colours)
 
 
@@ -123,10 +124,16 @@ def count_distinct(colours: NDArray[np.uint64]) -> int:
     return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])) if len(ordered) else 0
 
 
-def _refine(
+def refine_colours(
     store: GraphStore, colours: NDArray[np.uint64], edge_terms: NDArray[np.uint64] | None
 ) -> NDArray[np.uint64]:
-    """One round: new colours from those of the nodes and of their neighbours, ``[N]``."""
+    """One round: new colours from those of the nodes and of their neighbours, ``[N]``.
+
+    Args:
+        store (GraphStore): Graphs, on the CPU.
+        colours (ndarray): Colour of each node, ``[N]``.
+        edge_terms (ndarray, optional): A number per edge entry that is mixed into the colour of the neighbour, ``[M]``.
+    """
     return mix64(colours + mix64(_neighbour_sums(store, colours, edge_terms)))
 
 
