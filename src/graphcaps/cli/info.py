@@ -165,8 +165,8 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append((name.replace("_", " "), _value(value)))
     recorded = described["recorded_graphs"]
     if recorded is not None:
-        counts = ", ".join(f"{count:,} {name}" for name, count in recorded.items())
-        rows.append(("recorded graphs", f"{counts}; equal graphs count once"))
+        parts = ", ".join(f"{count:,} {name}" for name, count in recorded.items())
+        rows.append(("recorded graphs", f"{parts}; equal graphs count once"))
     if "estimator" in training:  # its arguments and history are shown by --json only
         rows.append(("made by", "HGCNClassifier; HGCNClassifier.load restores its arguments"))
     if is_classical:

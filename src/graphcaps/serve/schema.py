@@ -74,8 +74,8 @@ class Prediction(GraphResult):
         "model has no profile of its training set."
     )
     used_in: Literal["training", "validation", "test"] | None = Field(
-        description="The part of the data that the graph was in when the model was trained: accuracy on training graphs "
-        "says nothing about new ones. Null if it was in none, or if the model file has no record of its graphs."
+        description="The part of the data that the graph was in when the model was trained: accuracy on training "
+        "graphs says nothing about new ones. Null if it was in none, or if the model file has no record of its graphs."
     )
 
 

@@ -15,7 +15,7 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.quality.graph_hashes import graph_hashes
 from tests.small_models import labelled
 
-EDGES = FeatureRecipe(edge_labels=True)
+EDGES = FeatureRecipe(edge_labels="counts")
 
 
 def weighted(store: GraphStore, weight: float) -> GraphStore:
@@ -83,7 +83,7 @@ def test_labels_and_attributes_count_if_the_recipe_reads_them() -> None:
         (FeatureRecipe(), True),
         (FeatureRecipe(attributes=False), True),
         (FeatureRecipe(labels=False), True),
-        (FeatureRecipe(labels=False, attributes=False, edge_labels=True), False),
+        (FeatureRecipe(labels=False, attributes=False, edge_labels="counts"), False),
     ):
         equal = graph_hashes(store, recipe) == graph_hashes(changed, recipe)
         assert equal[1:].all()

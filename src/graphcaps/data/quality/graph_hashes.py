@@ -43,7 +43,7 @@ def graph_hashes(store: GraphStore, recipe: InputColumns) -> NDArray[np.uint64]:
     store = store.to("cpu")
     if not len(store):
         return np.zeros(0, np.uint64)
-    reads = (recipe.labels, recipe.attributes, recipe.edge_labels)
+    reads = (recipe.labels, recipe.attributes, bool(recipe.edge_labels))
     labels, attributes, edge_labels = reads if any(reads) else (True, True, True)
     values = store.node_attributes if attributes else None
     read = replace(
