@@ -68,7 +68,15 @@ def test_csv_round_trip():
     assert table == [
         [
             *("graph", "class", "probability", "probability[a]", 'probability[b,"]'),
-            *("length[a]", 'length[b,"]', "abstained", "out_of_distribution", "used_in", "true_class", "error"),
+            *(
+                "length[a]",
+                'length[b,"]',
+                "abstained",
+                "out_of_distribution",
+                "used_in",
+                "true_class",
+                "error",
+            ),
         ],
         ["1", 'b,"', "0.75", "0.25", "0.75", "0.2", "0.6", "", "", "", 'b,"', ""],
         ["2", "", "", "", "", "", "", "", "", "", "a", "it is broken"],
