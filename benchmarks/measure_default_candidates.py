@@ -32,7 +32,7 @@ from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.epoch_records import LOSS_STEP
 from graphcaps.evaluation.epoch_selection import WINDOW
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.nn.hgcn import auto_dropout
+from graphcaps.nn.hgcn import auto_class_residual, auto_dropout
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
 from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot
@@ -99,6 +99,7 @@ class Candidate:
         )
         arguments = default.model_arguments | {
             "dropout": auto_dropout(len(store)) if self.dropout == "size" else self.dropout,
+            "class_residual": auto_class_residual(store.num_classes),
             "capsule_dim": self.dim,
             "num_capsules": (self.capsules,),
         }

@@ -235,6 +235,7 @@ def test_recipe_arguments_exclude_max_nodes():
         "degree_onehot": 12,
         "propagation": 0,
         "edge_labels": None,
+        "standardise": False,
     }
 
 

@@ -36,6 +36,7 @@ class FeatureConfig:
         edge_labels (str, optional): How edge labels are used: ``"counts"`` adds the number of edges of each label at a
             node to its features, ``"messages"`` lets the message passing under the votes depend on them, ``"both"``
             does both. (default: not at all, as published)
+        standardise (bool): Standardise node attributes. (default: False)
     """
 
     attributes: bool = True
@@ -45,6 +46,7 @@ class FeatureConfig:
     propagation: int = 3
     max_nodes: int | None = None
     edge_labels: EdgeLabelUse | None = None
+    standardise: bool = False
 
     def __post_init__(self) -> None:
         for name, minimum in (("degree_onehot", 0), ("propagation", 0), ("max_nodes", 1)):

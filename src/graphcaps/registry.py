@@ -68,10 +68,12 @@ class DatasetSize:
     Args:
         num_graphs (int): Number of graphs.
         max_nodes (int): Number of nodes of the largest graph as the model sees it; at least 1.
+        num_classes (int): Number of classes.
     """
 
     num_graphs: int
     max_nodes: int
+    num_classes: int
 
 
 @dataclass(frozen=True)

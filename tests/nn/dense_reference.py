@@ -8,7 +8,7 @@ residuals from the arguments alone, so that a part missing from the model is not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -97,6 +97,7 @@ class _Settings:
     routing_iterations: int = 3
     residual: bool = True
     residual_nodes: int | None = None
+    class_residual: bool = True
     disentangle: bool = True
     reconstruction: bool = True
     formulation: str = "released"
@@ -151,6 +152,8 @@ def dense_hgcn(model: HGCN, graphs: Graphs, **arguments: Any) -> DenseResult:
     assert len(model.layers) == len(levels)
     for layer, J in zip(model.layers, levels, strict=True):
         A_below = adjacencies[-1] if capsules else A
+        if len(capsules) == len(settings.num_capsules):  # the class level
+            settings = replace(settings, residual=settings.residual and settings.class_residual)
         u, c, A_next = _capsule_layer(layer, u, A_below, mask, divisor, J, settings)
         mask = torch.ones(u.shape[:2], dtype=torch.bool)
         divisor = torch.full_like(node_counts, float(u.size(1)))

@@ -21,6 +21,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "A1": {"disentangle": False},
     "A1 same width": {"disentangle": False, "capsule_dim": CHANNELS},
     "A2": {"residual": False},
+    "no class residual": {"class_residual": False},
+    "no class residual, two levels": {"class_residual": False, "num_capsules": (6, 3)},
     "A3": {"reconstruction": False},
     "separate factors": {"factor_squash": "separate"},
     "paper": {"formulation": "paper"},

@@ -13,7 +13,7 @@ from graphcaps.data import from_networkx
 from graphcaps.data.splits.folds import Split
 from graphcaps.errors import DataError
 from graphcaps.evaluation import cross_validate
-from graphcaps.nn.hgcn import auto_dropout
+from graphcaps.nn.hgcn import auto_class_residual, auto_dropout
 from graphcaps.presets import load_preset
 from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, resolve_config
 from graphcaps.training.final_training import train_final
@@ -34,7 +34,7 @@ def test_batch_size_grows_with_the_number_of_graphs(graphs, batch):
 
 def test_resolve_config_fills_in_numbers(store):
     config = load_preset("default")
-    assert config.by_data == ("batch_size", "dropout", "degree_onehot")
+    assert config.by_data == ("batch_size", "dropout", "class_residual", "degree_onehot")
     assert "dropout" not in config.model_arguments
     resolved = resolve_config(config, store)
     assert resolved.by_data == ()
@@ -50,6 +50,16 @@ def test_resolve_config_fills_in_numbers(store):
 @pytest.mark.parametrize(("graphs", "dropout"), [(1, 0.5), (1500, 0.5), (1501, 0.1), (10**6, 0.1)])
 def test_dropout_is_higher_for_few_graphs(graphs, dropout):
     assert auto_dropout(graphs) == dropout
+
+
+@pytest.mark.parametrize(("classes", "residual"), [(2, True), (6, True), (7, False), (100, False)])
+def test_class_capsules_have_no_residual_if_there_are_many_classes(store, classes, residual):
+    assert auto_class_residual(classes) is residual
+    many = replace(store, class_names=tuple(str(label) for label in range(classes)))
+    resolved = resolve_config(load_preset("default"), many)
+    assert resolved.model_arguments["class_residual"] is residual
+    start = resolve_config(load_preset("default").with_model(class_residual=True), many)
+    assert resolve_config(load_preset("default"), many, like=start).model_arguments["class_residual"] is True
 
 
 @pytest.mark.parametrize(
@@ -90,10 +100,10 @@ def test_max_nodes_bounds_the_divisor(store):
 
 def test_explicit_values_are_kept(store):
     config = load_preset("default").with_training(batch_size=7)
-    assert config.by_data == ("dropout", "degree_onehot")
+    assert config.by_data == ("dropout", "class_residual", "degree_onehot")
     assert resolve_config(config, store).training.batch_size == 7
     config = config.with_model(dropout=0.0, parts=None)
-    assert config.by_data == ("degree_onehot",)
+    assert config.by_data == ("class_residual", "degree_onehot")
     arguments = resolve_config(config, store).model_arguments
     assert arguments["dropout"] == 0.0
     assert "parts" not in arguments
@@ -146,7 +156,9 @@ def test_a_value_for_a_setting_in_by_data_is_refused(setting):
 
 
 def test_an_unknown_setting_in_by_data_is_refused(store):
-    expected = "names among batch_size, degree_onehot, dropout, residual_nodes for the model 'hgcn'"
+    expected = (
+        "names among batch_size, degree_onehot, dropout, class_residual, residual_nodes for the model 'hgcn'"
+    )
     with pytest.raises(DataError, match=f"own, by_data: expected {expected}, found 'epochs'"):
         resolve_config(RunConfig.from_toml('by_data = ["epochs"]', "own"), store)
     with pytest.raises(DataError, match=r"own, by_data: expected a list of names, found \[3\]"):

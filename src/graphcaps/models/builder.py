@@ -144,4 +144,5 @@ def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | str | No
         "degree_onehot": features.degree_onehot,
         "propagation": features.propagation,
         "edge_labels": features.edge_labels,
+        "standardise": features.standardise,
     }

@@ -24,11 +24,12 @@ from graphcaps.profiling import profiled
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
 from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
 
-__all__ = ["HGCN", "auto_dropout"]
+__all__ = ["HGCN", "auto_class_residual", "auto_dropout"]
 
 
 _SMALL_DATASET = 1500  # graphs
 _DROPOUT_SMALL, _DROPOUT_LARGE = 0.5, 0.1
+_FEW_CLASSES = 6
 
 
 def auto_dropout(num_graphs: int) -> float:
@@ -38,6 +39,16 @@ def auto_dropout(num_graphs: int) -> float:
     most 1,500 graphs, or at least 2,000, whose folds train on 1,600 or more.
     """
     return _DROPOUT_SMALL if num_graphs <= _SMALL_DATASET else _DROPOUT_LARGE
+
+
+def auto_class_residual(num_classes: int) -> bool:
+    """Whether class capsules have a residual: up to 6 classes.
+
+    The residual is the same vector for all class capsules of a graph, and longer than their votes at the start: all
+    lengths are then about 0.99, where the squash has hardly a gradient. The more classes there are, the more capsules
+    the training has to shorten again before it can tell them apart (docs/estimator.md).
+    """
+    return num_classes <= _FEW_CLASSES
 
 
 @MODELS.register("hgcn")
@@ -75,6 +86,8 @@ class HGCN(GraphModel):
         residual (bool): Whether the mean input capsule is added to every output capsule. (default: True)
         residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` divides by the
             number of nodes of each graph. (default: None)
+        class_residual (bool): Whether class capsules have the residual, too; ignored without ``residual``.
+            (default: True)
         disentangle (bool): Whether features are projected onto factors. (default: True)
         reconstruction (bool): Whether there is a decoder. (default: True)
         reconstruct_up_to (int, optional): Extension: for graphs with more nodes the reconstruction loss is an unbiased
@@ -112,6 +125,7 @@ class HGCN(GraphModel):
     memory_options: ClassVar[tuple[str, ...]] = ("num_capsules", "capsule_dim")
     data_options: ClassVar[Mapping[str, DataOption]] = {
         "dropout": DataOption(lambda size: auto_dropout(size.num_graphs)),
+        "class_residual": DataOption(lambda size: auto_class_residual(size.num_classes), kept=True),
         "residual_nodes": DataOption(lambda size: size.max_nodes, kept=True),
     }
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
@@ -134,6 +148,7 @@ class HGCN(GraphModel):
         dropout: float = 0.0,
         residual: bool = True,
         residual_nodes: int | None = None,
+        class_residual: bool = True,
         disentangle: bool = True,
         reconstruction: bool = True,
         reconstruct_up_to: int | None = None,
@@ -204,7 +219,7 @@ class HGCN(GraphModel):
                     capsule_dim,
                     size,
                     routing_iterations=routing_iterations,
-                    residual=residual,
+                    residual=residual and (class_residual or level < len(num_capsules)),
                     residual_nodes=residual_nodes if over_nodes else None,
                     coarsen=level < len(num_capsules),
                     formulation=formulation,

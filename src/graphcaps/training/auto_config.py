@@ -124,4 +124,4 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
 
 def _dataset_size(store: GraphStore, max_nodes: int | None) -> DatasetSize:
     largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
-    return DatasetSize(len(store), max(min(largest, max_nodes or largest), 1))
+    return DatasetSize(len(store), max(min(largest, max_nodes or largest), 1), store.num_classes)

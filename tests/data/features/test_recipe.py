@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -290,8 +292,89 @@ def test_wrong_use_is_refused() -> None:
         FeatureRecipe().fit(store[[]])
 
 
+# ---------------------------------------------------------------------- standardised attributes
+def attributes_of(*columns: list[float]) -> GraphStore:
+    """Graphs of two nodes without edges and with these attribute columns."""
+    values = torch.tensor(columns, dtype=torch.float64).T.contiguous()
+    empty = torch.empty(2, 0, dtype=torch.long)
+    return store_from_graphs([GraphArrays(2, empty, node_attributes=rows) for rows in values.split(2)])
+
+
+def test_attributes_are_standardised_by_the_fitted_graphs() -> None:
+    store = attributes_of([1e4, 3e4, 5e4, 7e4], [2001, 2002, 2003, 2004], [1e-3, 1e-3, 3e-3, 3e-3])
+    recipe = FeatureRecipe(standardise=True, degree=False, degree_onehot=None, propagation=0).fit(store)
+    assert recipe.attribute_mean == pytest.approx((4e4, 2002.5, 2e-3))
+    assert recipe.attribute_std == pytest.approx((5e8**0.5, 1.25**0.5, 1e-3))
+    x = recipe.apply(store, dtype=torch.float64)
+    torch.testing.assert_close(x.mean(0), torch.zeros(3, dtype=torch.float64))
+    torch.testing.assert_close(x.std(0, correction=0), torch.ones(3, dtype=torch.float64))
+    # A later graph is encoded with the moments of the fitted ones, not with its own.
+    torch.testing.assert_close(recipe.apply(store[1:], dtype=torch.float64), x[2:])
+
+
+def test_standardised_attributes_are_propagated() -> None:
+    store = make()
+    recipe = FeatureRecipe(standardise=True).fit(store)
+    assert store.node_attributes is not None
+    mean, std = torch.tensor(recipe.attribute_mean), torch.tensor(recipe.attribute_std)
+    by_hand = dataclasses.replace(store, node_attributes=(store.node_attributes - mean) / std)
+    expected = FeatureRecipe().fit(by_hand).apply(by_hand, dtype=torch.float64)
+    torch.testing.assert_close(recipe.apply(store, dtype=torch.float64), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_constant_columns_become_zero_in_every_graph() -> None:
+    recipe = FeatureRecipe(standardise=True, degree=False, degree_onehot=None, propagation=0)
+    third = 0.1 + 0.2  # differs from 0.3 by rounding
+    recipe = recipe.fit(attributes_of([7, 7, 7, 7], [0.3, third, 0.3, third], [1, 2, 3, 4]))
+    assert recipe.attribute_std is not None
+    assert recipe.attribute_std[:2] == (0, 0)
+    later = recipe.apply(attributes_of([9, 7], [1e6, 0.3], [1, 4]))
+    assert later[:, :2].count_nonzero() == 0
+    assert later[:, 2].count_nonzero() == 2
+
+
+def test_columns_of_zeros_and_ones_are_kept() -> None:
+    store = attributes_of([0, 1, 1, 0], [1, 1, 1, 1], [0, 0.5, 1, 0])
+    recipe = FeatureRecipe(standardise=True, degree=False, degree_onehot=None, propagation=0).fit(store)
+    assert recipe.attribute_mean is not None
+    assert recipe.attribute_std is not None
+    assert (recipe.attribute_mean[0], recipe.attribute_std[0]) == (0, 1)
+    assert recipe.attribute_std[1] == 0
+    assert recipe.apply(store)[:, 0].tolist() == [0, 1, 1, 0]
+    assert recipe.apply(store)[0, 2] < 0
+
+
+def test_very_large_attributes_have_finite_moments() -> None:
+    recipe = FeatureRecipe(standardise=True).fit(attributes_of([1e300, -1e300, 1e300, -1e300]))
+    assert recipe.attribute_std == pytest.approx((1e300,))
+
+
+def test_graphs_without_attributes_or_nodes_can_be_standardised() -> None:
+    assert FeatureRecipe(standardise=True).fit(make(attributes=False)).attribute_std == ()
+    empty = torch.empty(2, 0, dtype=torch.long)
+    no_nodes = store_from_graphs([GraphArrays(0, empty, node_attributes=torch.empty(0, 2))])
+    assert FeatureRecipe(standardise=True).fit(no_nodes).num_attributes in (0, 2)
+
+
 # ---------------------------------------------------------------------- saving
-@pytest.mark.parametrize("recipe", [FeatureRecipe(), FeatureRecipe(degree_onehot=None).fit(make())])
+FITTED = {
+    "standardise": True,
+    "num_attributes": 1,
+    "label_values": [],
+    "attribute_mean": [1.0],
+    "attribute_std": [2.0],
+}
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        FeatureRecipe(),
+        FeatureRecipe(degree_onehot=None).fit(make()),
+        FeatureRecipe(standardise=True),
+        FeatureRecipe(standardise=True).fit(make()),
+    ],
+)
 def test_recipe_is_restored_from_json(recipe: FeatureRecipe) -> None:
     again = FeatureRecipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
     assert again == recipe
@@ -311,6 +394,16 @@ def test_recipe_is_restored_from_json(recipe: FeatureRecipe) -> None:
         ({"num_attributes": 0, "label_values": [["a"]]}, "must hold ascending integers"),
         ({"num_attributes": 0, "label_values": [[]]}, "must hold ascending integers"),
         ({"num_attributes": 0, "label_values": 3}, "'label_values' must be a list of lists, got 3"),
+        ({"standardise": 1}, "'standardise' must be true or false, got 1"),
+        (
+            {"attribute_mean": [1.0]},
+            "'attribute_mean' must be given if and only if attributes are standardised",
+        ),
+        (FITTED | {"attribute_mean": None}, "'attribute_mean' must be given if and only if"),
+        (FITTED | {"attribute_mean": 1.0}, "'attribute_mean' must be a list, got 1.0"),
+        (FITTED | {"attribute_mean": [1.0, 2.0]}, "must hold a finite number for each attribute"),
+        (FITTED | {"attribute_mean": [math.inf]}, "must hold a finite number for each attribute"),
+        (FITTED | {"attribute_std": [-1.0]}, "must hold a finite number for each attribute"),
     ],
 )
 def test_invalid_dictionary_is_refused(values: dict[str, object], text: str) -> None:

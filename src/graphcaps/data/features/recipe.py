@@ -31,6 +31,7 @@ from graphcaps.types import EdgeLabelUse
 __all__ = ["FeatureRecipe", "count_edge_labels", "propagate_powers"]
 
 _MAX_LABEL_VALUES = 4096  # a label column with more values holds identifiers, not categories
+_CONSTANT = 1e-12  # deviation in units of the largest value, up to which a column differs by rounding only
 _DIAGONAL = 1e-8  # keeps the row sum of an isolated node above zero, so that Ax keeps its x
 
 
@@ -48,6 +49,10 @@ class FeatureRecipe:
     where Adj is the binary adjacency (edge weights enter in the model, not here), deg its row sums and D the diagonal
     of deg + 1e-8. Sums are taken in float64. Every graph is computed independently of the others.
 
+    With ``standardise`` an attribute a enters as :math:`(a - \mu) / \sigma`, with mean and standard deviation over the
+    nodes of the fitted graphs. A column that is constant there becomes 0 in all graphs: it says nothing about classes,
+    and another value in a later graph would have no weight to meet. Columns of zeros and ones are kept as they are.
+
     A label column keeps the whole range from its smallest to its largest value if at least half of that range occurs
     in the fitted graphs (DD's 82 values from 1 to 89 keep 89 columns), else only the values that occur. Columns are in
     ascending order of the labels' codes (:mod:`graphcaps.data.label_encoding`): integers by value, then text.
@@ -62,9 +67,12 @@ class FeatureRecipe:
         edge_labels (str, optional): How edge labels are used, if the graphs have any. ``"counts"`` adds to x the number
             of incident edges with each label, ``"messages"`` gives the edges a kind that the model reads in its
             message passing (:meth:`edge_kind`), ``"both"`` does both. (default: not at all, as published)
+        standardise (bool): Standardise the attributes. (default: ``False``, as published)
         num_attributes (int, optional): Number of attribute columns, set by fitting.
         label_values, edge_label_values (tuple, optional): Values with an input column, ascending, for each label
             column of nodes and of edges, set by fitting.
+        attribute_mean, attribute_std (tuple, optional): Mean and standard deviation of each attribute column, set by
+            fitting with ``standardise``: 0 and 1 for a column that is kept, a deviation of 0 for a constant one.
         label_names (dict): Text of the values that are codes of text, set by fitting. It follows from the values and
             is not compared.
         fragments (str, optional): Fragments of molecules that were read from SMILES, ``"all"`` or ``"largest"``, set
@@ -86,11 +94,14 @@ class FeatureRecipe:
     label_values: LabelBlocks | None = None
     edge_labels: EdgeLabelUse | None = None
     edge_label_values: LabelBlocks | None = None
+    standardise: bool = False
+    attribute_mean: tuple[float, ...] | None = None
+    attribute_std: tuple[float, ...] | None = None
     label_names: dict[int, str] = field(default_factory=dict, compare=False)
     fragments: Literal["all", "largest"] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("attributes", "labels", "degree"):
+        for name in ("attributes", "labels", "degree", "standardise"):
             _expect(isinstance(getattr(self, name), bool), name, "be true or false", getattr(self, name))
         uses = get_args(EdgeLabelUse)
         known = self.edge_labels is None or self.edge_labels in uses
@@ -113,6 +124,8 @@ class FeatureRecipe:
             "be given if and only if edge labels are used and the recipe is fitted",
             self.edge_label_values,
         )
+        for name in ("attribute_mean", "attribute_std"):
+            self._check_moments(name, getattr(self, name))
         if self.num_attributes is None or self.label_values is None:
             return
         _expect(
@@ -123,6 +136,21 @@ class FeatureRecipe:
                 ascending = len(values) > 0 and all(type(value) is int for value in values)
                 ascending = ascending and all(a < b for a, b in pairwise(values))
                 _expect(ascending, name, "hold ascending integers for each column", values)
+
+    def _check_moments(self, name: str, values: tuple[float, ...] | None) -> None:
+        """Checks that there is a finite number per attribute, if attributes are standardised."""
+        _expect(
+            (values is not None) == (self.standardise and self.num_attributes is not None),
+            name,
+            "be given if and only if attributes are standardised and the recipe is fitted",
+            values,
+        )
+        if values is None:
+            return
+        numbers = all(type(value) in (int, float) and np.isfinite(value) for value in values)
+        numbers = numbers and len(values) == self.num_attributes
+        numbers = numbers and (name == "attribute_mean" or all(value >= 0 for value in values))
+        _expect(numbers, name, "hold a finite number for each attribute", values)
 
     # ------------------------------------------------------------------ columns
     @property
@@ -226,12 +254,15 @@ class FeatureRecipe:
                 f"{kinds:,} in {store.name}",
                 "Use edge_labels='counts'.",
             )
+        mean, std = _attribute_moments(attributes) if self.standardise else (None, None)
         values = {value for block in (*blocks, *(edge_blocks or ())) for value in block}
         return replace(
             self,
             num_attributes=0 if attributes is None else attributes.size(1),
             label_values=blocks,
             edge_label_values=edge_blocks,
+            attribute_mean=mean,
+            attribute_std=std,
             label_names={code: text for code, text in store.label_names.items() if code in values},
             fragments=store.fragments,
         )
@@ -297,7 +328,8 @@ class FeatureRecipe:
         if not store.num_nodes:
             return x
         if self.attributes and store.node_attributes is not None:
-            x[:, :num_attributes] = store.node_attributes.cpu().double().numpy()
+            attributes = store.node_attributes.cpu().double().numpy()
+            x[:, :num_attributes] = self._standardised(attributes) if self.standardise else attributes
         column = num_attributes
         columns = node_label_columns(store) if self.labels else []
         for values, labels in zip(blocks, columns, strict=True):
@@ -308,6 +340,12 @@ class FeatureRecipe:
         if edge_blocks:
             x[:, column:] = count_edge_labels(store, edge_blocks)
         return x
+
+    def _standardised(self, values: np.ndarray) -> np.ndarray:
+        """(a − μ) / σ, and 0 where σ = 0, ``[N, num_attributes]``."""
+        mean, std = np.asarray(self.attribute_mean), np.asarray(self.attribute_std)
+        result: np.ndarray = (values - mean) * np.divide(1, std, out=np.zeros_like(std), where=std > 0)
+        return result
 
     def _fitted(self, method: str) -> tuple[int, LabelBlocks]:
         """``num_attributes`` and ``label_values`` of a fitted recipe."""
@@ -323,6 +361,9 @@ class FeatureRecipe:
         for name in ("label_values", "edge_label_values"):
             if values[name] is not None:
                 values[name] = [list(block) for block in values[name]]
+        for name in ("attribute_mean", "attribute_std"):
+            if values[name] is not None:
+                values[name] = list(values[name])
         values["label_names"] = {
             str(code): text for code, text in self.label_names.items()
         }  # JSON has text keys
@@ -349,6 +390,11 @@ class FeatureRecipe:
                 nested = nested and all(isinstance(block, list | tuple) for block in blocks)
                 _expect(nested, name, "be a list of lists", blocks)
                 arguments[name] = tuple(tuple(block) for block in blocks)
+        for name in ("attribute_mean", "attribute_std"):
+            moments = arguments.get(name)
+            if moments is not None:
+                _expect(isinstance(moments, list | tuple), name, "be a list", moments)
+                arguments[name] = tuple(moments)
         label_names = arguments.get("label_names", {})
         named = isinstance(label_names, Mapping)
         named = named and all(str(code).isdecimal() for code in label_names)
@@ -356,6 +402,24 @@ class FeatureRecipe:
         _expect(named, "label_names", "be an object with codes as keys and text as values", label_names)
         arguments["label_names"] = {int(code): text for code, text in label_names.items()}
         return cls(**arguments)
+
+
+def _attribute_moments(attributes: Tensor | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of the columns ``[N, A]``: 0 and 1 for a column of zeros and ones, which is not
+    standardised, and a deviation of 0 for a column that is constant up to rounding."""
+    if attributes is None or not attributes.numel():
+        width = 0 if attributes is None else attributes.size(1)
+        return (0.0,) * width, (1.0,) * width
+    values = attributes.cpu().double().numpy()
+    low, high = values.min(0), values.max(0)
+    magnitude = np.maximum(np.abs(low), np.abs(high))
+    unit = np.where(magnitude > 0, magnitude, 1)  # squares of very large values would overflow
+    mean, std = (values / unit).mean(0) * unit, (values / unit).std(0)
+    std = np.where((low == high) | (std <= _CONSTANT), 0, std * unit)
+    mean = np.where(low == high, low, mean)
+    binary = (low == 0) & (high == 1) & np.isin(values, (0, 1)).all(0)
+    mean, std = np.where(binary, 0, mean), np.where(binary, 1, std)
+    return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def _label_values(columns: list[np.ndarray], kind: str, name: str) -> LabelBlocks:
