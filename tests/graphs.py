@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
+from graphcaps.ops.edge_kinds import count_edge_kinds
 from graphcaps.ops.edges import clean_edges, edge_table
 from graphcaps.testing.padded_batch import with_padding
 from graphcaps.types import EdgeTable, GraphBatch, Segments
@@ -18,6 +19,7 @@ __all__ = [
     "masked_segments",
     "random_graphs",
     "tiny_graphs",
+    "with_kinds",
     "with_padding",
 ]
 
@@ -89,6 +91,14 @@ def masked_segments(mask: Tensor) -> Segments:
     """One graph per replica, with the rows where ``mask [*lead, V]`` is True; other rows are padding."""
     ptr = torch.nn.functional.pad(mask.sum(-1, keepdim=True), (1, 0))
     return Segments(ptr, (~mask).long())
+
+
+def with_kinds(store: GraphStore, edge_kinds: tuple[int, ...]) -> GraphStore:
+    """The store with a kind for each edge, equal in both directions; on a CPU."""
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    kind = (source * target + source + target) % count_edge_kinds(edge_kinds)
+    return store.with_edge_kind(kind.int())
 
 
 def assert_equal(actual: Tensor, expected: Tensor, name: str = "value", tolerance: float = 1e-10) -> None:

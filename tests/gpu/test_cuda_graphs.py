@@ -20,12 +20,14 @@ from graphcaps.training.batch_schedule import bucket_size
 from graphcaps.training.cuda_graphs import BucketedRunner
 from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.types import FeatureTable
+from tests.graphs import with_kinds
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
+EDGE_KINDS = (3, 2)
 CONFIG = TrainConfig(epochs=3, batch_size=16, learning_rate=0.002, weight_decay=0.001)
 
 
@@ -46,6 +48,7 @@ def _trainer(
 ) -> Trainer:
     store = load_dataset("planted-parts")[:200]
     encoded = encode_graphs(store, FeatureRecipe())
+    store = with_kinds(store, EDGE_KINDS)
     sizes = (encoded.x.size(-1), store.num_classes)
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:
@@ -78,6 +81,9 @@ def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) 
         ("hgcn", {"reconstruction": False, "residual_nodes": 50}),
         ("hgcn", {"disentangle": False}),
         ("hgcn", {"average_epochs": 2}),
+        ("hgcn", {"context": 2}),
+        ("hgcn", {"edge_kinds": EDGE_KINDS}),
+        ("hgcn", {"context": 2, "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"weights": [0.5, 1.0, 3.0]}),
     ],
     ids=lambda value: str(value),

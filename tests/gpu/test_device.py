@@ -12,18 +12,23 @@ from graphcaps.nn import HGCN
 from graphcaps.ops import edge_table, reconstruction_loss, route
 from graphcaps.training import Replica, Trainer, stack_replicas
 from graphcaps.types import Segments
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal, random_graphs, with_kinds
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
+EDGE_KINDS = (3, 2)
 MODELS: dict[str, Any] = {
     "hgcn": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), dropout=0.3, lead=lead),
     "hgcn, deep": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6, 3), residual_nodes=70, lead=lead),
     "hgcn, paper": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), formulation="paper", lead=lead),
     "hgcn, gat": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), trunk="gat", lead=lead),
+    "hgcn, context": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), context=2, lead=lead),
+    "hgcn, edge labels": lambda lead: HGCN(
+        5, 2, capsule_dim=16, num_capsules=(6,), context=1, edge_kinds=EDGE_KINDS, lead=lead
+    ),
     "gin": lambda lead: GIN(5, 2, hidden=16, lead=lead),
 }
 
@@ -37,7 +42,7 @@ def test_model_equals_cpu(make: Any, indices: list[list[int]] | None) -> None:
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = make(lead).double().to(device)
-        store = graphs.as_store().to(device)
+        store = with_kinds(graphs.as_store(), EDGE_KINDS).to(device)
         batch = store.batch(graphs.x.to(device), None if indices is None else torch.tensor(indices))
         output = model.forward_batch(batch, batch.y)
         model.loss(output, batch.y).total.sum().backward()

@@ -11,25 +11,27 @@ from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import EdgeTable, GraphBatch, Segments
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal, random_graphs, with_kinds
 from tests.ops.conftest import kernel_device  # noqa: F401
 
 # Where a product P of node vectors is near 1, the gradient of log(1 − P) is large and amplifies rounding: torch in
 # float32 differs from float64 by a tenth of this tolerance.
 TOLERANCE = 3e-4
+EDGE_KINDS = (3, 2)
 DRAWN = torch.tensor([[0, 3, 1, -1], [2, 2, 5, 4], [-1, -1, -1, -1]])
 
 
 def _batch(dtype: torch.dtype, device: str) -> GraphBatch:
     graphs = random_graphs([9, 33, 1, 40, 2, 70], classes=3, seed=3)
-    store = graphs.as_store().to(device)
+    store = with_kinds(graphs.as_store(), EDGE_KINDS).to(device)
     x = graphs.x.float().to(device=device, dtype=dtype)
     batch = store.batch(x, DRAWN)
     edges, segments = batch.edges, batch.segments
     bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
     table = EdgeTable(
-        edges.ptr, edges.neighbours, None, edges.node, edges.first, edges.num_entries, edges.max_degree, bits
-    )
+        edges.ptr, edges.neighbours, None, edges.node, edges.first, edges.num_entries, edges.max_degree, bits,
+        kind=edges.kind,
+    )  # fmt: skip
     copied = Segments(segments.ptr, segments.index, True, segments.max_size)
     poisoned = batch.x.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
     return GraphBatch(poisoned, copied, table, batch.y)
@@ -63,6 +65,9 @@ def _run(model: Any, batch: GraphBatch) -> dict[str, Tensor]:
         (HGCN, {"formulation": "paper"}),
         (HGCN, {"disentangle": False, "residual": False}),
         (HGCN, {"factor_squash": "separate", "reconstruction": False}),
+        (HGCN, {"context": 2}),
+        (HGCN, {"edge_kinds": EDGE_KINDS}),
+        (HGCN, {"context": 2, "edge_kinds": EDGE_KINDS}),
         (GIN, {}),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
@@ -72,6 +77,10 @@ def test_kernels_equal_torch(kernel_device: str, kind: Any, arguments: dict[str,
     settings = sizes | {"dropout": 0.3, "lead": (3,)} | arguments
     torch.manual_seed(0)
     fast = kind(5, 3, **settings).to(kernel_device)
+    with torch.no_grad():
+        for name, parameter in fast.named_parameters():
+            if name.endswith((".scale", ".shift")):  # zero at the start
+                parameter.normal_(std=0.3)
     slow = kind(5, 3, **settings)
     slow.load_state_dict({name: value.cpu() for name, value in fast.state_dict().items()})
     # The paper's bound 1 − 1e-7 rounds to another value in float32, which changes log(1 − P).

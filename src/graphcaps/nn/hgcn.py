@@ -251,11 +251,10 @@ class HGCN(GraphModel):
 
     @property
     def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph. Trunks, sampled pairs and edge labels synchronise
-        with the host, and captured steps with ``parts`` have not been tested."""
+        """Whether a training step can be captured as a CUDA graph. Trunks and sampled pairs synchronise with the host,
+        and captured steps with ``parts`` have not been tested."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
-        plain = all(layer.trunk is None for layer in self.layers) and not self.edge_kinds
-        return not sampled and self.parts is None and plain
+        return not sampled and self.parts is None and all(layer.trunk is None for layer in self.layers)
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):

@@ -128,6 +128,14 @@ def _along_edges(x: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
     return x.shape[:-1] == node.shape and not (edge_weight is not None and edge_weight.requires_grad)
 
 
+def _modulated_hop(
+    x: Tensor, scale: Tensor, _shift: Tensor, node: Tensor, edge_weight: Tensor | None
+) -> bool:
+    """There are rows, as in the batch and the parameters, and edge weights need no gradient."""
+    rows = x.numel() > 0 and x.shape[:-2] == scale.shape[:-2]
+    return rows and _along_edges(x, node, edge_weight)
+
+
 def _weighted_degrees(edge_weight: Tensor) -> bool:
     """Edge weights need no gradient."""
     return not edge_weight.requires_grad
@@ -199,6 +207,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
     "lengths": TritonForm("lengths.lengths_triton", "lengths"),
     "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
+    "modulated_hop": TritonForm("propagation.modulated_hop_triton", "modulated_hop", _modulated_hop),
     "neighbour_sum": TritonForm("propagation.neighbour_sum_triton", "neighbour_sum", _along_edges),
     "normalised_hop": TritonForm("propagation.normalised_hop_triton", "normalised_hop", _normalised_hop),
     "project": TritonForm("projection.projection_triton", "project"),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.propagation.propagation import degrees, edge_list
 from graphcaps.types import EdgeTable
 
@@ -41,7 +42,8 @@ def modulated_hop(
     if edges.kind is None:
         fix = "Pass edge_attr, or graphs that a recipe with edge_labels='messages' encoded."
         raise ShapeError("modulated_hop", "edges", "have kinds", "none", fix)
-    return _modulated_hop(x, scale, shift, edges, edge_kinds)
+    form = select("modulated_hop", _modulated_hop, x, scale, shift, edges.node, edges.weight)
+    return form(x, scale, shift, edges, edge_kinds)
 
 
 def kind_table(rows: Tensor, edge_kinds: tuple[int, ...]) -> Tensor:

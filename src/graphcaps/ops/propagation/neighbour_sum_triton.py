@@ -24,7 +24,14 @@ from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
 from graphcaps.types import EdgeTable
 
-__all__ = ["NormTerms", "adjacency_product", "neighbour_sum", "propagate", "weighted_degrees"]
+__all__ = [
+    "NormTerms",
+    "adjacency_product",
+    "neighbour_lists",
+    "neighbour_sum",
+    "propagate",
+    "weighted_degrees",
+]
 
 _SMALL_DEGREE = 32
 """Largest degree up to which all neighbours are gathered together."""
@@ -393,7 +400,7 @@ def _sum_long_lists(
     )  # fmt: skip
 
 
-def _neighbour_lists(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
+def neighbour_lists(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
     """Of each row 1 / √(1 + number of neighbours), first entry in the store's neighbour list, and number of neighbours.
 
     ``[*lead, V]`` each, cached for the batch, which saves a product one dependent load. At padding 0, −1 and 0.
@@ -427,7 +434,7 @@ def _lists_product(
     blocks = triton.cdiv(V, rows)
     replicas = x.numel() // (V * d)
     tables = None if terms is None else terms.tables(replicas, blocks)
-    lists, rest = _neighbour_lists(edges)[1:], _pointers(terms, tables, x)
+    lists, rest = neighbour_lists(edges)[1:], _pointers(terms, tables, x)
     first = edges.first.contiguous()
     common: dict[str, Any] = {"UNIT": unit, "WEIGHTED": edges.weight is not None, "SELF_LOOPS": self_loops,
                               "HEAD": head, "NORMED": _switches(terms)["NORMED"],
@@ -491,7 +498,7 @@ def adjacency_product(
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """The product and, in a backward pass with ``terms``, the tables of gradient sums ``[replicas, parts, d]``."""
     if self_loops and scale is None:
-        scale = _neighbour_lists(edges)[0]
+        scale = neighbour_lists(edges)[0]
     if _use_bits(edges):
         return _bits_product(x, edges, scale, self_loops, precision, terms)
     return _lists_product(x, edges, scale, self_loops, terms)
