@@ -29,6 +29,15 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def molecule_data(shared_data: Path) -> Path:
+    """Folder of the public molecule sets bace.csv, bbbp.csv and hiv.csv: ``molecules`` beside the other data sets."""
+    folder = shared_data / "molecules"
+    if not folder.is_dir():
+        pytest.skip("molecule sets not found; put bace.csv and bbbp.csv into $GRAPHCAPS_DATA/molecules")
+    return folder
+
+
 @pytest.fixture
 def empty_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fills new uninitialised tensors with NaN, so that a value that is read before it is written shows."""

@@ -58,8 +58,13 @@ def test_train_uses_the_sets_of_a_column(small: list[str], molecules: str) -> No
     arguments = ["train", molecules, "--label", "kind", "--split", "Part", *small]
     result = invoke(*arguments, "--out", "m.safetensors")
     assert result.exit_code == 0, result.stderr
-    message = "Split (column 'Part'): 16 training graphs, 4 validation graphs, 4 test graphs."
-    assert message in result.stderr
+    assert result.stderr.splitlines()[-5:] == [
+        "Split (column 'Part'):",
+        "              graphs  a  b",
+        "  training        16  8  8",
+        "  validation       4  2  2",
+        "  test             4  2  2",
+    ]
     text = " ".join(result.stdout.split())
     assert "of 4 graphs, which were not used in training (column 'Part')" in text
     for name in ("balanced accuracy", "ROC-AUC", "PR-AUC", "Matthews' correlation", "Brier score"):
@@ -82,7 +87,7 @@ def test_train_by_scaffold_and_by_a_file(small: list[str], molecules: str, netwo
         )
         for n in range(2)
     )
-    assert first["training"]["split"] == "by scaffold"
+    assert first["training"]["split"] == "by scaffold, seed 0"
     assert first["training"]["run"] == again["training"]["run"]  # the split is deterministic
     assert first["training"]["test_graphs"] == 24 - first["training"]["graphs"]
     by_file = json_of("train", networks, "--split", "parts.csv", *small, "--out", "f.safetensors")
@@ -206,5 +211,87 @@ def test_the_example_is_split_by_scaffold(small: list[str]) -> None:
         "--out",
         "m.safetensors",
     )
-    message = "Split (by scaffold): 400 training graphs, 50 validation graphs, 50 test graphs."
-    assert message in result.stderr
+    assert "Split (by scaffold, seed 0):\n              graphs  alcohol  ether" in result.stderr
+    assert "  test            50       25     25\n" in result.stderr
+
+
+# ---------------------------------------------------------------------- seeded splits
+def test_evaluate_repeats_a_seeded_split(small: list[str], molecules: str) -> None:
+    whole = ["evaluate", molecules, "--label", "kind", *small, "--split", "scaffold", "--repeat", "3", "--out", "r"]
+    result = invoke(*whole, "--seed", "4")
+    assert result.exit_code == 0, result.stderr
+    assert "mols: 3 splits × 1 seed" in result.stderr
+    assert "Splits (by scaffold, seeds 4 to 6):\n" in result.stderr
+    assert "3 splits (by scaffold, seeds 4 to 6): 20 training, 2 validation, 2 test graphs." in result.stdout
+    assert "± splits" in result.stdout
+    (summary,) = json_of(*whole, "--seed", "4", "--resume")
+    assert (summary["folds"], summary["partition"]["kind"], summary["partition"]["count"]) == (3, "splits", 3)
+    assert summary["partition"]["by"] == "by scaffold, seeds 4 to 6"
+    accuracies = summary["per_seed"][0]["accuracies"]
+    assert len(accuracies) == 3
+    assert summary["figures"]["held-out"]["mean"] == pytest.approx(sum(accuracies) / 3, abs=1e-3)
+    assert "two that differ (partition 3 splits" in refusal(*whole, "--seed", "5", "--resume")
+
+
+def test_a_random_split_with_other_fractions(small: list[str], networks: str) -> None:
+    nets = ["evaluate", networks, *small, "--split", "random", "--fractions", "0.5,0.25,0.25", "--repeat", "2"]
+    result = invoke(*nets)
+    assert "2 splits (random, seeds 0 to 1): 12 training, 6 validation, 6 test graphs." in result.stdout
+    out = ["--out", "m.safetensors", *small, "--split", "random", "--fractions", "0.5,0.25,0.25"]
+    training = json_of("train", networks, *out, "--seed", "7")["training"]
+    assert (training["split"], training["test_graphs"]) == ("random, seed 7", 6)
+    assert sum(training["class_counts"]["validation"].values()) == 6
+
+
+def test_options_of_seeded_splits_are_refused_elsewhere(small: list[str], molecules: str) -> None:
+    whole = ["evaluate", molecules, "--label", "kind", *small]
+    assert refusal(*whole, "--repeat", "3") == (
+        "evaluate: '--repeat' must come with --split scaffold or --split random, got 3 with folds."
+    )
+    assert "'--seed' must come with --split scaffold or --split random, got 1 with --split part" in refusal(
+        *whole, "--split", "part", "--seed", "1"
+    )
+    assert "'--fractions' must come with --split scaffold or random" in refusal(
+        *whole, "--split", "part", "--fractions", "0.8,0.1,0.1"
+    )
+    scaffold = ["train", molecules, "--label", "kind", *small, "--out", "x.safetensors", "--split", "scaffold"]
+    assert "be three numbers with commas, such as 0.8,0.1,0.1, got '8/1/1'" in refusal(
+        *scaffold, "--fractions", "8/1/1"
+    )
+    assert "'--fractions' must be three fractions that add up to 1" in refusal(*scaffold, "--fractions", "1,1,1")
+
+
+def test_a_part_without_a_class_is_refused_before_training(small: list[str], molecules: str) -> None:
+    """A class of one ring system can be in one part only; a file may put one class into the test part."""
+    rows = [f"{'C' * n}C1CC1,ring" for n in range(8)] + [f"{'C' * n}O,chain" for n in range(1, 33)]
+    write("rings.csv", "smiles,kind\n" + "".join(f"{row}\n" for row in rows))
+    gap = (
+        "rings: 'split' must give every part graphs of every class, got none of class 'ring' in the validation set, "
+        "none of class 'ring' in the test set (by scaffold, seed 0). Choose another seed (--seed), other fractions "
+        "(--fractions) or plain folds."
+    )
+    rings = ["rings.csv", "--label", "kind", *small]
+    assert refusal("train", *rings, "--split", "scaffold", "--out", "x.safetensors") == gap
+    assert refusal("evaluate", *rings, "--split", "scaffold", "--repeat", "2") == gap
+    fold = refusal("evaluate", *rings, "--groups", "scaffolds", "--folds", "3")
+    assert "none of class 'ring' in fold " in fold
+    assert fold.endswith("(scaffolds of 'rings'). Use fewer folds, other groups, or plain folds.")
+    names = ["test" if n >= 36 else "valid" if n % 5 == 0 else "train" for n in range(40)]
+    write("parts.csv", "graph,split\n" + "".join(f"{n},{name}\n" for n, name in enumerate(names)))
+    for verb in (["train", "--out", "x.safetensors"], ["evaluate"]):
+        message = refusal(*verb, *rings, "--split", "parts.csv")
+        assert "got none of class 'ring' in the test set (file parts.csv). Move graphs between" in message
+    assert not Path("x.safetensors").exists()
+
+
+@pytest.mark.parametrize(("name", "label"), [("bace", "Class"), ("bbbp", "p_np")])
+def test_public_molecules_are_split_with_both_classes_in_every_part(
+    name: str, label: str, small: list[str], molecule_data: Path
+) -> None:
+    """Files that are sorted by class: the test set once had one class, and its accuracy meant nothing."""
+    pytest.importorskip("rdkit")
+    out = ["--out", "m.safetensors", *small, "--epochs", "1", "--split", "scaffold"]
+    training = json_of("train", molecule_data / f"{name}.csv", "--label", label, *out)["training"]
+    for part in ("validation", "test"):
+        assert min(training["class_counts"][part].values()) > 40
+    assert training["test_metrics"]["roc_auc"] is not None

@@ -13,9 +13,10 @@ import torch
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.splits.folds import Split, split_codes, stratified_folds
+from graphcaps.data.splits.seeded_splits import random_split
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore, SeedRecord, cross_validate
-from graphcaps.evaluation.partition import Partition, partition_by_groups
+from graphcaps.evaluation.partition import Partition, describe_splits, partition_by_groups
 from tests.evaluation.records import record
 from tests.graphs import random_graphs
 
@@ -193,6 +194,59 @@ def test_without_validation_set_a_tenth_of_every_class_is_drawn(
     assert len(alone.finished) == 1
     assert alone.partition is not None
     assert alone.partition.drawn == 0
+
+
+def test_several_splits_are_trained_together_as_folds(tmp_path: Path) -> None:
+    splits = [random_split(STORE.y, (0.5, 0.25, 0.25), seed) for seed in (2, 3, 4)]  # type: ignore[arg-type]
+    validation = CrossValidation(STORE, GIN, protocol="both", split=splits, results=ResultsStore(tmp_path))
+    for fold, split in enumerate(splits):
+        held_out, paper = validation.folds.held_out(fold), validation.folds.paper(fold)
+        assert split.validation is not None
+        assert held_out is split
+        assert torch.equal(paper.test, split.test)
+        assert torch.equal(paper.train, torch.cat([split.train, split.validation]).sort().values)
+    ledger = validation.run()
+    test_graphs = ledger.of("held-out")[0].curves.test_graphs
+    assert test_graphs.tolist() == [split.test.numel() for split in splits]
+    assert ledger.partition == validation.partition
+    assert ledger.partition is not None
+    assert (ledger.partition.kind, ledger.partition.count) == ("splits", 3)
+    assert ledger.partition.by == "random, seeds 2 to 4"
+    assert ledger.partition.sentence == "3 splits (random, seeds 2 to 4) in place of folds."
+    assert ledger.notes[0].startswith("3 splits (random, seeds 2 to 4): 12 ")
+    assert repr(ledger).startswith("Ledger: test, gin, 3 splits")
+    assert "over splits" in repr(ledger)
+    assert ledger.held_out is not None
+    assert ledger.held_out.std_folds is not None
+    assert Ledger.from_json(ledger.to_json()).partition == ledger.partition
+    again = CrossValidation(
+        STORE, GIN, protocol="both", split=splits, results=ResultsStore(tmp_path), resume=True
+    )
+    assert len(again.finished) == 2
+    with pytest.raises(DataError, match="partition 3 splits"):
+        CrossValidation(STORE, GIN, split=splits[::-1], results=ResultsStore(tmp_path), resume=True)
+
+
+def test_splits_are_described_in_words() -> None:
+    other = replace(SPLIT, name="random", seed=5)
+    assert describe_splits([SPLIT]) == "given"
+    assert describe_splits([other]) == "random, seed 5"
+    assert describe_splits([other, replace(other, seed=9)]) == "random, seeds 5, 9"
+    assert describe_splits([SPLIT, other, SPLIT]) == "given; random, seed 5"
+    with pytest.raises(ArgumentError, match="'split' must be a split or several, got none"):
+        cross_validate(STORE, GIN, split=[])
+
+
+def test_parts_and_folds_without_one_of_the_classes_are_refused() -> None:
+    assert STORE.y is not None
+    one_class = (STORE.y == 0).nonzero().squeeze(-1)
+    train = torch.tensor([graph for graph in range(24) if graph not in one_class[:4].tolist()])
+    with pytest.raises(ArgumentError, match=r"none of class '1' in the test set \(column 'part'\)\. Move graphs"):
+        cross_validate(STORE, GIN, split=Split(train, None, one_class[:4], "column 'part'"))
+    groups = torch.where(STORE.y == 0, torch.arange(24), 99)  # all graphs of class 1 are one group
+    message = r"'groups' must give every part .* got none of class '1' in fold .* \(given of 'test'\)\. Use fewer folds"
+    with pytest.raises(ArgumentError, match=message):
+        cross_validate(STORE, GIN, folds=3, groups=groups)
 
 
 def test_another_split_is_another_run(tmp_path: Path) -> None:

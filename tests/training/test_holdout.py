@@ -107,9 +107,26 @@ def test_another_test_set_is_another_run(store: GraphStore, tmp_path: Path) -> N
     assert same.epoch == 1
 
 
-def test_a_training_set_of_one_class_is_refused(store: GraphStore) -> None:
+def test_parts_without_one_of_the_classes_are_refused(store: GraphStore) -> None:
     assert store.y is not None
     one = (store.y == 0).nonzero().squeeze(-1)
     others = (store.y != 0).nonzero().squeeze(-1)
-    with pytest.raises(ArgumentError, match=r"at least two classes to learn from, got one \(given\)"):
+    message = r"every part graphs of every class, got none of class 'ring-clique' in the training set, .* \(given\)"
+    with pytest.raises(ArgumentError, match=message):
         FinalTraining(store, CONFIG, split=Split(one, None, others), device="cpu")
+    two = others[store.y[others] == 1]
+    for split in (Split(torch.arange(20), two[-3:], one[-3:]), Split(torch.arange(20), None, two[-3:])):
+        with pytest.raises(ArgumentError, match=r"none of class '.*' in the (validation|test) set"):
+            train_final(store, CONFIG, split=split, device="cpu")
+    with pytest.raises(ArgumentError, match=r"at least two classes to learn from, got one \(given\)"):
+        FinalTraining(store, CONFIG, split=Split(one[:5], None, one[5:]), device="cpu")
+
+
+def test_class_counts_of_the_parts_are_kept(store: GraphStore) -> None:
+    holdout = FinalTraining(store, CONFIG, split=SPLIT, device="cpu").holdout
+    assert store.y is not None
+    expected = [store.y[part].bincount(minlength=3).tolist() for part in (SPLIT.train, SPLIT.validation, SPLIT.test)]
+    assert [list(row.values()) for row in holdout.describe()["class_counts"].values()] == expected
+    drawn = FinalTraining(store, CONFIG, split=replace(SPLIT, validation=None), device="cpu").holdout
+    assert drawn.class_counts is not None
+    assert drawn.class_counts.counts.sum(1).tolist() == [17, 3, 11]

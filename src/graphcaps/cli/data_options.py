@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import note, option
-from graphcaps.errors import UsageError
+from graphcaps.errors import ArgumentError, UsageError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
@@ -24,6 +24,7 @@ __all__ = [
     "BadRows",
     "DuplicateRows",
     "Duplicates",
+    "Fractions",
     "FragmentChoice",
     "Fragments",
     "FragmentsOfModel",
@@ -39,7 +40,7 @@ __all__ = [
     "graph_label",
     "open_for_model",
     "open_source",
-    "open_with_split",
+    "open_with_splits",
     "reader_options",
     "require_labels",
 ]
@@ -138,7 +139,20 @@ Duplicates = Annotated[
 ]
 SplitBy = Annotated[
     str | None,
-    option("--split", metavar="COLUMN", help="Column with train, valid or test; or FILE.csv; or scaffold."),
+    option(
+        "--split",
+        metavar="COLUMN",
+        help="Column with train, valid or test; or FILE.csv; or scaffold or random (seeded).",
+    ),
+]
+Fractions = Annotated[
+    str | None,
+    option(
+        "--fractions",
+        metavar="A,B,C",
+        help="Fractions of training, validation and test set with --split scaffold or random. "
+        "Default: 0.8,0.1,0.1.",
+    ),
 ]
 
 
@@ -218,29 +232,53 @@ def open_for_model(
     return loaded
 
 
-def open_with_split(
-    source: str, root: Path | None, options: dict[str, Any], split: str | None, owner: str = "train"
-) -> tuple[LoadedDataset, Split | None]:
-    """Reads a data set with class labels, and the split that ``--split`` names.
+def open_with_splits(
+    source: str,
+    root: Path | None,
+    options: dict[str, Any],
+    split: str | None,
+    owner: str,
+    *,
+    seeds: Sequence[int] = (0,),
+    fractions: str | None = None,
+) -> tuple[LoadedDataset, tuple[Split, ...]]:
+    """Reads a data set with class labels, and the splits that ``--split`` names: one per seed, none without a name.
 
     Raises:
-        GraphcapsError: If labels are missing, or the split is unknown or has no training or test graphs.
+        GraphcapsError: If labels are missing, or the split is unknown, has no training or test graphs, or a seeded one
+            has a part without one of the classes.
     """
     from graphcaps.data.readers.row_rules import describe_copies_across
-    from graphcaps.data.splits.groups import resolve_split, split_column
+    from graphcaps.data.splits.groups import is_seeded, resolve_splits, split_column
+    from graphcaps.data.splits.seeded_splits import FRACTIONS
 
+    if fractions is not None and (split is None or not is_seeded(split)):
+        raise ArgumentError(owner, "--fractions", "come with --split scaffold or random", f"'{fractions}'")
+    shares = FRACTIONS if fractions is None else _parse_fractions(owner, fractions)
     column = split_column(split)
     loaded = open_source(source, root, options if column is None else options | {"split": column})
     require_labels(owner, loaded)
     if split is None:
-        return loaded, None
-    resolved = resolve_split(split, loaded.store, loaded.metadata)
+        return loaded, ()
+    splits = resolve_splits(split, loaded.store, loaded.metadata, seeds=seeds, fractions=shares)
     parts = [
-        part.tolist() for part in (resolved.train, resolved.validation, resolved.test) if part is not None
+        part.tolist() for part in (splits[0].train, splits[0].validation, splits[0].test) if part is not None
     ]
     if sentence := describe_copies_across(loaded.store.smiles, parts):
         note(sentence)
-    return loaded, resolved
+    return loaded, splits
+
+
+def _parse_fractions(owner: str, text: str) -> tuple[float, ...]:
+    from graphcaps.data.splits.seeded_splits import check_fractions
+
+    try:
+        fractions = tuple(float(number) for number in text.split(","))
+    except ValueError as error:
+        expected = "be three numbers with commas, such as 0.8,0.1,0.1"
+        raise ArgumentError(owner, "--fractions", expected, f"'{text}'") from error
+    check_fractions(owner, fractions, "--fractions")
+    return fractions
 
 
 def require_labels(owner: str, loaded: LoadedDataset) -> None:

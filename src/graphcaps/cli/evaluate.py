@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,14 @@ import typer
 from graphcaps.cli.data_options import (
     Bad,
     Duplicates,
+    Fractions,
     Fragments,
     Json,
     Label,
     Root,
     Smiles,
     SplitBy,
-    open_with_split,
+    open_with_splits,
     reader_options,
 )
 from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
@@ -78,6 +79,20 @@ def evaluate(
         ),
     ] = None,
     split: SplitBy = None,
+    repeat: Annotated[
+        int | None,
+        option(
+            "--repeat",
+            metavar="N",
+            min=1,
+            help="Splits of --split scaffold or random, under N seeds; trained together. Default: 1.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        option("--seed", metavar="N", min=0, help="First seed of --split scaffold or random. Default: 0."),
+    ] = None,
+    fractions: Fractions = None,
     patience: Annotated[
         int | None,
         option(
@@ -116,19 +131,22 @@ def evaluate(
     gives the held-out accuracy. Protocol paper trains on nine folds and selects the epoch on the test folds, as
     the published results do (C, C*); these are upper bounds. both runs the two.
 
-    --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds.
+    --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
+    --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
     """
     _check_options(out, variant, seeds)
     _check_folds(names, folds, groups, split, protocol)
+    _check_seeded(split, {"--repeat": repeat, "--seed": seed})
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.training.auto_config import check_network_options
 
     options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
-    loaded = _load(names, root, options, split)
+    split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
+    loaded = _load(names, root, options, split, split_seeds, fractions)
     results = None if out is None else ResultsStore(out)
     validations = []
-    for dataset, fixed_split in loaded:  # all options are checked before the first training
+    for dataset, fixed_splits in loaded:  # all options are checked before the first training
         store = dataset.store
         config = configure(
             store, preset=preset, model=model,
@@ -136,12 +154,12 @@ def evaluate(
             precision=precision,
         )  # fmt: skip
         check_network_options(config, {"--group": group, "--patience": patience}, "options")
-        if groups is None and fixed_split is None and (copies := describe_copies_in_folds(store.smiles)):
+        if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-            variant=variant, results=results, resume=resume, groups=_groups(groups, dataset), split=fixed_split,
-            patience=patience or None,
+            variant=variant, results=results, resume=resume, groups=_groups(groups, dataset),
+            split=fixed_splits or None, patience=patience or None,
         )  # fmt: skip
         if groups is not None and validation.partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")
@@ -194,10 +212,30 @@ def _check_folds(names: list[str], folds: int, groups: str | None, split: str | 
             )
 
 
+def _check_seeded(split: str | None, given: dict[str, int | None]) -> None:
+    """Rejects options of seeded splits beside folds and other splits."""
+    from graphcaps.data.splits.groups import is_seeded
+
+    for name, value in given.items():
+        if value is not None and (split is None or not is_seeded(split)):
+            got = f"{value} with " + ("folds" if split is None else f"--split {split}")
+            raise ArgumentError("evaluate", name, "come with --split scaffold or --split random", got)
+    if (given["--repeat"] or 0) > _MAX_SEEDS:
+        raise ArgumentError("evaluate", "--repeat", f"be at most {_MAX_SEEDS}", given["--repeat"])
+
+
 def _load(
-    names: list[str], root: Path | None, options: dict[str, Any], split: str | None
-) -> list[tuple[LoadedDataset, Split | None]]:
-    loaded = [open_with_split(name, root, options, split, "evaluate") for name in names]
+    names: list[str],
+    root: Path | None,
+    options: dict[str, Any],
+    split: str | None,
+    seeds: Sequence[int],
+    fractions: str | None,
+) -> list[tuple[LoadedDataset, tuple[Split, ...]]]:
+    loaded = [
+        open_with_splits(name, root, options, split, "evaluate", seeds=seeds, fractions=fractions)
+        for name in names
+    ]
     store_names = [dataset.store.name for dataset, _ in loaded]
     for name in store_names:
         if store_names.count(name) > 1:
@@ -208,8 +246,7 @@ def _load(
 def _groups(name: str | None, loaded: LoadedDataset) -> Grouping | None:
     from graphcaps.data.splits.groups import resolve_groups
 
-    smiles = None if loaded.metadata is None else loaded.metadata.smiles
-    return None if name is None else resolve_groups(name, loaded.store, smiles)
+    return None if name is None else resolve_groups(name, loaded.store)
 
 
 # Training
@@ -218,9 +255,13 @@ def _groups(name: str | None, loaded: LoadedDataset) -> Grouping | None:
 def _run(validation: CrossValidation, preset: str | None, out: Path | None, quiet: bool) -> Ledger:
     """Trains one data set with a progress bar; Ctrl-C says how to continue."""
     name, config, seeds = validation.store.name, validation.config, len(validation.seeds)
-    folds = validation.folds.num_folds
-    runs = f"{'one split' if folds == 1 else count_noun(folds, 'fold')} × {count_noun(seeds, 'seed')}"
+    folds, partition = validation.folds.num_folds, validation.partition
+    unit = "split" if partition is not None and partition.kind != "groups" else "fold"
+    runs = f"{'one split' if folds == 1 else count_noun(folds, unit)} × {count_noun(seeds, 'seed')}"
     note(f"{name}: {runs}, {config.model}, {describe_preset(validation.store, config, preset)}.")
+    if validation.class_counts is not None and partition is not None:
+        what = "Folds" if partition.kind == "groups" else "Split" if folds == 1 else "Splits"
+        note(f"{what} ({partition.by}):\n{validation.class_counts.table()}")
     total = len(validation.protocols) * seeds
     if validation.finished:
         note(f"{name}: {len(validation.finished)} of {total} records are finished.")
@@ -292,7 +333,8 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
     from graphcaps.evaluation import RULES
 
     several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
-    numbers = ("mean", "± folds", *(("± seeds",) if several_seeds else ()), "seconds")
+    unit = "splits" if all(ledger.is_repeated_split for ledger in ledgers) else "folds"
+    numbers = ("mean", f"± {unit}", *(("± seeds",) if several_seeds else ()), "seconds")
     table = columns("data set", "model", "result", *numbers, "", right=numbers)
     for ledger in ledgers:
         head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")

@@ -12,6 +12,7 @@ import typer
 from graphcaps.cli.data_options import (
     Bad,
     Duplicates,
+    Fractions,
     Fragments,
     Json,
     Label,
@@ -19,7 +20,7 @@ from graphcaps.cli.data_options import (
     Smiles,
     Source,
     SplitBy,
-    open_with_split,
+    open_with_splits,
     reader_options,
 )
 from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
@@ -67,7 +68,9 @@ def train(
     batch_size: BatchSize = None,
     max_nodes: MaxNodes = None,
     learning_rate: LearningRate = None,
-    seed: Annotated[int, option("--seed", metavar="N", help="Random seed.")] = 0,
+    seed: Annotated[
+        int, option("--seed", metavar="N", help="Random seed, also of --split scaffold or random.")
+    ] = 0,
     validation: Annotated[
         float,
         option("--validation", metavar="SHARE", help="Share of graphs in the validation set; 0: none."),
@@ -78,6 +81,7 @@ def train(
     fragments: Fragments = None,
     duplicates: Duplicates = None,
     split: SplitBy = None,
+    fractions: Fractions = None,
     patience: Annotated[
         int | None,
         option(
@@ -132,12 +136,11 @@ def train(
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.final_training import make_training
 
-    loaded, holdout = open_with_split(
-        source,
-        root,
-        reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates),
-        split,
+    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
+    loaded, splits = open_with_splits(
+        source, root, options, split, "train", seeds=(seed,), fractions=fractions
     )
+    holdout = splits[0] if splits else None
     _check_validation_share(context, holdout)
     store = loaded.store
     config = configure(
@@ -153,8 +156,6 @@ def train(
     )
     chosen = describe_preset(store, config, preset)
     note(f"{len(store):,} graphs of {store.name}, {config.model}, {chosen}.")
-    if holdout is not None:
-        note(_describe_split(holdout))
     network_options = {
         "--patience": patience,
         "--class-weight": class_weight,
@@ -174,6 +175,8 @@ def train(
         calibrate=_calibration_method(calibrate),
         split=holdout,
     )
+    if training.holdout.class_counts is not None:
+        note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
     if overwrite:
         files.clear()
     if resume and _resume(training, files):
@@ -207,16 +210,8 @@ def _check_validation_share(context: typer.Context, split: Split | None) -> None
     is_given = source is not None and source.name == "COMMANDLINE"
     if is_given and split is not None and split.validation is not None:
         expected = "be left out if the split has a validation set"
-        got = f"a split with {split.validation.numel()} validation graphs ({split.name})"
+        got = f"a split with {split.validation.numel()} validation graphs ({split.title})"
         raise ArgumentError("train", "--validation", expected, got)
-
-
-def _describe_split(split: Split) -> str:
-    if split.validation is None:
-        train = f"{split.train.numel():,} training and validation graphs"
-    else:
-        train = f"{split.train.numel():,} training graphs, {split.validation.numel():,} validation graphs"
-    return f"Split ({split.name}): {train}, {split.test.numel():,} test graphs."
 
 
 def _class_weights(name: str | None, store: GraphStore) -> Tensor | None:

@@ -18,6 +18,12 @@ from torch import Tensor
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.quality.summary import describe_empty_graphs
+from graphcaps.data.splits.class_counts import (
+    ClassCounts,
+    count_classes,
+    count_fold_classes,
+    require_classes,
+)
 from graphcaps.data.splits.folds import Folds, Split, stratified_folds
 from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
@@ -26,7 +32,7 @@ from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.classical_folds import fit_group
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.ledger import Ledger
-from graphcaps.evaluation.partition import Partition, partition_by_groups, single_split
+from graphcaps.evaluation.partition import FixedSplits, Partition, fixed_splits, partition_by_groups
 from graphcaps.evaluation.record import (
     PROTOCOLS,
     DatasetFingerprint,
@@ -120,7 +126,7 @@ def cross_validate(
     results: ResultsStore | str | Path | None = None,
     resume: bool = False,
     groups: Groups | None = None,
-    split: Split | None = None,
+    split: Split | Sequence[Split] | None = None,
     patience: int | None = None,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
@@ -145,10 +151,12 @@ def cross_validate(
             for checkpoints, under ``unfinished``.
         resume (bool): Keep finished records of ``results`` and continue from its checkpoints.
         groups (sequence or str, optional): Group of each graph; graphs of one group are in the same fold.
-            ``"copies"`` groups duplicate graphs. Any other text is a file written by
-            ``graphcaps data check --groups``.
-        split (Split, optional): A fixed split in place of folds; ``paper`` trains on its validation part too.
-            If the split has no validation part, held-out draws a tenth of every class of the training part.
+            ``"copies"`` groups duplicate graphs and ``"scaffolds"`` molecules with the same ring system. Any other text
+            is a file written by ``graphcaps data check --groups``.
+        split (Split or sequence, optional): A fixed split in place of folds, or several, such as
+            :func:`graphcaps.data.scaffold_split` under several seeds: all are trained together, as folds are. ``paper``
+            trains on the validation part too. If a split has no validation part, held-out draws a tenth of every class
+            of the training part.
         patience (int, optional): A fold stops after this many epochs without a decrease of its validation loss by
             0.0005; its later epochs do not count. Only with the protocol held-out. (default: never)
 
@@ -192,7 +200,7 @@ class CrossValidation:
         resume: bool = False,
         joint_variants: Mapping[str, RunConfig] | None = None,
         groups: Groups | None = None,
-        split: Split | None = None,
+        split: Split | Sequence[Split] | None = None,
         patience: int | None = None,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
@@ -215,7 +223,8 @@ class CrossValidation:
         for fold in range(self.folds.num_folds):
             train = (self.folds.held_out(fold) if with_validation else self.folds.paper(fold)).train
             check_nodes(store, train, "cross_validate", "store")
-        # Data-dependent settings: with folds every graph is a test graph once; with a split, training graphs only.
+        # Data-dependent settings: with folds every graph is a test graph once; with splits, the training graphs of the
+        # first one only.
         visible = store if split is None else store[self.folds.paper(0).train]
         self.config = resolve_config(config or RunConfig(), visible)
         self.variant = variant or self.config.model
@@ -242,6 +251,15 @@ class CrossValidation:
         self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants))
         if not resume:
             self.checkpoints.require_none(self.protocols)
+
+    @property
+    def class_counts(self) -> ClassCounts | None:
+        """Graphs of each class in each part of the splits, or in each fold of groups; ``None`` for plain folds."""
+        y, names = self.store.y, self.store.class_names
+        assert y is not None
+        if isinstance(self.folds, FixedSplits):
+            return ClassCounts.stack([count_classes(split, y, names) for split in self.folds.splits])
+        return None if self.partition is None else count_fold_classes(self.folds, y, names)
 
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains unfinished seeds; returns the ledger of all records of ``variant``, without joint variants."""
@@ -390,7 +408,7 @@ def build_folds(
     store: GraphStore,
     folds: int,
     groups: Groups | None = None,
-    split: Split | None = None,
+    split: Split | Sequence[Split] | None = None,
     *,
     with_validation: bool = True,
 ) -> tuple[Folds, Partition | None]:
@@ -401,11 +419,12 @@ def build_folds(
         folds (int): Number of folds.
         groups (sequence, Grouping or str, optional): Group of each graph, or a name or file for
             :func:`graphcaps.data.splits.groups.resolve_groups`.
-        split (Split, optional): Fixed split in place of folds.
+        split (Split or sequence, optional): Fixed split, or several, in place of folds.
         with_validation (bool): Whether a validation set is needed, as in the protocol held-out. (default: ``True``)
 
     Raises:
-        ArgumentError: If labels are missing or the graphs cannot be split; the message names the store.
+        ArgumentError: If labels are missing, the graphs cannot be split, or a part lacks one of the classes; the
+            message names the store.
     """
     if store.y is None:
         got = f"'{store.name}' without"
@@ -413,8 +432,9 @@ def build_folds(
     if split is not None:
         if groups is not None:
             raise ArgumentError("cross_validate", "groups", "be left out beside a split", "both")
-        return single_split(
-            split, store.y, FOLDS_SEED, with_validation=with_validation, class_names=store.class_names
+        splits = (split,) if isinstance(split, Split) else tuple(split)
+        return fixed_splits(
+            splits, store.y, FOLDS_SEED, with_validation=with_validation, class_names=store.class_names
         )
     if with_validation and type(folds) is int and folds < 3:
         expected = "be at least 3: one fold for testing and one for validation"
@@ -434,7 +454,14 @@ def build_folds(
         hints = (label_column_hint(store.y), fewer_folds or error.fix)
         fix = " ".join(hint for hint in hints if hint)
         raise ArgumentError("cross_validate", name, error.expected, got, fix) from error
-    return stratified, None if grouping is None else partition_by_groups(grouping.ids, grouping.by)
+    if grouping is None:
+        return stratified, None
+    partition = partition_by_groups(grouping.ids, grouping.by)
+    if partition is not None:  # otherwise plain folds, which state a class that they lack in their notes
+        counts = count_fold_classes(stratified, store.y, store.class_names)
+        fix = "Use fewer folds, other groups, or plain folds."
+        require_classes(counts, "cross_validate", "groups", f"{grouping.by} of '{store.name}'", fix)
+    return stratified, partition
 
 
 def _resolve_grouping(store: GraphStore, groups: Groups) -> Grouping:

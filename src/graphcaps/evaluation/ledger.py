@@ -109,6 +109,11 @@ class Ledger:
         return self.records[0].partition
 
     @property
+    def is_repeated_split(self) -> bool:
+        """Whether several splits, such as random ones of different seeds, stand in the place of folds."""
+        return self.partition is not None and self.partition.kind == "splits"
+
+    @property
     def patience(self) -> int | None:
         """Epochs without progress after which a fold stopped; ``None`` if all were trained to the last epoch."""
         return self.records[0].patience
@@ -209,14 +214,15 @@ class Ledger:
         return f"{self.records[0].key.dataset}, {self.records[0].key.variant}"
 
     def __repr__(self) -> str:
-        folds = "one split" if self.num_folds == 1 else f"{self.num_folds} folds"
+        unit = "split" if self.is_repeated_split else "fold"
+        folds = "one split" if self.num_folds == 1 else f"{self.num_folds} {unit}s"
         lines = [f"Ledger: {self._title}, {folds}, {self.seconds:.1f} s"]
         if self.partition is not None:
             lines.append(f"  {self.partition.sentence}")
         for name, estimate in self.estimates.items():
             several = "" if estimate.std_seeds is None else f", ± {estimate.std_seeds:.2f} over seeds"
             seeds = f"{len(estimate.seeds)} seed{'' if len(estimate.seeds) == 1 else 's'}"
-            lines.append(f"  {name:<9} {estimate} over folds{several} ({seeds}; {self.rule(name)})")
+            lines.append(f"  {name:<9} {estimate} over {unit}s{several} ({seeds}; {self.rule(name)})")
         return "\n".join(lines)
 
     # ------------------------------------------------------------------ saving

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.data.splits.class_counts import ClassCounts, count_classes, require_classes
 from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
@@ -18,6 +19,7 @@ from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import class_metrics
 
 __all__ = [
+    "MEND_SPLIT",
     "HoldoutData",
     "check_labels",
     "check_nodes",
@@ -26,6 +28,12 @@ __all__ = [
     "split_holdout",
     "validation_split",
 ]
+
+
+MEND_SPLIT = (
+    "Move graphs between the parts; of a random split choose another seed (--seed) or other fractions (--fractions)."
+)
+"""The way out where a part of a split lacks one of the classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +47,7 @@ class HoldoutData:
         split (str): Description of the split, "" without one.
         share (float, optional): Fraction of each class that was drawn as validation set; ``None`` if the split has one.
         kept (Tensor, optional): Indices of the graphs of ``store`` among all graphs; ``None`` if it has all of them.
+        class_counts (ClassCounts, optional): Graphs of each class in each part of the split; ``None`` without one.
     """
 
     store: GraphStore
@@ -48,6 +57,7 @@ class HoldoutData:
     split: str = ""
     share: float | None = None
     kept: Tensor | None = None
+    class_counts: ClassCounts | None = None
 
     def describe(self) -> dict[str, Any]:
         """Sizes and origin of the split, JSON-safe."""
@@ -55,7 +65,9 @@ class HoldoutData:
         shares = {"validation_share": self.share}
         if self.test_store is None:
             return counts | shares
-        return counts | {"test_graphs": len(self.test_store)} | shares | {"split": self.split}
+        assert self.class_counts is not None
+        parts = {"split": self.split, "class_counts": self.class_counts.as_dict()}
+        return counts | {"test_graphs": len(self.test_store)} | shares | parts
 
 
 def check_labels(store: GraphStore, seed: int) -> Tensor:
@@ -90,9 +102,8 @@ def split_holdout(
         seed (int): Seed of that draw.
 
     Raises:
-        ArgumentError: If a graph is in two parts, validation graphs are named beside a split that has some, or have
-            other classes than the training graphs, the training graphs are of fewer than two classes, or none of them
-            has nodes.
+        ArgumentError: If a graph is in two parts, a part lacks one of the classes, validation graphs are named beside a
+            split that has some, or no training graph has nodes.
     """
     holdout = _separate(store, y, split, share, seed)
     check_nodes(holdout.store, holdout.train, "train", "source")
@@ -134,17 +145,21 @@ def _separate(
         drawn = validation_split(y, share, seed, store.class_names)
         return HoldoutData(store, drawn.train, _or_empty(drawn.validation), share=share)
     codes = split_codes(split, len(store))
+    require_classes(count_classes(split, y, store.class_names), "train", "split", split.title, MEND_SPLIT)
     if y.cpu()[split.train].unique().numel() < 2:
         expected = "leave graphs of at least two classes to learn from"
-        raise ArgumentError("train", "split", expected, f"one ({split.name})")
+        raise ArgumentError("train", "split", expected, f"one ({split.title})")
     kept = ((codes == 0) | (codes == 1)).nonzero().squeeze(-1)
     train_store, test_store = store[kept], store[split.test]
     if split.validation is None or not split.validation.numel():
         drawn = validation_split(y.cpu()[kept], share, seed, store.class_names)
-        validation = _or_empty(drawn.validation)
-        return HoldoutData(train_store, drawn.train, validation, test_store, split.name, share, kept)
-    train, validation = ((codes[kept] == code).nonzero().squeeze(-1) for code in (0, 1))
-    return HoldoutData(train_store, train, validation, test_store, split.name, kept=kept)
+        train, validation, drawn_share = drawn.train, _or_empty(drawn.validation), share
+    else:
+        train, validation = ((codes[kept] == code).nonzero().squeeze(-1) for code in (0, 1))
+        drawn_share = None
+    parts = Split(kept[train], kept[validation] if validation.numel() else None, split.test)
+    counts = count_classes(parts, y, store.class_names)
+    return HoldoutData(train_store, train, validation, test_store, split.title, drawn_share, kept, counts)
 
 
 def _named_validation_set(store: GraphStore, y: Tensor, validation: Tensor) -> HoldoutData:

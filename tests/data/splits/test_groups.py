@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
 import pytest
+import torch
 
 from graphcaps.data.convert.networkx_graphs import from_networkx
 from graphcaps.data.quality.duplicates import find_duplicates
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.splits.groups import (
+    is_seeded,
     read_groups,
     resolve_groups,
     resolve_split,
+    resolve_splits,
     split_column,
     write_groups,
 )
@@ -42,7 +46,7 @@ def test_molecules_of_one_ring_system_stay_together(store: GraphStore, keyword: 
     pytest.importorskip("rdkit")
     from graphcaps.data.readers.molecules import from_smiles
 
-    ids = resolve_groups(keyword, from_smiles(list(SMILES)), SMILES).ids
+    ids = resolve_groups(keyword, from_smiles(list(SMILES))).ids
     assert ids[0] == ids[2]
     assert ids[1] == ids[4]  # without rings: grouped with duplicates only
     assert len(set(ids.tolist())) == 4
@@ -57,7 +61,7 @@ def test_molecules_of_one_ring_system_stay_together(store: GraphStore, keyword: 
         "F[C@H](Cl)Br",
         "F[C@@H](Cl)Br",
     )
-    paired = resolve_groups(keyword, from_smiles(list(molecules)), molecules).ids
+    paired = resolve_groups(keyword, from_smiles(list(molecules))).ids
     assert paired[::2].tolist() == paired[1::2].tolist()
     assert len(set(paired.tolist())) == 4
     with pytest.raises(
@@ -99,12 +103,12 @@ def test_an_unknown_keyword_is_refused(store: GraphStore) -> None:
 
 def test_split_column_of_the_data() -> None:
     assert split_column("part") == "part"
-    assert [split_column(name) for name in (None, "scaffold", "parts.csv", "a/b.TSV")] == [None] * 4
+    assert [split_column(name) for name in (None, "scaffold", "random", "parts.csv", "a/b.TSV")] == [None] * 5
 
 
-def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) -> None:
+def test_a_split_by_column_and_file(store: GraphStore, tmp_path: Path) -> None:
     names = ("Train", "valid", "TEST", "training", "val", "test")
-    metadata = GraphMetadata(tuple("abcdef"), split=names, smiles=SMILES)
+    metadata = GraphMetadata(tuple("abcdef"), split=names)
     split = resolve_split("part", store, metadata)
     assert (split.train.tolist(), split.test.tolist(), split.name) == ([0, 3], [2, 5], "column 'part'")
     assert split.validation is not None
@@ -113,19 +117,36 @@ def test_a_split_by_column_file_and_scaffold(store: GraphStore, tmp_path: Path) 
     path.write_text("graph,split\n" + "".join(f"{n},{name}\n" for n, name in enumerate(names)))
     again = resolve_split(str(path), store, None)
     assert (again.train.tolist(), again.test.tolist(), again.name) == ([0, 3], [2, 5], "file parts.csv")
+
+
+def test_seeded_splits(store: GraphStore) -> None:
+    assert [is_seeded(name) for name in ("scaffold", "scaffolds", "random", "part", "random.csv")] == [
+        *[True] * 3,
+        *[False] * 2,
+    ]
+    many = replace(store[[0, 1] * 20], y=torch.arange(40) % 2)
+    one, two = resolve_splits("random", many, seeds=(3, 4))
+    assert (one.title, repr(one)) == ("random, seed 3", "Split(train=32, validation=4, test=4)")
+    assert two.seed == 4
+    assert not torch.equal(one.test, two.test)
+    assert torch.equal(resolve_split("random", many, seed=4).test, two.test)
+    wide = resolve_split("random", many, fractions=(0.5, 0, 0.5))
+    assert (wide.validation, wide.test.numel()) == (None, 20)
+    with pytest.raises(ArgumentError, match="a column or a file for graphs without classes, got 'random'"):
+        resolve_split("random", replace(many, y=None))
     pytest.importorskip("rdkit")
     from graphcaps.data.readers.molecules import from_smiles
 
-    by_rings = resolve_split("scaffold", store, metadata)
-    assert by_rings.name == "by scaffold: 67, 0 and 33 % of the molecules, as the ring systems allow"
-    rings = [f"{'C' * n}C1{'C' * size}1" for size, count in ((4, 29), (5, 7), (6, 4)) for n in range(count)]
-    far = resolve_split("scaffold", from_smiles(rings), GraphMetadata(tuple(rings), smiles=tuple(rings)))
-    assert far.name == "by scaffold: 72, 10 and 18 % of the molecules, as the ring systems allow"
-    many = [f"{'C' * n}O" for n in range(1, 21)]  # no rings: each is its own group
-    usual = resolve_split("scaffold", from_smiles(many), GraphMetadata(tuple(many), smiles=tuple(many)))
-    assert (usual.name, repr(usual)) == ("by scaffold", "Split(train=16, validation=2, test=2)")
-    ids = resolve_groups("scaffolds", store, SMILES).ids
-    assert not set(ids[by_rings.train.numpy()]) & set(ids[by_rings.test.numpy()])
+    chains = from_smiles([f"{'C' * n}{end}" for n in range(1, 21) for end in "ON"], [0, 1] * 20)
+    by_rings = resolve_split("scaffold", chains)  # no rings: each is its own group
+    assert (by_rings.title, repr(by_rings)) == (
+        "by scaffold, seed 0",
+        "Split(train=32, validation=4, test=4)",
+    )
+    rings = from_smiles([f"{'C' * n}C1CCCC1" for n in range(20)], [0, 1] * 10)
+    message = "molecules: 'groups' must be small enough to fill the validation set, got 20 of 20 graphs in one"
+    with pytest.raises(ArgumentError, match=message):
+        resolve_split("scaffold", rings)
 
 
 def test_invalid_splits_are_refused(store: GraphStore, tmp_path: Path) -> None:
@@ -135,7 +156,7 @@ def test_invalid_splits_are_refused(store: GraphStore, tmp_path: Path) -> None:
     ):
         resolve_split("part", store, metadata)
     with pytest.raises(
-        ArgumentError, match="'split' must be a column or a file for graphs that are not read"
+        ArgumentError, match="'split' must be random, a column or a file for graphs that are not read"
     ):
         resolve_split("scaffold", store, metadata)
     path = tmp_path / "parts.csv"

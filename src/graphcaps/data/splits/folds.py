@@ -43,12 +43,19 @@ class Split:
         validation (Tensor, optional): Validation graphs, which choose the epoch; ``None`` in the paper's protocol.
         test (Tensor): Test graphs.
         name (str): Where the split comes from. (default: "given")
+        seed (int, optional): Seed of a random split; ``None`` for one that was given.
     """
 
     train: Tensor
     validation: Tensor | None
     test: Tensor
     name: str = "given"
+    seed: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Name and seed in words, for messages."""
+        return self.name if self.seed is None else f"{self.name}, seed {self.seed}"
 
     def __repr__(self) -> str:
         validation = "none" if self.validation is None else self.validation.numel()

@@ -1,14 +1,14 @@
 """Groups and splits by the names that a user writes after ``--groups`` and ``--split``.
 
-A name is a keyword (``copies``, ``scaffolds``, ``scaffold``), a table beside the data or, for a split, a column of
-the data file.
+A name is a keyword (``copies``, ``scaffolds``, ``scaffold``, ``random``), a table beside the data or, for a split, a
+column of the data file.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,19 +20,23 @@ from graphcaps.data.quality.duplicates import Duplicates, find_duplicates
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
 from graphcaps.data.splits.folds import Split, split_from_names
-from graphcaps.data.splits.scaffolds import murcko_scaffolds, scaffold_split
+from graphcaps.data.splits.scaffolds import scaffold_groups, scaffold_split
+from graphcaps.data.splits.seeded_splits import FRACTIONS, random_split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 
 __all__ = [
     "BY_DUPLICATES",
     "BY_SCAFFOLD",
+    "RANDOM",
     "Grouping",
+    "is_seeded",
     "is_table_path",
     "read_groups",
     "read_split_names",
     "resolve_groups",
     "resolve_split",
+    "resolve_splits",
     "split_column",
     "write_groups",
 ]
@@ -43,8 +47,9 @@ BY_DUPLICATES = "copies"
 BY_SCAFFOLD = ("scaffolds", "scaffold")
 """Keywords for groups and for a split by scaffold; either is accepted for both."""
 
-_FRACTIONS = (0.8, 0.1, 0.1)  # training, validation and test fraction of a scaffold split
-_FRACTION_TOLERANCE = 0.05  # larger deviations are stated in the name of the split
+RANDOM = "random"
+"""Keyword for a random split."""
+
 _GROUP_COLUMNS = ("graph", "id", "class", "group", "size", "confirmed")
 
 
@@ -57,18 +62,17 @@ class Grouping:
     by: str
 
 
-def resolve_groups(name: str | Path, store: GraphStore, smiles: Sequence[str] | None = None) -> Grouping:
+def resolve_groups(name: str | Path, store: GraphStore) -> Grouping:
     """Groups of graphs for folds that keep groups together.
 
     Args:
         name (str or Path): ``"copies"``: groups of duplicates, including undecided ones; ``"scaffolds"``: groups of
-            molecules with the same ring system, joined with their duplicates; else a table with the columns ``graph``
-            and ``group``, as ``graphcaps data check --groups`` writes it.
-        store (GraphStore): The graphs.
-        smiles (sequence, optional): SMILES of each graph, required for scaffolds.
+            molecules with the same ring system (:func:`graphcaps.data.splits.scaffolds.scaffold_groups`); else a table
+            with the columns ``graph`` and ``group``, as ``graphcaps data check --groups`` writes it.
+        store (GraphStore): The graphs; molecules, for scaffolds.
 
     Raises:
-        ArgumentError: If there is no such file, or ``"scaffolds"`` is used without SMILES.
+        ArgumentError: If there is no such file, or ``"scaffolds"`` is used for graphs that are not molecules.
         DataError: If the table does not fit the graphs.
     """
     if name == BY_DUPLICATES:
@@ -78,27 +82,8 @@ def resolve_groups(name: str | Path, store: GraphStore, smiles: Sequence[str] | 
             expected = "be 'copies', 'scaffolds' or an existing file"
             raise ArgumentError(store.name, "groups", expected, f"'{name}'")
         return Grouping(read_groups(name, len(store)), f"file {Path(name).name}")
-    molecules = _require_smiles("groups", "be 'copies' or a file", store, smiles)
-    # Molecules without rings share no scaffold. Duplicates stay together even where their SMILES differ in charge,
-    # isotope or stereochemistry, which the graphs need not represent.
-    duplicates = find_duplicates(store).group_ids()
-    names = [scaffold or f"alone {index}" for index, scaffold in enumerate(murcko_scaffolds(molecules))]
-    by_scaffold = np.unique(np.array(names), return_inverse=True)[1]
-    return Grouping(_union_of_groups(duplicates, by_scaffold), BY_SCAFFOLD[0])
-
-
-def _union_of_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Finest grouping that keeps the groups of both together: connected components of graphs and groups."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    G, one, two = len(first), first.reshape(-1), second.reshape(-1)
-    groups = np.concatenate([G + one, G + one.max(initial=-1) + 1 + two])
-    size = int(groups.max(initial=G - 1)) + 1
-    graphs = np.tile(np.arange(G), 2)
-    adjacency = coo_matrix((np.ones(2 * G, dtype=np.int8), (graphs, groups)), shape=(size, size))
-    components: NDArray[np.int64] = connected_components(adjacency, directed=False)[1][:G].astype(np.int64)
-    return np.unique(components, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    smiles = _require_smiles("groups", "be 'copies' or a file", store)
+    return Grouping(scaffold_groups(smiles), BY_SCAFFOLD[0])
 
 
 def write_groups(
@@ -145,7 +130,12 @@ def read_groups(path: str | Path, num_graphs: int) -> NDArray[np.int64]:
 # ---------------------------------------------------------------------- splits
 def split_column(name: str | None) -> str | None:
     """The column of the data file that a split is read from; ``None`` for a keyword or a table."""
-    return None if name is None or name in BY_SCAFFOLD or is_table_path(name) else name
+    return None if name is None or is_seeded(name) or is_table_path(name) else name
+
+
+def is_seeded(name: str) -> bool:
+    """Whether a split of this name depends on a seed."""
+    return name in (*BY_SCAFFOLD, RANDOM)
 
 
 def is_table_path(name: str | Path) -> bool:
@@ -153,45 +143,74 @@ def is_table_path(name: str | Path) -> bool:
     return Path(name).suffix.lower() in TABLE_SUFFIXES
 
 
-def resolve_split(name: str, store: GraphStore, metadata: GraphMetadata | None) -> Split:
+def resolve_split(
+    name: str,
+    store: GraphStore,
+    metadata: GraphMetadata | None = None,
+    *,
+    seed: int = 0,
+    fractions: Sequence[float] = FRACTIONS,
+) -> Split:
     """Training, validation and test set.
 
     Args:
-        name (str): ``"scaffold"`` (80, 10 and 10 % of the molecules, no ring system in two sets; a molecule without
-            rings is only kept with its duplicates), a table with the columns ``graph`` and ``split``, or the column
-            that ``metadata.split`` was read from. If ring systems are too large for these fractions, the name of the
-            returned split states the actual ones.
-        store (GraphStore): The graphs.
+        name (str): ``"scaffold"`` (no ring system in two sets, :func:`graphcaps.data.splits.scaffolds.scaffold_split`),
+            ``"random"`` (with the class proportions of the whole set), a table with the columns ``graph`` and
+            ``split``, or the column that ``metadata.split`` was read from.
+        store (GraphStore): The graphs, with classes for ``"scaffold"`` and ``"random"``.
         metadata (GraphMetadata, optional): Metadata of the graphs from their file.
+        seed (int): Seed of ``"scaffold"`` and ``"random"``. (default: 0)
+        fractions (sequence): Fractions of the three sets of ``"scaffold"`` and ``"random"``. (default: 0.8, 0.1, 0.1)
 
     Raises:
-        ArgumentError: If a set has an unknown name, or there are no training or test graphs.
+        ArgumentError: If a set has an unknown name, there are no training or test graphs, or a set of ``"scaffold"`` or
+            ``"random"`` would lack one of the classes.
         DataError: If the table does not fit the graphs.
     """
-    if name in BY_SCAFFOLD:
-        smiles = None if metadata is None else metadata.smiles
-        molecules = _require_smiles("split", "be a column or a file", store, smiles)
-        split = scaffold_split(molecules, _FRACTIONS, groups=resolve_groups(name, store, molecules).ids)
-        return replace(split, name=f"by scaffold{_actual_fractions(split)}")
+    return resolve_splits(name, store, metadata, seeds=(seed,), fractions=fractions)[0]
+
+
+def resolve_splits(
+    name: str,
+    store: GraphStore,
+    metadata: GraphMetadata | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    fractions: Sequence[float] = FRACTIONS,
+) -> tuple[Split, ...]:
+    """One :func:`resolve_split` per seed; a split by column or table is one, whatever the seeds."""
+    if is_seeded(name):
+        return tuple(_seeded_splits(name, store, seeds, fractions))
     if is_table_path(name):
         set_names, source = read_split_names(name, len(store)), f"file {Path(name).name}"
     else:
         set_names, source = (() if metadata is None else metadata.split or ()), f"column '{name}'"
     try:
-        return replace(split_from_names(set_names), name=source)
+        return (replace(split_from_names(set_names), name=source),)
     except ArgumentError as error:
         raise ArgumentError(store.name, "split", error.expected, f"{error.got} in {source}") from error
 
 
-def _actual_fractions(split: Split) -> str:
-    """The fractions of a scaffold split in words where they deviate from 80, 10 and 10 %, else ""."""
-    sets = (split.train, split.validation, split.test)
-    counts = np.array([0 if indices is None else indices.numel() for indices in sets])
-    fractions = counts / counts.sum()
-    if counts.all() and np.abs(fractions - _FRACTIONS).max() <= _FRACTION_TOLERANCE:
-        return ""
-    train, validation, test = (f"{100 * fraction:.0f}" for fraction in fractions)
-    return f": {train}, {validation} and {test} % of the molecules, as the ring systems allow"
+def _seeded_splits(
+    name: str, store: GraphStore, seeds: Sequence[int], fractions: Sequence[float]
+) -> Iterator[Split]:
+    if store.y is None:
+        expected = "be a column or a file for graphs without classes"
+        raise ArgumentError(store.name, "split", expected, f"'{name}'")
+    smiles, groups = None, None
+    if name != RANDOM:
+        smiles = _require_smiles("split", "be random, a column or a file", store)
+        groups = scaffold_groups(smiles)
+    for seed in seeds:
+        try:
+            if smiles is None:
+                yield random_split(store.y, fractions, seed, class_names=store.class_names)
+            else:
+                yield scaffold_split(
+                    smiles, store.y, fractions, seed, groups=groups, class_names=store.class_names
+                )
+        except ArgumentError as error:
+            raise ArgumentError(store.name, error.name, error.expected, error.got, error.fix) from error
 
 
 def read_split_names(path: str | Path, num_graphs: int) -> tuple[str, ...]:
@@ -221,11 +240,9 @@ def _read_graph_column(path: str | Path, num_graphs: int, name: str) -> tuple[st
     return values
 
 
-def _require_smiles(
-    argument: str, expected: str, store: GraphStore, smiles: Sequence[str] | None
-) -> Sequence[str]:
-    if smiles is None:
+def _require_smiles(argument: str, expected: str, store: GraphStore) -> tuple[str, ...]:
+    if store.smiles is None:
         raise ArgumentError(
             store.name, argument, f"{expected} for graphs that are not read from SMILES", "scaffolds"
         )
-    return smiles
+    return store.smiles

@@ -6,19 +6,21 @@ The scaffold of Bemis and Murcko (1996) is the ring systems of a molecule and th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from graphcaps._io.optional_imports import require
 from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH
-from graphcaps.data.splits.folds import Split, split_from_names
+from graphcaps.data.splits.folds import Split
+from graphcaps.data.splits.seeded_splits import FRACTIONS, grouped_split
 from graphcaps.errors import ArgumentError
 
-__all__ = ["murcko_scaffolds", "scaffold_split"]
+__all__ = ["murcko_scaffolds", "scaffold_groups", "scaffold_split"]
 
-_SETS = ("train", "valid", "test")
 _PURPOSE = "Splitting by scaffold"
 
 
@@ -29,91 +31,113 @@ def murcko_scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
         ArgumentError: If a SMILES is invalid.
         MissingExtraError: If RDKit is not installed.
     """
+    murcko = require("rdkit.Chem.Scaffolds.MurckoScaffold", extra="chem", purpose=_PURPOSE)
+    return tuple(
+        murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
+        for molecule in _molecules(smiles, "murcko_scaffolds")
+    )
+
+
+def scaffold_groups(smiles: Sequence[str]) -> NDArray[np.int64]:
+    """Group of each molecule, ``[G]``: molecules of one scaffold, joined with those of the same skeleton.
+
+    A skeleton is elements and bonds without charge, hydrogens, isotope and stereochemistry: a molecule stays with its
+    salts and stereoisomers, also where the charge changes the scaffold. A molecule without rings has no scaffold and is
+    grouped by its skeleton alone.
+
+    Groups are numbered in the order of the smallest SMILES in each, so that the numbers do not depend on the order of
+    the molecules.
+
+    Raises:
+        ArgumentError: If a SMILES is invalid.
+        MissingExtraError: If RDKit is not installed.
+    """
+    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
+    murcko = require("rdkit.Chem.Scaffolds.MurckoScaffold", extra="chem", purpose=_PURPOSE)
+    parent: dict[str, str] = {}  # of scaffolds and skeletons: a forest whose trees are the groups
+
+    def root(key: str) -> str:
+        while parent.setdefault(key, key) != key:
+            parent[key] = key = parent[parent[key]]
+        return key
+
+    skeletons = []
+    for molecule in _molecules(smiles, "scaffold_groups"):
+        scaffold = murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
+        skeletons.append(f"skeleton {_skeleton(chem, molecule)}")
+        if scaffold:
+            parent[root(skeletons[-1])] = root(f"scaffold {scaffold}")
+    first: dict[str, str] = {}  # smallest SMILES of each group
+    roots = [root(skeleton) for skeleton in skeletons]
+    for key, text in zip(roots, smiles, strict=True):
+        first[key] = min(first.get(key, text), text)
+    number = {key: index for index, key in enumerate(sorted(first, key=lambda key: first[key]))}
+    return np.array([number[key] for key in roots], dtype=np.int64)
+
+
+def scaffold_split(
+    smiles: Sequence[str],
+    y: Tensor | NDArray[np.int64] | Sequence[int | str] | None = None,
+    fractions: Sequence[float] = FRACTIONS,
+    seed: int = 0,
+    *,
+    groups: Sequence[int] | NDArray[np.int64] | None = None,
+    class_names: Sequence[str] = (),
+) -> Split:
+    """Training, validation and test set in which no scaffold is in two sets.
+
+    Scaffolds are dealt in seeded random order and balanced by class as far as they allow; see
+    :func:`graphcaps.data.splits.seeded_splits.grouped_split`. The split depends on the molecules and the seed, not on
+    their order. One split says little: repeat it over several seeds.
+
+    Args:
+        smiles (sequence): SMILES of each molecule, in the order of the graphs.
+        y (Tensor or sequence, optional): Class of each molecule. (default: only sizes are balanced)
+        fractions (sequence): Fractions of the three sets, with sum 1. If the second is 0, the split has no validation
+            set. (default: 0.8, 0.1, 0.1)
+        seed (int): Seed of the order. (default: 0)
+        groups (sequence, optional): :func:`scaffold_groups` of the molecules, for several splits of the same ones.
+        class_names (sequence): Class names for messages. (default: the values of ``y``)
+
+    Raises:
+        ArgumentError: If an argument is invalid, the scaffolds are too large to fill a set, or a set would lack one of
+            the classes.
+
+    Example:
+        ``splits = [scaffold_split(store.smiles, store.y, seed=seed) for seed in range(10)]``
+    """
+    owner = "scaffold_split"
+    if groups is None:
+        groups = scaffold_groups(smiles)
+    elif len(groups) != len(smiles):
+        raise ArgumentError(owner, "groups", f"be one per molecule, {len(smiles)}", len(groups))
+    return grouped_split(
+        groups, y, fractions, seed, class_names=class_names, name="by scaffold", owner=owner
+    )
+
+
+def _molecules(smiles: Sequence[str], owner: str) -> Iterator[Any]:
+    """RDKit's molecules of valid SMILES."""
     chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
     log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    murcko = require("rdkit.Chem.Scaffolds.MurckoScaffold", extra="chem", purpose=_PURPOSE)
-    scaffolds = []
     with log.BlockLogs():
         for index, text in enumerate(smiles):
             # Longer texts can crash the process inside RDKit, see data/readers/molecules.py.
             molecule = chem.MolFromSmiles(text) if len(text) <= MAX_SMILES_LENGTH else None
             if molecule is None:
                 got = f"{text if len(text) <= 60 else text[:60] + '…'!r} at {index}"
-                raise ArgumentError("murcko_scaffolds", "smiles", "be valid SMILES", got)
-            scaffolds.append(murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False))
-    return tuple(scaffolds)
+                raise ArgumentError(owner, "smiles", "be valid SMILES", got)
+            yield molecule
 
 
-def scaffold_split(
-    smiles: Sequence[str],
-    fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    seed: int | None = None,
-    *,
-    groups: Sequence[int] | np.ndarray | None = None,
-) -> Split:
-    """Training, validation and test set in which no scaffold is in two sets.
-
-    Scaffolds are assigned in descending order of their number of molecules: to the training set while it has room,
-    else to the validation set, else to the test set. Common scaffolds are therefore in the training set and rare ones
-    in the test set. A molecule without rings is grouped only with those of the same SMILES.
-
-    Args:
-        smiles (sequence): SMILES of each molecule, in the order of the graphs.
-        fractions (sequence): Fractions of the three sets, with sum 1. If the second is 0, the split has no validation
-            set. (default: 0.8, 0.1, 0.1)
-        seed (int, optional): Shuffles scaffolds with equal numbers of molecules. (default: in the order of their
-            first molecule)
-        groups (sequence, optional): Group of each molecule, used in place of its scaffold; see
-            :func:`graphcaps.data.splits.groups.resolve_groups`.
-
-    Raises:
-        ArgumentError: If the fractions are invalid, or the training or test set would be empty.
-    """
-    owner = "scaffold_split"
-    wrong = len(fractions) != 3 or min(fractions) < 0 or not math.isclose(sum(fractions), 1, abs_tol=1e-6)
-    if wrong or not fractions[0] or not fractions[2]:
-        expected = "be three fractions that add up to 1, with those for training and test above 0"
-        raise ArgumentError(owner, "fractions", expected, tuple(fractions))
-    if seed is not None and (type(seed) is not int or seed < 0):
-        raise ArgumentError(owner, "seed", "be a non-negative integer or None", repr(seed))
-    if groups is not None and len(groups) != len(smiles):
-        raise ArgumentError(owner, "groups", f"be one per molecule, {len(smiles)}", len(groups))
-    members: dict[object, list[int]] = {}
-    for index, group in enumerate(_scaffold_groups(smiles) if groups is None else groups):
-        members.setdefault(group, []).append(index)
-    names = _assign_sets(list(members.values()), len(smiles), fractions, seed)
-    for name, words in (("train", "training"), ("test", "test")):
-        if name not in names:
-            largest = max(map(len, members.values()), default=0)
-            got = f"{largest} of {len(smiles)} molecules with one scaffold"
-            raise ArgumentError(owner, "smiles", f"have enough scaffolds to fill the {words} set", got)
-    return split_from_names(names)
-
-
-def _assign_sets(
-    groups: list[list[int]], num_molecules: int, fractions: Sequence[float], seed: int | None
-) -> list[str]:
-    """Name of each molecule's set."""
-    if seed is not None:
-        order = np.random.default_rng(seed).permutation(len(groups))
-        groups = [groups[index] for index in order]
-    groups = sorted(groups, key=len, reverse=True)  # stable: groups of equal size keep their order
-    remaining = {name: fraction * num_molecules for name, fraction in zip(_SETS, fractions, strict=True)}
-    names = [""] * num_molecules
-    for group in groups:
-        fitting = (name for name in _SETS[:2] if len(group) <= remaining[name] + 1e-9)
-        name = next(fitting, "test")
-        remaining[name] -= len(group)
-        for index in group:
-            names[index] = name
-    return names
-
-
-def _scaffold_groups(smiles: Sequence[str]) -> list[str]:
-    """Scaffold of each molecule or, without rings, its SMILES without stereochemistry."""
-    scaffolds = murcko_scaffolds(smiles)
-    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
-    return [
-        scaffold or f"alone {chem.MolToSmiles(chem.MolFromSmiles(text), isomericSmiles=False)}"
-        for text, scaffold in zip(smiles, scaffolds, strict=True)
-    ]
+def _skeleton(chem: Any, molecule: Any) -> str:
+    """Canonical text of elements and bonds; the molecule is changed."""
+    chem.RemoveStereochemistry(molecule)
+    for atom in molecule.GetAtoms():
+        atom.SetFormalCharge(0)
+        atom.SetIsotope(0)
+        atom.SetNumExplicitHs(0)
+        atom.SetNumRadicalElectrons(0)
+        atom.SetAtomMapNum(0)
+        atom.SetNoImplicit(True)  # otherwise brackets differ with the hydrogens
+    return str(chem.MolToSmiles(molecule))
