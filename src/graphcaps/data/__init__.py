@@ -14,6 +14,7 @@ from graphcaps.data.readers.molecules import from_smiles, read_molecule_table
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.splits.folds import Folds, Split, group_folds, split_from_names, stratified_folds
 from graphcaps.data.splits.scaffolds import scaffold_split
+from graphcaps.data.splits.seeded_splits import grouped_split, random_split
 from graphcaps.data.store import GraphStore
 
 __all__ = [
@@ -31,10 +32,12 @@ __all__ = [
     "from_pyg",
     "from_smiles",
     "group_folds",
+    "grouped_split",
     "load_dataset",
     "open_dataset",
     "planted_parts",
     "quality_report",
+    "random_split",
     "read_molecule_table",
     "read_tu",
     "scaffold_split",

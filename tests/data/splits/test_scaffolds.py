@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_every_part_has_both_classes_in_their_proportions(molecules: Molecules) 
             assert abs(y[part].mean() - y.mean()) < SHARE_TOLERANCE
             assert abs(len(part) / len(y) - fraction) < SIZE_TOLERANCE
         tests.append(set(split.test.tolist()))
-    overlap = [len(a & b) / len(a) for a, b in zip(tests, tests[1:], strict=False)]
+    overlap = [len(a & b) / len(a) for a, b in pairwise(tests)]
     assert np.mean(overlap) < 0.2  # of two random tenths: 0.1
 
 
