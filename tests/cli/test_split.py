@@ -217,7 +217,19 @@ def test_the_example_is_split_by_scaffold(small: list[str]) -> None:
 
 # ---------------------------------------------------------------------- seeded splits
 def test_evaluate_repeats_a_seeded_split(small: list[str], molecules: str) -> None:
-    whole = ["evaluate", molecules, "--label", "kind", *small, "--split", "scaffold", "--repeat", "3", "--out", "r"]
+    whole = [
+        "evaluate",
+        molecules,
+        "--label",
+        "kind",
+        *small,
+        "--split",
+        "scaffold",
+        "--repeat",
+        "3",
+        "--out",
+        "r",
+    ]
     result = invoke(*whole, "--seed", "4")
     assert result.exit_code == 0, result.stderr
     assert "mols: 3 splits × 1 seed" in result.stderr
@@ -234,7 +246,17 @@ def test_evaluate_repeats_a_seeded_split(small: list[str], molecules: str) -> No
 
 
 def test_a_random_split_with_other_fractions(small: list[str], networks: str) -> None:
-    nets = ["evaluate", networks, *small, "--split", "random", "--fractions", "0.5,0.25,0.25", "--repeat", "2"]
+    nets = [
+        "evaluate",
+        networks,
+        *small,
+        "--split",
+        "random",
+        "--fractions",
+        "0.5,0.25,0.25",
+        "--repeat",
+        "2",
+    ]
     result = invoke(*nets)
     assert "2 splits (random, seeds 0 to 1): 12 training, 6 validation, 6 test graphs." in result.stdout
     out = ["--out", "m.safetensors", *small, "--split", "random", "--fractions", "0.5,0.25,0.25"]
@@ -254,11 +276,23 @@ def test_options_of_seeded_splits_are_refused_elsewhere(small: list[str], molecu
     assert "'--fractions' must come with --split scaffold or random" in refusal(
         *whole, "--split", "part", "--fractions", "0.8,0.1,0.1"
     )
-    scaffold = ["train", molecules, "--label", "kind", *small, "--out", "x.safetensors", "--split", "scaffold"]
+    scaffold = [
+        "train",
+        molecules,
+        "--label",
+        "kind",
+        *small,
+        "--out",
+        "x.safetensors",
+        "--split",
+        "scaffold",
+    ]
     assert "be three numbers with commas, such as 0.8,0.1,0.1, got '8/1/1'" in refusal(
         *scaffold, "--fractions", "8/1/1"
     )
-    assert "'--fractions' must be three fractions that add up to 1" in refusal(*scaffold, "--fractions", "1,1,1")
+    assert "'--fractions' must be three fractions that add up to 1" in refusal(
+        *scaffold, "--fractions", "1,1,1"
+    )
 
 
 def test_a_part_without_a_class_is_refused_before_training(small: list[str], molecules: str) -> None:

@@ -241,7 +241,9 @@ def test_parts_and_folds_without_one_of_the_classes_are_refused() -> None:
     assert STORE.y is not None
     one_class = (STORE.y == 0).nonzero().squeeze(-1)
     train = torch.tensor([graph for graph in range(24) if graph not in one_class[:4].tolist()])
-    with pytest.raises(ArgumentError, match=r"none of class '1' in the test set \(column 'part'\)\. Move graphs"):
+    with pytest.raises(
+        ArgumentError, match=r"none of class '1' in the test set \(column 'part'\)\. Move graphs"
+    ):
         cross_validate(STORE, GIN, split=Split(train, None, one_class[:4], "column 'part'"))
     groups = torch.where(STORE.y == 0, torch.arange(24), 99)  # all graphs of class 1 are one group
     message = r"'groups' must give every part .* got none of class '1' in fold .* \(given of 'test'\)\. Use fewer folds"

@@ -111,7 +111,9 @@ def test_parts_without_one_of_the_classes_are_refused(store: GraphStore) -> None
     assert store.y is not None
     one = (store.y == 0).nonzero().squeeze(-1)
     others = (store.y != 0).nonzero().squeeze(-1)
-    message = r"every part graphs of every class, got none of class 'ring-clique' in the training set, .* \(given\)"
+    message = (
+        r"every part graphs of every class, got none of class 'ring-clique' in the training set, .* \(given\)"
+    )
     with pytest.raises(ArgumentError, match=message):
         FinalTraining(store, CONFIG, split=Split(one, None, others), device="cpu")
     two = others[store.y[others] == 1]
@@ -125,7 +127,9 @@ def test_parts_without_one_of_the_classes_are_refused(store: GraphStore) -> None
 def test_class_counts_of_the_parts_are_kept(store: GraphStore) -> None:
     holdout = FinalTraining(store, CONFIG, split=SPLIT, device="cpu").holdout
     assert store.y is not None
-    expected = [store.y[part].bincount(minlength=3).tolist() for part in (SPLIT.train, SPLIT.validation, SPLIT.test)]
+    expected = [
+        store.y[part].bincount(minlength=3).tolist() for part in (SPLIT.train, SPLIT.validation, SPLIT.test)
+    ]
     assert [list(row.values()) for row in holdout.describe()["class_counts"].values()] == expected
     drawn = FinalTraining(store, CONFIG, split=replace(SPLIT, validation=None), device="cpu").holdout
     assert drawn.class_counts is not None

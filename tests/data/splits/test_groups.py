@@ -144,7 +144,9 @@ def test_seeded_splits(store: GraphStore) -> None:
         "Split(train=32, validation=4, test=4)",
     )
     rings = from_smiles([f"{'C' * n}C1CCCC1" for n in range(20)], [0, 1] * 10)
-    message = "molecules: 'groups' must be small enough to fill the validation set, got 20 of 20 graphs in one"
+    message = (
+        "molecules: 'groups' must be small enough to fill the validation set, got 20 of 20 graphs in one"
+    )
     with pytest.raises(ArgumentError, match=message):
         resolve_split("scaffold", rings)
 

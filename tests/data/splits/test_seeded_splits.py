@@ -41,7 +41,14 @@ def test_a_class_with_fewer_graphs_than_parts_is_refused():
 
 @pytest.mark.parametrize(
     "fractions",
-    [(0.5, 0.5), (0.9, 0.2, 0.1), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5), (float("nan"), 0.1, 0.1), (1.2, -0.1, -0.1)],
+    [
+        (0.5, 0.5),
+        (0.9, 0.2, 0.1),
+        (1.0, 0.0, 0.0),
+        (0.0, 0.5, 0.5),
+        (float("nan"), 0.1, 0.1),
+        (1.2, -0.1, -0.1),
+    ],
 )
 def test_wrong_fractions_are_refused(fractions):
     with pytest.raises(ArgumentError, match="'fractions' must be three fractions that add up to 1"):
@@ -72,8 +79,12 @@ def test_many_classes_are_balanced_as_far_as_groups_allow(classes, seed, largest
     y = rng.integers(0, classes, len(groups))
     split = grouped_split(groups, y, (0.7, 0.15, 0.15), seed % 1000)
     parts = codes(split, len(y))
-    assert len({(group, part) for group, part in zip(groups.tolist(), parts.tolist(), strict=True)}) == len(sizes)
+    assert len({(group, part) for group, part in zip(groups.tolist(), parts.tolist(), strict=True)}) == len(
+        sizes
+    )
     for part, fraction in enumerate((0.7, 0.15, 0.15)):
         for label in range(classes):
             graphs = int((y == label).sum())
-            assert abs(int((parts[y == label] == part).sum()) - fraction * graphs) <= max(largest, 0.1 * graphs)
+            assert abs(int((parts[y == label] == part).sum()) - fraction * graphs) <= max(
+                largest, 0.1 * graphs
+            )

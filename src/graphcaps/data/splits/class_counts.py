@@ -57,7 +57,9 @@ class ClassCounts:
         """Part and class of each class that occurs in some part and not in this one; of one split."""
         present = self.counts.any(0)
         rows, columns = np.nonzero((self.counts == 0) & present)
-        return [(self.parts[row], self.class_names[column]) for row, column in zip(rows, columns, strict=True)]
+        return [
+            (self.parts[row], self.class_names[column]) for row, column in zip(rows, columns, strict=True)
+        ]
 
     def table(self) -> str:
         """A small table: a line per part, with the number of graphs and the graphs of each class.
@@ -79,7 +81,8 @@ class ClassCounts:
             rows.append([part, *(f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high in ends)])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = (
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+            for row in rows
         )
         return "\n".join(f"  {line}" for line in lines)
 

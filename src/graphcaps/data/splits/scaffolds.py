@@ -111,9 +111,7 @@ def scaffold_split(
         groups = scaffold_groups(smiles)
     elif len(groups) != len(smiles):
         raise ArgumentError(owner, "groups", f"be one per molecule, {len(smiles)}", len(groups))
-    return grouped_split(
-        groups, y, fractions, seed, class_names=class_names, name="by scaffold", owner=owner
-    )
+    return grouped_split(groups, y, fractions, seed, class_names=class_names, name="by scaffold", owner=owner)
 
 
 def _molecules(smiles: Sequence[str], owner: str) -> Iterator[Any]:

@@ -42,7 +42,9 @@ def random_split(
         ArgumentError: If an argument is invalid, or a part would lack one of the classes.
     """
     groups = np.arange(len(y))
-    return grouped_split(groups, y, fractions, seed, name="random", owner="random_split", class_names=class_names)
+    return grouped_split(
+        groups, y, fractions, seed, name="random", owner="random_split", class_names=class_names
+    )
 
 
 def grouped_split(
@@ -119,7 +121,10 @@ def check_fractions(owner: str, fractions: Sequence[float], argument: str = "fra
 
 
 def _deal(
-    classes: NDArray[np.int64], ids: NDArray[np.int64], fractions: NDArray[np.float64], rng: np.random.Generator
+    classes: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    fractions: NDArray[np.float64],
+    rng: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Part of each graph, ``[G]``; see :func:`grouped_split`."""
     num_groups, num_classes = int(ids.max(initial=-1)) + 1, int(classes.max(initial=0)) + 1
