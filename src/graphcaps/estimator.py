@@ -24,13 +24,14 @@ from torch import Tensor
 
 from graphcaps.config import RunConfig
 from graphcaps.data.class_names import class_name
-from graphcaps.data.coercion import GraphInput, coerce
+from graphcaps.data.coercion import GraphInput, coerce, concat_stores
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, ShapeError
 from graphcaps.inference.fitted_model import FittedModel, load
-from graphcaps.inference.probabilities import abstain
+from graphcaps.inference.probabilities import MIN_PROBABILITY, abstain
 from graphcaps.nn import HGCN
+from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining, balanced_class_weights
 from graphcaps.training.trainer import EpochEnd
 
@@ -98,6 +99,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         random_state (int, RandomState or None): Seed of the hold-out, the initial weights, the order of graphs and
             dropout. On a CPU, equal seeds give bit-identical models.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
+        n_jobs (int, optional): Number of CPU threads of ``fit`` and of predictions; −1 uses all cores. ``None`` is
+            torch's own setting. The last bits of the weights may depend on it.
         warm_start (bool): Whether a second ``fit`` continues from the weights of the first. (default: ``False``)
         verbose (int): 0 is silent; n writes a line to stderr every n epochs. (default: 0)
         on_epoch (callable, optional): Called with a :class:`graphcaps.training.EpochEnd` after every epoch.
@@ -144,6 +147,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         unseen: Literal["ignore", "refuse"] = "ignore",
         random_state: Any = None,
         device: str = "auto",
+        n_jobs: int | None = None,
         warm_start: bool = False,
         verbose: int = 0,
         on_epoch: Callable[[EpochEnd], object] | None = None,
@@ -169,6 +173,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.unseen = unseen
         self.random_state = random_state
         self.device = device
+        self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.verbose = verbose
         self.on_epoch = on_epoch
@@ -181,43 +186,77 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return tags
 
     # ------------------------------------------------------------------ fitting
-    def fit(self, X: Any, y: Any = None) -> HGCNClassifier:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, validation: tuple[Any, Any] | None = None
+    ) -> HGCNClassifier:
         """Trains the model.
 
         Args:
             X: Graphs.
             y (array, optional): Class label of each graph. (default: the classes of the store or file, ``Data.y`` or
                 ``graph.graph["y"]``)
+            sample_weight (array, optional): Weight of each graph in the training and the validation loss. Only ratios
+                matter, and graphs of weight 0 are left out. (default: 1 each)
+            validation (tuple, optional): Graphs and class labels ``(X, y)`` of a validation set, in place of the
+                fraction ``validation`` of the constructor. They weigh 1 each.
 
         Raises:
-            ArgumentError: If a parameter, a graph or a class label is invalid.
+            ArgumentError: If a parameter, a graph, a class label or a weight is invalid, or the validation set has
+                other classes than ``y``.
         """
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         continues = self.warm_start and hasattr(self, "model_")
         graphs = self._read(X, fitting=not continues)
         self.classes_, store = encode_classes(graphs, y)
+        store, weights = drop_weightless(store, sample_weight)
         attributes, labels = store.node_attributes, store.node_labels
         self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))
         assert store.y is not None
-        training = FinalTraining(
-            store,
-            run_config(parameters, store.name),
-            seed=self._seed(),
-            validation=float(self.validation),
-            device=self.device,
-            patience=self.patience,
-            class_weight=class_weights(self.class_weight, self.classes_, store.y),
-            calibrate="temperature" if self.calibrate is True else self.calibrate or None,
-            start=self.model_ if continues else None,
-        )
-        for event in training.run():
-            self._report(event)
-        result = training.result()
+        class_weight = class_weights(self.class_weight, self.classes_, store.y)
+        held_out: float | Tensor = float(self.validation)
+        if validation is not None:
+            added = self._read_validation(validation, store, fitting=not continues)
+            held_out = torch.arange(len(store), len(store) + len(added))
+            weights = None if weights is None else np.concatenate([weights, np.ones(len(added))])
+            store = join_validation(store, added)
+        with use_threads(self.n_jobs):
+            training = FinalTraining(
+                store,
+                run_config(parameters, store.name),
+                seed=self._seed(),
+                validation=held_out,
+                device=self.device,
+                patience=self.patience,
+                class_weight=class_weight,
+                sample_weight=weights,
+                calibrate="temperature" if self.calibrate is True else self.calibrate or None,
+                start=self.model_ if continues else None,
+            )
+            for event in training.run():
+                self._report(event)
+            result = training.result()
         self.model_ = result.model
         self.n_iter_ = len(result.history)
         self.history_ = [_row(event) for event in result.history]
         return self
+
+    @property
+    def partial_fit(self) -> Any:
+        """Does not exist: a property, so that ``hasattr`` is false and the message says what to use instead."""
+        raise AttributeError(
+            "HGCNClassifier has no partial_fit: the validation set, the input columns and the number of epochs are "
+            "chosen for all graphs together. Fit all graphs at once; to continue a fitted model on further graphs, "
+            "use warm_start=True and fit again."
+        )
+
+    def _read_validation(self, validation: Any, store: GraphStore, *, fitting: bool) -> GraphStore:
+        """The validation set of :meth:`fit`, with the class indices of the training graphs."""
+        if not isinstance(validation, tuple | list) or len(validation) != 2:
+            expected = "be a pair of graphs and class labels, (X, y)"
+            raise ArgumentError(_OWNER, "validation", expected, type(validation).__name__)
+        graphs = self._read(validation[0], fitting=fitting, argument="validation")
+        return encode_like(graphs, validation[1], self.classes_, store)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
@@ -231,10 +270,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             metrics = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
 
-    def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
+    def _read(self, X: Any, *, fitting: bool = False, argument: str = "X") -> GraphInput:
         """Converts graphs; molecules to classify get the label columns of the training graphs."""
         recipe = None if fitting else self.model_.recipe
-        return coerce(X, owner=_OWNER, argument="X", recipe=recipe, samples=True)
+        return coerce(X, owner=_OWNER, argument=argument, recipe=recipe, samples=True)
 
     # ------------------------------------------------------------------ predicting
     def _checked(self, X: Any) -> CheckedGraphs:
@@ -244,7 +283,16 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, ``[G, O]``, in the order of ``classes_``; calibrated if ``calibrate`` is set."""
         checked = self._checked(X)
-        return self.model_.predict_proba(checked)
+        with use_threads(self.n_jobs):
+            return self.model_.predict_proba(checked)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds of the second class, ``[G]``, for two classes; log-probability of each class, ``[G, O]``, for more.
+
+        They order graphs and classes as :meth:`predict_proba` does.
+        """
+        logarithms = np.log(np.maximum(self.predict_proba(X), MIN_PROBABILITY))
+        return logarithms[:, 1] - logarithms[:, 0] if len(self.classes_) == 2 else logarithms
 
     def predict(self, X: Any, *, abstain_below: float | None = None) -> np.ndarray:
         """Predicted class label of each graph, ``[G]``.
@@ -271,7 +319,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``."""
         checked = self._checked(X)
-        return self.model_.embed(checked).numpy()
+        with use_threads(self.n_jobs):
+            return self.model_.embed(checked).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of :meth:`transform`: class and index within its capsule."""
@@ -349,6 +398,80 @@ def _one_notation(y: np.ndarray) -> np.ndarray:
     return y if len(names) == len(values) else np.array([class_name(value) for value in y.tolist()])
 
 
+def encode_like(graphs: GraphInput, y: Any, classes: np.ndarray, store: GraphStore) -> GraphStore:
+    """The graphs of a validation set, with the class indices of the training graphs.
+
+    Args:
+        graphs (GraphInput): The graphs.
+        y (array, optional): Class label of each graph. (default: those of the graphs)
+        classes (ndarray): The class labels of the training graphs, ascending.
+        store (GraphStore): The training graphs.
+
+    Raises:
+        ArgumentError: If there is not one class label per graph, or the two sets have different classes.
+    """
+    y = graphs.y if y is None else column_or_1d(y, warn=True)
+    if y is None or len(y) != len(graphs.store):
+        expected = f"have one class per graph, {len(graphs.store)}"
+        raise ArgumentError(_OWNER, "validation", expected, "none" if y is None else len(y))
+    names = [class_name(label) for label in y.tolist()]
+    assert store.y is not None
+    trained = {store.class_names[index] for index in store.y.unique().tolist()}
+    if set(names) != trained:
+        only = sorted(set(names) ^ trained)[0]
+        where = "validation" if only in names else "training"
+        expected = f"have the classes of the training graphs, {', '.join(map(repr, sorted(trained)[:5]))}"
+        raise ArgumentError(_OWNER, "validation", expected, f"{only!r} in the {where} graphs only")
+    codes = torch.tensor([store.class_names.index(name) for name in names])
+    return replace(graphs.store, y=codes, class_names=store.class_names)
+
+
+def join_validation(store: GraphStore, validation: GraphStore) -> GraphStore:
+    """The training graphs and then the validation graphs.
+
+    Raises:
+        ArgumentError: If one of them has labels or attributes that the other has not.
+    """
+    try:
+        return concat_stores([store, validation])
+    except ArgumentError as error:
+        expected = error.expected.replace("hold stores", "hold graphs, like X,")
+        raise ArgumentError(_OWNER, "validation", expected, error.got) from error
+
+
+def drop_weightless(store: GraphStore, sample_weight: Any) -> tuple[GraphStore, np.ndarray | None]:
+    """The graphs whose weight is above 0, and their weights, float64; ``None`` without weights.
+
+    Raises:
+        ArgumentError: If there is not one weight per graph, a weight is negative or no number, or fewer than two
+            classes are left.
+    """
+    if sample_weight is None:
+        return store, None
+    weights = np.asarray(sample_weight)
+    if weights.ndim == 0 and weights.dtype.kind in "biuf":  # one weight for all, as scikit-learn allows
+        weights = np.full(len(store), weights.item())
+    if weights.shape != (len(store),):
+        expected = f"have one weight per graph, [{len(store)}]"
+        raise ShapeError(_OWNER, "sample_weight", expected, list(weights.shape))
+    try:
+        weights = weights.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(_OWNER, "sample_weight", "hold numbers", str(weights.dtype)) from error
+    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if len(wrong):
+        raise ArgumentError(_OWNER, "sample_weight", "hold numbers from 0 on", wrong[0])
+    kept = np.flatnonzero(weights)
+    if len(kept) < len(weights):
+        store, weights = store[torch.from_numpy(kept)], weights[kept]
+    assert store.y is not None
+    left = store.y.unique().numel()
+    if left < 2:
+        expected = "be above zero for graphs of at least two classes"
+        raise ArgumentError(_OWNER, "sample_weight", expected, "one class" if left else "all zero")
+    return store, weights
+
+
 # ---------------------------------------------------------------------- parameters
 _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allowed
     "capsule_dim": (1, False),
@@ -423,6 +546,9 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise ArgumentError(_OWNER, "class_weight", words, repr(weights))
     if parameters["on_epoch"] is not None and not callable(parameters["on_epoch"]):
         raise ArgumentError(_OWNER, "on_epoch", "be a function or None", repr(parameters["on_epoch"]))
+    jobs = parameters["n_jobs"]
+    if not (jobs is None or (_is_integer(jobs) and jobs != 0)):
+        raise ArgumentError(_OWNER, "n_jobs", "be None, a positive integer, or −1 for all cores", repr(jobs))
     if not isinstance(parameters["device"], str):
         raise ArgumentError(
             _OWNER, "device", "be a string such as 'cpu', 'cuda' or 'auto'", repr(parameters["device"])

@@ -11,8 +11,23 @@ from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.ops._triton.precision import current_precision
-from graphcaps.training.device import SINGLE_THREAD_ROWS, limit_threads, matmul_precision
+from graphcaps.training.device import SINGLE_THREAD_ROWS, limit_threads, matmul_precision, use_threads
 from graphcaps.training.final_training import FinalTraining
+
+
+@pytest.mark.parametrize(("jobs", "threads"), [(None, 5), (1, 1), (3, 3), (-1, 8), (-2, 7), (-20, 1)])
+def test_jobs_are_counted_as_in_scikit_learn(
+    jobs: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    before = torch.get_num_threads()
+    torch.set_num_threads(5)
+    try:
+        with use_threads(jobs):
+            assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 5
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_an_unknown_precision_is_refused() -> None:

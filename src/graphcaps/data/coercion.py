@@ -15,8 +15,8 @@ networkx graphs, one or several                        :func:`graphcaps.data.rea
                                                        files of networks
 SMILES and RDKit molecules, one or several             :func:`graphcaps.data.readers.molecules.read_smiles`
 adjacency matrices and edge lists, one or several      :func:`graphcaps.data.convert.array_graphs.from_arrays`
-a pandas ``Series``, or a ``DataFrame`` with one       its entries, of any of these kinds
-column of graphs
+a ``Series`` of pandas or polars, or a ``DataFrame``   its entries, of any of these kinds
+with one column of graphs
 =====================================================  ==============================================================
 
 Text labels get the same code from every kind (:mod:`graphcaps.data.label_encoding`), so that a model fitted on graphs
@@ -129,7 +129,7 @@ def coerce(
         if path is not None:
             loaded = open_dataset(path, defaults=defaults, **options)
             return GraphInput(loaded.store, _class_names(loaded.store), loaded.metadata)
-        if _is_instance(graphs, "pandas", "DataFrame"):
+        if _is_instance(graphs, "pandas", "DataFrame") or _is_instance(graphs, "polars", "DataFrame"):
             return _from_frame(graphs, defaults, options)
         return _from_list(_listed(graphs, samples), defaults, options)
 
@@ -386,7 +386,7 @@ def _class_names(store: GraphStore) -> np.ndarray | None:
 
 # ---------------------------------------------------------------------- tables in memory
 def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -> GraphInput:
-    """Reads the column of graphs of a pandas ``DataFrame``, and the column of classes if it is named."""
+    """Reads the column of graphs of a ``DataFrame``, and the column of classes if it is named."""
     options = dict(options)
     column, label = options.pop("smiles", None), options.pop("label", None)
     names = [str(name) for name in frame.columns]
@@ -396,20 +396,29 @@ def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -
             raise ArgumentError("coerce", option, f"be one of the columns {listed}", repr(name))
     if column is None:
         column = _graph_column(frame, names, label)
-    graphs = list(frame.iloc[:, names.index(str(column))])
+    graphs = _entries(frame, names.index(str(column)))
     read = _from_list(graphs, defaults, options)
     if label is None:
         return read
-    y = frame.iloc[:, names.index(str(label))].to_numpy()
+    y = _column(frame, names.index(str(label))).to_numpy()
     rows = None if read.metadata is None else read.metadata.row_indices
     return replace(read, y=y if rows is None else y[list(rows)])
+
+
+def _column(frame: Any, index: int) -> Any:
+    """A column of a ``DataFrame`` of pandas or polars."""
+    return frame.iloc[:, index] if _is_instance(frame, "pandas", "DataFrame") else frame.to_series(index)
+
+
+def _entries(frame: Any, index: int) -> list[Any]:
+    return list(_column(frame, index))
 
 
 def _graph_column(frame: Any, names: list[str], label: str | None) -> str:
     """The only column that holds graphs; of several columns of text, the one named ``smiles``."""
     usable = []
     for index, name in enumerate(names):
-        kinds = {_kind(value) for value in frame.iloc[:, index] if not _is_missing(value)}
+        kinds = {_kind(value) for value in _entries(frame, index) if not _is_missing(value)}
         if len(kinds) == 1 and "" not in kinds and name != label:
             usable.append(name)
     named = [name for name in usable if name.lower() == "smiles"]

@@ -13,7 +13,14 @@ from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.lookup import is_classical
 from graphcaps.ops._triton.precision import Precision, use_precision
 
-__all__ = ["SINGLE_THREAD_ROWS", "choose_device", "limit_threads", "matmul_precision", "total_memory"]
+__all__ = [
+    "SINGLE_THREAD_ROWS",
+    "choose_device",
+    "limit_threads",
+    "matmul_precision",
+    "total_memory",
+    "use_threads",
+]
 
 SINGLE_THREAD_ROWS = 1000
 """Number of node rows, over all replicas, up to which a second CPU thread has no benefit (docs/training.md)."""
@@ -77,6 +84,27 @@ def matmul_precision(precision: Precision, device: torch.device) -> Iterator[Non
             saved = _saved_precisions.pop()
             if not _saved_precisions:
                 torch.set_float32_matmul_precision(saved)
+
+
+@contextmanager
+def use_threads(jobs: int | None) -> Iterator[None]:
+    """Sets the number of CPU threads of torch inside the block, counted as scikit-learn's ``n_jobs``.
+
+    Args:
+        jobs (int, optional): Number of threads; −1 is all cores that this process may use, −2 all but one, and so on.
+            ``None`` changes nothing.
+    """
+    if jobs is None:
+        yield
+        return
+    from joblib import cpu_count  # a dependency of scikit-learn; knows the limits of containers
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(jobs if jobs > 0 else max(1, cpu_count() + 1 + jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
