@@ -256,7 +256,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             expected = "be a pair of graphs and class labels, (X, y)"
             raise ArgumentError(_OWNER, "validation", expected, type(validation).__name__)
         graphs = self._read(validation[0], fitting=fitting, argument="validation")
-        return encode_like(graphs, validation[1], self.classes_, store)
+        return encode_like(graphs, validation[1], store)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
@@ -398,13 +398,12 @@ def _one_notation(y: np.ndarray) -> np.ndarray:
     return y if len(names) == len(values) else np.array([class_name(value) for value in y.tolist()])
 
 
-def encode_like(graphs: GraphInput, y: Any, classes: np.ndarray, store: GraphStore) -> GraphStore:
+def encode_like(graphs: GraphInput, y: Any, store: GraphStore) -> GraphStore:
     """The graphs of a validation set, with the class indices of the training graphs.
 
     Args:
         graphs (GraphInput): The graphs.
         y (array, optional): Class label of each graph. (default: those of the graphs)
-        classes (ndarray): The class labels of the training graphs, ascending.
         store (GraphStore): The training graphs.
 
     Raises:
