@@ -19,7 +19,7 @@ from graphcaps.training.final_training import FinalTraining
 def test_jobs_are_counted_as_in_scikit_learn(
     jobs: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    monkeypatch.setattr("graphcaps.training.device.available_cores", lambda: 8)
     before = torch.get_num_threads()
     torch.set_num_threads(5)
     try:

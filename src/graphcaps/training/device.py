@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -15,6 +16,7 @@ from graphcaps.ops._triton.precision import Precision, use_precision
 
 __all__ = [
     "SINGLE_THREAD_ROWS",
+    "available_cores",
     "choose_device",
     "limit_threads",
     "matmul_precision",
@@ -86,6 +88,11 @@ def matmul_precision(precision: Precision, device: torch.device) -> Iterator[Non
                 torch.set_float32_matmul_precision(saved)
 
 
+def available_cores() -> int:
+    """Number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 @contextmanager
 def use_threads(jobs: int | None) -> Iterator[None]:
     """Sets the number of CPU threads of torch inside the block, counted as scikit-learn's ``n_jobs``.
@@ -97,10 +104,8 @@ def use_threads(jobs: int | None) -> Iterator[None]:
     if jobs is None:
         yield
         return
-    from joblib import cpu_count  # a dependency of scikit-learn; knows the limits of containers
-
     threads = torch.get_num_threads()
-    torch.set_num_threads(jobs if jobs > 0 else max(1, cpu_count() + 1 + jobs))
+    torch.set_num_threads(jobs if jobs > 0 else max(1, available_cores() + 1 + jobs))
     try:
         yield
     finally:
