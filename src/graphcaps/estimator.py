@@ -26,6 +26,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.class_names import class_name
 from graphcaps.data.coercion import GraphInput, coerce, concat_stores
 from graphcaps.data.features.compatibility import CheckedGraphs
+from graphcaps.data.readers.featurizers import FEATURIZERS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, ShapeError
 from graphcaps.inference.fitted_model import FittedModel, load
@@ -94,6 +95,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         class_weight ("balanced", dict or None): Weight of a graph of each class. (default: 1 each)
         calibrate (bool or str): Calibration of the probabilities: ``True`` or ``"temperature"``, ``"isotonic"``,
             ``False``. (default: ``True``)
+        featurizer (str, optional): Properties of atoms and bonds that are read from SMILES, ``"standard"`` or
+            ``"elements"`` (docs/featurizers.md); for molecules only. (default: ``"standard"``)
         unseen (str): Handling of labels that were not in the training graphs: ``"ignore"`` encodes them as zeros with
             a warning, ``"refuse"`` raises. (default: "ignore")
         random_state (int, RandomState or None): Seed of the hold-out, the initial weights, the order of graphs and
@@ -144,6 +147,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         patience: int | None = 50,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         calibrate: bool | Literal["temperature", "isotonic"] = True,
+        featurizer: Literal["standard", "elements"] | None = None,
         unseen: Literal["ignore", "refuse"] = "ignore",
         random_state: Any = None,
         device: str = "auto",
@@ -170,6 +174,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.patience = patience
         self.class_weight = class_weight
         self.calibrate = calibrate
+        self.featurizer = featurizer
         self.unseen = unseen
         self.random_state = random_state
         self.device = device
@@ -271,9 +276,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
 
     def _read(self, X: Any, *, fitting: bool = False, argument: str = "X") -> GraphInput:
-        """Converts graphs; molecules to classify get the label columns of the training graphs."""
+        """Converts graphs; molecules to classify are read with the featurizer of the training graphs."""
         recipe = None if fitting else self.model_.recipe
-        return coerce(X, owner=_OWNER, argument=argument, recipe=recipe, samples=True)
+        options = {"featurizer": self.featurizer} if fitting and self.featurizer is not None else {}
+        return coerce(X, owner=_OWNER, argument=argument, recipe=recipe, samples=True, **options)
 
     # ------------------------------------------------------------------ predicting
     def _checked(self, X: Any) -> CheckedGraphs:
@@ -494,6 +500,7 @@ _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, co
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "parts": (None, "blocks"),
     "calibrate": (True, False, "temperature", "isotonic"),
+    "featurizer": (None, *FEATURIZERS),
     "unseen": ("ignore", "refuse"),
     "warm_start": (True, False),
 }

@@ -24,6 +24,7 @@ KEYS = {
         "node_attributes",
     ),
     *("edge_labels", "edge_attributes", "edge_weights", "edges_removed", "source", "seconds", "from_cache"),
+    "featurizer",
 }
 # Table of data sets in the paper: graphs, classes, mean nodes and edges per graph.
 PAPER = {
@@ -193,7 +194,8 @@ def test_a_table_is_converted_to_a_tu_folder(molecules, tmp_path):
     assert "1 row holds no valid molecule and was left out: line 3." in result.stderr
     again = json.loads(run("info", tmp_path / "OUT.zip", "--json").stdout)
     assert (again["graphs"], again["class_names"]) == (3, ["no", "yes"])
-    assert again["edge_labels"]["distinct"] == [2]
+    assert again["featurizer"] == "standard"
+    assert again["edge_labels"]["distinct"] == [2, 2, 2, 1]
 
 
 def test_info_of_a_folder_of_networks(tmp_path, monkeypatch):

@@ -216,13 +216,6 @@ def test_invalid_molecules_are_skipped_on_request() -> None:
     assert read.metadata.row_indices == (0, 3)
 
 
-def test_molecules_get_the_label_columns_of_the_recipe() -> None:
-    pytest.importorskip("rdkit")
-    full = graphcaps.data.from_smiles(["CCO", "CN"], atoms="full")
-    recipe = graphcaps.FeatureRecipe().fit(full)
-    assert torch.equal(coerce(["CCO", "CN"], recipe=recipe).store.node_labels, full.node_labels)
-
-
 # ---------------------------------------------------------------------- matrices and edge lists
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 9), weighted=st.booleans())
@@ -423,11 +416,13 @@ def test_several_node_types_are_refused_with_advice() -> None:
         coerce([HeteroData()])
 
 
-@pytest.mark.parametrize("atoms", ["elements", "full"])
-def test_molecules_get_the_columns_of_the_recipe(atoms):
+@pytest.mark.parametrize("featurizer", ["elements", "standard"])
+def test_molecules_are_read_with_the_featurizer_of_the_recipe(featurizer: str) -> None:
     pytest.importorskip("rdkit")
-    store = coerce(["CCO", "C1CC1"], atoms=atoms).store
+    store = coerce(["CCO", "C1CC1"], featurizer=featurizer).store
     recipe = graphcaps.FeatureRecipe().fit(store)
-    assert reader_defaults(recipe) == {"atoms": atoms, "fragments": "all"}
-    assert coerce(["CN"], recipe=recipe).store.node_labels.size(1) == store.node_labels.size(1)
-    assert reader_defaults(None) == {}
+    assert reader_defaults(recipe) == {"featurizer": featurizer, "fragments": "all"}
+    read = coerce(["CCO", "C1CC1"], recipe=recipe).store
+    assert read.featurizer == featurizer
+    assert torch.equal(read.node_labels, store.node_labels)
+    assert reader_defaults(graphcaps.FeatureRecipe().fit(planted())) == reader_defaults(None) == {}

@@ -12,12 +12,7 @@ import pytest
 import torch
 
 from graphcaps import HGCNClassifier
-from graphcaps.data.datasets.element_labels import (
-    EDGE_LABEL_BONDS,
-    ELEMENT_SYMBOLS,
-    NODE_LABEL_ELEMENTS,
-    node_label_names,
-)
+from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.readers.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
@@ -79,13 +74,13 @@ def sorted_bonds(molecule: Any) -> list[tuple[int, int, str]]:
     return sorted((min(a, b), max(a, b), kind) for a, b, kind in bonds_of(molecule))
 
 
-@pytest.mark.parametrize("atoms", ["elements", "full"])
+@pytest.mark.parametrize("featurizer", ["elements", "standard"])
 def test_a_store_from_smiles_is_drawn_with_its_elements_and_bonds(
-    chem: Any, tmp_path: Path, atoms: Any
+    chem: Any, tmp_path: Path, featurizer: str
 ) -> None:
     texts = ["CC(=O)Oc1ccccc1C(=O)O", "C[NH3+].[Cl-]", "N#CC=C", "Brc1cc2[nH]ccc2s1"]
     # The name of a data set with other labels does not mislead.
-    read = read_smiles(texts, atoms=atoms, name="MUTAG")
+    read = read_smiles(texts, featurizer=featurizer, name="MUTAG")
     for graph, text in enumerate(read.smiles):
         molecule, right = molecule_from_store(read.store, graph), chem.MolFromSmiles(text)
         assert [atom.GetSymbol() for atom in molecule.GetAtoms()] == [
@@ -93,7 +88,7 @@ def test_a_store_from_smiles_is_drawn_with_its_elements_and_bonds(
         ]
         assert sorted_bonds(molecule) == sorted_bonds(right)
         assert not any(atom.HasProp("atomLabel") for atom in molecule.GetAtoms())
-        if atoms == "full":
+        if featurizer == "standard":
             for one, other in zip(molecule.GetAtoms(), right.GetAtoms(), strict=True):
                 assert one.GetFormalCharge() == other.GetFormalCharge()
                 assert one.GetNumExplicitHs() == other.GetTotalNumHs()
@@ -109,7 +104,8 @@ def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> 
     model.fit(texts, ["yes" if "c" in text else "no" for text in texts])
     read = read_smiles(["OC(=O)c1ccccc1"])
     explanation = model.explain(read.store)
-    assert explanation.node_labels.flatten().tolist() == read.store.truth["element"].tolist()
+    assert explanation.elements.tolist() == read.store.truth["element"].tolist()
+    assert explanation.featurizer == "standard"
     molecule = molecule_from_store(read.store, 0)
     edges = {tuple(edge) for edge in explanation.edges.T.tolist()}
     assert edges == {bond[:2] for bond in sorted_bonds(molecule)}
@@ -275,30 +271,6 @@ def test_documented_labels_are_those_of_the_readme(shared_data: Path) -> None:
         assert [entry[1] for entry in listed] == list(elements)
         listed = [line.split() for line in bonds.partition("===")[0].splitlines() if line.strip()]
         assert [entry[1] for entry in listed] == list(EDGE_LABEL_BONDS[name])
-
-
-def test_atoms_are_named_by_element_and_charge(chem: Any) -> None:
-    table = chem.GetPeriodicTable()
-    numbers = list(range(len(ELEMENT_SYMBOLS)))
-    assert node_label_names([(number,) for number in numbers], atomic_numbers=True) == [
-        table.GetElementSymbol(n) for n in numbers
-    ]
-    assert node_label_names(
-        [(7, 1, 0, 2), (8, -1, 0, 0), (26, 3), (6, 0), (999, 0)], atomic_numbers=True
-    ) == [
-        "N+",
-        "O−",
-        "Fe3+",
-        "C",
-        "999",
-    ]
-
-
-def test_names_of_labels() -> None:
-    assert node_label_names([(0,), (6,), (7,)], dataset="MUTAG") == ["C", "Br", "7"]
-    assert node_label_names([(0,), (3,)], dataset="NCI1") == ["0", "3"]
-    assert node_label_names([(0, 1)], dataset="MUTAG") == ["0/1"]
-    assert node_label_names([(5, 1), (2, 3)], texts={5: "red", 3: "old"}) == ["red/1", "2/old"]
 
 
 def test_wrong_arguments(chem: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import (
+    Atoms,
     Bad,
     Duplicates,
     Fragments,
@@ -27,7 +28,7 @@ from graphcaps.cli.output import columns, count_noun, format_size, option, pairs
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.quality.quality_report import Finding
-    from graphcaps.data.quality.summary import LabelSummary, StoreSummary
+    from graphcaps.data.quality.summary import StoreSummary
     from graphcaps.data.store import GraphStore
 
 __all__ = ["app"]
@@ -98,6 +99,7 @@ def info(
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
+    atoms: Atoms = None,
     as_json: Json = False,
     no_cache: Annotated[bool, option("--no-cache", help="Do not use or write the cache.")] = False,
     no_download: Annotated[bool, option("--no-download", help="Do not download.")] = False,
@@ -107,7 +109,7 @@ def info(
     from graphcaps.data.quality.summary import summarize
 
     start = time.perf_counter()
-    options = reader_options(smiles, label, split, id, bad, fragments, duplicates)
+    options = reader_options(smiles, label, split, id, bad, fragments, duplicates, atoms)
     loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **options)
     seconds = round(time.perf_counter() - start, 3)
     summary = summarize(loaded.store)
@@ -123,9 +125,9 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
     """Names and values of the printed summary."""
     classes = [f"{name} ({n:,})" for name, n in zip(summary.class_names, summary.class_counts, strict=False)]
     shown = ", ".join(classes[:12]) + (", …" if len(classes) > 12 else "")
-    edges = [_describe_labels(summary.edge_labels), _plural(summary.edge_attributes, "attribute")]
+    edges = [_describe_labels(summary, "edge"), _plural(summary.edge_attributes, "attribute")]
     edges.append("weights" if summary.edge_weights else "")
-    nodes = [_describe_labels(summary.node_labels), _plural(summary.node_attributes, "attribute")]
+    nodes = [_describe_labels(summary, "node"), _plural(summary.node_attributes, "attribute")]
     rows = [
         ("data set", summary.name),
         ("source", "embedded" if loaded.source is None else str(loaded.source)),
@@ -137,6 +139,7 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
         ("isolated nodes", f"{summary.isolated_nodes:,}"),
         ("graphs without nodes", f"{summary.graphs_without_nodes:,}"),
         ("graphs without edges", f"{summary.graphs_without_edges:,}"),
+        *([] if summary.featurizer is None else [("featurizer", summary.featurizer)]),
         ("on nodes", ", ".join(filter(None, nodes)) or "nothing"),
         ("on edges", ", ".join(filter(None, edges)) or "nothing"),
     ]
@@ -167,9 +170,16 @@ def _reading(loaded: LoadedDataset) -> dict[str, Any]:
     }
 
 
-def _describe_labels(labels: LabelSummary | None) -> str:
+def _describe_labels(summary: StoreSummary, kind: str) -> str:
+    from graphcaps.data.readers.featurizers import find_featurizer
+
+    labels = summary.node_labels if kind == "node" else summary.edge_labels
     if labels is None:
         return ""
+    if summary.featurizer is not None:
+        columns = find_featurizer(summary.featurizer).columns(kind)
+        counts = zip(columns, labels.distinct, strict=True)
+        return ", ".join(f"{column.name} ({_plural(count, 'value')})" for column, count in counts)
     if max(labels.max) >= 1 << 32:  # hashes of texts: their values mean nothing
         return ", ".join(_plural(count, "label") for count in labels.distinct)
     shown = zip(labels.distinct, labels.min, labels.max, strict=True)
@@ -191,6 +201,7 @@ def check(
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
+    atoms: Atoms = None,
     groups: Annotated[
         Path | None,
         option("--groups", metavar="FILE", help="Write the group of duplicates of each graph as CSV."),
@@ -213,7 +224,7 @@ def check(
     from graphcaps.data.splits.groups import write_groups
 
     loaded = open_dataset(
-        source, root, **reader_options(smiles, label, split, id, bad, fragments, duplicates)
+        source, root, **reader_options(smiles, label, split, id, bad, fragments, duplicates, atoms)
     )
     store, metadata = loaded.store, loaded.metadata
     report = quality_report(store, seconds=_MAX_SECONDS)
@@ -332,6 +343,7 @@ def convert(
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
+    atoms: Atoms = None,
     overwrite: Annotated[
         bool, option("--overwrite", help="Replace TARGET if it is a zip or a TU folder.")
     ] = False,
@@ -347,7 +359,7 @@ def convert(
     """
     from graphcaps.data.readers.tu_writer import write_tu
 
-    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
+    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms)
     loaded = open_source(source, root, options)
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = [
+    "AtomFeaturizer",
+    "Atoms",
     "Bad",
     "BadReported",
     "BadRows",
@@ -68,6 +70,13 @@ class DuplicateRows(StrEnum):
     first = "first"
 
 
+class AtomFeaturizer(StrEnum):
+    """Featurizers of molecules; a test compares them with graphcaps.data.readers.featurizers, which loads torch."""
+
+    standard = "standard"
+    elements = "elements"
+
+
 _SOURCE_HELP = "A data set, a TU folder or zip, or your own file (docs/inputs.md)."
 _COLUMNS = "Columns of your own file"
 
@@ -93,6 +102,14 @@ Id = Annotated[
         "--id",
         metavar="COLUMN",
         help="Name of each row. Default: id, else its line.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+Atoms = Annotated[
+    AtomFeaturizer | None,
+    option(
+        "--atoms",
+        help="Properties of atoms and bonds (docs/featurizers.md). Default: standard.",
         rich_help_panel=_COLUMNS,
     ),
 ]
@@ -164,6 +181,7 @@ def reader_options(
     bad: BadRows | None = None,
     fragments: FragmentChoice | None = None,
     duplicates: DuplicateRows | None = None,
+    atoms: AtomFeaturizer | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments of ``open_dataset``: the options that were given."""
     options = {
@@ -174,6 +192,7 @@ def reader_options(
         "bad": None if bad is None else bad.value,
         "fragments": None if fragments is None else fragments.value,
         "duplicates": None if duplicates is None else duplicates.value,
+        "featurizer": None if atoms is None else atoms.value,
     }
     return {name: value for name, value in options.items() if value is not None}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import (
+    Atoms,
     Bad,
     Duplicates,
     Fractions,
@@ -123,6 +124,7 @@ def evaluate(
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
+    atoms: Atoms = None,
     as_json: Json = False,
 ) -> None:
     """Cross-validate a model; all folds and seeds are trained together.
@@ -141,7 +143,7 @@ def evaluate(
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.training.auto_config import check_network_options
 
-    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
+    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms)
     split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
     loaded = _load(names, root, options, split, split_seeds, fractions)
     results = None if out is None else ResultsStore(out)

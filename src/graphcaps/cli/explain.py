@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +114,7 @@ def explain(
         raise ArgumentError("explain", "--graph", "be used without --measure and --out", "both")
     if out is not None:
         check_output_folder(out)
+    from graphcaps.data.features.compatibility import UnseenValueWarning, describe_others
     from graphcaps.explanation import explain_store
     from graphcaps.inference.fitted_model import load
     from graphcaps.training.device import choose_device
@@ -130,8 +132,10 @@ def explain(
     if selected is not None and checked.errors:
         found = f"graph {selected.label}: {checked.errors[0]}"
         raise DataError(source, "a graph that the model can read", found)
+    if checked.others:
+        note(describe_others(checked.others, len(explained), None if selected is None else selected.label))
     start = time.perf_counter()
-    explanations = explain_store(fitted, checked, target=target)
+    explanations = explain_store(fitted, replace(checked, others={}), target=target)
     seconds = time.perf_counter() - start
     result: dict[str, Any] = {
         "command": "explain",
@@ -158,14 +162,15 @@ def explain(
         if picture is not None:
             note(f"Written: {picture}")
         return
-    metrics = (
-        _compute_metrics(fitted, store, method_names, sample, beside or [], as_json) if measure else None
-    )
-    if metrics is not None:
-        result |= metrics
-    if out is not None:
-        page = _write_report(out, model, fitted, store, explanations, metrics or _fast_metrics(fitted, store))
-        result["report"] = str(page)
+    metrics = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenValueWarning)  # the note above has said it
+        if measure:
+            metrics = _compute_metrics(fitted, store, method_names, sample, beside or [], as_json)
+            result |= metrics
+        if out is not None:
+            measured = metrics or _fast_metrics(fitted, store)
+            result["report"] = str(_write_report(out, model, fitted, store, explanations, measured))
     if as_json:
         print_json(result)
     elif metrics is not None:
@@ -411,14 +416,10 @@ def show_graph(
 
 def _elements(store: GraphStore) -> list[str]:
     """The element of each node of a graph read from SMILES, else an empty list."""
-    from graphcaps.data.datasets.element_labels import node_label_names
+    from graphcaps.data.datasets.element_labels import atom_names
 
     numbers = store.truth.get("element")
-    return (
-        []
-        if numbers is None
-        else node_label_names([(number,) for number in numbers.tolist()], atomic_numbers=True)
-    )
+    return [] if numbers is None else atom_names(numbers.tolist())
 
 
 def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> None:

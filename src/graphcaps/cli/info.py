@@ -122,12 +122,21 @@ def _calibrated(calibration: dict[str, Any] | None) -> str:
 
 
 def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
+    from graphcaps.data.readers.featurizers import find_featurizer
+
     expects, recipe = described["expects"], described["expects"]["recipe"]
     blocks, attributes = expects["node_labels"], expects["node_attributes"]
     labels = [f"{len(block)} values: {_ranges(block)}" for block in blocks] or ["none"]
+    if recipe["featurizer"] is not None:
+        columns = find_featurizer(recipe["featurizer"]).atoms
+        labels = [
+            f"{column.name}: {', '.join(block)}" for column, block in zip(columns, blocks, strict=False)
+        ]
     if not recipe["labels"]:
         labels = ["not used"]
     rows = [("" if number else "node labels", text) for number, text in enumerate(labels)]
+    if recipe["featurizer"] is not None:
+        rows.insert(0, ("molecules", f"SMILES, read with the featurizer {recipe['featurizer']}"))
     rows.append(("node attributes", str(attributes or "none") if recipe["attributes"] else "not used"))
     if recipe["fragments"] is not None:
         kept = "the largest of each molecule" if recipe["fragments"] == "largest" else "all of each molecule"

@@ -98,6 +98,7 @@ def predict(
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
     if out is not None:
         check_output_file(out)
+    from graphcaps.data.features.compatibility import describe_others
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.predictions import predict_store, with_skipped_rows
     from graphcaps.training.device import choose_device
@@ -127,6 +128,11 @@ def predict(
     zeroed = {row_indices[graph]: reason for graph, reason in checked.unseen.items()}
     zeroed = {row: reason for row, reason in zeroed.items() if row not in failed}
     _warn(zeroed, len(predictions), "had unknown labels encoded as zeros", names)
+    others = {row_indices[graph]: reason for graph, reason in checked.others.items()}
+    notes = []
+    if others:
+        notes.append(describe_others(others, len(predictions), graph_label(min(others), names)))
+        note(notes[0])
     outside = {graph: reason for graph, reason in enumerate(predictions.out_of_distribution or ()) if reason}
     verb = "is" if len(outside) == 1 else "are"
     _warn(outside, len(predictions), f"{verb} out of distribution", names)
@@ -134,6 +140,7 @@ def predict(
     path = None if loaded.source is None else str(loaded.source)
     context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
     context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
+    context["notes"] = notes
     context["summary"] = predictions.summary()
     if out is not None:
         _write(out, predictions, context)

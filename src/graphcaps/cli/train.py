@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import (
+    Atoms,
     Bad,
     Duplicates,
     Fractions,
@@ -80,6 +81,7 @@ def train(
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
+    atoms: Atoms = None,
     split: SplitBy = None,
     fractions: Fractions = None,
     patience: Annotated[
@@ -136,7 +138,7 @@ def train(
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.final_training import make_training
 
-    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates)
+    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms)
     loaded, splits = open_with_splits(
         source, root, options, split, "train", seeds=(seed,), fractions=fractions
     )

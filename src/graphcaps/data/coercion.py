@@ -46,7 +46,7 @@ from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.features.compatibility import CheckedGraphs, InputColumns, UnseenPolicy, check_graphs
 from graphcaps.data.readers.graph_metadata import GraphMetadata
-from graphcaps.data.readers.molecules import ATOM_COLUMNS, molecule_smiles, read_smiles
+from graphcaps.data.readers.molecules import molecule_smiles, read_smiles
 from graphcaps.data.readers.networks import CLASS_ATTRIBUTES, store_from_networks
 from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES
 from graphcaps.data.store import GraphStore
@@ -59,7 +59,7 @@ _KINDS = (
     "or edge lists, or a path"
 )
 _OPTIONS: dict[str, tuple[str, ...]] = {  # options of each kind, beside those of files
-    "molecule": ("atoms", "fragments", "bad"),
+    "molecule": ("featurizer", "fragments", "bad"),
     "networkx": ("node_label", "edge_label", "weight", "node_attributes", "edge_attributes"),
     "array": ("num_nodes",),
 }
@@ -105,14 +105,14 @@ def coerce(
         graphs: One graph or several of one kind, as in the table above. One text is a path if it ends in a suffix of
             a file, or names an existing file or folder; otherwise it is SMILES.
         owner, argument (str): Owner and argument that messages name.
-        recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs. Molecules get the label columns
-            that it reads. (default: their elements)
+        recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs. Molecules are read with the
+            featurizer of its training graphs. (default: ``"standard"``)
         samples (bool): Whether an array or a text is a collection of samples, as in scikit-learn: one matrix or one
             SMILES outside a list is then refused. (default: ``False``)
-        options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``atoms``, ``fragments`` and
-            ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``; ``node_label``,
-            ``edge_label``, ``weight``, ``node_attributes`` and ``edge_attributes`` for networkx graphs; ``num_nodes``
-            for edge lists in arrays.
+        options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``featurizer``, ``fragments``
+            and ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``;
+            ``node_label``, ``edge_label``, ``weight``, ``node_attributes`` and ``edge_attributes`` for networkx graphs;
+            ``num_nodes`` for edge lists in arrays.
 
     Raises:
         ArgumentError: If the graphs are of no supported kind or of several, a graph is invalid, or an option does not
@@ -167,14 +167,11 @@ def reader_defaults(recipe: InputColumns | None) -> dict[str, str]:
         recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs.
 
     Returns:
-        dict: ``atoms``, the option that gives molecules the label columns of the recipe, and ``fragments``, the option
-        that the training molecules were read with; empty without a recipe.
+        dict: ``featurizer`` and ``fragments``, with which molecules were read in training; empty for other graphs.
     """
-    if recipe is None:
+    if recipe is None or recipe.featurizer is None:
         return {}
-    columns = len(recipe.label_values or ())
-    fitting = (atoms for atoms, names in ATOM_COLUMNS.items() if len(names) == columns)
-    return {"atoms": next(fitting, "elements"), "fragments": recipe.fragments or "all"}
+    return {"featurizer": recipe.featurizer, "fragments": recipe.fragments or "all"}
 
 
 @contextmanager

@@ -178,6 +178,7 @@ def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreEx
         nodes=None if encoded.nodes is None else encoded.nodes.cpu(),
         elements=elements,
         bonds=bonds,
+        featurizer=store.featurizer,
     )
 
 

@@ -170,6 +170,7 @@ class StoreExplanation(StoreExplanationData):
             nodes=rows(self.nodes, n),
             elements=rows(self.elements, n),
             bonds=rows(self.bonds, e),
+            featurizer=self.featurizer,
         )
 
 

@@ -64,8 +64,9 @@ class ExplanationData(ShapeRepr):
         nodes (Tensor, optional): Index of each node in the original graph, ``[n]``, if the graph was truncated to the
             model's ``max_nodes``; else ``None``.
         elements (Tensor, optional): Atomic number of each node, ``[n]``, if the graph was read from SMILES.
-        bonds (Tensor, optional): Bond label of each edge, ``[E]``, see
-            :data:`graphcaps.data.readers.molecules.BOND_LABELS`.
+        bonds (Tensor, optional): Bond type of each edge, ``[E]``, a code of
+            :data:`graphcaps.data.readers.featurizers.BOND_TYPE`.
+        featurizer (str, optional): Featurizer of the node labels, if the graph was read from SMILES.
     """
 
     graph: int
@@ -84,6 +85,7 @@ class ExplanationData(ShapeRepr):
     nodes: Tensor | None = None
     elements: Tensor | None = None
     bonds: Tensor | None = None
+    featurizer: str | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -120,6 +122,7 @@ class StoreExplanationData(ShapeRepr):
         reconstruction_error (Tensor, optional): ``[E]``.
         nodes (Tensor, optional): ``[N]``, if any graph was truncated.
         elements, bonds (Tensor, optional): ``[N]`` and ``[E]``, if the graphs were read from SMILES.
+        featurizer (str, optional): Featurizer of the node labels, likewise.
     """
 
     class_names: tuple[str, ...]
@@ -141,6 +144,7 @@ class StoreExplanationData(ShapeRepr):
     nodes: Tensor | None = None
     elements: Tensor | None = None
     bonds: Tensor | None = None
+    featurizer: str | None = None
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1

@@ -14,7 +14,8 @@ from torch import Tensor
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.optional_imports import require
 from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
-from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, MAX_SMILES_LENGTH
+from graphcaps.data.readers.featurizers import BOND_TYPE, OTHER, find_featurizer
+from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.explanation_data import ExplanationData
@@ -80,7 +81,7 @@ def draw_explained_molecule(explanation: ExplanationData, path: str | Path, mole
             )
         bonds = [-1] * explanation.edges.size(1) if explanation.bonds is None else explanation.bonds.tolist()
         molecule = molecule_from_elements(
-            numbers, labels, zip(*explanation.edges.tolist(), bonds, strict=True)
+            numbers, labels, zip(*explanation.edges.tolist(), bonds, strict=True), explanation.featurizer
         )
     name, probability = (
         class_label(explanation.class_names[explanation.predicted]),
@@ -274,8 +275,8 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
 
     Elements and bonds are known if the graphs were read from SMILES (``store.truth["element"]``) or if the README of
     the data set documents its labels (MUTAG, PTC_MR). Otherwise (NCI1, NCI109) an atom is shown as its label number,
-    and every bond is single. Charges and hydrogens are drawn if the labels contain them (``atoms="full"``). They are
-    never added, so valences are not checked.
+    and every bond is single. Charges and hydrogens are drawn if the featurizer of the molecules has such columns. They
+    are never added, so valences are not checked.
 
     Args:
         store (GraphStore): Graphs read from SMILES, or with one node label per node.
@@ -291,7 +292,7 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
     labels = own.node_labels
     numbers = own.truth.get("element") if dataset is None else None
     if numbers is not None:
-        return molecule_from_elements(numbers, labels, _bonds_once(own))
+        return molecule_from_elements(numbers, labels, _bonds_once(own), own.featurizer)
     molecule = chem.RWMol()
     if labels is None or labels.size(-1) != 1:
         got = "none" if labels is None else f"{labels.size(-1)} columns"
@@ -309,27 +310,43 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
 
 
 def molecule_from_elements(
-    numbers: Tensor, labels: Tensor | None, bonds: Iterable[tuple[int, int, int]]
+    numbers: Tensor,
+    labels: Tensor | None,
+    bonds: Iterable[tuple[int, int, int]],
+    featurizer: str | None = None,
 ) -> Any:
     """A molecule from atomic numbers, node labels and bonds, as in :mod:`graphcaps.data.readers.molecules`.
 
     Args:
         numbers (Tensor): Atomic number of each atom, ``[n]``.
-        labels (Tensor, optional): Node labels, ``[n, L]``; with ``atoms="full"`` they hold charge and hydrogens.
-        bonds (Iterable): Two atoms and the bond label of each bond.
+        labels (Tensor, optional): Node labels, ``[n, L]``.
+        bonds (Iterable): Two atoms and the code of the bond type of each bond.
+        featurizer (str, optional): Featurizer of the labels; with ``"standard"`` they hold charge and hydrogens.
     """
     chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
     molecule = chem.RWMol()
-    full = labels is not None and labels.size(-1) == len(ATOM_COLUMNS["full"])
+    charges, hydrogens = (_counts(labels, featurizer, column) for column in ("charge", "hydrogens"))
     for row, number in enumerate(numbers.tolist()):
         atom = chem.Atom(number)
-        if full and labels is not None:
-            _, charge, _, hydrogens = labels[row].tolist()
-            atom.SetFormalCharge(charge)
-            atom.SetNumExplicitHs(hydrogens)
+        if charges is not None:
+            atom.SetFormalCharge(charges[row])
+        if hydrogens is not None:
+            atom.SetNumExplicitHs(hydrogens[row])
         atom.SetNoImplicit(True)
         molecule.AddAtom(atom)
-    return _with_bonds(chem, molecule, bonds, ("single", *BOND_LABELS.values()))
+    return _with_bonds(chem, molecule, bonds, BOND_TYPE.values)
+
+
+def _counts(labels: Tensor | None, featurizer: str | None, name: str) -> list[int] | None:
+    """The numbers of an atom column, 0 for "other"; ``None`` if the labels have no such column."""
+    if labels is None or featurizer is None:
+        return None
+    columns = find_featurizer(featurizer)
+    index = columns.atom_column(name)
+    if index is None:
+        return None
+    words = [columns.atoms[index].word(code) for code in labels[:, index].tolist()]
+    return [0 if word == OTHER else int(word) for word in words]
 
 
 def _bonds_once(own: GraphStore) -> Iterator[tuple[int, int, int]]:

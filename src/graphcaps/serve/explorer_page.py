@@ -74,6 +74,8 @@ def _describe_classes(model: Mapping[str, Any]) -> str:
 def _describe_input(model: Mapping[str, Any]) -> str:
     expects = model["expects"]
     labels, attributes = expects["node_label_columns"], expects["node_attributes"]
+    if expects["featurizer"] is not None:
+        return f"The model reads SMILES (featurizer {expects['featurizer']})."
     if not labels and not attributes:
         return "The model uses nodes and edges only."
     parts = []

@@ -36,13 +36,15 @@ class RequestGraph:
         name (str): Name in its source: a file, a line, a SMILES, or its number.
         store (GraphStore, optional): The graph with the columns that the model uses; ``None`` with an ``error``.
         error (str): Why the graph cannot be used, or "".
-        is_molecule (bool): Whether it was read from SMILES, so that its node labels are elements.
+        is_molecule (bool): Whether it was read from SMILES, so that its nodes are atoms.
+        unseen_values (str): Values of a molecule that no training molecule has, or "".
     """
 
     name: str
     store: GraphStore | None = None
     error: str = ""
     is_molecule: bool = False
+    unseen_values: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +192,7 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
 
 
 def _from_smiles(texts: Sequence[Any], names: Sequence[str], reader: _Reader) -> list[RequestGraph]:
-    """Molecules, with the label columns that the model reads."""
+    """Molecules, read with the featurizer of the model."""
     _check_count(len(texts), reader.limits)
     # Methane at the end is always valid, so the reader returns a store even if no other text is valid.
     listed = [*(text if isinstance(text, str) else "" for text in texts), "C"]
@@ -242,6 +244,8 @@ def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
         return replace(graph, store=None, error=_shorten(str(error)))
     if checked.errors:
         return replace(graph, store=None, error=_shorten(checked.errors[0]))
+    unseen_values = _shorten(checked.others[0]) if checked.others else ""
+    store = checked.store
     selected = replace(
         store,
         name="request",
@@ -251,9 +255,10 @@ def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
         node_attributes=store.node_attributes if recipe.attributes and recipe.num_attributes else None,
         edge_labels=store.edge_labels if recipe.edge_label_values else None,
         edge_attributes=None,
-        truth={},
+        truth={name: values for name, values in store.truth.items() if name == "element"},
+        featurizer=recipe.featurizer,
     )
-    return replace(graph, store=selected)
+    return replace(graph, store=selected, unseen_values=unseen_values)
 
 
 def _shorten(reason: str) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from graphcaps.data.coercion import concat_stores
-from graphcaps.data.datasets.element_labels import node_label_names
+from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.explanation import StoreExplanation
-from graphcaps.explanation.report.report_data import Columns, explanation_columns, pack_block, smallest_type
+from graphcaps.explanation.report.report_data import explanation_columns, pack_block, smallest_type
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.predictions import predict_store
 from graphcaps.nn import HGCN
@@ -68,7 +68,7 @@ def respond(
     explained = {index: explanation[place].as_dict() for place, index in enumerate(predicted)}
     return response | {
         "explanations": [
-            explained.get(index, {}) | {"graph": row["graph"], "name": row["name"], "error": row["error"]}
+            explained.get(index, {}) | {key: row[key] for key in ("graph", "name", "unseen_values", "error")}
             for index, row in enumerate(rows)
         ]
     }
@@ -89,6 +89,7 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
             "node_label_columns": len(labels),
             "node_labels": list(labels[0][:100]) if len(labels) == 1 else [],
             "node_attributes": info["expects"]["node_attributes"] or 0,
+            "featurizer": fitted.recipe.featurizer,
         },
     }
 
@@ -103,8 +104,8 @@ def _predict(fitted: FittedModel, graphs: Sequence[RequestGraph]) -> tuple[list[
     rows = []
     for index, graph in enumerate(graphs):
         empty = {"class": None, "probability": None, "probabilities": None, "error": graph.error}
-        number = {"graph": index + 1}
-        rows.append(number | {"name": graph.name} | results.get(index, empty) | number)
+        ours = {"graph": index + 1, "name": graph.name, "unseen_values": graph.unseen_values or None}
+        rows.append(ours | results.get(index, empty) | ours)
     return rows, [index for index, row in enumerate(rows) if row["error"] is None]
 
 
@@ -145,18 +146,13 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
         "molecules": all(graph.is_molecule for graph in explained),
     }
     if explanation.node_labels is not None and explanation.node_labels.size(-1):
-        names, label = _label_column(explanation.node_labels, explained)
-        columns |= label
+        stores = [graph.store for graph in explained if graph.store is not None]
+        names, index = name_node_labels(
+            explanation.node_labels,
+            featurizer=explanation.featurizer if meta["molecules"] else None,
+            elements=explanation.elements,
+            texts={code: text for store in stores for code, text in store.label_names.items()},
+        )
+        columns["label"] = index.astype(smallest_type(len(names)))
         meta["labels"] = {"names": names}
     return pack_block(meta, columns)
-
-
-def _label_column(node_labels: torch.Tensor, graphs: Sequence[RequestGraph]) -> tuple[list[str], Columns]:
-    """Names of the distinct node labels, and the index of each node's label among them."""
-    distinct, index = np.unique(node_labels.numpy(), axis=0, return_inverse=True)
-    stores = [graph.store for graph in graphs if graph.store is not None]
-    label_names = {code: text for store in stores for code, text in store.label_names.items()}
-    codes = [tuple(row) for row in distinct.tolist()]
-    molecules = all(graph.is_molecule for graph in graphs)
-    names = node_label_names(codes, atomic_numbers=molecules, texts=label_names)
-    return names, {"label": index.reshape(-1).astype(smallest_type(len(distinct)))}

@@ -57,6 +57,10 @@ class GraphResult(BaseModel):
 
     graph: int = Field(description="Number of the graph in the request, counted from 1.")
     name: str = Field(description="Name of the graph: its file, line, SMILES or number.")
+    unseen_values: str | None = Field(
+        default=None,
+        description="Values of a molecule that no training molecule has, which are read as 'other'; else null.",
+    )
     error: str | None = Field(description="Why this graph has no result, else null.")
 
 

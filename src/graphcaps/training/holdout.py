@@ -231,18 +231,19 @@ def label_column_hint(y: Tensor) -> str:
 def evaluate_test_set(fitted: FittedModel, test_store: GraphStore) -> FittedModel:
     """The model with metrics of its test graphs added to ``training``.
 
-    Labels that do not occur in the training graphs are encoded as zeros; graphs with such labels are counted.
+    Labels that do not occur in the training graphs are encoded as zeros, or as "other" in molecules; graphs with such
+    labels are counted.
     """
     checked = fitted.check(test_store, unseen="ignore", owner="train")
-    scores = fitted.scores(replace(checked, unseen={}))  # unseen labels are counted below
+    scores = fitted.scores(replace(checked, unseen={}, others={}))  # unseen labels are counted below
     results: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):
         assert test_store.y is not None
         p = fitted.to_probabilities(scores, test_store.empty_graphs)
         metrics = class_metrics(np.asarray(test_store.y.cpu()), p)
         results = {"test_accuracy": metrics["accuracy"], "test_metrics": metrics}
-    if checked.unseen:
-        results["test_graphs_with_new_labels"] = len(checked.unseen)
+    if checked.unseen or checked.others:
+        results["test_graphs_with_new_labels"] = len(checked.unseen | checked.others)
     return replace(fitted, training=fitted.training | results)
 
 

@@ -1,4 +1,4 @@
-"""Names of labels in messages."""
+"""Names of labels in messages, drawings and reports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcaps.data import FeatureRecipe
-from graphcaps.data.datasets.element_labels import ELEMENT_SYMBOLS, describe_labels
-from graphcaps.data.features.compatibility import check_graphs
-from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS, from_smiles
-from graphcaps.errors import ArgumentError
+from graphcaps.data.datasets.element_labels import atom_names, describe_labels, name_node_labels
+from graphcaps.data.readers.featurizers import ELEMENT_SYMBOLS, FEATURIZERS
+from graphcaps.data.readers.molecules import from_smiles
 from tests.graphs import random_graphs
 
 
@@ -21,30 +19,45 @@ def test_labels_of_other_graphs_stay_numbers() -> None:
     assert describe_labels(store, 0, [1, 2, 3, 4], kind="edge") == "edge labels 1, 2, 3, …"
 
 
-def test_labels_of_molecules_have_names() -> None:
-    store = random_graphs([2, 3], seed=2).as_store()
-    store = replace(store, truth={"element": torch.full((5,), 6)})
-    assert describe_labels(store, 0, [16]) == "element S"
-    assert (
-        describe_labels(store, 0, [8, 16, len(ELEMENT_SYMBOLS)]) == f"elements O, S, {len(ELEMENT_SYMBOLS)}"
-    )
-    nouns = [describe_labels(store, column, [1]).split()[0] for column in range(4)]
-    assert nouns == list(ATOM_COLUMNS["full"])
-    assert [describe_labels(store, 0, [label], kind="edge") for label in BOND_LABELS] == [
-        f"bond {name}" for name in BOND_LABELS.values()
+def test_labels_of_molecules_have_the_words_of_their_featurizer() -> None:
+    store = replace(random_graphs([2, 3], seed=2).as_store(), featurizer="standard")
+    columns = FEATURIZERS["standard"]
+    assert describe_labels(store, 0, [5, 11]) == "element O, S"
+    assert [describe_labels(store, index, [1]) for index in range(len(columns.atoms))] == [
+        f"{column.name} {column.values[1]}" for column in columns.atoms
     ]
+    assert describe_labels(store, 0, [3, 1], kind="edge") == "bond type aromatic, double"
+    assert describe_labels(store, 3, [2], kind="edge") == "bond stereo Z"
 
 
-def test_unseen_labels_of_molecules_are_named() -> None:
+def test_elements_have_their_symbols() -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    numbers = list(range(len(ELEMENT_SYMBOLS)))
+    assert atom_names(numbers) == [chem.GetPeriodicTable().GetElementSymbol(number) for number in numbers]
+    assert atom_names([999]) == ["999"]
+
+
+def test_atoms_are_named_by_element_and_charge() -> None:
     pytest.importorskip("rdkit")
-    seen = from_smiles(["CCO", "CCN"])
-    recipe = FeatureRecipe(edge_labels="counts").fit(seen)
-    new = from_smiles(["CCS", "C#C"])
-    assert check_graphs(new, recipe).errors == {
-        0: "element S, on 1 atom, not seen in training",
-        1: "bond triple, on 1 bond, not seen in training",
-    }
-    with pytest.raises(
-        ArgumentError, match=r"got graph 0 of molecules: element S, on 1 atom, not seen in training"
-    ):
-        check_graphs(new, recipe).require()
+    store = from_smiles(["C[NH3+]", "CC(=O)[O-].[Ca+2]", "N[Pt]N", "[Fe+3]"])
+    names, index = name_node_labels(
+        store.node_labels, featurizer=store.featurizer, elements=store.truth["element"]
+    )
+    named = [names[place] for place in index]
+    assert named == ["C", "N+", "C", "C", "O", "O−", "Ca2+", "N", "Pt", "N", "Fe"]  # a charge of 3 is "other"
+    without, index = name_node_labels(store.node_labels, featurizer="standard")
+    assert [without[place] for place in index][-3:] == ["other", "N", "other"]
+    plain = from_smiles(["C[NH3+]"], featurizer="elements")
+    assert name_node_labels(plain.node_labels, featurizer="elements")[0] == ["C", "N"]
+
+
+def names_of(rows: list[tuple[int, ...]], **options: object) -> list[str]:
+    names, index = name_node_labels(torch.tensor(rows), **options)  # type: ignore[arg-type]
+    return [names[place] for place in index]
+
+
+def test_names_of_other_labels() -> None:
+    assert names_of([(6,), (0,), (7,)], dataset="MUTAG") == ["Br", "C", "7"]
+    assert names_of([(0,), (3,)], dataset="NCI1") == ["0", "3"]
+    assert names_of([(0, 1)], dataset="MUTAG") == ["0/1"]
+    assert names_of([(5, 1), (2, 3)], texts={5: "red", 3: "old"}) == ["red/1", "2/old"]

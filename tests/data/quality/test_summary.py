@@ -59,6 +59,7 @@ def test_statistics_of_three_graphs():
         "node_attributes": 3,
         "edge_attributes": 0,
         "edge_weights": False,
+        "featurizer": None,
     }
 
 

@@ -6,32 +6,24 @@ import pytest
 import torch
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
-from graphcaps.data.readers.molecules import BOND_LABELS, MAX_SMILES_LENGTH, from_smiles, read_smiles
+from graphcaps.data.readers.featurizers import BOND_TYPE, ELEMENT
+from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH, from_smiles, read_smiles
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
 chem = pytest.importorskip("rdkit.Chem")
 
 
 def test_atoms_and_bonds_of_small_molecules():
-    store = from_smiles(["CC(=O)N", "C#N"], ["no", "yes"])
+    store = from_smiles(["CC(=O)N", "C#N"], ["no", "yes"], featurizer="elements")
     assert store.class_names == ("no", "yes")
     assert store.y.tolist() == [0, 1]
     one = to_networkx(store, 0)
-    assert [one.nodes[node]["label"] for node in one] == [6, 6, 7, 8]  # CC(N)=O, the canonical order
-    assert sorted((min(e), max(e), one.edges[e]["label"]) for e in one.edges) == [
-        (0, 1, 1),
-        (1, 2, 1),
-        (1, 3, 2),
-    ]
+    elements = [ELEMENT.values[one.nodes[node]["label"]] for node in one]
+    assert elements == ["C", "C", "N", "O"]  # CC(N)=O, the canonical order
+    types = [(min(e), max(e), BOND_TYPE.values[one.edges[e]["label"]]) for e in one.edges]
+    assert sorted(types) == [(0, 1, "single"), (1, 2, "single"), (1, 3, "double")]
     other = to_networkx(store, 1)
-    assert [entry["label"] for *_, entry in other.edges(data=True)] == [3]
-
-
-def test_aromatic_and_other_bonds():
-    benzene = from_smiles(["c1ccccc1", "C1=CC=CC=C1"])
-    assert set(benzene.edge_labels.flatten().tolist()) == {4}
-    assert BOND_LABELS[4] == "aromatic"
-    assert set(from_smiles(["[NH3]->[Fe]"]).edge_labels.flatten().tolist()) == {5}
+    assert [BOND_TYPE.values[entry["label"]] for *_, entry in other.edges(data=True)] == ["triple"]
 
 
 @pytest.mark.parametrize(
@@ -40,20 +32,15 @@ def test_aromatic_and_other_bonds():
         ("OCC", "CCO"),
         ("c1ccccc1O", "OC1=CC=CC=C1"),
         ("[H]C([H])([H])O", "CO"),
-        ("N[C@@H](C)C(=O)O", "CC(N)C(O)=O"),
+        ("N[C@@H](C)C(=O)O", "C[C@H](N)C(O)=O"),
+        ("C/C=C/Cl", "Cl\\C=C\\C"),
         ("[Na+].CC(=O)[O-]", "CC(=O)[O-].[Na+]"),
     ],
 )
 def test_a_molecule_gives_the_same_arrays_however_it_is_written(one, other):
-    a, b = from_smiles([one], atoms="full"), from_smiles([other], atoms="full")
+    a, b = from_smiles([one]), from_smiles([other])
     for name in ("node_labels", "neighbours", "edge_labels", "edge_ptr"):
         assert torch.equal(getattr(a, name), getattr(b, name)), name
-
-
-def test_all_atom_columns():
-    store = from_smiles(["C[NH3+]", "c1ccncc1"], atoms="full")
-    assert store.node_labels[:2].tolist() == [[6, 0, 0, 3], [7, 1, 0, 3]]
-    assert set(store.node_labels[2:, 2].tolist()) == {1}
 
 
 def test_the_largest_fragment():
@@ -67,7 +54,7 @@ def test_canonical_smiles_has_the_atoms_in_the_order_of_nodes():
     assert read.store.smiles == read.smiles
     for graph, text in enumerate(read.smiles):
         atoms = [atom.GetAtomicNum() for atom in chem.MolFromSmiles(text).GetAtoms()]
-        assert atoms == read.store[graph].node_labels.flatten().tolist()
+        assert atoms == read.store[graph].truth["element"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -78,6 +65,7 @@ def test_canonical_smiles_has_the_atoms_in_the_order_of_nodes():
         ("C(C)(C)(C)(C)C", "Explicit valence for atom # 0 C, 5, is greater than permitted"),
         ("", "'': the entry is empty"),
         ("*C", "it contains the wildcard atom *"),
+        ("[#0]C", "it contains the wildcard atom *"),
         ("C C", "it contains a space"),
         ("C" * 100 + "(", "C…': invalid SMILES"),
         ("C" * 60_000, "C…': it has 60,000 characters, more than 5,000"),
@@ -103,7 +91,7 @@ def test_a_smiles_beyond_the_length_limit_is_skipped():
 
 
 def test_the_element_is_stored_beside_the_labels():
-    store = from_smiles(["CCO", "C[NH3+]"], atoms="full")
+    store = from_smiles(["CCO", "C[NH3+]"])
     assert store.truth["element"].tolist() == [6, 6, 8, 6, 7]
     assert store[1].truth["element"].tolist() == [6, 7]
 
@@ -125,7 +113,7 @@ def test_invalid_arguments_are_rejected():
         from_smiles("CCO")
     with pytest.raises(ArgumentError, match="'y' must have one class per molecule, 2, got 1"):
         from_smiles(["C", "CC"], [1])
-    for name in ("atoms", "fragments", "bad"):
+    for name in ("featurizer", "fragments", "bad"):
         with pytest.raises(ArgumentError, match=f"'{name}' must be "):
             from_smiles(["C"], **{name: "x"})
 

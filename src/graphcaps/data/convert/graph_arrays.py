@@ -14,7 +14,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
 
-__all__ = ["GraphArrays", "store_from_graphs"]
+__all__ = ["GraphArrays", "class_indices", "store_from_graphs"]
 
 # Columns of a graph, and whether their rows are nodes or edges.
 _COLUMNS = {
@@ -96,7 +96,7 @@ def store_from_graphs(
         labels=column["edge_labels"],
         attributes=column["edge_attributes"],
     )
-    y, names = _classes(owner, [graph.y for graph in graphs], class_names)
+    y, names = class_indices(owner, [graph.y for graph in graphs], class_names)
     return GraphStore.from_clean_edges(
         name,
         node_ptr,
@@ -176,10 +176,22 @@ def _truth(owner: str, graphs: Sequence[GraphArrays]) -> dict[str, Tensor]:
     return truth
 
 
-def _classes(
+def class_indices(
     owner: str, values: list[int | str | None], class_names: Sequence[str] | None
 ) -> tuple[Tensor | None, tuple[str, ...]]:
-    """Class indices ``[G]`` and class names; ``None`` if no graph has a class label."""
+    """Class indices and class names of class labels, as in :func:`store_from_graphs`.
+
+    Args:
+        owner (str): Owner that messages name.
+        values (list): Class label of each graph; ``None`` for a graph without one.
+        class_names (sequence, optional): Names of the classes, if they are fixed in advance.
+
+    Returns:
+        tuple: Indices ``[G]``, or ``None`` if no graph has a class label; and the class names.
+
+    Raises:
+        ArgumentError: If only some graphs have a label, or a label is none of the class names.
+    """
     missing = [index for index, value in enumerate(values) if value is None]
     if len(missing) == len(values):
         return None, tuple(class_names or ())

@@ -1,33 +1,29 @@
-"""Readable names for the labels of molecules: element symbols and bond types.
+"""Readable names for the labels of molecules: elements, bond types and the other columns of featurizers.
 
-Stores read from SMILES hold atomic numbers (``store.truth["element"]`` marks them). For MUTAG and PTC_MR the tables
-below come from the README files of the data sets. NCI1 and NCI109 have no such list, so that their labels stay numbers.
+Stores read from SMILES have a featurizer, which names their label columns, and atomic numbers
+(``store.truth["element"]``). For MUTAG and PTC_MR the tables below come from the README files of the data sets. NCI1
+and NCI109 have no such list, so that their labels stay numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from graphcaps.data.label_encoding import label_text
-from graphcaps.data.readers.molecules import ATOM_COLUMNS, BOND_LABELS
+from graphcaps.data.readers.featurizers import ELEMENT_SYMBOLS, OTHER, find_featurizer
 from graphcaps.data.store import GraphStore
 
 __all__ = [
     "EDGE_LABEL_BONDS",
-    "ELEMENT_SYMBOLS",
     "NODE_LABEL_ELEMENTS",
+    "atom_names",
     "describe_labels",
-    "node_label_names",
+    "name_node_labels",
 ]
-
-_TABLE = (
-    "* H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y "
-    "Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os "
-    "Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh "
-    "Fl Mc Lv Ts Og"
-)
-ELEMENT_SYMBOLS = tuple(_TABLE.split())
-"""Symbol of each atomic number; 0 is an atom of any element."""
 
 NODE_LABEL_ELEMENTS: dict[str, tuple[str, ...]] = {
     "MUTAG": ("C", "N", "O", "F", "I", "Cl", "Br"),
@@ -46,34 +42,51 @@ EDGE_LABEL_BONDS: dict[str, tuple[str, ...]] = {
 _MAX_LISTED = 3
 
 
-def node_label_names(
-    labels: Sequence[tuple[int, ...]],
+def atom_names(numbers: Iterable[int]) -> list[str]:
+    """The element symbol of each atomic number."""
+    known = range(len(ELEMENT_SYMBOLS))
+    return [ELEMENT_SYMBOLS[number] if number in known else str(number) for number in map(int, numbers)]
+
+
+def name_node_labels(
+    labels: Tensor,
     *,
-    atomic_numbers: bool = False,
+    featurizer: str | None = None,
+    elements: Tensor | None = None,
     dataset: str = "",
     texts: Mapping[int, str] | None = None,
-) -> list[str]:
-    """Display name of each row of node labels.
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Distinct display names of nodes, and the index of each node's name among them.
 
     Args:
-        labels (sequence): Rows of a store's ``node_labels``.
-        atomic_numbers (bool): Whether the store was read from SMILES: the first column is an atomic number, the
-            second, if any, a formal charge. The name is then the symbol with its charge. (default: ``False``)
+        labels (Tensor): Node labels, ``[N, L]``.
+        featurizer (str, optional): Featurizer of molecules read from SMILES. A name is then the element with its
+            charge, if there is a column of charges: C, N, N+.
+        elements (Tensor, optional): Atomic numbers, ``[N]``, for elements outside the featurizer's vocabulary.
         dataset (str): Otherwise, a data set of :data:`NODE_LABEL_ELEMENTS` gives the element of a single label.
         texts (mapping, optional): Text of the labels that are codes of text, ``store.label_names``.
 
     Returns:
-        list: One name per row; text or the numbers, joined by ``/``, where no name is known.
+        tuple: Names, and indices ``[N]``. Where no name is known, a name is the text or numbers joined by ``/``.
     """
-    if atomic_numbers:
-        return [_atom_name(number, others[0] if others else 0) for number, *others in labels]
-    elements, known = NODE_LABEL_ELEMENTS.get(dataset, ()), texts or {}
-    return [
-        elements[row[0]]
-        if len(row) == 1 and 0 <= row[0] < len(elements)
-        else "/".join(known.get(code, str(code)) for code in row)
-        for row in labels
-    ]
+    rows, index = np.unique(labels.numpy(), axis=0, return_inverse=True)
+    index = index.reshape(-1)
+    if featurizer is None:
+        return _label_names(rows, dataset, texts or {}), index
+    columns = find_featurizer(featurizer)
+    symbols = columns.atoms[0].values
+    charge = columns.atom_column("charge")
+    signs = [""] * len(rows)
+    if charge is not None:
+        signs = [_sign(columns.atoms[charge].word(code)) for code in rows[:, charge].tolist()]
+    words = [f"{symbols[code]}{sign}" for code, sign in zip(rows[:, 0].tolist(), signs, strict=True)]
+    names = np.array(words, dtype=object)[index]
+    if elements is not None:
+        unlisted = np.flatnonzero(rows[index, 0] == columns.atoms[0].other)
+        actual = atom_names(elements[unlisted].tolist())
+        names[unlisted] = [f"{name}{signs[index[node]]}" for node, name in zip(unlisted, actual, strict=True)]
+    distinct, places = np.unique(names.astype(str), return_inverse=True)
+    return distinct.tolist(), places.reshape(-1)
 
 
 def describe_labels(store: GraphStore, column: int, values: Iterable[int], *, kind: str = "node") -> str:
@@ -87,24 +100,27 @@ def describe_labels(store: GraphStore, column: int, values: Iterable[int], *, ki
         kind (str): ``"node"`` or ``"edge"``. (default: ``"node"``)
     """
     listed = [int(value) for value in values]
-    noun, texts = f"{kind} label", label_text(listed, store.label_names)
-    atom_columns = ATOM_COLUMNS["full"]
-    if "element" in store.truth and kind == "node" and column < len(atom_columns):
-        noun = atom_columns[column]
-        if not column:
-            texts = [_symbol(value) for value in listed]
-    elif "element" in store.truth and kind == "edge" and not column:
-        noun = "bond"
-        texts = [BOND_LABELS.get(value, str(value)) for value in listed]
-    plural = len(listed) > 1 and noun not in ("aromatic", "hydrogens")
-    shown = ", ".join(texts[:_MAX_LISTED]) + (", …" if len(texts) > _MAX_LISTED else "")
-    return f"{noun}{'s' if plural else ''} {shown}"
+    noun, texts = f"{kind} label{'s' if len(listed) > 1 else ''}", label_text(listed, store.label_names)
+    if store.featurizer is not None:
+        feature = find_featurizer(store.featurizer).columns(kind)[column]
+        noun = feature.name if kind == "node" else f"bond {feature.name}"
+        texts = [feature.word(value) for value in listed]
+    return f"{noun} {', '.join(texts[:_MAX_LISTED])}{', …' if len(texts) > _MAX_LISTED else ''}"
 
 
-def _atom_name(number: int, charge: int) -> str:
-    sign = "" if not charge else "+" if charge > 0 else "−"
-    return f"{_symbol(number)}{abs(charge) if abs(charge) > 1 else ''}{sign}"
+def _label_names(rows: NDArray[np.int64], dataset: str, texts: Mapping[int, str]) -> list[str]:
+    """Names of labels that no featurizer describes."""
+    elements = NODE_LABEL_ELEMENTS.get(dataset, ())
+    return [
+        elements[row[0]]
+        if len(row) == 1 and 0 <= row[0] < len(elements)
+        else "/".join(texts.get(code, str(code)) for code in row)
+        for row in rows.tolist()
+    ]
 
 
-def _symbol(number: int) -> str:
-    return ELEMENT_SYMBOLS[number] if 0 <= number < len(ELEMENT_SYMBOLS) else str(number)
+def _sign(charge: str) -> str:
+    """A charge behind an element symbol: "+", "2−", or nothing for 0 and for a charge without a value."""
+    if charge in ("0", OTHER):
+        return ""
+    return f"{charge[1:] if charge[1:] != '1' else ''}{'+' if charge[0] == '+' else '−'}"

@@ -2,36 +2,52 @@
 
 A recipe encodes a graph if it has as many label and attribute columns as the training graphs, its attributes are
 finite, and its labels have an input column. Labels without one are an error, or are encoded as zeros on request.
+
+Molecules with the featurizer of the training graphs are always encoded: a value that no training molecule has becomes
+the value "other" of its column, and is reported. It is encoded as zeros if no training molecule has "other" either.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.datasets.element_labels import describe_labels
+from graphcaps.data.datasets.element_labels import atom_names, describe_labels
 from graphcaps.data.features.label_columns import (
     LabelBlocks,
     edge_label_columns,
     find_values,
     node_label_columns,
 )
+from graphcaps.data.readers.featurizers import find_featurizer
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.types import EdgeLabelUse
 
-__all__ = ["CheckedGraphs", "InputColumns", "UnseenPolicy", "check_graphs", "non_finite_attributes"]
+__all__ = [
+    "CheckedGraphs",
+    "InputColumns",
+    "UnseenPolicy",
+    "UnseenValueWarning",
+    "check_graphs",
+    "describe_others",
+    "non_finite_attributes",
+]
 
 UnseenPolicy = Literal["refuse", "ignore"]
 """Handling of labels without an input column: an error, or zeros with a warning."""
 
 _UNSEEN = "not seen in training"
+
+
+class UnseenValueWarning(UserWarning):
+    """Molecules have values that no training molecule has; they are read as "other"."""
 
 
 class InputColumns(Protocol):
@@ -51,6 +67,8 @@ class InputColumns(Protocol):
     def edge_label_values(self) -> LabelBlocks | None: ...
     @property
     def fragments(self) -> Literal["all", "largest"] | None: ...
+    @property
+    def featurizer(self) -> str | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +76,11 @@ class CheckedGraphs:
     """Graphs that were checked against a recipe.
 
     Args:
-        store (GraphStore): The graphs, with the columns of the training graphs.
+        store (GraphStore): The graphs, with the columns of the training graphs. Values of a featurizer that no
+            training molecule has are replaced by "other".
         errors (dict): Graphs that cannot be encoded, by index from 0, with the reason in words.
         unseen (dict): Graphs whose labels without an input column are encoded as zeros, likewise.
+        others (dict): Molecules with values that no training molecule has, likewise.
         owner, argument (str): Owner and argument that messages name.
     """
 
@@ -69,9 +89,10 @@ class CheckedGraphs:
     unseen: dict[int, str]
     owner: str = "FittedModel"
     argument: str = "graphs"
+    others: dict[int, str] = field(default_factory=dict)
 
     def require(self) -> GraphStore:
-        """The graphs, all of which must be encodable; warns about labels that are encoded as zeros.
+        """The graphs, all of which must be encodable; warns about labels that are encoded as zeros or as "other".
 
         Raises:
             ArgumentError: If a graph cannot be encoded.
@@ -93,12 +114,30 @@ class CheckedGraphs:
                 f"{self.owner}: unseen labels are encoded as zeros in {count}. Graph {graph}: {reason}.",
                 stacklevel=3,
             )
+        if self.others:
+            sentence = describe_others(self.others, len(self.store))
+            warnings.warn(f"{self.owner}: {sentence}", UnseenValueWarning, stacklevel=3)
         return self.store
 
     def select(self, indices: Tensor) -> CheckedGraphs:
         """Some of the graphs, all of which can be encoded; :meth:`require` then neither raises nor warns."""
         store = self.store if indices.numel() == len(self.store) else self.store[indices]
-        return replace(self, store=store, errors={}, unseen={})
+        return replace(self, store=store, errors={}, unseen={}, others={})
+
+
+def describe_others(others: Mapping[int, str], graphs: int, name: str | None = None) -> str:
+    """A sentence on molecules with values that no training molecule has.
+
+    Args:
+        others (mapping): The values of each such molecule in words, as in :class:`CheckedGraphs`; not empty.
+        graphs (int): Number of all molecules.
+        name (str, optional): Name of the first of them. (default: its index)
+    """
+    first = min(others)
+    return (
+        f"{len(others):,} of {graphs:,} molecules have values that no training molecule has, read as 'other'. "
+        f"Molecule {first if name is None else name}: {others[first]}."
+    )
 
 
 def check_graphs(
@@ -116,26 +155,46 @@ def check_graphs(
         store (GraphStore): Graphs.
         recipe (FeatureRecipe): A fitted recipe.
         unseen (str): For labels without an input column: ``"refuse"`` makes them an error of their graph,
-            ``"ignore"`` encodes them as zeros. (default: ``"refuse"``)
+            ``"ignore"`` encodes them as zeros. Molecules with the featurizer of the recipe have no such labels.
+            (default: ``"refuse"``)
         dtype (torch.dtype): Type in which attributes must be finite. (default: ``torch.float32``)
         owner, argument (str): Owner and argument that messages name.
 
     Raises:
-        ArgumentError: If the graphs have other columns than the training graphs, or ``unseen`` is invalid.
+        ArgumentError: If the graphs have other columns or another featurizer than the training graphs, or ``unseen``
+            is invalid.
     """
     if unseen not in ("refuse", "ignore"):
         raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
+    _check_featurizer(store, recipe, owner, argument)
     _check_columns(store, recipe, owner, argument)
     errors: dict[int, list[str]] = {}
     zeroed: dict[int, list[str]] = {}
     if recipe.attributes:
         for graph, reason in non_finite_attributes(store, dtype):
             errors.setdefault(graph, []).append(reason)
+    if store.featurizer is not None:
+        store, others = _replace_unseen(store, recipe)
+        return CheckedGraphs(store, _sentences(errors), {}, owner, argument, _sentences(others))
     labels = errors if unseen == "refuse" else zeroed
     for reasons in (_unseen_node_labels(store, recipe), _unseen_edge_labels(store, recipe)):
         for graph, reason in reasons:
             labels.setdefault(graph, []).append(reason)
     return CheckedGraphs(store, _sentences(errors), _sentences(zeroed), owner, argument)
+
+
+def _check_featurizer(store: GraphStore, recipe: InputColumns, owner: str, argument: str) -> None:
+    """Checks that the label columns of molecules mean the same as those of the training graphs."""
+    reads_labels = bool(recipe.label_values or recipe.edge_label_values)
+    if store.featurizer is None or store.featurizer == recipe.featurizer or not reads_labels:
+        return
+    if recipe.featurizer is None:
+        expected = (
+            "have the labels of the graphs that the model was trained on, which were not read from SMILES"
+        )
+        raise ArgumentError(owner, argument, expected, f"molecules from SMILES in {store.name}")
+    expected = f"be molecules read with featurizer='{recipe.featurizer}', as in training"
+    raise ArgumentError(owner, argument, expected, f"featurizer='{store.featurizer}' in {store.name}")
 
 
 def _check_columns(store: GraphStore, recipe: InputColumns, owner: str, argument: str) -> None:
@@ -191,30 +250,72 @@ def non_finite_attributes(store: GraphStore, dtype: torch.dtype) -> Iterator[tup
 
 def _unseen_node_labels(store: GraphStore, recipe: InputColumns) -> Iterator[tuple[int, str]]:
     """Node labels without an input column, for each graph and label column."""
-    molecules = "element" in store.truth  # their label columns have names
-    unit = "atom" if molecules else "node"
     blocks = recipe.label_values or ()
     columns = node_label_columns(store) if recipe.labels else []
     # Graphs without nodes have no label columns: zip stops early.
     for column, (values, labels) in enumerate(zip(blocks, columns, strict=False)):
         rows = np.flatnonzero(~find_values(values, labels)[1])
-        where = f" in label column {column}" if len(blocks) > 1 and not molecules else ""
+        where = f" in label column {column}" if len(blocks) > 1 else ""
         for graph, members in _by_graph(rows, store.host_node_ptr.numpy()):
             words = describe_labels(store, column, np.unique(labels[members]))
-            yield graph, f"{words}{where}, on {_count(len(members), unit)}, {_UNSEEN}"
+            yield graph, f"{words}{where}, on {_count(len(members), 'node')}, {_UNSEEN}"
 
 
 def _unseen_edge_labels(store: GraphStore, recipe: InputColumns) -> Iterator[tuple[int, str]]:
     """Edge labels without an input column, for each graph and label column."""
-    unit = "bond" if "element" in store.truth else "edge"
     blocks = recipe.edge_label_values or ()
     # Graphs without edges have no label columns: zip stops early.
     for column, (values, labels) in enumerate(zip(blocks, edge_label_columns(store), strict=False)):
         rows = np.flatnonzero(~find_values(values, labels)[1])
         for graph, members in _by_graph(rows, store.host_entry_ptr.numpy()):
             words = describe_labels(store, column, np.unique(labels[members]), kind="edge")
-            count = _count(len(members) // 2, unit)  # an edge has two entries
+            count = _count(len(members) // 2, "edge")  # an edge has two entries
             yield graph, f"{words}, on {count}, {_UNSEEN}"
+
+
+# ---------------------------------------------------------------------- molecules
+def _replace_unseen(store: GraphStore, recipe: InputColumns) -> tuple[GraphStore, dict[int, list[str]]]:
+    """Molecules with "other" for values that no training molecule has, and these values of each molecule in words."""
+    others: dict[int, list[str]] = {}
+    node_labels = _replace_in_columns(store, "node", recipe.label_values, others)
+    edge_labels = _replace_in_columns(store, "edge", recipe.edge_label_values, others)
+    if not others:
+        return store, others
+    return replace(store, node_labels=node_labels, edge_labels=edge_labels), others
+
+
+def _replace_in_columns(
+    store: GraphStore, kind: str, blocks: LabelBlocks | None, others: dict[int, list[str]]
+) -> Tensor | None:
+    """The labels of nodes or edges with "other" for values outside ``blocks``, which are entered into ``others``."""
+    table = store.node_labels if kind == "node" else store.edge_labels
+    first_rows = store.host_node_ptr if kind == "node" else store.host_entry_ptr
+    if table is None or store.featurizer is None:
+        return table
+    features = find_featurizer(store.featurizer).columns(kind)
+    for column, values in enumerate(blocks or ()):
+        labels = table[:, column].cpu().long().numpy()
+        rows = np.flatnonzero(~find_values(values, labels)[1])
+        if not len(rows):
+            continue
+        for graph, members in _by_graph(rows, first_rows.numpy()):
+            others.setdefault(graph, []).append(_unseen_values(store, kind, column, labels, members))
+        other = features[column].other
+        if other is not None:
+            table = table.clone()  # of the caller's store
+            table[torch.from_numpy(rows).to(table.device), column] = other
+    return table
+
+
+def _unseen_values(store: GraphStore, kind: str, column: int, labels: np.ndarray, rows: np.ndarray) -> str:
+    """The values of some atoms or bond entries of a molecule in words, such as "element Si on 1 atom"."""
+    words = describe_labels(store, column, np.unique(labels[rows]), kind=kind)
+    if kind == "edge":
+        return f"{words} on {_count(len(rows) // 2, 'bond')}"  # a bond has two entries
+    elements = store.truth.get("element")
+    if not column and elements is not None:  # by name, where the vocabulary has only "other"
+        words = f"element {', '.join(atom_names(np.unique(elements.cpu().numpy()[rows])))}"
+    return f"{words} on {_count(len(rows), 'atom')}"
 
 
 def _by_graph(rows: np.ndarray, first_rows: np.ndarray) -> list[tuple[int, np.ndarray]]:

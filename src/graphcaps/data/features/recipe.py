@@ -23,6 +23,7 @@ from graphcaps.data.features.label_columns import (
     find_values,
     node_label_columns,
 )
+from graphcaps.data.readers.featurizers import Featurizer, find_featurizer
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edge_kinds import MOST_EDGE_KINDS, count_edge_kinds, edge_kind
@@ -55,7 +56,8 @@ class FeatureRecipe:
 
     A label column keeps the whole range from its smallest to its largest value if at least half of that range occurs
     in the fitted graphs (DD's 82 values from 1 to 89 keep 89 columns), else only the values that occur. Columns are in
-    ascending order of the labels' codes (:mod:`graphcaps.data.label_encoding`): integers by value, then text.
+    ascending order of the labels' codes (:mod:`graphcaps.data.label_encoding`): integers by value, then text. Molecules
+    read from SMILES keep only the values that occur: a column that is zero in training would have untrained weights.
 
     Args:
         attributes (bool): Use the node attributes, if the graphs have any. (default: ``True``)
@@ -77,6 +79,8 @@ class FeatureRecipe:
             is not compared.
         fragments (str, optional): Fragments of molecules that were read from SMILES, ``"all"`` or ``"largest"``, set
             by fitting; new molecules are read in the same way. ``None`` for other graphs.
+        featurizer (str, optional): Featurizer of the molecules that the recipe was fitted on, set by fitting. It
+            gives the meaning of the label columns, and new SMILES are read with it.
 
     Raises:
         ArgumentError: If an argument is invalid.
@@ -99,6 +103,7 @@ class FeatureRecipe:
     attribute_std: tuple[float, ...] | None = None
     label_names: dict[int, str] = field(default_factory=dict, compare=False)
     fragments: Literal["all", "largest"] | None = None
+    featurizer: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("attributes", "labels", "degree", "standardise"):
@@ -128,6 +133,9 @@ class FeatureRecipe:
             self._check_moments(name, getattr(self, name))
         if self.num_attributes is None or self.label_values is None:
             return
+        if self.featurizer is not None:
+            _check_blocks(find_featurizer(self.featurizer, "FeatureRecipe"), self.label_values, "node")
+            _check_blocks(find_featurizer(self.featurizer), self.edge_label_values or (), "edge")
         _expect(
             _is_count(self.num_attributes), "num_attributes", "be a non-negative integer", self.num_attributes
         )
@@ -171,14 +179,22 @@ class FeatureRecipe:
         return self.num_base_columns * (1 + self.propagation) + int(self.degree) + onehot
 
     def column_names(self) -> list[str]:
-        """Name of each column, such as ``label[0]=6``, ``degree``, ``degree=3`` and ``A^2 label[0]=6``."""
-        attributes, _ = self._fitted("column_names")
+        """Name of each column, such as ``label[0]=6``, ``degree``, ``degree=3`` and ``A^2 label[0]=6``.
+
+        Columns of a featurizer have its words: ``element=N``, ``hybridisation=sp2``, ``bond type=double``.
+        """
+        attributes, blocks = self._fitted("column_names")
         base = [f"attribute[{column}]" for column in range(attributes)]
-        base += [
-            f"label[{block}]={label}" for block, labels in enumerate(self.node_labels) for label in labels
-        ]
-        for block, values in enumerate(self._counted_labels):
-            base += [f"edges[{block}]={self.label_names.get(value, value)}" for value in values]
+        for kind, prefix, values in (
+            ("node", "label", blocks),
+            ("edge", "edges", self._counted_labels),
+        ):
+            for block, labels in enumerate(self._words(kind, values)):
+                name = f"{prefix}[{block}]"
+                if self.featurizer is not None:
+                    name = find_featurizer(self.featurizer).columns(kind)[block].name
+                    name = name if kind == "node" else f"bond {name}"
+                base += [f"{name}={label}" for label in labels]
         base = base or ["one"]
         names = list(base)
         if self.degree:
@@ -190,9 +206,19 @@ class FeatureRecipe:
 
     @property
     def node_labels(self) -> list[list[int | str]]:
-        """The node labels with an input column, for each label column: numbers, and text for codes of text."""
+        """The node labels with an input column, for each label column: numbers, text for codes of text, and the words
+        of a featurizer."""
         _, blocks = self._fitted("node_labels")
-        return [[self.label_names.get(value, value) for value in values] for values in blocks]
+        return self._words("node", blocks)
+
+    def _words(self, kind: str, blocks: LabelBlocks) -> list[list[int | str]]:
+        """Label values of nodes or edges as numbers or words."""
+        if self.featurizer is None:
+            return [[self.label_names.get(value, value) for value in values] for values in blocks]
+        columns = find_featurizer(self.featurizer).columns(kind)
+        return [
+            [column.word(value) for value in values] for column, values in zip(columns, blocks, strict=False)
+        ]
 
     # ------------------------------------------------------------------ edge labels
     @property
@@ -241,10 +267,8 @@ class FeatureRecipe:
         for graph, reason in () if attributes is None else non_finite_attributes(store, torch.float64):
             got = f"graph {graph} of {store.name}: {reason}"
             raise ArgumentError("FeatureRecipe.fit", "store", "hold finite node attributes", got)
-        blocks = _label_values(node_label_columns(store) if self.labels else [], "node", store.name)
-        edge_blocks = (
-            _label_values(edge_label_columns(store), "edge", store.name) if self.edge_labels else None
-        )
+        blocks = _label_values(store, "node") if self.labels else ()
+        edge_blocks = _label_values(store, "edge") if self.edge_labels else None
         kinds = count_edge_kinds(tuple(map(len, edge_blocks or ()))) if self._in_messages else 0
         if kinds > MOST_EDGE_KINDS:
             raise ArgumentError(
@@ -265,6 +289,7 @@ class FeatureRecipe:
             attribute_std=std,
             label_names={code: text for code, text in store.label_names.items() if code in values},
             fragments=store.fragments,
+            featurizer=store.featurizer,
         )
 
     def apply(
@@ -422,25 +447,40 @@ def _attribute_moments(attributes: Tensor | None) -> tuple[tuple[float, ...], tu
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
-def _label_values(columns: list[np.ndarray], kind: str, name: str) -> LabelBlocks:
+def _label_values(store: GraphStore, kind: str) -> LabelBlocks:
     """The values with an input column, for each label column of nodes or edges."""
     blocks = []
-    for column, labels in enumerate(columns):
+    for column, labels in enumerate(
+        node_label_columns(store) if kind == "node" else edge_label_columns(store)
+    ):
         values = [int(value) for value in np.unique(labels)]
         if len(values) > _MAX_LABEL_VALUES:
             raise ArgumentError(
                 "FeatureRecipe.fit",
                 "store",
                 f"hold at most {_MAX_LABEL_VALUES} distinct values in a {kind} label column",
-                f"{len(values)} in label column {column} of {name}",
+                f"{len(values)} in label column {column} of {store.name}",
                 f"Use {'edge_' if kind == 'edge' else ''}labels=False, or pass such labels as attributes.",
             )
         if not values:  # edge labels of graphs without edges
             continue
         span = values[-1] - values[0] + 1  # len(range(…)) would fail above 2^63 − 1
-        keep_range = span <= 2 * len(values)
+        keep_range = span <= 2 * len(values) and store.featurizer is None
         blocks.append(tuple(range(values[0], values[-1] + 1) if keep_range else values))
     return tuple(blocks)
+
+
+def _check_blocks(featurizer: Featurizer, blocks: LabelBlocks, kind: str) -> None:
+    """Rejects label values that a featurizer does not have."""
+    columns = featurizer.columns(kind)
+    valid = not blocks or len(blocks) == len(columns)
+    valid = valid and all(
+        0 <= min(values) <= max(values) < len(column.values)
+        for values, column in zip(blocks, columns, strict=False)
+        if values
+    )
+    name = "label_values" if kind == "node" else "edge_label_values"
+    _expect(valid, name, f"hold codes of the featurizer '{featurizer.name}'", blocks)
 
 
 def _is_count(value: object) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_leakage
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
+from graphcaps.data.readers.featurizers import find_featurizer
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -266,7 +267,7 @@ def _column_findings(store: GraphStore) -> Iterator[Finding]:
             yield Finding(f"not-finite-{kind}s", "warning", sentence, number, tuple(graphs[:_MAX_LISTED]))
         constant = _indices((table == table[:1]).all(0))
         if constant:
-            columns = _shorten([f"{kind}[{column}] is {table[0, column].item():g}" for column in constant])
+            columns = _shorten([_describe_constant(store, kind, table, column) for column in constant])
             sentence = f"{len(constant)} of {num_columns} with one value: {columns}."
             severity: Severity = "note" if kind == "label" else "warning"
             yield Finding(f"constant-{kind}s", severity, sentence, len(constant))
@@ -280,6 +281,14 @@ def _column_findings(store: GraphStore) -> Iterator[Finding]:
                     f"scaled before training: {columns}."
                 )
                 yield Finding("large-attributes", "warning", sentence, len(large))
+
+
+def _describe_constant(store: GraphStore, kind: str, table: Tensor, column: int) -> str:
+    """A column with one value in words: "label[0] is 6", or "aromatic is no" for molecules."""
+    if kind == "label" and store.featurizer is not None:
+        feature = find_featurizer(store.featurizer).atoms[column]
+        return f"{feature.name} is {feature.word(int(table[0, column]))}"
+    return f"{kind}[{column}] is {table[0, column].item():g}"
 
 
 # ---------------------------------------------------------------------- WL-indistinguishable graphs and duplicates

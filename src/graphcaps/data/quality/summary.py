@@ -39,6 +39,7 @@ class StoreSummary:
     ``avg_edges`` describes the data set as distributed: distinct undirected edges, with a self-loop counted once.
     ``node_attributes`` and ``edge_attributes`` are numbers of columns. ``edge_weights`` is whether edges have
     weights. ``graphs_without_edges`` includes ``graphs_without_nodes``. ``report`` counts the changes to the edge list.
+    ``featurizer`` is that of molecules read from SMILES.
     """
 
     name: str
@@ -60,6 +61,7 @@ class StoreSummary:
     edge_attributes: int
     edge_weights: bool
     report: EdgeReport
+    featurizer: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The statistics in JSON types, as ``graphcaps data info --json`` prints them."""
@@ -96,6 +98,7 @@ def summarize(store: GraphStore) -> StoreSummary:
         edge_attributes=_num_columns(store.edge_attributes),
         edge_weights=store.edge_weight is not None,
         report=store.report,
+        featurizer=store.featurizer,
     )
 
 

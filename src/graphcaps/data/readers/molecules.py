@@ -6,15 +6,10 @@ Each SMILES goes through these steps:
 2. Explicit hydrogens are removed.
 3. With ``fragments="largest"``, only the largest of several dot-separated fragments is kept.
 4. Atoms are put in the order of the canonical SMILES, so that a molecule gives the same arrays however it is written.
+5. A featurizer (:mod:`graphcaps.data.readers.featurizers`) gives the label columns of atoms and bonds.
 
-Charges, tautomers and isotopes stay as written; stereochemistry is not part of the graph. The labels are fixed by the
-tables below and never depend on the file, so that a trained model reads new molecules the same way:
-
-* Node labels: the atomic number (6 is carbon). ``atoms="full"`` adds three columns: formal charge, aromatic (1 or 0)
-  and number of hydrogens.
-* Edge labels: 1 single, 2 double, 3 triple, 4 aromatic, 5 any other bond.
-* ``store.truth["element"]``: the atomic number again, which marks the labels as elements for drawings and messages. No
-  model uses it.
+Charges, tautomers and isotopes stay as written. ``store.featurizer`` has the name of the featurizer, and
+``store.truth["element"]`` the atomic number of each node, for drawings and messages; no model reads it.
 """
 
 from __future__ import annotations
@@ -24,10 +19,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from graphcaps._io.optional_imports import require
-from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.convert.graph_arrays import class_indices
+from graphcaps.data.readers.featurizers import (
+    DEFAULT_FEATURIZER,
+    ELEMENT,
+    FeatureColumn,
+    Featurizer,
+    find_featurizer,
+)
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
 from graphcaps.data.readers.row_rules import (
     DuplicatePolicy,
@@ -43,10 +47,9 @@ from graphcaps.data.readers.row_rules import (
 from graphcaps.data.readers.text_tables import Table, open_table
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
+from graphcaps.ops.edges import clean_edges
 
 __all__ = [
-    "ATOM_COLUMNS",
-    "BOND_LABELS",
     "MAX_SMILES_LENGTH",
     "MoleculeSet",
     "from_smiles",
@@ -55,10 +58,6 @@ __all__ = [
     "read_smiles",
 ]
 
-ATOM_COLUMNS = {"elements": ("element",), "full": ("element", "charge", "aromatic", "hydrogens")}
-"""Meaning of each node label column, by the value of ``atoms``."""
-BOND_LABELS = {1: "single", 2: "double", 3: "triple", 4: "aromatic", 5: "other"}
-"""Meaning of each edge label."""
 MAX_SMILES_LENGTH = 5_000
 """Longest SMILES that is parsed, in characters. RDKit follows bonds recursively and ends the whole process when the
 stack overflows: with the usual 8 MiB, at a chain of 16,000 to 20,000 atoms."""
@@ -120,7 +119,7 @@ def read_smiles(
     smiles: Sequence[str],
     y: Sequence[int | str] | None = None,
     *,
-    atoms: Literal["elements", "full"] = "elements",
+    featurizer: str = DEFAULT_FEATURIZER,
     fragments: FragmentPolicy = "all",
     bad: Literal["refuse", "skip"] = "refuse",
     class_names: Sequence[str] | None = None,
@@ -133,8 +132,8 @@ def read_smiles(
     Args:
         smiles (sequence): One SMILES per molecule.
         y (sequence, optional): Class of each molecule, text or whole numbers.
-        atoms (str): ``"elements"`` labels nodes with the atomic number, ``"full"`` adds charge, aromaticity and
-            hydrogens. (default: ``"elements"``)
+        featurizer (str): Name of the featurizer of atoms and bonds, a key of
+            :data:`graphcaps.data.readers.featurizers.FEATURIZERS`. (default: ``"standard"``)
         fragments (str): ``"largest"`` keeps the fragment with the most heavy atoms (a salt loses its counter-ion; in a
             tie, the first in order of canonical SMILES), ``"all"`` keeps every fragment. (default: ``"all"``)
         bad (str): ``"refuse"`` raises at the first invalid SMILES, ``"skip"`` leaves it out and lists it in
@@ -148,10 +147,11 @@ def read_smiles(
         DataError: At an invalid SMILES, with its line, the text and the reason.
         MissingExtraError: If RDKit is not installed.
     """
-    _check_arguments(smiles, y, atoms, fragments, bad)
+    columns = _check_arguments(smiles, y, featurizer, fragments, bad)
     chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
     log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    graphs, canonical, row_indices, skipped, fragmented = [], [], [], [], 0
+    molecules = _MoleculeArrays(columns)
+    canonical, row_indices, skipped, fragmented = [], [], [], 0
     with log.BlockLogs():  # our message has the reason already
         for index, text in enumerate(smiles):
             line = index + 1 if lines is None else lines[index]
@@ -164,15 +164,18 @@ def read_smiles(
                     raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix) from error
                 skipped.append(SkippedRow(line, "" if text is None else str(text), str(error)))
                 continue
-            graphs.append(_graph_arrays(molecule, atoms, None if y is None else y[index]))
+            molecules.add(molecule)
             canonical.append(written)
             row_indices.append(index)
             fragmented += count > 1
-    if not graphs:
+    if not row_indices:
         first = f" (line {skipped[0].line}: {skipped[0].reason})" if skipped else ""
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
-    store = store_from_graphs(graphs, name, class_names=class_names, owner="from_smiles")
-    store = replace(store, smiles=tuple(canonical), fragments=fragments)
+    labels = [None if y is None else y[row] for row in row_indices]
+    classes, names = class_indices("from_smiles", labels, class_names)
+    store = molecules.to_store(
+        name, y=classes, class_names=names, smiles=tuple(canonical), fragments=fragments
+    )
     return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped), fragmented)
 
 
@@ -194,7 +197,7 @@ def read_molecule_table(
     split: str | None = None,
     id: str | None = None,
     *,
-    atoms: str = "elements",
+    featurizer: str = DEFAULT_FEATURIZER,
     fragments: FragmentPolicy = "all",
     bad: str = "refuse",
     unlabelled: UnlabelledPolicy | None = None,
@@ -211,7 +214,8 @@ def read_molecule_table(
             :func:`graphcaps.data.splits.folds.split_from_names`.
         id (str, optional): Column with a name for each row. (default: the column ``id`` if its entries are complete
             and distinct, otherwise the line of the row)
-        atoms, fragments, bad, class_names: As in :func:`read_smiles`; ``bad`` also decides on rows without a label.
+        featurizer, fragments, bad, class_names: As in :func:`read_smiles`; ``bad`` also decides on rows without a
+            label.
         unlabelled (str, optional): Rows without a label: ``"refuse"`` raises, ``"skip"`` leaves them out, ``"keep"``
             reads them; the store then has no classes if a label is missing, and ``metadata.classes`` has the others.
             (default: ``bad``)
@@ -233,7 +237,7 @@ def read_molecule_table(
     molecules = read_smiles(
         [texts[row] for row in selected],
         labels.names if labels is not None and labels.is_complete else None,
-        atoms=atoms,  # type: ignore[arg-type]
+        featurizer=featurizer,
         fragments=fragments,
         bad=bad,  # type: ignore[arg-type]
         class_names=class_names,
@@ -305,21 +309,21 @@ def _id_column(table: Table) -> tuple[str, ...] | None:
 
 
 def _check_arguments(
-    smiles: Sequence[str], y: Sequence[Any] | None, atoms: str, fragments: str, bad: str
-) -> None:
+    smiles: Sequence[str], y: Sequence[Any] | None, featurizer: str, fragments: str, bad: str
+) -> Featurizer:
     owner = "from_smiles"
     if isinstance(smiles, str):
         raise ArgumentError(owner, "smiles", "be a list of texts", "one text", "Put it in a list.")
     if y is not None and len(y) != len(smiles):
         raise ArgumentError(owner, "y", f"have one class per molecule, {len(smiles)}", len(y))
     choices = {
-        "atoms": (atoms, tuple(ATOM_COLUMNS)),
         "fragments": (fragments, ("all", "largest")),
         "bad": (bad, ("refuse", "skip")),
     }
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             raise ArgumentError(owner, name, f"be {' or '.join(map(repr, allowed))}", repr(value))
+    return find_featurizer(featurizer, owner)
 
 
 class _InvalidSmiles(Exception):
@@ -327,63 +331,97 @@ class _InvalidSmiles(Exception):
 
 
 def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str, int]:
-    """The molecule, its canonical SMILES and the number of fragments written; atoms are in the order of that SMILES."""
+    """The molecule, its canonical SMILES and the number of fragments written.
+
+    RDKit keeps the order of the atoms in that SMILES as a property of the molecule.
+    """
     if not isinstance(text, str) or not text.strip():
         raise _InvalidSmiles("the entry is empty")
     if len(text.split()) > 1:
         raise _InvalidSmiles("it contains a space")
     if len(text.strip()) > MAX_SMILES_LENGTH:
         raise _InvalidSmiles(f"it has {len(text.strip()):,} characters, more than {MAX_SMILES_LENGTH:,}")
-    raw = chem.MolFromSmiles(text.strip(), sanitize=False)
-    if raw is None:
-        raise _InvalidSmiles("invalid SMILES syntax")
-    problems = chem.DetectChemistryProblems(raw)
-    if problems:
-        raise _InvalidSmiles(" ".join(problems[0].Message().split()).rstrip("."))
     molecule = chem.MolFromSmiles(text.strip())  # sanitised, without explicit hydrogens
-    if molecule is None or not molecule.GetNumAtoms():
+    if molecule is None:
+        raise _InvalidSmiles(_problem(chem, text.strip()))
+    if not molecule.GetNumAtoms():
         raise _InvalidSmiles("it contains no atom")
-    if any(atom.GetAtomicNum() == 0 for atom in molecule.GetAtoms()):
-        raise _InvalidSmiles("it contains the wildcard atom *")
-    count = len(chem.GetMolFrags(molecule))
+    count = len(chem.GetMolFrags(molecule)) if "." in text else 1
     if fragments == "largest" and count > 1:
         parts = chem.GetMolFrags(molecule, asMols=True)
-        molecule = min(parts, key=lambda part: (-part.GetNumHeavyAtoms(), chem.MolToSmiles(part)))
+        largest = min(parts, key=lambda part: (-part.GetNumHeavyAtoms(), chem.MolToSmiles(part)))
+        molecule = chem.MolFromSmiles(chem.MolToSmiles(largest))
+        if molecule is None:
+            raise _InvalidSmiles("its largest fragment cannot be parsed")
     canonical = chem.MolToSmiles(molecule)
-    reordered = chem.MolFromSmiles(canonical)
-    if reordered is None:
-        raise _InvalidSmiles("its canonical SMILES cannot be parsed")
-    return reordered, canonical, count
+    if "*" in canonical:  # however it was written
+        raise _InvalidSmiles("it contains the wildcard atom *")
+    return molecule, canonical, count
 
 
-def _graph_arrays(molecule: Any, atoms: str, y: int | str | None) -> GraphArrays:
-    rows = [
-        [atom.GetAtomicNum()]
-        if atoms == "elements"
-        else [atom.GetAtomicNum(), atom.GetFormalCharge(), int(atom.GetIsAromatic()), atom.GetTotalNumHs()]
-        for atom in molecule.GetAtoms()
-    ]
-    ends, labels = [], []
-    for bond in molecule.GetBonds():
-        a, b, label = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), _bond_label(bond)
-        ends += [(a, b), (b, a)]
-        labels += [[label], [label]]
-    return GraphArrays(
-        len(rows),
-        torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T,
-        y,
-        node_labels=torch.tensor(rows, dtype=torch.long),
-        edge_labels=torch.tensor(labels, dtype=torch.long).reshape(-1, 1),
-        truth={"element": torch.tensor([row[0] for row in rows], dtype=torch.long)},
-    )
+def _problem(chem: Any, text: str) -> str:
+    """Why RDKit cannot read a SMILES."""
+    raw = chem.MolFromSmiles(text, sanitize=False)
+    problems = () if raw is None else chem.DetectChemistryProblems(raw)
+    return " ".join(problems[0].Message().split()).rstrip(".") if problems else "invalid SMILES syntax"
 
 
-def _bond_label(bond: Any) -> int:
-    if bond.GetIsAromatic():
-        return 4
-    order = float(bond.GetBondTypeAsDouble())
-    plain = str(bond.GetBondType()) in ("SINGLE", "DOUBLE", "TRIPLE")
-    return int(order) if plain else 5
+class _MoleculeArrays:
+    """Collects molecules as flat lists of RDKit's numbers; vocabularies are looked up for all of them at once.
+
+    Args:
+        featurizer (Featurizer): Gives the label columns.
+    """
+
+    def __init__(self, featurizer: Featurizer) -> None:
+        self.featurizer = featurizer
+        self.sizes: list[int] = []
+        self.ends: tuple[list[int], list[int]] = ([], [])  # of every bond, among the atoms of all molecules
+        self.atoms: list[list[int]] = [[] for _ in featurizer.atoms]
+        self.bonds: list[list[int]] = [[] for _ in featurizer.bonds]
+        self.num_atoms = 0
+
+    def add(self, molecule: Any) -> None:
+        """Adds a molecule whose canonical SMILES was written; its atoms are added in that order."""
+        order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+        node_of = {atom: self.num_atoms + node for node, atom in enumerate(order)}
+        atom_at, bond_at = molecule.GetAtomWithIdx, molecule.GetBondWithIdx
+        atoms = [atom_at(index) for index in order]
+        bonds = [bond_at(index) for index in range(molecule.GetNumBonds())]
+        for numbers, column in zip(self.atoms, self.featurizer.atoms, strict=True):
+            numbers += column.read(molecule, atoms)
+        for numbers, column in zip(self.bonds, self.featurizer.bonds, strict=True):
+            numbers += column.read(molecule, bonds)
+        self.ends[0].extend(node_of[bond.GetBeginAtomIdx()] for bond in bonds)
+        self.ends[1].extend(node_of[bond.GetEndAtomIdx()] for bond in bonds)
+        self.sizes.append(len(order))
+        self.num_atoms += len(order)
+
+    def to_store(self, name: str, **columns: Any) -> GraphStore:
+        """The molecules as a store; ``columns`` are further arguments of :class:`GraphStore`."""
+        begin, end = (torch.tensor(nodes, dtype=torch.long) for nodes in self.ends)
+        bonds = _label_table(self.featurizer.bonds, self.bonds)
+        edges = clean_edges(
+            torch.cat([begin, end]),
+            torch.cat([end, begin]),
+            self.num_atoms,
+            labels=torch.cat([bonds, bonds]) if len(bonds) else None,
+        )
+        return GraphStore.from_clean_edges(
+            name,
+            torch.nn.functional.pad(torch.tensor(self.sizes).cumsum(0), (1, 0)),
+            edges,
+            node_labels=_label_table(self.featurizer.atoms, self.atoms),
+            truth={ELEMENT.name: torch.tensor(self.atoms[0])},
+            featurizer=self.featurizer.name,
+            **columns,
+        )
+
+
+def _label_table(columns: Sequence[FeatureColumn], numbers: Sequence[Sequence[int]]) -> Tensor:
+    """Codes of all atoms or bonds, ``[rows, columns]``."""
+    codes = [column.codes(listed) for column, listed in zip(columns, numbers, strict=True)]
+    return torch.from_numpy(np.stack(codes, axis=1))
 
 
 def _shortened(text: object) -> str:

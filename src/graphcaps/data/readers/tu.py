@@ -10,9 +10,9 @@ A data set NAME is a set of text files. Nodes and graphs are numbered from 1 ove
   can predict them but not be trained on them.
 * ``NAME_node_labels.txt``, ``NAME_node_attributes.txt``, ``NAME_edge_labels.txt`` and ``NAME_edge_attributes.txt`` are
   optional. They have a row per node or per row of ``NAME_A.txt``, with any number of columns.
-* ``NAME_class_names.txt``, ``NAME_label_names.txt``, ``NAME_edge_weights.txt`` and ``NAME_truth_….txt`` are additions
-  of graphcaps, see :mod:`graphcaps.data.readers.tu_writer`. Other files, such as ``NAME_graph_attributes.txt``, are not
-  read.
+* ``NAME_class_names.txt``, ``NAME_label_names.txt``, ``NAME_edge_weights.txt``, ``NAME_featurizer.txt`` and
+  ``NAME_truth_….txt`` are additions of graphcaps, see :mod:`graphcaps.data.readers.tu_writer`. Other files, such as
+  ``NAME_graph_attributes.txt``, are not read.
 
 Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are integers (3.0
 is read as 3). Attributes are parsed as float64 and stored as float32, or as float64 if a number exceeds the range of
@@ -31,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphcaps.data.readers.featurizers import FEATURIZERS
 from graphcaps.data.readers.number_tables import read_integers, read_numbers
 from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TUArchive
 from graphcaps.data.store import GraphStore
@@ -100,6 +101,7 @@ class _Reader:
             node_labels=node_labels,
             node_attributes=None if node_attributes is None else _compact(node_attributes),
             truth=truth,
+            featurizer=self._featurizer(node_labels, edge_labels),
         )
 
     def _indicator(self) -> NDArray:
@@ -157,6 +159,24 @@ class _Reader:
             if member is None
             else _read_label_names(self.archive.chunks(member), self.archive.where(member))
         )
+
+    def _featurizer(self, node_labels: Tensor | None, edge_labels: Tensor | None) -> str | None:
+        """Name of the featurizer of the labels, which must be known and have their columns."""
+        member = self._optional("featurizer")
+        if member is None:
+            return None
+        where = self.archive.where(member)
+        name = b"".join(self.archive.chunks(member)).decode("utf-8", "replace").strip()
+        if name not in FEATURIZERS:
+            raise DataError(where, f"one of the featurizers {', '.join(FEATURIZERS)}", repr(name[:60]))
+        for kind, labels in (("node", node_labels), ("edge", edge_labels)):
+            columns = FEATURIZERS[name].columns(kind)
+            valid = labels is not None and labels.size(1) == len(columns)
+            for column, values in zip(columns, () if labels is None else labels.T, strict=False):
+                valid = valid and bool(((values >= 0) & (values < len(column.values))).all())
+            if not valid:
+                raise DataError(where, f"{kind} labels of the featurizer {name}", "others")
+        return name
 
     def _labels(self, table: str, rows: int, unit: str) -> Tensor | None:
         member = self._optional(table)

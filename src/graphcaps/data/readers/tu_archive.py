@@ -33,6 +33,7 @@ TU_TABLES = (
     "class_names",
     "label_names",
     "edge_weights",
+    "featurizer",
 )
 """Names of the files of a TU data set, between ``<NAME>_`` and ``.txt``."""
 

@@ -7,7 +7,7 @@ each direction. The ``report`` of the data set that is read back describes these
 A graph without nodes has a class, but its number is missing in ``NAME_graph_indicator.txt``. Without classes the last
 graph must have nodes, because nothing would show that it exists.
 
-Four kinds of files are additions of graphcaps. They are written only if needed, and other readers ignore them:
+Five kinds of files are additions of graphcaps. They are written only if needed, and other readers ignore them:
 
 * ``NAME_class_names.txt``: a class number, a comma and its name per line. Written if the names of the classes are not
   their numbers, or if a class has no graph.
@@ -15,6 +15,7 @@ Four kinds of files are additions of graphcaps. They are written only if needed,
   store has ``label_names``. As a JSON string any text fits into one line.
 * ``NAME_edge_weights.txt``: a number per row of ``NAME_A.txt``.
 * ``NAME_truth_KEY.txt``: an integer per node, ground truth that no model sees.
+* ``NAME_featurizer.txt``: the name of the featurizer of molecules read from SMILES, which gives the labels a meaning.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ def _files(store: GraphStore, name: str) -> dict[str, Rows]:
         "edge_labels": _labels(store.edge_labels, "edge_labels"),
         "edge_attributes": _numbers(store.edge_attributes, "edge_attributes"),
         "edge_weights": _numbers(store.edge_weight, "edge_weight"),
+        "featurizer": None if store.featurizer is None else _text(f"{store.featurizer}\n"),
     }
     for key, truth in sorted(store.truth.items()):
         # NAME_truth_A.txt would be read as the edges of a second data set.

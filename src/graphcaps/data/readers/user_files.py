@@ -28,7 +28,7 @@ _MOLECULE_OPTIONS = (
     *_COMMON_OPTIONS,
     "smiles",
     "id",
-    "atoms",
+    "featurizer",
     "fragments",
     "bad",
     "unlabelled",
@@ -59,9 +59,9 @@ def read_user_file(
         path (str or Path): File or folder.
         defaults (mapping, optional): Options that are used where the format has them.
         options: ``label`` and ``split`` name the columns (or graph attributes) with the class and the set of each
-            graph. Tables of molecules have ``smiles``, ``id``, ``atoms``, ``fragments``, ``bad``, ``unlabelled`` and
-            ``duplicates`` of :func:`graphcaps.data.readers.molecules.read_molecule_table`; edge lists ``graphs`` and
-            ``nodes`` of :func:`graphcaps.data.readers.edge_lists.read_edge_list`; networks the arguments of
+            graph. Tables of molecules have ``smiles``, ``id``, ``featurizer``, ``fragments``, ``bad``, ``unlabelled``
+            and ``duplicates`` of :func:`graphcaps.data.readers.molecules.read_molecule_table`; edge lists ``graphs``
+            and ``nodes`` of :func:`graphcaps.data.readers.edge_lists.read_edge_list`; networks the arguments of
             :func:`graphcaps.data.readers.networks.store_from_networks`. ``None`` leaves an option out.
 
     Raises:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import library_versions
-from graphcaps.data.datasets.element_labels import node_label_names
+from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.datasets.motifs import MOTIF_KINDS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
@@ -235,13 +235,14 @@ def _node_columns(
     names: dict[str, Any] = {}
     rows, _ = graph_rows(explanations.node_ptr, torch.from_numpy(graphs))
     if explanations.node_labels is not None and explanations.node_labels.size(-1):
-        unique, index = np.unique(explanations.node_labels.numpy(), axis=0, return_inverse=True)
-        columns["label"] = index.reshape(-1)[rows.numpy()].astype(smallest_type(len(unique)))
-        kinds = [tuple(row) for row in unique.tolist()]
-        molecules = store is not None and "element" in store.truth
-        dataset = "" if store is None else store.name
-        texts = {} if store is None else store.label_names
-        shown = node_label_names(kinds, atomic_numbers=molecules, dataset=dataset, texts=texts)
+        shown, index = name_node_labels(
+            explanations.node_labels,
+            featurizer=explanations.featurizer,
+            elements=explanations.elements,
+            dataset="" if store is None else store.name,
+            texts={} if store is None else store.label_names,
+        )
+        columns["label"] = index[rows.numpy()].astype(smallest_type(len(shown)))
         names["labels"] = {"names": shown}
     if store is not None and "kind" in store.truth:
         node_rows = rows
@@ -289,6 +290,8 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         edge_ptr=torch.tensor([0, one.edges.size(1)]),
         edges=one.edges,
         node_labels=one.node_labels,
+        elements=one.elements,
+        featurizer=one.featurizer,
         assignments=tuple(
             level.assignment if number == 0 else level.assignment[None]
             for number, level in enumerate(one.levels)

@@ -53,6 +53,13 @@ function domainNote(predictions) {
   return make("p", { class: "note" }, `${words} The class may be unreliable.`);
 }
 
+function unseenNote(predictions) {
+  const unseen = predictions.filter((row) => row.unseen_values);
+  if (!unseen.length) return null;
+  const words = predictions.length === 1 ? `This molecule has values that no training molecule has, read as “other”: ${unseen[0].unseen_values}.` : `${plural(unseen.length, "molecule")} with values that no training molecule has, read as “other”. Graph ${unseen[0].graph}: ${unseen[0].unseen_values}.`;
+  return make("p", { class: "note" }, words);
+}
+
 function classTable({ classes, predictions }) {
   const shown = classes.slice(0, 6);
   const rows = predictions.map((row) => [String(row.graph), row.name, row.class === null ? "–" : className(row.class), ...shown.map((name) => (row.probabilities ? percent(row.probabilities[name], 1) : "–"))]);
@@ -63,7 +70,7 @@ async function showResults(response) {
   const { predictions } = response;
   clear(byId("facts"), factsOf(response));
   const many = predictions.length > 1;
-  clear(byId("notes"), failedList(predictions), domainNote(predictions));
+  clear(byId("notes"), failedList(predictions), unseenNote(predictions), domainNote(predictions));
   const stage = byId("stage");
   stage.classList.toggle("alone", !many);
   byId("results").hidden = false;
