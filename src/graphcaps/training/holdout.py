@@ -30,7 +30,10 @@ __all__ = [
 ]
 
 
-MEND_SPLIT = "Move graphs between the parts; of a random split choose another seed (--seed) or other fractions (--fractions)."
+MEND_SPLIT = (
+    "Move graphs between the parts; of a random split choose another seed (--seed) or other fractions "
+    "(--fractions)."
+)
 """The way out where a part of a split lacks one of the classes."""
 
 
