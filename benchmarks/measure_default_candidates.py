@@ -35,7 +35,7 @@ from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.nn.hgcn import auto_class_residual, auto_dropout
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
-from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot
+from graphcaps.training.auto_config import auto_batch_size, auto_degree_onehot, auto_max_nodes
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import PatienceTracker
 
@@ -103,12 +103,15 @@ class Candidate:
             "capsule_dim": self.dim,
             "num_capsules": (self.capsules,),
         }
-        sizes = store.host_node_ptr.diff().clamp_max(default.features.max_nodes or store.max_size)
+        limit = auto_max_nodes(store)
+        sizes = store.host_node_ptr.diff().clamp_max(limit or store.max_size)
         if self.residual != "own":
             nodes = sizes.max() if self.residual == "largest" else sizes.double().mean().round()
             arguments["residual_nodes"] = int(nodes)
         onehot = auto_degree_onehot(store) if self.onehot == "usual" else int(self.onehot)
-        features = replace(default.features, degree_onehot=onehot, propagation=self.propagation)
+        features = replace(
+            default.features, degree_onehot=onehot, propagation=self.propagation, max_nodes=limit
+        )
         return replace(training, dataset=dataset, features=features, model_arguments=arguments)
 
 

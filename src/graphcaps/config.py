@@ -17,7 +17,7 @@ __all__ = ["DATA_SETTINGS", "FeatureConfig", "RunConfig", "TrainConfig"]
 _MAX_COUNT = 10**9  # far above any sensible count, far below integer overflow
 _MAX_RATE = 10**6
 
-DATA_SETTINGS = {"batch_size": "training", "degree_onehot": "features"}
+DATA_SETTINGS = {"batch_size": "training", "degree_onehot": "features", "max_nodes": "features"}
 """Settings of every run that can be derived from the data, and their sections. Models declare further ones in
 :attr:`graphcaps.registry.RegisteredModel.data_options`."""
 
@@ -136,6 +136,11 @@ class RunConfig:
         """A copy with other training values; ``None`` keeps a value."""
         values, by_data = self._split_changes(changes)
         return replace(self, training=replace(self.training, **values), by_data=by_data)
+
+    def with_features(self, **changes: Any) -> RunConfig:
+        """A copy with other features; they are no longer derived from the data."""
+        by_data = tuple(name for name in self.by_data if name not in changes)
+        return replace(self, features=replace(self.features, **changes), by_data=by_data)
 
     def with_model(self, **changes: Any) -> RunConfig:
         """A copy with other model arguments; ``None`` keeps an argument."""

@@ -60,7 +60,6 @@ def default_config() -> RunConfig:
 
 
 _MODEL, _TRAINING = default_config().model_arguments, default_config().training
-_FEATURES = default_config().features
 
 
 class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -87,7 +86,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         reconstruction_weight (float): Weight of the reconstruction loss.
         average_epochs (int): Number of epochs whose weights are averaged for evaluation and for the fitted model;
             1 uses the weights of the last epoch.
-        max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree; ``None`` keeps all.
+        max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree. ``None`` and 0 keep
+            all nodes, ``None`` except those of a data set of the catalogue above 1000, as in the paper.
         validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
             all graphs for all epochs, without calibration. (default: 0.1)
         patience (int, optional): Number of epochs without an improvement of the validation loss by 0.0005, after which
@@ -142,7 +142,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         weight_decay: float = _TRAINING.weight_decay,
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
         average_epochs: int = _TRAINING.average_epochs,
-        max_nodes: int | None = _FEATURES.max_nodes,
+        max_nodes: int | None = None,
         validation: float = 0.1,
         patience: int | None = 50,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
@@ -487,7 +487,7 @@ _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allow
     "halve_every": (1, False),
     "average_epochs": (1, False),
     "patience": (1, True),
-    "max_nodes": (1, True),
+    "max_nodes": (0, True),
     "verbose": (0, False),
 }
 _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, condition in words
@@ -566,8 +566,9 @@ def run_config(parameters: Mapping[str, Any], name: str) -> RunConfig:
     base = default_config()
     capsules = parameters["num_capsules"]
     listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
-    features = replace(base.features, max_nodes=_to_python(parameters["max_nodes"]))
-    changed = replace(base, dataset=name, features=features)
+    limit = _to_python(parameters["max_nodes"])
+    changed = replace(base, dataset=name)
+    changed = changed if limit is None else changed.with_features(max_nodes=limit or None)
     changed = changed.with_model(
         num_capsules=tuple(int(count) for count in listed),
         **{key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS},
@@ -678,7 +679,7 @@ def _restore(kind: type[HGCNClassifier], fitted: FittedModel, record: dict[str, 
 def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
     """Parameters of the configuration of a model that ``graphcaps train`` wrote."""
     training = fitted.config.as_dict()["training"]
-    return fitted.config.model_arguments | training | {"max_nodes": fitted.config.features.max_nodes}
+    return fitted.config.model_arguments | training | {"max_nodes": fitted.config.features.max_nodes or 0}
 
 
 def _to_json(value: Any) -> Any:

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import networkx
 import pytest
+import torch
 
 import graphcaps
 from graphcaps.config import RunConfig
 from graphcaps.data import from_networkx
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.errors import DataError
 from graphcaps.evaluation import cross_validate
@@ -34,7 +36,7 @@ def test_batch_size_grows_with_the_number_of_graphs(graphs, batch):
 
 def test_resolve_config_fills_in_numbers(store):
     config = load_preset("default")
-    assert config.by_data == ("batch_size", "dropout", "class_residual", "degree_onehot")
+    assert config.by_data == ("batch_size", "dropout", "class_residual", "degree_onehot", "max_nodes", "reconstruct_up_to")
     assert "dropout" not in config.model_arguments
     resolved = resolve_config(config, store)
     assert resolved.by_data == ()
@@ -92,18 +94,41 @@ def test_the_divisor_is_the_size_of_the_largest_graph(store):
     assert resolve_config(largest_graph_config(), store).model_arguments["residual_nodes"] == store.max_size
 
 
+def test_own_graphs_keep_all_nodes(store):
+    config = load_preset("default")
+    assert resolve_config(config, replace(store, catalogue_name=None)).features.max_nodes is None
+    assert (
+        resolve_config(config, replace(store, catalogue_name="DD")).features.max_nodes == 1000
+    )  # as published
+    assert resolve_config(config.with_features(max_nodes=7), store).features.max_nodes == 7
+    everything = config.with_features(max_nodes=None)
+    assert resolve_config(everything, replace(store, catalogue_name="DD")).features.max_nodes is None
+    like = resolve_config(config.with_features(max_nodes=7), store)
+    assert resolve_config(config, store, like).features.max_nodes == 7  # fine-tuning reads graphs as before
+
+
+def test_the_reconstruction_of_very_large_graphs_is_sampled(store):
+    config = load_preset("default")
+    assert "reconstruct_up_to" not in resolve_config(config, store).model_arguments
+    edges = torch.tensor([[0], [1]])
+    large = store_from_graphs([GraphArrays(4097, edges, "a"), GraphArrays(10, edges, "b")])
+    assert resolve_config(config, large).model_arguments["reconstruct_up_to"] == 4096
+    cut = resolve_config(config.with_features(max_nodes=1000), large)
+    assert "reconstruct_up_to" not in cut.model_arguments
+
+
 def test_max_nodes_bounds_the_divisor(store):
     config = largest_graph_config()
-    config = replace(config, features=replace(config.features, max_nodes=5))
+    config = config.with_features(max_nodes=5)
     assert resolve_config(config, store).model_arguments["residual_nodes"] == 5
 
 
 def test_explicit_values_are_kept(store):
     config = load_preset("default").with_training(batch_size=7)
-    assert config.by_data == ("dropout", "class_residual", "degree_onehot")
+    assert config.by_data == ("dropout", "class_residual", "degree_onehot", "max_nodes", "reconstruct_up_to")
     assert resolve_config(config, store).training.batch_size == 7
     config = config.with_model(dropout=0.0, parts=None)
-    assert config.by_data == ("class_residual", "degree_onehot")
+    assert config.by_data == ("class_residual", "degree_onehot", "max_nodes", "reconstruct_up_to")
     arguments = resolve_config(config, store).model_arguments
     assert arguments["dropout"] == 0.0
     assert "parts" not in arguments
@@ -127,7 +152,7 @@ def test_only_options_that_the_model_declares_are_derived(store):
     with pytest.raises(DataError) as raised:
         resolve_config(config, store)
     assert str(raised.value) == (
-        "own.toml, by_data: expected names among batch_size, degree_onehot for the model 'gin', found 'dropout'."
+        "own.toml, by_data: expected names among batch_size, degree_onehot, max_nodes for the model 'gin', found 'dropout'."
     )
     assert resolve_config(replace(config, by_data=("batch_size",)), store).model_arguments == {}
 
@@ -156,9 +181,8 @@ def test_a_value_for_a_setting_in_by_data_is_refused(setting):
 
 
 def test_an_unknown_setting_in_by_data_is_refused(store):
-    expected = (
-        "names among batch_size, degree_onehot, dropout, class_residual, residual_nodes for the model 'hgcn'"
-    )
+    names = "batch_size, degree_onehot, max_nodes, dropout, class_residual, residual_nodes, reconstruct_up_to"
+    expected = f"names among {names} for the model 'hgcn'"
     with pytest.raises(DataError, match=f"own, by_data: expected {expected}, found 'epochs'"):
         resolve_config(RunConfig.from_toml('by_data = ["epochs"]', "own"), store)
     with pytest.raises(DataError, match=r"own, by_data: expected a list of names, found \[3\]"):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.readers.graph_metadata import GraphMetadata
     from graphcaps.data.splits.folds import Split
+    from graphcaps.data.store import GraphStore
     from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "SplitColumn",
     "display_names",
     "graph_label",
+    "note_truncation",
     "open_for_model",
     "open_source",
     "open_with_splits",
@@ -249,6 +251,15 @@ def open_for_model(
     for sentence in filter(None, notes):
         note(sentence)
     return loaded
+
+
+def note_truncation(store: GraphStore, fitted: FittedModel) -> None:
+    """Prints how many nodes of the graphs a model leaves out, if it was trained with a limit."""
+    from graphcaps.data.features.truncate import describe_truncation
+
+    sentence = describe_truncation(store, fitted.config.features.max_nodes, "the model was trained so")
+    if sentence:
+        note(sentence)
 
 
 def open_with_splits(

@@ -22,6 +22,7 @@ from graphcaps.cli.data_options import (
     Source,
     display_names,
     graph_label,
+    note_truncation,
     open_for_model,
     reader_options,
 )
@@ -128,6 +129,7 @@ def explain(
     store = loaded.store
     selected = None if graph is None else _select_graph(graph, loaded, count_skipped=bad is None)
     explained = store if selected is None else store[selected.index]
+    note_truncation(explained, fitted)
     checked = fitted.check(explained, owner="explain")
     if selected is not None and checked.errors:
         found = f"graph {selected.label}: {checked.errors[0]}"

@@ -20,6 +20,7 @@ from graphcaps.cli.data_options import (
     Source,
     display_names,
     graph_label,
+    note_truncation,
     open_for_model,
     reader_options,
 )
@@ -107,6 +108,7 @@ def predict(
     fitted.to(choose_device(device, "predict", fitted.config.model))
     options = reader_options(smiles, label, id=id, bad=bad, fragments=fragments)
     loaded = open_for_model(source, root, options, fitted, keep_bad_rows=True)
+    note_truncation(loaded.store, fitted)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
     ids = None if metadata is None else metadata.ids

@@ -36,7 +36,11 @@ LearningRate = Annotated[
 ]
 MaxNodes = Annotated[
     int | None,
-    option("--max-nodes", metavar="N", help="Use only the N nodes of highest degree of a graph; 0: all."),
+    option(
+        "--max-nodes",
+        metavar="N",
+        help="Use only the N nodes of highest degree of a graph; 0: all. Default: all of your own graphs.",
+    ),
 ]
 Precision = Annotated[
     str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
@@ -128,7 +132,7 @@ def configure(
     if max_nodes is not None:
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)
-        config = replace(config, features=replace(config.features, max_nodes=max_nodes or None))
+        config = config.with_features(max_nodes=max_nodes or None)
     return config.with_training(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
     )

@@ -179,6 +179,8 @@ def train(
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
+    for sentence in training.reading_notes:
+        note(sentence)
     if overwrite:
         files.clear()
     if resume and _resume(training, files):

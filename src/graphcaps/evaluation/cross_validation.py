@@ -46,6 +46,7 @@ from graphcaps.evaluation.results_store import ResultsStore, check_settings
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
 from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
+from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
@@ -373,7 +374,8 @@ class CrossValidation:
         key = self._key(completed.protocol, completed.variant or self.variant, completed.seed)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         empty = describe_empty_graphs(self.store)
-        notes = (*self.folds.notes, *((empty,) if empty else ()), *completed.notes)
+        reading = describe_reading(self.store, self.config)
+        notes = (*self.folds.notes, *((empty,) if empty else ()), *reading, *completed.notes)
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
             versions_and_commit(), describe_hardware(self.device), notes, self.partition, self.patience,

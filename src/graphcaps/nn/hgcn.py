@@ -19,17 +19,26 @@ from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsul
 from graphcaps.nn.trunk import Trunk, TrunkKind
 from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.lengths.lengths import lengths
+from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO
 from graphcaps.ops.routing import RoutingMethod
 from graphcaps.profiling import profiled
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
 from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
 
-__all__ = ["HGCN", "auto_class_residual", "auto_dropout"]
+__all__ = ["HGCN", "auto_class_residual", "auto_dropout", "auto_reconstruct_up_to"]
 
 
 _SMALL_DATASET = 1500  # graphs
 _DROPOUT_SMALL, _DROPOUT_LARGE = 0.5, 0.1
 _FEW_CLASSES = 6
+
+
+def auto_reconstruct_up_to(max_nodes: int) -> int | None:
+    """The value of ``reconstruct_up_to`` for the largest graph: ``None`` up to 4,096 nodes, 4,096 above.
+
+    Memory grows linearly with the nodes either way, but the time of the exact loss with their square.
+    """
+    return EXACT_UP_TO if max_nodes > EXACT_UP_TO else None
 
 
 def auto_dropout(num_graphs: int) -> float:
@@ -127,6 +136,7 @@ class HGCN(GraphModel):
         "dropout": DataOption(lambda size: auto_dropout(size.num_graphs)),
         "class_residual": DataOption(lambda size: auto_class_residual(size.num_classes), kept=True),
         "residual_nodes": DataOption(lambda size: size.max_nodes, kept=True),
+        "reconstruct_up_to": DataOption(lambda size: auto_reconstruct_up_to(size.max_nodes)),
     }
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "capsule_dim": Choices((32, 64, 128)),

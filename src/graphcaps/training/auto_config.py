@@ -1,4 +1,4 @@
-"""Hyper-parameters that depend on the data: batch size, degree features and options that the model declares."""
+"""Hyper-parameters that depend on the data: batch size, features and options that the model declares."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from graphcaps.registry import DatasetSize
 __all__ = [
     "auto_batch_size",
     "auto_degree_onehot",
+    "auto_max_nodes",
     "check_network_options",
     "check_run_types",
     "resolve_config",
@@ -25,6 +26,7 @@ _MIN_BATCH, _MAX_BATCH = 16, 128
 _STEPS = 40  # per pass over all graphs; about thirty in a fold, which trains on eight tenths of them
 
 _DEGREE_QUANTILE, _MAX_DEGREE = 0.99, 100
+_PUBLISHED_NODES = 1000  # the limit of the released program
 
 
 def auto_batch_size(num_graphs: int) -> int:
@@ -46,6 +48,11 @@ def auto_degree_onehot(store: GraphStore) -> int:
     at_most = store.degree.bincount().cumsum(0)
     quantile = int((at_most < _DEGREE_QUANTILE * store.num_nodes).sum())
     return min(max(quantile, 1), _MAX_DEGREE)
+
+
+def auto_max_nodes(store: GraphStore) -> int | None:
+    """1000 for a data set of the catalogue, as in the published results; ``None``, all nodes, for other graphs."""
+    return None if store.catalogue_name is None else _PUBLISHED_NODES
 
 
 def check_run_types(store: object, config: object, owner: str) -> None:
@@ -88,8 +95,8 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
         config (RunConfig): Any configuration. In that of a classical model, features are replaced by what the model
             reads, and the training by a single epoch.
         store (GraphStore): All graphs of the run.
-        like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features are kept,
-            and so are its data options that are marked ``kept``, unless ``config`` has a value.
+        like (RunConfig, optional): Configuration of a model whose training is continued. Its degree features and its
+            ``max_nodes`` are kept, and so are its data options that are marked ``kept``, unless ``config`` has a value.
 
     Raises:
         DataError: If ``by_data`` has a name that neither every run nor the model derives from the data.
@@ -109,6 +116,9 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
     if "degree_onehot" in config.by_data:
         columns = auto_degree_onehot(store) if like is None else like.features.degree_onehot
         features = replace(features, degree_onehot=columns)
+    if "max_nodes" in config.by_data:
+        limit = auto_max_nodes(store) if like is None else like.features.max_nodes
+        features = replace(features, max_nodes=limit)
     for name, option in data_options.items():
         value: object = None
         if option.kept and like is not None:

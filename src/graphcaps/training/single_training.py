@@ -30,6 +30,7 @@ from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.calibration import calibrate_model
+from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
@@ -80,6 +81,7 @@ class SingleTraining(ABC):
 
     Attributes:
         has_epochs (bool): Whether the training has epochs, of which one is selected, and checkpoints.
+        reading_notes (tuple): What it does not read of the graphs, one sentence each.
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes.
@@ -103,13 +105,14 @@ class SingleTraining(ABC):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         check_run_types(store, config, "train")
-        self._data_notes = tuple(filter(None, [describe_empty_graphs(store)]))
         self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
         weights = check_sample_weight("train", sample_weight, len(store))
         kept = self.holdout.kept
         self.sample_weight = weights if weights is None or kept is None else weights[kept]
         self.source, self.seed, self.calibrate = self.holdout.store, seed, calibrate
         self.config = resolve_config(config, self.source, None if start is None else start.config)
+        self.reading_notes = describe_reading(store, self.config)
+        self._empty_note = describe_empty_graphs(store)
         self._start_hashes = None if start is None else start.split_hashes
         self.device = choose_device(device, "train", self.config.model)
         self.data_digest = data_digest(self.source)
@@ -205,7 +208,7 @@ class SingleTraining(ABC):
             class_weight=self._class_weight,
             seconds=round(math.fsum(event.seconds for event in self.history), 3),
             hardware=describe_hardware(self.device),
-            notes=[*self._data_notes, *self.notes],
+            notes=[*filter(None, [self._empty_note]), *self.reading_notes, *self.notes],
         )
 
     @property

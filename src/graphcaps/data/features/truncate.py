@@ -10,7 +10,7 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["TruncatedStore", "truncate_nodes"]
+__all__ = ["TruncatedStore", "describe_truncation", "truncate_nodes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,28 @@ class TruncatedStore:
             f"removed_edges={self.removed_edges}"
         )
         return f"TruncatedStore({self.store!r}, {counts})"
+
+
+def describe_truncation(
+    store: GraphStore, max_nodes: int | None, fix: str = "--max-nodes 0 keeps all"
+) -> str:
+    """A sentence on the nodes that :func:`truncate_nodes` leaves out; "" if there are none.
+
+    Args:
+        store (GraphStore): Graphs of any size.
+        max_nodes (int, optional): Limit; ``None`` for no limit.
+        fix (str): What to do about it, or "".
+    """
+    if max_nodes is None or store.max_size <= max_nodes:
+        return ""
+    over = (store.sizes - max_nodes).clamp_min(0)
+    count, removed = int((over > 0).sum()), int(over.sum())
+    share = 100 * removed / store.num_nodes
+    percent = f"{share:.0f} %" if share >= 1 else "less than 1 %"
+    return (
+        f"{store.name}: {count:,} of {len(store):,} graphs {'has' if count == 1 else 'have'} more than {max_nodes:,} "
+        f"nodes; {percent} of all nodes, those of lowest degree, are left out{f'; {fix}' if fix else ''}."
+    )
 
 
 def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> TruncatedStore:

@@ -1,0 +1,52 @@
+"""Sentences on what a training does not read of its graphs; records and model files keep them."""
+
+from __future__ import annotations
+
+from graphcaps.config import RunConfig
+from graphcaps.data.features.truncate import describe_truncation
+from graphcaps.data.store import GraphStore
+from graphcaps.models.lookup import find_classical_model, is_classical
+
+__all__ = ["describe_reading"]
+
+
+def describe_reading(store: GraphStore, config: RunConfig) -> tuple[str, ...]:
+    """One sentence each on nodes that are left out, on a sampled reconstruction loss and on unused edge labels.
+
+    Args:
+        store (GraphStore): All graphs of the run.
+        config (RunConfig): Model, features and training, resolved.
+    """
+    notes = (
+        describe_truncation(store, config.features.max_nodes),
+        _describe_sampling(store, config),
+        _describe_edge_labels(store, config),
+    )
+    return tuple(filter(None, notes))
+
+
+def _describe_sampling(store: GraphStore, config: RunConfig) -> str:
+    limit = config.model_arguments.get("reconstruct_up_to")
+    nodes = min(store.max_size, config.features.max_nodes or store.max_size)
+    if not isinstance(limit, int) or nodes <= limit:
+        return ""
+    count = int((store.sizes > limit).sum())
+    return (
+        f"{store.name}: {count:,} of {len(store):,} graphs {'has' if count == 1 else 'have'} more than {limit:,} "
+        "nodes; their reconstruction loss is estimated from sampled pairs."
+    )
+
+
+def _describe_edge_labels(store: GraphStore, config: RunConfig) -> str:
+    # The published presets of the catalogue's data sets are known not to use them.
+    if store.edge_labels is None or store.catalogue_name is not None:
+        return ""
+    if is_classical(config.model):
+        used = "edge_labels" in find_classical_model(config.model).inputs
+        return "" if used else f"{store.name}: edge labels are not used by {config.model}."
+    if config.features.edge_labels is not None:
+        return ""
+    return (
+        f"{store.name}: edge labels are not used by {config.model} with this preset; "
+        "edge_labels under [features] uses them (docs/inputs.md)."
+    )

@@ -1,0 +1,69 @@
+"""Sentences on what a training does not read of its graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphcaps.config import FeatureConfig, RunConfig
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.evaluation import cross_validate
+from graphcaps.training.data_notes import describe_reading
+from graphcaps.training.final_training import train_final
+from tests.small_models import planted
+
+CUT = "own: 1 of 2 graphs has more than 4 nodes; 43 % of all nodes, those of lowest degree, are left out; "
+
+
+@pytest.fixture
+def store():
+    path = torch.tensor([list(range(9)), list(range(1, 10))])
+    graphs = [GraphArrays(10, path, "a"), GraphArrays(4, path[:, :3], "b")]
+    return store_from_graphs(graphs, "own")
+
+
+def test_nodes_that_are_left_out_are_counted(store):
+    assert describe_reading(store, RunConfig()) == ()
+    assert describe_reading(store, RunConfig(features=FeatureConfig(max_nodes=10))) == ()
+    assert describe_reading(store, RunConfig(features=FeatureConfig(max_nodes=4))) == (
+        f"{CUT}--max-nodes 0 keeps all.",
+    )
+    few = RunConfig(features=FeatureConfig(max_nodes=9))
+    assert "7 % of all nodes" in describe_reading(store, few)[0]
+
+
+def test_a_sampled_reconstruction_is_said(store):
+    config = RunConfig(model_arguments={"reconstruct_up_to": 5})
+    sentence = (
+        "own: 1 of 2 graphs has more than 5 nodes; their reconstruction loss is estimated from sampled pairs."
+    )
+    assert describe_reading(store, config) == (sentence,)
+    cut = replace(config, features=FeatureConfig(max_nodes=5))
+    assert sentence not in describe_reading(store, cut)
+
+
+def test_unused_edge_labels_are_said():
+    edges = torch.tensor([[0], [1]])
+    store = store_from_graphs(
+        [GraphArrays(2, edges, y, edge_labels=torch.ones(1, 1).long()) for y in "ab"], "own"
+    )
+    (sentence,) = describe_reading(store, RunConfig())
+    assert sentence.startswith(
+        "own: edge labels are not used by hgcn with this preset; edge_labels under [features]"
+    )
+    assert describe_reading(store, RunConfig(features=FeatureConfig(edge_labels="counts"))) == ()
+    assert describe_reading(store, RunConfig(model="wl-forest")) != describe_reading(store, RunConfig())
+    assert describe_reading(replace(store, catalogue_name="MUTAG"), RunConfig()) == ()
+
+
+def test_models_and_records_keep_the_sentence():
+    store = planted()[:12]
+    config = RunConfig(
+        model="gin", features=FeatureConfig(degree_onehot=2, propagation=0, max_nodes=20)
+    ).with_training(epochs=1)
+    note = describe_reading(store, config)[0]
+    assert "more than 20 nodes" in note
+    assert note in train_final(store, config, device="cpu").model.training["notes"]
+    assert note in cross_validate(store, config, folds=3, device="cpu").notes
