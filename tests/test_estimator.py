@@ -118,7 +118,8 @@ def test_defaults_equal_the_preset():
     defaults = {name: entry.default for name, entry in inspect.signature(HGCNClassifier).parameters.items()}
     for name, value in config.model_arguments.items():
         assert name == "formulation" or defaults[name] == value
-    assert config.by_data == ("batch_size", "dropout", "class_residual", "degree_onehot", "max_nodes", "reconstruct_up_to")
+    by_model, of_features = ("dropout", "class_residual"), ("degree_onehot", "max_nodes")
+    assert config.by_data == ("batch_size", *by_model, *of_features, "reconstruct_up_to")
     assert defaults["batch_size"] is defaults["dropout"] is defaults["max_nodes"] is None
     training = ("epochs", "learning_rate", "halve_every", "weight_decay", "reconstruction_weight")
     for name in (*training, "average_epochs"):

@@ -36,7 +36,8 @@ def test_batch_size_grows_with_the_number_of_graphs(graphs, batch):
 
 def test_resolve_config_fills_in_numbers(store):
     config = load_preset("default")
-    assert config.by_data == ("batch_size", "dropout", "class_residual", "degree_onehot", "max_nodes", "reconstruct_up_to")
+    by_model, of_features = ("dropout", "class_residual"), ("degree_onehot", "max_nodes")
+    assert config.by_data == ("batch_size", *by_model, *of_features, "reconstruct_up_to")
     assert "dropout" not in config.model_arguments
     resolved = resolve_config(config, store)
     assert resolved.by_data == ()
@@ -152,7 +153,8 @@ def test_only_options_that_the_model_declares_are_derived(store):
     with pytest.raises(DataError) as raised:
         resolve_config(config, store)
     assert str(raised.value) == (
-        "own.toml, by_data: expected names among batch_size, degree_onehot, max_nodes for the model 'gin', found 'dropout'."
+        "own.toml, by_data: expected names among batch_size, degree_onehot, max_nodes for the model 'gin', "
+        "found 'dropout'."
     )
     assert resolve_config(replace(config, by_data=("batch_size",)), store).model_arguments == {}
 
