@@ -206,3 +206,30 @@ def test_the_server_answers_with_the_same_probabilities(model: Path):
     described = describe_model(fitted)
     assert described["kind"] == "wl-forest"
     assert not described["explains"]
+
+
+def test_the_forest_on_fingerprints_takes_every_verb(tmp_path: Path):
+    pytest.importorskip("rdkit")
+    from graphcaps.serve.request_graphs import RequestGraph
+    from graphcaps.serve.responses import respond
+
+    (tmp_path / "ecfp.toml").write_text('[model]\nname = "ecfp-forest"\ntrees = 20\n')
+    source = str(Path(__file__).parents[2] / "examples" / "molecules.csv")
+    options = ["--label", "kind", "--preset", "ecfp.toml", "--split", "scaffold"]
+    result = run("train", source, *options, "--out", "ecfp.safetensors")
+    assert result.exit_code == 0, result.output
+    assert "test ROC-AUC" in result.output
+    result = run("evaluate", source, *options, "--repeat", "2", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)[0]["figures"]["held-out"]["mean"] > 80
+    (tmp_path / "new.csv").write_text("smiles\nCCC(O)CC\nCCOCC\n")
+    rows = json.loads(run("predict", "ecfp.safetensors", "new.csv", "--json").stdout)["predictions"]
+    assert [row["class"] for row in rows] == ["alcohol", "ether"]
+    assert "reads            smiles" in run("info", "ecfp.safetensors").stdout
+    fitted = graphcaps.load("ecfp.safetensors")
+    store = graphcaps.data.from_smiles(["CCC(O)CC"])
+    (row,) = respond(fitted, "predict", [RequestGraph(name="1", store=store)])["predictions"]
+    assert row["class"] == "alcohol"
+    result = run("evaluate", SOURCE, "--model", "ecfp-forest")
+    assert result.exit_code == 2
+    assert "The model ecfp-forest reads molecules, and 'planted-parts-easy' has no SMILES" in result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -24,9 +25,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hgcn, edge labels": ("hgcn", {"edge_kinds": (3, 2)}),
     "hgcn, context and edge labels": ("hgcn", {"context": 2, "edge_kinds": (3, 2)}),
     "hgcn, trunk and edge labels": ("hgcn", {"trunk": "gine", "edge_kinds": (3, 2)}),
+    "ecfp-forest, counts": ("ecfp-forest", {"counts": True}),
 }
+NEEDS_RDKIT = {"ecfp-forest"}
+WITHOUT_RDKIT = pytest.mark.skipif(find_spec("rdkit") is None, reason="needs the extra 'chem'")
 CHECKS = [
-    pytest.param(check, id=f"{title}-{name}")
+    pytest.param(check, id=f"{title}-{name}", marks=[WITHOUT_RDKIT] if model in NEEDS_RDKIT else [])
     for title, (model, options) in ({name: (name, {}) for name in MODELS} | VARIANTS).items()
     for name, check in model_checks(model, options).items()
 ]

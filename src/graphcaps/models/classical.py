@@ -18,7 +18,7 @@ from graphcaps.registry import RegisteredModel, ScoreKind
 
 __all__ = ["ClassicalModel", "RawInput"]
 
-RawInput = Literal["edges", "node_labels", "node_attributes", "edge_labels"]
+RawInput = Literal["edges", "node_labels", "node_attributes", "edge_labels", "smiles"]
 """What a model reads of the graphs of a store."""
 
 

@@ -79,7 +79,10 @@ def _classes(store: GraphStore) -> NDArray[np.int64]:
 
 
 def _draw() -> GraphStore:
-    """Random graphs whose density and labels depend on the class, with labels and attributes of nodes and edges."""
+    """Random graphs whose density and labels depend on the class, with labels and attributes of nodes and edges.
+
+    They also have SMILES that depend on the class, for models that read these; the SMILES are not those of the graphs.
+    """
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(_GRAPHS) % _CLASSES
     sizes = torch.randint(3, 12, (_GRAPHS,), generator=generator)
@@ -100,6 +103,7 @@ def _draw() -> GraphStore:
         class_names=tuple(str(label) for label in range(_CLASSES)),
         node_labels=labels,
         node_attributes=torch.randn(N, 2, generator=generator, dtype=torch.float64),
+        smiles=tuple(f"{'C' * (1 + graph // _CLASSES)}{'ONS'[graph % _CLASSES]}" for graph in range(_GRAPHS)),
     )
 
 
@@ -229,8 +233,12 @@ def _check_new_graphs(subject: _Classical) -> None:
     values = subject.fit(store).predict_proba(bare, _everything())
     _expect_probabilities(values, _GRAPHS, "the probabilities of graphs without edges")
     assert store.y is not None
+    assert store.smiles is not None
     nodeless = replace(
-        store, node_ptr=torch.cat([store.node_ptr, store.node_ptr[-1:]]), y=torch.cat([store.y, store.y[:1]])
+        store,
+        node_ptr=torch.cat([store.node_ptr, store.node_ptr[-1:]]),
+        y=torch.cat([store.y, store.y[:1]]),
+        smiles=(*store.smiles, ""),
     )
     values = subject.fit(nodeless, np.array([_GRAPHS, *range(_TRAIN)])).predict_proba(
         nodeless, np.array([_GRAPHS])
@@ -247,6 +255,7 @@ def _check_inputs(subject: _Classical) -> None:
     store = _draw()
     assert store.node_labels is not None
     assert store.node_attributes is not None
+    assert store.smiles is not None
     edge_labels = (
         store.neighbours.long() + torch.arange(store.num_nodes).repeat_interleave(store.degree)
     ) % 2
@@ -255,6 +264,7 @@ def _check_inputs(subject: _Classical) -> None:
         "node_attributes": replace(store, node_attributes=store.node_attributes.flip(0)),
         "edge_labels": replace(store, edge_labels=edge_labels[:, None]),
         "edges": _without_edges(store),
+        "smiles": replace(store, smiles=store.smiles[::-1]),
     }
     expected = subject.fit(store).predict_proba(store, _everything())
     for name, other in changed.items():
