@@ -49,7 +49,9 @@ def morgan_fingerprints(
         for index, text in enumerate(smiles):
             molecule = chem.MolFromSmiles(text)
             if molecule is None:
-                raise ArgumentError("morgan_fingerprints", "smiles", "be valid SMILES", f"{text!r} at {index}")
+                raise ArgumentError(
+                    "morgan_fingerprints", "smiles", "be valid SMILES", f"{text!r} at {index}"
+                )
             if counts:
                 entries = generator.GetCountFingerprint(molecule).GetNonzeroElements()
                 columns += entries.keys()
