@@ -16,6 +16,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
+from graphcaps.types import EdgeLabelUse
 
 HGCN_SMALL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
 
@@ -27,6 +28,7 @@ def train_small(
     *,
     epochs: int = 2,
     max_nodes: int | None = None,
+    edge_labels: EdgeLabelUse | None = None,
 ) -> FittedModel:
     """A model trained for ``epochs`` epochs on all graphs of ``store``."""
     if arguments is None:
@@ -35,11 +37,11 @@ def train_small(
         dataset=store.name,
         model=model,
         model_arguments=arguments,
-        features=FeatureConfig(degree_onehot=4, propagation=1, max_nodes=max_nodes),
+        features=FeatureConfig(degree_onehot=4, propagation=1, max_nodes=max_nodes, edge_labels=edge_labels),
         training=TrainConfig(epochs=epochs, learning_rate=0.01),
     )
     encoded = encode_graphs(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
-    factory = model_factory(config, encoded.x.size(1), store.num_classes)
+    factory = model_factory(config, encoded.x.size(1), store.num_classes, encoded.recipe.edge_kinds)
     no_graphs = torch.empty(0, dtype=torch.long)
     replicas = [Replica(torch.arange(len(store)), no_graphs, no_graphs)]
     stacked = stack_replicas(factory, replicas)
@@ -62,6 +64,22 @@ def labelled() -> GraphStore:
     labels = store.degree.clamp(1, 4) - 1
     attributes = torch.randn(store.num_nodes, 2, generator=generator)
     return replace(store, name="labelled", node_labels=labels[:, None], node_attributes=attributes)
+
+
+@cache
+def bonded() -> GraphStore:
+    """The graphs of :func:`labelled` with two columns of edge labels, of 3 and of 2 values; treat as read-only."""
+    store = labelled()
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    columns = [(source + target) % 3, (source * target) % 2]
+    return replace(store, name="bonded", edge_labels=torch.stack(columns, -1))
+
+
+@cache
+def bonded_model() -> FittedModel:
+    """HGCN with two layers of message passing that read the edge labels of :func:`bonded`."""
+    return train_small(bonded(), arguments=HGCN_SMALL | {"context": 2}, epochs=4, edge_labels="messages")
 
 
 @cache

@@ -10,7 +10,15 @@ from graphcaps.explanation import evaluate_explanations, explanation_stability
 from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, PyGBatch
 from graphcaps.explanation.explanation_metrics import METHODS, METRICS
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
-from tests.small_models import labelled, labelled_model, planted, small_model, train_small
+from tests.small_models import (
+    bonded,
+    bonded_model,
+    labelled,
+    labelled_model,
+    planted,
+    small_model,
+    train_small,
+)
 
 
 @pytest.fixture
@@ -106,3 +114,10 @@ def test_graphs_with_edge_weights_have_no_fidelity() -> None:
     assert metrics["sample"] is None
     assert metrics["methods"]["gradient"]["fidelity_plus"] is None
     assert metrics["methods"]["capsules"]["entropy"] is not None
+
+
+@pytest.mark.usefixtures("few_epochs")
+def test_a_model_that_reads_edge_labels() -> None:
+    metrics = evaluate_explanations(bonded_model(), bonded()[:8], sample=3)
+    for name in ATTRIBUTION_METHODS:
+        assert 0 <= metrics["sample"]["fidelity_plus"][name] <= 1

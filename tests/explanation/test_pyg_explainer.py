@@ -7,13 +7,15 @@ import torch
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.metric import fidelity, unfaithfulness
 
+from graphcaps.errors import ArgumentError
 from graphcaps.explanation import CapsuleExplainer, GraphProbabilities, explain_store
 from graphcaps.explanation.attributions import reference_features
 from graphcaps.explanation.baselines import MODEL_CONFIG
 from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.pyg_explainer import node_scores
+from graphcaps.ops.edge_kinds import kind_labels
 from tests.graphs import assert_equal
-from tests.small_models import planted, small_model
+from tests.small_models import bonded, bonded_model, planted, small_model
 
 
 def _given(graphs: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -115,3 +117,23 @@ def test_explainers_leave_the_model_as_it_was() -> None:
     assert not small_model().model.training
     for name, value in small_model().model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize(
+    "algorithm", [CapsuleExplainer(), GNNExplainer(epochs=3)], ids=["capsules", "gnnexplainer"]
+)
+def test_edge_labels_are_passed_on(algorithm: Any) -> None:
+    encoded = encode_for_model(bonded_model(), bonded()[:1])
+    store, network = encoded.store, bonded_model().model
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    edge_index = torch.stack([source, store.neighbours.long()])
+    labels = kind_labels(store.edge_kind, network.edge_kinds)
+    explainer = _explainer(algorithm, model=GraphProbabilities(bonded_model()))
+    explanation = explainer(encoded.x, edge_index, edge_attr=labels)
+    assert explanation.validate()
+    assert int(explanation.target) == int(explain_store(bonded_model(), bonded()[:1]).predicted)
+    if isinstance(algorithm, CapsuleExplainer):
+        scores = explain_store(bonded_model(), bonded()[:1])[0].node_scores.clamp_min(0)
+        assert_equal(explanation.node_mask.squeeze(-1), scores / scores.max(), "mask", 1e-4)
+    with pytest.raises(ArgumentError, match=r"'edge_attr' must hold the labels of the edges"):
+        explainer(encoded.x, edge_index)

@@ -19,7 +19,7 @@ from graphcaps.models import is_classical, model_names
 from graphcaps.models.gin import GIN
 from graphcaps.models.majority import Majority
 from graphcaps.types import GraphBatch, ModelOutput
-from tests.small_models import labelled, labelled_model, planted, train_small
+from tests.small_models import bonded, bonded_model, labelled, labelled_model, planted, train_small
 
 # torch 2.11 reads the archive that it wrote from a read-only buffer.
 pytestmark = pytest.mark.filterwarnings("ignore:The given buffer is not writable:UserWarning")
@@ -34,6 +34,7 @@ MODELS = {
     "no residual": SMALL | {"residual": False},
     "fixed divisor": SMALL | {"residual_nodes": 40, "routing_iterations": 1},
     "blocks": SMALL | {"parts": "blocks"},
+    "context": SMALL | {"context": 2},
 }
 
 
@@ -72,6 +73,31 @@ def test_torch_export(tmp_path: Path):
         with torch.no_grad():
             actual = program(*export_inputs(model, store[graphs]))
         torch.testing.assert_close(actual, model.scores(store[graphs]), rtol=1e-5, atol=1e-5)
+
+
+def test_edge_labels_are_a_sixth_input(tmp_path: Path):
+    model, store = bonded_model(), bonded()
+    model.export(tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    for graphs in (range(30), [7]):
+        *inputs, kind = export_inputs(model, store[graphs])
+        with torch.no_grad():
+            actual, other = program(*inputs, kind), program(*inputs, torch.zeros_like(kind))
+        torch.testing.assert_close(actual, model.scores(store[graphs]), rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(actual, other, atol=1e-4)
+
+
+def test_edge_labels_in_onnx(tmp_path: Path):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model, store = bonded_model(), bonded()
+    model.export(tmp_path / "model.onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    names = tuple(entry.name for entry in session.get_inputs())
+    assert names == (*INPUTS, "edge_kind")
+    values = [value.numpy() for value in export_inputs(model, store)]
+    (actual,) = session.run(["scores"], dict(zip(names, values, strict=True)))
+    np.testing.assert_allclose(actual, model.scores(store).numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):

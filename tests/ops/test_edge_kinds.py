@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops.edge_kinds import check_edge_kinds, count_edge_kinds, edge_kind, one_hot_kinds
+from graphcaps.ops.edge_kinds import check_edge_kinds, count_edge_kinds, edge_kind, kind_labels, one_hot_kinds
 
 SIZES = (3, 1, 2)
 
@@ -18,6 +18,7 @@ def test_every_combination_has_a_kind_of_its_own():
     kinds = edge_kind(labels, SIZES)
     assert kinds.dtype == torch.int32
     assert kinds.tolist() == list(range(count_edge_kinds(SIZES)))
+    assert torch.equal(kind_labels(kinds, SIZES), labels)
 
 
 def test_one_hot_rows_hold_the_labels():

@@ -3,16 +3,17 @@
 import pytest
 import torch
 
+from graphcaps.ops.propagation.propagation import edge_list
 from graphcaps.training import Trainer, pick_replica, stack_replicas
 from graphcaps.training import streaming as module
 from graphcaps.training.streaming import StreamedStore, batch_source, dataset_bytes, move_to_device
-from tests.graphs import assert_equal
+from tests.graphs import assert_equal, with_kinds
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
 
 def test_a_streamed_batch_equals_a_resident_one() -> None:
     graphs = _graphs()
-    store = graphs.as_store()
+    store = with_kinds(graphs.as_store(), (3, 2))
     chosen = torch.tensor([[7, 3, 24, -1], [3, 0, -1, -1]])
     resident, streamed = (
         source.batch(graphs.x, chosen) for source in (store, StreamedStore(store, store.device))
@@ -21,6 +22,8 @@ def test_a_streamed_batch_equals_a_resident_one() -> None:
         assert torch.equal(getattr(resident.segments, name), getattr(streamed.segments, name)), name
     assert torch.equal(resident.x, streamed.x)
     assert torch.equal(resident.y, streamed.y)  # type: ignore[arg-type]
+    kinds = [edge_list(batch.edges).kind for batch in (resident, streamed)]
+    assert torch.equal(kinds[0], kinds[1])  # type: ignore[arg-type]
     model = stack_replicas(_maker("hgcn", 0.0), _replicas()[:2], torch.float64).eval()
     scores = [model.forward_batch(batch).class_scores for batch in (resident, streamed)]  # type: ignore[operator]
     assert_equal(scores[0], scores[1], "scores", 1e-12)

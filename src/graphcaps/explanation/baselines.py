@@ -33,12 +33,14 @@ class PyGBatch:
         edge_index (Tensor): Both directions, ``[2, E]``.
         batch (Tensor): ``[V]``.
         target (Tensor): ``[B]``.
+        edge_attr (Tensor, optional): Labels of the edges, for a model that reads them, ``[E, C]``.
     """
 
     x: Tensor
     edge_index: Tensor
     batch: Tensor
     target: Tensor
+    edge_attr: Tensor | None = None
 
 
 def attribute_nodes(method: str, model: GraphProbabilities, graphs: PyGBatch, seed: int = 0) -> Tensor:
@@ -49,14 +51,22 @@ def attribute_nodes(method: str, model: GraphProbabilities, graphs: PyGBatch, se
 
 
 def _capsules(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
-    return node_scores(model, graphs.x, graphs.edge_index, graphs.batch, target=graphs.target)
+    return node_scores(
+        model,
+        graphs.x,
+        graphs.edge_index,
+        graphs.batch,
+        target=graphs.target,
+        edge_attr=graphs.edge_attr,
+    )
 
 
 def _probability_gradient(model: GraphProbabilities, graphs: PyGBatch, x: Tensor) -> Tensor:
     """Gradient of the target probability with respect to the features."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
-        probability = model(x, graphs.edge_index, graphs.batch).gather(-1, graphs.target.unsqueeze(-1))
+        probabilities = model(x, graphs.edge_index, graphs.batch, graphs.edge_attr)
+        probability = probabilities.gather(-1, graphs.target.unsqueeze(-1))
         (gradient,) = torch.autograd.grad(probability.sum(), x)
     return gradient
 
@@ -87,7 +97,8 @@ def _gnn_explainer(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
     for graph in range(graphs.target.numel()):
         rows = (graphs.batch == graph).nonzero().squeeze(-1)
         edges = graphs.batch[graphs.edge_index[0]] == graph
-        explanation = explainer(graphs.x[rows], graphs.edge_index[:, edges] - rows[0])
+        labels = {} if graphs.edge_attr is None else {"edge_attr": graphs.edge_attr[edges]}
+        explanation = explainer(graphs.x[rows], graphs.edge_index[:, edges] - rows[0], **labels)
         scores[rows] = explanation.node_mask.squeeze(-1)
     return scores
 

@@ -25,6 +25,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.explanation.baselines import PyGBatch, make_explainer
 from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
+from graphcaps.ops.edge_kinds import kind_labels
 
 __all__ = ["Fidelity", "node_fidelity", "pyg_batches", "top_nodes"]
 
@@ -59,7 +60,10 @@ def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tenso
         part = encoded.store[torch.arange(first, end)]
         x = model.centre(encoded.x[begin:stop].to(model.reference.device))
         batch, edges = part.node_graph.to(x.device), _both_directions(part).to(x.device)
-        yield PyGBatch(x, edges, batch, target[first:end].to(x.device))
+        kinds, labels = model.network.edge_kinds, None
+        if kinds and part.edge_kind is not None:
+            labels = kind_labels(part.edge_kind, kinds).to(x.device)
+        yield PyGBatch(x, edges, batch, target[first:end].to(x.device), labels)
 
 
 def node_fidelity(
@@ -82,10 +86,13 @@ def node_fidelity(
     for graphs in pyg_batches(model, encoded, target):
         mask = top[begin : begin + graphs.x.size(0)].to(graphs.x).unsqueeze(-1)
         begin += graphs.x.size(0)
+        arguments = {"batch": graphs.batch}
+        if graphs.edge_attr is not None:
+            arguments["edge_attr"] = graphs.edge_attr
         explanation = PyGExplanation(
-            x=graphs.x, edge_index=graphs.edge_index, batch=graphs.batch, node_mask=mask, target=graphs.target
+            x=graphs.x, edge_index=graphs.edge_index, node_mask=mask, target=graphs.target, **arguments
         )
-        explanation._model_args = ["batch"]
+        explanation._model_args = list(arguments)
         batch_plus, batch_minus = fidelity(explainer, explanation)
         plus += batch_plus * graphs.target.numel()
         minus += batch_minus * graphs.target.numel()

@@ -14,6 +14,7 @@ from torch_geometric.nn import MessagePassing
 
 from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import ExplainedModel, unwrap_hgcn
+from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
 
@@ -52,8 +53,16 @@ class GraphProbabilities(nn.Module):
         """Features of a recipe minus the reference features, as ``forward`` expects them."""
         return x - self.reference
 
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        output = self.network(x + self.reference, edge_index, batch, edge_weight=self.edge_masks.weights())
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """Probabilities of the graphs; arguments as in :meth:`graphcaps.nn.HGCN.forward`."""
+        weight = self.edge_masks.weights()
+        output = self.network(x + self.reference, edge_index, batch, edge_weight=weight, edge_attr=edge_attr)
         scores: Tensor = output.class_scores
         # Positive, because GNNExplainer takes a logarithm.
         scores = scores.clamp_min(torch.finfo(scores.dtype).tiny)
@@ -96,11 +105,12 @@ class CapsuleExplainer(ExplainerAlgorithm):
         target: Tensor,
         index: int | Tensor | None = None,
         batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
         **kwargs: Any,
     ) -> PyGExplanation:
         if batch is None:
             batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
-        scores = node_scores(model, x, edge_index, batch, target=target).clamp_min(0)
+        scores = node_scores(model, x, edge_index, batch, target=target, edge_attr=edge_attr).clamp_min(0)
         largest = scores.new_zeros(target.numel()).scatter_reduce(0, batch, scores, "amax")
         mask = scores / largest.clamp_min(torch.finfo(scores.dtype).tiny)[batch]
         if index is not None:  # explain only these graphs of the batch
@@ -128,18 +138,29 @@ class CapsuleExplainer(ExplainerAlgorithm):
         return True
 
 
-def node_scores(model: nn.Module, x: Tensor, edge_index: Tensor, batch: Tensor, *, target: Tensor) -> Tensor:
+def node_scores(
+    model: nn.Module,
+    x: Tensor,
+    edge_index: Tensor,
+    batch: Tensor,
+    *,
+    target: Tensor,
+    edge_attr: Tensor | None = None,
+) -> Tensor:
     """Node scores of :func:`graphcaps.explain` for a torch-geometric batch, ``[V]``.
 
     Args:
         model (Module): A :class:`GraphProbabilities` or an HGCN; ``x`` holds the features that it expects.
         x, edge_index, batch (Tensor): ``[V, in]``, ``[2, E]``, ``[V]``.
         target (Tensor): Class of each graph, ``[B]``.
+        edge_attr (Tensor, optional): Labels of the edges, as in :meth:`graphcaps.nn.HGCN.forward`.
     """
     if isinstance(model, GraphProbabilities):
         network, x = model.network, x + model.reference
     else:
         network = unwrap_hgcn(model)
-    graphs = GraphBatch(x, Segments.from_index(batch, target.numel()), edge_table(edge_index, x.size(0)))
+    kind = None if edge_attr is None else edge_kind(edge_attr, network.edge_kinds, "node_scores")
+    table = edge_table(edge_index, x.size(0), kind=kind)
+    graphs = GraphBatch(x, Segments.from_index(batch, target.numel()), table)
     with torch.enable_grad():
         return node_attributions(network, network.forward_batch(graphs, trace=True), target)

@@ -35,7 +35,8 @@ from graphcaps.types import EdgeList, GraphBatch, Segments
 __all__ = ["INPUTS", "ExportableModel", "export", "export_inputs"]
 
 INPUTS = ("x", "edge_index", "edge_weight", "batch", "sizes")
-"""Inputs of an exported program, in order, with shapes ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``."""
+"""Inputs of an exported program, in order, with shapes ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``. A model with
+``edge_kinds`` has a sixth, ``edge_kind``, int32 ``[E]`` (:mod:`graphcaps.ops.edge_kinds`)."""
 
 
 class ExportSource(Protocol):
@@ -89,7 +90,13 @@ class ExportableModel(nn.Module):
         self.register_buffer("empty_scores", empty_scores)
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, batch: Tensor, sizes: Tensor
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        batch: Tensor,
+        sizes: Tensor,
+        edge_kind: Tensor | None = None,
     ) -> Tensor:
         """Class scores of B graphs.
 
@@ -99,9 +106,10 @@ class ExportableModel(nn.Module):
             edge_weight (Tensor): Edge weights, 1 for unweighted graphs, ``[E]``.
             batch (Tensor): Graph of each node, ``[V]``.
             sizes (Tensor): Number of nodes of each graph, 0 for a graph without nodes, ``[B]``.
+            edge_kind (Tensor, optional): Kind of each edge, for a model with ``edge_kinds``, int32, ``[E]``.
         """
         segments = Segments(torch.nn.functional.pad(sizes.cumsum(0), (1, 0)), batch, padded=False)
-        pairs = EdgeList(edge_index[0], edge_index[1], edge_weight)
+        pairs = EdgeList(edge_index[0], edge_index[1], edge_weight, edge_kind)
         graphs = GraphBatch(x, segments, edge_table_from_list(pairs, x.size(0)))
         with use_kernels("reference"):
             scores = self.model.forward_batch(graphs).class_scores
@@ -111,7 +119,7 @@ class ExportableModel(nn.Module):
 def export_inputs(
     fitted: ExportSource, graphs: Any, *, unseen: UnseenPolicy = "refuse"
 ) -> tuple[Tensor, ...]:
-    """Inputs of the exported program for the given graphs, in the order of :data:`INPUTS`.
+    """Inputs of the exported program for the given graphs, in the order of :data:`INPUTS`, and kinds of edges.
 
     Args:
         fitted (FittedModel): The exported model.
@@ -126,13 +134,10 @@ def export_inputs(
     target = node.repeat_interleave(part.degree)
     source = part.neighbours.long() + part.node_ptr[part.node_graph].repeat_interleave(part.degree)
     weight = torch.ones(len(source)) if part.edge_weight is None else part.edge_weight
-    return (
-        encoded.x,
-        torch.stack([source, target]),
-        weight.to(encoded.x.dtype),
-        part.node_graph,
-        part.sizes,
-    )
+    edges = torch.stack([source, target]), weight.to(encoded.x.dtype)
+    reads_kinds = isinstance(fitted.model, GraphModel) and bool(fitted.model.edge_kinds)
+    kinds = () if part.edge_kind is None or not reads_kinds else (part.edge_kind,)
+    return (encoded.x, *edges, part.node_graph, part.sizes, *kinds)
 
 
 def export(fitted: ExportSource, path: str | Path) -> None:
@@ -168,7 +173,9 @@ def export(fitted: ExportSource, path: str | Path) -> None:
 
 def _program(module: ExportableModel, example: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
     nodes, edges, graphs = (torch.export.Dim(name, min=1) for name in ("nodes", "edges", "graphs"))
-    shapes = ({0: nodes}, {1: edges}, {0: edges}, {0: nodes}, {0: graphs})
+    shapes: tuple[dict[int, Any], ...] = ({0: nodes}, {1: edges}, {0: edges}, {0: nodes}, {0: graphs})
+    if len(example) > len(shapes):
+        shapes = (*shapes, {0: edges})
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -192,7 +199,7 @@ def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ..
                 program,
                 example,
                 dynamo=True,
-                input_names=list(INPUTS),
+                input_names=[*INPUTS, "edge_kind"][: len(example)],
                 output_names=["scores"],
                 verbose=False,
             )
@@ -223,4 +230,6 @@ def _example(fitted: ExportSource) -> tuple[Tensor, ...]:
     edge_index = torch.tensor([[0, 1, 1, 2, 0, 2, 3, 4, 4, 5, 5, 6], [1, 0, 2, 1, 2, 0, 4, 3, 5, 4, 6, 5]])
     x = torch.zeros(7, fitted.recipe.num_columns, dtype=fitted.dtype)
     weight = torch.ones(edge_index.size(1), dtype=fitted.dtype)
-    return x, edge_index, weight, torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([3, 4])
+    reads_kinds = isinstance(fitted.model, GraphModel) and bool(fitted.model.edge_kinds)
+    kinds = (torch.zeros(edge_index.size(1), dtype=torch.int32),) if reads_kinds else ()
+    return x, edge_index, weight, torch.tensor([0, 0, 0, 1, 1, 1, 1]), torch.tensor([3, 4]), *kinds

@@ -17,7 +17,14 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["MOST_EDGE_KINDS", "check_edge_kinds", "count_edge_kinds", "edge_kind", "one_hot_kinds"]
+__all__ = [
+    "MOST_EDGE_KINDS",
+    "check_edge_kinds",
+    "count_edge_kinds",
+    "edge_kind",
+    "kind_labels",
+    "one_hot_kinds",
+]
 
 MOST_EDGE_KINDS = 4096
 """Largest number of combinations of edge labels: a model holds a row of numbers for each of them."""
@@ -73,6 +80,15 @@ def edge_kind(labels: Tensor, edge_kinds: tuple[int, ...], owner: str = "edge_ki
             raise ShapeError(owner, "edge_attr", expected, f"{int(column.min())} to {int(column.max())}")
         kind = kind * (count + 1) + (column.int() + 1)
     return kind
+
+
+def kind_labels(kind: Tensor, edge_kinds: tuple[int, ...]) -> Tensor:
+    """The indices of the labels of each kind, −1 for any other value, ``[E, C]``; undoes :func:`edge_kind`."""
+    columns, rest = [], kind.long()
+    for count in reversed(edge_kinds):
+        columns.append(rest % (count + 1) - 1)
+        rest = rest // (count + 1)
+    return torch.stack(columns[::-1], -1) if columns else rest.new_empty(len(rest), 0)
 
 
 def one_hot_kinds(edge_kinds: tuple[int, ...], device: torch.device | None = None) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
-from graphcaps.ops.propagation.propagation import degrees, edge_list
+from graphcaps.ops.propagation.propagation import csr_matrix, degrees, edge_list, flat_csr
 from graphcaps.types import EdgeTable
 
 __all__ = ["kind_table", "modulated_hop"]
@@ -42,7 +45,8 @@ def modulated_hop(
     if edges.kind is None:
         fix = "Pass edge_attr, or graphs that a recipe with edge_labels='messages' encoded."
         raise ShapeError("modulated_hop", "edges", "have kinds", "none", fix)
-    form = select("modulated_hop", _modulated_hop, x, scale, shift, edges.node, edges.weight)
+    tensors = (x, scale, shift, edges.node, edges.weight)
+    form = select("modulated_hop", _modulated_hop, *tensors, reference=_modulated_hop_reference)
     return form(x, scale, shift, edges, edge_kinds)
 
 
@@ -63,6 +67,19 @@ def kind_table(rows: Tensor, edge_kinds: tuple[int, ...]) -> Tensor:
 def _modulated_hop(
     x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
 ) -> Tensor:
+    """Sparse products; the rows of neighbours are gathered, and no message is kept for the backward pass."""
+    if edges.weight is not None and edges.weight.requires_grad:
+        return _modulated_hop_reference(x, scale, shift, edges, edge_kinds)
+    d = x.size(-1)
+    gamma, beta = kind_table(scale, edge_kinds) + 1, kind_table(shift, edge_kinds)
+    product = _product(edges, gamma.size(-2), x.dtype)
+    hop: Tensor = _ModulatedHop.apply(x.reshape(-1, d), gamma.reshape(-1, d), beta.reshape(-1, d), product)
+    return hop.reshape(x.shape)
+
+
+def _modulated_hop_reference(
+    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
+) -> Tensor:
     """Every message is stored."""
     V, d = x.shape[-2:]
     flat, pairs = x.reshape(-1, d), edge_list(edges)
@@ -73,6 +90,76 @@ def _modulated_hop(
     weight = root[pairs.source] * root[pairs.target]
     if pairs.weight is not None:
         weight = weight * pairs.weight.to(x.dtype)
-    messages = flat[pairs.source] * gamma.reshape(-1, d)[row] + beta.reshape(-1, d)[row]
+    factor, term = (table.reshape(-1, d).index_select(0, row) for table in (gamma, beta))
+    messages = flat.index_select(0, pairs.source) * factor + term
     own = flat * root.square().unsqueeze(-1)
     return own.index_add(0, pairs.target, messages * weight.unsqueeze(-1)).reshape(x.shape)
+
+
+class _Product:
+    """The entries of Â over the flattened rows of a batch, in the order of the rows and in the order of the kinds.
+
+    Args:
+        edges (EdgeTable): E entries with kinds; weights, if there are any, need no gradient.
+        num_kinds (int): Number of kinds R; kind k of replica f is row f R + k of a table.
+        dtype (torch.dtype): Type of the entries.
+    """
+
+    def __init__(self, edges: EdgeTable, num_kinds: int, dtype: torch.dtype) -> None:
+        ptr, self.source, entry = flat_csr(edges)
+        V = max(edges.node.size(-1), 1)
+        size, total = ptr.numel() - 1, self.source.numel()
+        count = ptr.diff()
+        self.target = torch.arange(size, device=ptr.device).repeat_interleave(count, output_size=total)
+        assert edges.kind is not None
+        self.kind = edges.kind[entry] + self.target // V * num_kinds
+        root = (degrees(edges).reshape(-1).to(dtype) + 1).clamp_min(1).rsqrt()
+        self.diagonal = root.square().unsqueeze(-1)
+        values = root[self.source] * root[self.target]
+        if edges.weight is not None:
+            values = values * edges.weight[entry].to(dtype)
+        tables = size // V * num_kinds
+        order = self.kind.argsort(stable=True)
+        by_kind = torch.nn.functional.pad(torch.bincount(self.kind, minlength=tables).cumsum(0), (1, 0))
+        entries = torch.arange(total, device=ptr.device)
+        # Sums of messages over rows, of kinds over rows, of entries over kinds, and of rows over kinds.
+        self.messages_to_rows = csr_matrix(ptr, entries, values, (size, total))
+        self.kinds_to_rows = csr_matrix(ptr, self.kind, values, (size, tables))
+        self.entries_to_kinds = csr_matrix(by_kind, order, values[order], (tables, total))
+        self.rows_to_kinds = csr_matrix(by_kind, self.target[order], values[order], (tables, size))
+
+    def hop(self, x: Tensor, gamma: Tensor) -> Tensor:
+        messages = x.index_select(0, self.source).mul_(gamma.index_select(0, self.kind))
+        return (x * self.diagonal).addmm_(self.messages_to_rows, messages)
+
+
+def _product(edges: EdgeTable, num_kinds: int, dtype: torch.dtype) -> _Product:
+    """The entries, cached for the batch if there are no weights."""
+    key = ("modulated hop", num_kinds, dtype)
+    if edges.weight is not None:
+        return _Product(edges, num_kinds, dtype)
+    if key not in edges.memo:
+        edges.memo[key] = _Product(edges, num_kinds, dtype)
+    cached: _Product = edges.memo[key]
+    return cached
+
+
+class _ModulatedHop(torch.autograd.Function):
+    """The hop with γ and β of every kind; kinds are symmetric, so the gradient of x is the hop of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, product: _Product) -> Tensor:
+        ctx.save_for_backward(x, gamma)
+        ctx.product = product
+        return product.hop(x, gamma).addmm_(product.kinds_to_rows, beta)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, gamma = ctx.saved_tensors
+        p: _Product = ctx.product
+        grad_x = p.hop(grad, gamma) if ctx.needs_input_grad[0] else None
+        products = x.index_select(0, p.source).mul_(grad.index_select(0, p.target))
+        grad_gamma = torch.zeros_like(gamma).addmm_(p.entries_to_kinds, products)
+        grad_beta = torch.zeros_like(gamma).addmm_(p.rows_to_kinds, grad)
+        return grad_x, grad_gamma, grad_beta, None

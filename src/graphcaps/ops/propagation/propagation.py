@@ -12,10 +12,12 @@ from graphcaps.ops._triton.dispatch import select
 from graphcaps.types import EdgeList, EdgeTable
 
 __all__ = [
+    "csr_matrix",
     "degrees",
     "dense_hop",
     "dense_propagate",
     "edge_list",
+    "flat_csr",
     "neighbour_count",
     "neighbour_mean",
     "neighbour_sum",
@@ -138,7 +140,7 @@ def edge_list(edges: EdgeTable) -> EdgeList:
     """The edges as pairs of rows, in the order of the table's entries or as the table was made from a list."""
     if edges.pairs is not None:
         return edges.pairs
-    ptr, column, entry = _flat_csr(edges)
+    ptr, column, entry = flat_csr(edges)
     weight = None if edges.weight is None else edges.weight[entry]
     kind = None if edges.kind is None else edges.kind[entry]
     return EdgeList(column, _rows(ptr, column.numel()), weight, kind)
@@ -176,10 +178,11 @@ def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Â of edges without weights over the flattened rows: off-diagonal entries, and the diagonal ``[F·V, 1]``."""
     key = ("normalised", dtype)
     if key not in edges.memo:
-        ptr, column, _ = _flat_csr(edges)
+        ptr, column, _ = flat_csr(edges)
         scale = (degrees(edges).reshape(-1).to(dtype) + 1).rsqrt_()
         values = scale.repeat_interleave(ptr[1:] - ptr[:-1], output_size=column.numel()) * scale[column]
-        edges.memo[key] = (_csr(ptr, column, values), scale.square().unsqueeze(-1))
+        size = ptr.numel() - 1
+        edges.memo[key] = (csr_matrix(ptr, column, values, (size, size)), scale.square().unsqueeze(-1))
     cached: tuple[Tensor, Tensor] = edges.memo[key]
     return cached
 
@@ -190,27 +193,28 @@ def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
     if key in edges.memo:
         cached: Tensor = edges.memo[key]
         return cached
-    ptr, column, entry = _flat_csr(edges)
+    ptr, column, entry = flat_csr(edges)
     values = (
         column.new_ones(column.numel(), dtype=dtype)
         if edges.weight is None
         else edges.weight[entry].to(dtype)
     )
-    matrix = _csr(ptr, column, values.detach())
+    size = ptr.numel() - 1
+    matrix = csr_matrix(ptr, column, values.detach(), (size, size))
     if edges.weight is None:
         edges.memo[key] = matrix
     return matrix
 
 
-def _csr(ptr: Tensor, column: Tensor, values: Tensor) -> Tensor:
-    size = ptr.numel() - 1
+def csr_matrix(ptr: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix for products; columns of a row may be repeated and in any order."""
     with warnings.catch_warnings():
         # Some versions of torch warn once per process; the arrays are valid by construction.
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-        return torch.sparse_csr_tensor(ptr, column, values, (size, size), check_invariants=False)
+        return torch.sparse_csr_tensor(ptr, column, values, shape, check_invariants=False)
 
 
-def _flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
+def flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
     """Row offsets, and column and store entry of all entries, by index arithmetic, cached for the batch."""
     if "csr" not in edges.memo:
         *lead, V = edges.node.shape
