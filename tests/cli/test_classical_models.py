@@ -232,4 +232,4 @@ def test_the_forest_on_fingerprints_takes_every_verb(tmp_path: Path):
     assert row["class"] == "alcohol"
     result = run("evaluate", SOURCE, "--model", "ecfp-forest")
     assert result.exit_code == 2
-    assert "The model ecfp-forest reads molecules, and 'planted-parts-easy' has no SMILES" in result.output
+    assert "The model ecfp-forest reads molecules, and 'planted-parts' has no SMILES" in result.output
