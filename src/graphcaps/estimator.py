@@ -53,10 +53,10 @@ _FILE_ENTRY = "estimator"  # entry of the model file's training record that save
 
 
 @cache
-def default_config() -> RunConfig:
-    """The preset ``default``, the single source of default values."""
-    file = resources.files("graphcaps").joinpath("presets", "default.toml")
-    return RunConfig.from_toml(file.read_text("utf-8"), "default")
+def default_config(preset: str = "default") -> RunConfig:
+    """The preset ``default``, the single source of default values, or ``molecules``."""
+    file = resources.files("graphcaps").joinpath("presets", f"{preset}.toml")
+    return RunConfig.from_toml(file.read_text("utf-8"), preset)
 
 
 _MODEL, _TRAINING = default_config().model_arguments, default_config().training
@@ -67,8 +67,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     Graphs are of any kind that :func:`graphcaps.data.coerce` accepts: a ``GraphStore``, a list of torch-geometric
     ``Data``, networkx graphs, SMILES, molecules or matrices, a column of a ``DataFrame``, or a path. Defaults are those
-    of the preset ``default``; docs/estimator.md gives the reason for each. As in scikit-learn, the constructor only
-    stores its arguments and ``fit`` checks them.
+    of the preset ``default``; docs/estimator.md gives the reason for each. For molecules from SMILES, parameters that
+    are left at their default take the values of the preset ``molecules``, whose model reads the bonds. As in
+    scikit-learn, the constructor only stores its arguments and ``fit`` checks them.
 
     Args:
         capsule_dim (int): Length of a capsule.
@@ -228,7 +229,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         with use_threads(self.n_jobs):
             training = FinalTraining(
                 store,
-                run_config(parameters, store.name),
+                run_config(parameters, store),
                 seed=self._seed(),
                 validation=held_out,
                 device=self.device,
@@ -561,21 +562,33 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         )
 
 
-def run_config(parameters: Mapping[str, Any], name: str) -> RunConfig:
-    """The default preset, changed by the parameters of :class:`HGCNClassifier`, for a data set ``name``."""
-    base = default_config()
+def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
+    """The preset for the graphs, changed by the parameters of :class:`HGCNClassifier`.
+
+    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. A parameter that has its default
+    value, which is that of ``default``, leaves the value of the preset as it is.
+    """
+    base = default_config("default" if store.featurizer is None else "molecules")
     capsules = parameters["num_capsules"]
     listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
     limit = _to_python(parameters["max_nodes"])
-    changed = replace(base, dataset=name)
+    changed = replace(base, dataset=store.name)
     changed = changed if limit is None else changed.with_features(max_nodes=limit or None)
-    changed = changed.with_model(
-        num_capsules=tuple(int(count) for count in listed),
-        **{key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS},
-    )
-    changed = changed.with_training(**{key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS})
+    model = {key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS}
+    model["num_capsules"] = tuple(int(count) for count in listed)
+    changed = changed.with_model(**_without_defaults(model, _MODEL))
+    if parameters["parts"] is not None and "context" in changed.model_arguments:
+        changed = changed.with_model(context=0)  # parts have message passing layers of their own
+    training = {key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS}
+    changed = changed.with_training(**_without_defaults(training, vars(_TRAINING)))
     same = replace(changed, dataset=base.dataset) == base
-    return changed if same else replace(changed, source="default, changed by arguments")
+    return changed if same else replace(changed, source=f"{base.source}, changed by arguments")
+
+
+def _without_defaults(values: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that differ from those of the preset ``default``; what it derives from the data has none there."""
+    by_data = default_config().by_data
+    return {key: value for key, value in values.items() if key in by_data or value != defaults.get(key)}
 
 
 def class_weights(class_weight: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from graphcaps.cli.main import app
 from graphcaps.models import model_names
-from tests.small_models import labelled_model, planted, small_model, train_small
+from tests.small_models import bonded_model, labelled_model, planted, small_model, train_small
 
 
 def run(*arguments: object):
@@ -115,3 +115,11 @@ def test_one_file_or_the_list_of_models(arguments):
     assert result.stderr == (
         "graphcaps: Name one model file, or use --models alone. See: graphcaps info --help\n"
     )
+
+
+def test_edge_labels_of_a_model_that_reads_them(tmp_path):
+    path = tmp_path / "model.safetensors"
+    bonded_model().save(path)
+    text = single_spaced(run(path).stdout)
+    assert "edge labels 3 values, 2 values; in the messages" in text
+    assert "edge_kinds" not in text

@@ -14,6 +14,7 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.presets import load_preset
 from tests.cli.training import invoke
 
 SMALL = ("--epochs", 1, "--device", "cpu")
@@ -84,23 +85,23 @@ def test_a_file_of_ones_own_named_as_a_data_set_of_the_paper(tmp_path: Path) -> 
     path, out = write_proteins(tmp_path), tmp_path / "model.safetensors"
     trained = invoke("train", path, "--label", "enzyme", *SMALL, "--out", out)
     assert trained.exit_code == 0, trained.output
-    own = "preset: default (not loaded from the catalogue; --preset paper takes that of PROTEINS)"
+    own = "preset: molecules (read from SMILES)"
     assert f"30 graphs of proteins, hgcn, {own}." in trained.stderr
     config = graphcaps.load(out).config
-    assert (config.source, config.model_arguments["num_capsules"]) == ("default", (10,))
+    assert (config.source, config.model_arguments["num_capsules"]) == ("molecules", (10,))
     assert config.model_arguments["residual_nodes"] is None
 
     words = ("evaluate", path, "--label", "enzyme", "--folds", 3, *SMALL)
     evaluated = invoke(*words, "--json")
     assert evaluated.exit_code == 0, evaluated.output
     assert f"proteins: 3 folds × 1 seed, hgcn, {own}." in evaluated.stderr
-    assert json.loads(evaluated.stdout)[0]["config"]["source"] == "default"
+    assert json.loads(evaluated.stdout)[0]["config"]["source"] == "molecules"
     stated = invoke(*words, "--preset", "paper", "--json")
     assert "preset: paper/PROTEINS (--preset)." in stated.stderr
     assert json.loads(stated.stdout)[0]["config"]["source"] == "paper/PROTEINS"
 
     checked = invoke("data", "check", path, "--label", "enzyme", "--json")
-    assert json.loads(checked.stdout)["forecast"]["preset"] == "default"
+    assert json.loads(checked.stdout)["forecast"]["preset"] == "molecules"
 
 
 def test_a_data_set_by_name_and_by_path(tmp_path: Path) -> None:
@@ -120,9 +121,31 @@ def test_a_data_set_by_name_and_by_path(tmp_path: Path) -> None:
         assert f"30 graphs of MUTAG, hgcn, preset: {preset}." in result.stderr
 
 
-def test_the_classifier_takes_the_default_for_every_data_set(tmp_path: Path) -> None:
+def test_molecules_take_their_preset(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     store = graphcaps.load_dataset(write_proteins(tmp_path), label="enzyme")
-    fitted = graphcaps.HGCNClassifier(epochs=1).fit(store)
-    assert fitted.model_.config.model_arguments["num_capsules"] == (10,)
-    assert configure(store).source == "default"
+    config = configure(store)
+    assert (config.source, config.dataset) == ("molecules", "proteins")
+    assert describe_preset(store, config) == "preset: molecules (read from SMILES)"
+    assert (config.features.edge_labels, config.model_arguments["context"]) == ("messages", 2)
+    assert configure(store, preset="default").features.edge_labels is None
+    parts = configure(store, parts="blocks").model_arguments
+    assert (parts["parts"], parts["context"]) == ("blocks", 0)
+
+
+def test_the_classifier_takes_the_presets_too(tmp_path: Path, store: GraphStore) -> None:
+    pytest.importorskip("rdkit")
+    molecules = graphcaps.load_dataset(write_proteins(tmp_path), label="enzyme")
+    for graphs, preset in ((molecules, "molecules"), (store, "default")):
+        fitted = graphcaps.HGCNClassifier(epochs=1, num_capsules=4, device="cpu").fit(graphs)
+        config, expected = fitted.model_.config, load_preset(preset)
+        assert config.source == f"{preset}, changed by arguments"
+        assert config.features.edge_labels == expected.features.edge_labels
+        assert config.model_arguments["num_capsules"] == (4,)
+        assert config.model_arguments.get("context") == expected.model_arguments.get("context")
+        assert config.training.learning_rate == expected.training.learning_rate
+    assert fitted.model_.model.edge_kinds == ()
+    parts = graphcaps.HGCNClassifier(epochs=1, parts="blocks", batch_size=32, device="cpu").fit(molecules)
+    assert parts.model_.config.model_arguments["context"] == 0
+    assert parts.model_.config.training.batch_size == 32
+    assert parts.model_.model.edge_kinds != ()

@@ -137,6 +137,7 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("" if number else "node labels", text) for number, text in enumerate(labels)]
     if recipe["featurizer"] is not None:
         rows.insert(0, ("molecules", f"SMILES, read with the featurizer {recipe['featurizer']}"))
+    rows += _edge_labels(recipe)
     rows.append(("node attributes", str(attributes or "none") if recipe["attributes"] else "not used"))
     if recipe["fragments"] is not None:
         kept = "the largest of each molecule" if recipe["fragments"] == "largest" else "all of each molecule"
@@ -152,6 +153,25 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
     limit = expects["max_nodes"]
     cut = "no limit" if limit is None else f"{limit:,}; of larger graphs the nodes of highest degree are used"
     return [*rows, ("max. nodes", cut)]
+
+
+def _edge_labels(recipe: dict[str, Any]) -> list[tuple[str, str]]:
+    """How many values each edge label column has, and where the model reads them; nothing if it does not."""
+    from graphcaps.data.readers.featurizers import find_featurizer
+
+    blocks = recipe["edge_label_values"]
+    if not blocks:
+        return []
+    use = {
+        "counts": "counted at each node",
+        "messages": "in the messages",
+        "both": "counted and in the messages",
+    }
+    counts = [f"{len(block)} value{'' if len(block) == 1 else 's'}" for block in blocks]
+    if recipe["featurizer"] is not None:
+        bonds = find_featurizer(recipe["featurizer"]).bonds
+        counts = [f"{bond.name}: {count}" for bond, count in zip(bonds, counts, strict=False)]
+    return [("edge labels", f"{', '.join(counts)}; {use[recipe['edge_labels']]}")]
 
 
 def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:

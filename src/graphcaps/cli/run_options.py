@@ -129,6 +129,8 @@ def configure(
             got = repr(parts) if has_parts else f"the model '{config.model}'"
             raise ArgumentError("options", "--parts", f"be 'blocks', with the model {models}", got)
         config = config.with_model(parts=parts)
+        if "context" in config.model_arguments:
+            config = config.with_model(context=0)  # parts have message passing layers of their own
     if max_nodes is not None:
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)

@@ -241,8 +241,9 @@ def _is_plain(value: object) -> bool:
 
 
 def _with_defaults(config: RunConfig) -> RunConfig:
-    """The configuration with every argument of the model written out."""
-    defaults = {name: option.default for name, option in find_model(config.model).options().items()}
+    """The configuration with every argument of the model written out, except what follows from the recipe."""
+    options = find_model(config.model).options().items()
+    defaults = {name: option.default for name, option in options if name != "edge_kinds"}
     return replace(config, model_arguments=defaults | config.model_arguments)
 
 
