@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -31,9 +31,11 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, ShapeError
 from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.inference.probabilities import MIN_PROBABILITY, abstain
+from graphcaps.metrics import SelectionMetric
 from graphcaps.nn import HGCN
+from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.device import use_threads
-from graphcaps.training.final_training import FinalTraining, balanced_class_weights
+from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
@@ -91,8 +93,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             all nodes, ``None`` except those of a data set of the catalogue above 1000, as in the paper.
         validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
             all graphs for all epochs, without calibration. (default: 0.1)
-        patience (int, optional): Number of epochs without an improvement of the validation loss by 0.0005, after which
-            training stops; ``None`` trains all epochs. (default: 50)
+        patience (int, optional): Number of epochs without an improvement of ``metric`` by 0.0005, after which training
+            stops; ``None`` trains all epochs. (default: 50)
+        metric (str): Metric of the validation graphs that selects the epoch: ``"loss"``, ``"accuracy"``,
+            ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. (default: "loss")
         class_weight ("balanced", dict or None): Weight of a graph of each class. (default: 1 each)
         calibrate (bool or str): Calibration of the probabilities: ``True`` or ``"temperature"``, ``"isotonic"``,
             ``False``. (default: ``True``)
@@ -146,6 +150,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         max_nodes: int | None = None,
         validation: float = 0.1,
         patience: int | None = 50,
+        metric: SelectionMetric = "loss",
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         calibrate: bool | Literal["temperature", "isotonic"] = True,
         featurizer: Literal["standard", "elements"] | None = None,
@@ -173,6 +178,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.max_nodes = max_nodes
         self.validation = validation
         self.patience = patience
+        self.metric = metric
         self.class_weight = class_weight
         self.calibrate = calibrate
         self.featurizer = featurizer
@@ -234,6 +240,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 validation=held_out,
                 device=self.device,
                 patience=self.patience,
+                metric=self.metric,
                 class_weight=class_weight,
                 sample_weight=weights,
                 calibrate="temperature" if self.calibrate is True else self.calibrate or None,
@@ -504,6 +511,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "featurizer": (None, *FEATURIZERS),
     "unseen": ("ignore", "refuse"),
     "warm_start": (True, False),
+    "metric": get_args(SelectionMetric),
 }
 _MODEL_PARAMETERS = ("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts")
 _TRAINING_PARAMETERS = (
@@ -711,7 +719,13 @@ def _to_json(value: Any) -> Any:
 def _row(event: EpochEnd) -> dict[str, float]:
     """The metrics of an epoch as a dictionary."""
     row: dict[str, float] = {"epoch": event.epoch, "seconds": event.seconds}
-    for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"):
+    for name in (
+        "train_loss",
+        "train_accuracy",
+        "validation_loss",
+        "validation_accuracy",
+        "validation_metric",
+    ):
         values = getattr(event, name)
         if values:
             row[name] = values[0]

@@ -344,7 +344,7 @@ class LossOptions(ShapeRepr):
     """Weights in the loss of a model; a model ignores those of terms that it does not have.
 
     Args:
-        class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+        class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
         reconstruction_weight (float): Weight β of the reconstruction loss. (default: 0.1)
         graph_weight (Tensor, optional): Weight of each graph of the batch in the classification loss, ``[*lead, B]``.
             (default: 1 each)

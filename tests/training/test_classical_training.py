@@ -43,7 +43,8 @@ def run(training: ClassicalTraining):
 def test_metrics_of_a_replica_are_log_losses_and_accuracies(store):
     y = store.y.numpy()
     replica = Replica(torch.arange(30), torch.arange(30, 45), torch.arange(45, 60), seed=2)
-    model, event = fit_replica(store, FOREST, replica)
+    fit = fit_replica(store, FOREST, replica)
+    model, event = fit.model, fit.event
     for name, graphs in (("train", np.arange(30)), ("validation", np.arange(30, 45))):
         p = model.predict_proba(store, graphs)
         loss = -np.log(np.clip(p[np.arange(len(graphs)), y[graphs]], 1e-12, 1)).mean()
@@ -57,7 +58,7 @@ def test_metrics_of_a_replica_are_log_losses_and_accuracies(store):
 
 def test_a_part_without_graphs_has_no_metrics(store):
     none = torch.empty(0, dtype=torch.long)
-    _, event = fit_replica(store, MAJORITY, Replica(torch.arange(60), none, none))
+    event = fit_replica(store, MAJORITY, Replica(torch.arange(60), none, none)).event
     assert event.validation_loss == event.validation_accuracy == event.test_accuracy == []
     assert event.train_loss == pytest.approx([math.log(3)])
 
@@ -65,14 +66,14 @@ def test_a_part_without_graphs_has_no_metrics(store):
 def test_an_impossible_class_has_a_finite_loss(store):
     first_class = (store.y == 0).nonzero().flatten()
     others = (store.y != 0).nonzero().flatten()
-    _, event = fit_replica(store, MAJORITY, Replica(first_class, others, others))
+    event = fit_replica(store, MAJORITY, Replica(first_class, others, others)).event
     assert event.validation_loss == pytest.approx([-math.log(1e-12)])
     assert event.validation_accuracy == [0.0]
 
 
 def test_the_number_of_threads_does_not_change_a_fit(store):
     replica = Replica(torch.arange(40), torch.arange(40, 50), torch.arange(50, 60))
-    models = [fit_replica(store, FOREST, replica, jobs=jobs)[0] for jobs in (1, 2)]
+    models = [fit_replica(store, FOREST, replica, jobs=jobs).model for jobs in (1, 2)]
     first, second = (model.predict_proba(store, np.arange(60)) for model in models)
     assert np.array_equal(first, second)
 
@@ -230,10 +231,11 @@ def test_graphs_without_nodes_are_left_out_of_the_fit_and_get_the_class_prior(st
     replica = Replica(
         torch.tensor([*range(40), 60]), torch.tensor([61, 62]), torch.tensor([*range(40, 60), 61])
     )
-    model, event = fit_replica(joined, config, replica)
-    without, _ = fit_replica(
+    fit = fit_replica(joined, config, replica)
+    model, event = fit.model, fit.event
+    without = fit_replica(
         store, config, Replica(torch.arange(40), torch.arange(40, 50), torch.arange(50, 60))
-    )
+    ).model
     assert np.array_equal(
         model.predict_proba(store, np.arange(60)), without.predict_proba(store, np.arange(60))
     )

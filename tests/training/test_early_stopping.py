@@ -19,17 +19,22 @@ from graphcaps.training.early_stopping import (
     WINDOW,
     BestWeights,
     EarlyStopping,
+    check_metric,
     check_patience,
-    trailing_loss,
+    trailing_criterion,
 )
 from graphcaps.training.loop import TrainingLoop
 from graphcaps.training.trainer import EpochEnd
 
 
 class CurveTrainer:
-    """A trainer whose validation losses are prescribed, ``[F, E]``; the weight of an epoch is its number."""
+    """A trainer whose validation losses are prescribed, ``[F, E]``; the weight of an epoch is its number.
 
-    def __init__(self, curves: Any) -> None:
+    With ``as_metric`` the curves are those of a metric, and the losses are zero.
+    """
+
+    def __init__(self, curves: Any, as_metric: bool = False) -> None:
+        self.as_metric = as_metric
         self.curves = np.atleast_2d(np.array(curves, dtype=float))
         F, E = self.curves.shape
         none = torch.empty(0, dtype=torch.long)
@@ -41,7 +46,12 @@ class CurveTrainer:
         self.epoch += 1
         losses = self.curves[:, self.epoch - 1].tolist()
         zeros = [0.0] * len(losses)
+        if self.as_metric:
+            return EpochEnd(self.epoch, self.config.epochs, 0.0, zeros, zeros, zeros, zeros, [], losses)
         return EpochEnd(self.epoch, self.config.epochs, 0.0, zeros, zeros, losses, zeros, [])
+
+    def scores(self) -> list[Tensor]:
+        raise NotImplementedError
 
     def weights(self) -> dict[str, Tensor]:
         return {"w": torch.full((len(self.replicas),), float(self.epoch))}
@@ -62,9 +72,9 @@ class CurveTrainer:
 
 
 def run(
-    curves: Any, patience: int | None = None, has_validation: bool = True
+    curves: Any, patience: int | None = None, has_validation: bool = True, as_metric: bool = False
 ) -> tuple[TrainingLoop, BestWeights]:
-    trainer = CurveTrainer(curves)
+    trainer = CurveTrainer(curves, as_metric)
     F = len(trainer.replicas)
     best = BestWeights(has_validation, trainer.config.epochs, F)
     callbacks = [*([] if patience is None else [EarlyStopping(patience, F)]), best]
@@ -85,7 +95,7 @@ def test_the_lowest_mean_of_the_last_21_losses_is_kept() -> None:
     )  # a single low loss at epoch 46 ends a window of low losses
     assert best_epoch(losses) == (46, 46)
     loop, _ = run(losses)
-    assert trailing_loss(loop.history[:46], WINDOW) == pytest.approx([20 / 21])
+    assert trailing_criterion(loop.history[:46], WINDOW) == pytest.approx([20 / 21])
     assert best_epoch([0.0] + [1.0] * 40) == (21, 21)  # windows shorter than 21 epochs are not considered
     assert best_epoch([2.0] * 40) == (21, 21)  # the earliest of equal means
     assert best_epoch([1.0, 0.5, 2.0]) == (3, 3)  # fewer epochs than the window: the last one
@@ -99,8 +109,8 @@ def test_a_mean_does_not_depend_on_the_other_replicas() -> None:
     for f in range(7):
         alone, _ = run(draw[f])
         for epoch in range(1, 41):
-            mean = trailing_loss(together.history[:epoch], WINDOW)[f]
-            assert trailing_loss(alone.history[:epoch], WINDOW).tolist() == [mean]
+            mean = trailing_criterion(together.history[:epoch], WINDOW)[f]
+            assert trailing_criterion(alone.history[:epoch], WINDOW).tolist() == [mean]
             recent = draw[f, max(epoch - WINDOW, 0) : epoch].tolist()
             # Not sum(), which compensates for rounding from Python 3.12 on.
             assert mean == reduce(operator.add, recent) / len(recent)
@@ -147,6 +157,40 @@ def test_a_loss_that_is_not_a_number_neither_stops_nor_wins() -> None:
 )
 def test_description_of_the_rule(has_validation: bool, epochs: int, rule: str) -> None:
     assert BestWeights(has_validation, epochs).rule == rule
+
+
+def test_a_metric_selects_the_epoch_of_its_highest_mean_and_drives_the_patience() -> None:
+    """One minus a loss curve, as a metric, gives the epochs that the loss gives."""
+    generator = np.random.default_rng(0)
+    curves = np.clip(0.5 + generator.normal(size=(3, 120)).cumsum(1) / 40, 0, 1)
+    curves[2, 40:] = 1.0  # the metric stays 0: patience ends
+    for patience in (None, 15):
+        by_loss, best_loss = run(curves, patience)
+        by_metric, best_metric = run(1 - curves, patience, as_metric=True)
+        assert best_metric.best_epochs.tolist() == best_loss.best_epochs.tolist()
+        assert by_metric.stopped.tolist() == by_loss.stopped.tolist()
+    assert by_metric.stopped[2] > 0
+    assert (
+        BestWeights(True, 60, metric="roc-auc").rule
+        == "highest validation ROC-AUC, mean of the last 21 epochs"
+    )
+
+
+def test_a_metric_needs_a_validation_set_that_defines_it() -> None:
+    y, both, one = torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1]), torch.tensor([1, 2])
+    none = torch.empty(0, dtype=torch.long)
+    assert check_metric("train", "loss", y, [none]) == "loss"
+    assert check_metric("train", "pr-auc", y, [both]) == "pr-auc"
+    assert check_metric("train", "accuracy", y, [one]) == "accuracy"
+    with pytest.raises(
+        ArgumentError, match="be 'loss' without a validation set, got 'mcc' with no validation"
+    ):
+        check_metric("train", "mcc", y, [none])
+    message = "be 'loss' or 'accuracy' here, got 'roc-auc' with validation graphs of one class in fold 2"
+    with pytest.raises(ArgumentError, match=message):
+        check_metric("train", "roc-auc", y, [both, one])
+    with pytest.raises(ArgumentError, match="must be one of loss, accuracy"):
+        check_metric("train", "auc", y, [both])
 
 
 def test_invalid_patience_is_refused() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from graphcaps.nn import margin_loss
 from graphcaps.training import checkpoint_writer
 from graphcaps.training.calibration import calibrate
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import trailing_loss
+from graphcaps.training.early_stopping import trailing_criterion
 from graphcaps.training.final_training import FinalTraining, train_final
 from graphcaps.training.holdout import validation_split
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory, is_out_of_memory
@@ -91,7 +92,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(
     long = FinalTraining(store, CONFIG.with_training(epochs=8, learning_rate=0.5), device="cpu")
     history = [*long.run()]
     result = long.result()
-    assert result.epoch == min(range(2, 9), key=lambda e: trailing_loss(history[:e], 2).item())
+    assert result.epoch == min(range(2, 9), key=lambda e: trailing_criterion(history[:e], 2).item())
     assert result.epoch < 8, "choose a learning rate for which the last epoch is not the best"
     short = FinalTraining(store, CONFIG.with_training(epochs=result.epoch, learning_rate=0.5), device="cpu")
     assert [event.validation_loss for event in short.run()] == [e.validation_loss for e in history][
@@ -436,3 +437,48 @@ def test_class_weights_of_one_equal_no_weights() -> None:
     validation = validation_split(store.y, 0.1, 0).validation
     expected = margin_loss(heavy.model.scores(store[validation]), store.y[validation], class_weight=weight)
     assert heavy.history[-1].validation_loss[0] == pytest.approx(float(expected), rel=1e-4)
+
+
+# ---------------------------------------------------------------------- metric
+def test_the_epoch_is_selected_by_the_metric(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights of an epoch do not depend on the metric, and another epoch may be kept."""
+    monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 2)
+    config = CONFIG.with_training(epochs=8)
+    by_loss, by_metric = train_final(store, config), train_final(store, config, metric="roc-auc")
+    losses = [[event.validation_loss for event in result.history] for result in (by_loss, by_metric)]
+    assert losses[0] == losses[1]
+    assert all(event.validation_metric == [] for event in by_loss.history)
+    values = [event.validation_metric[0] for event in by_metric.history]
+    means = [(values[e - 1] + values[e]) / 2 for e in range(1, 8)]
+    assert by_metric.epoch == 2 + int(np.argmax(means))
+    info = by_metric.model.info()["training"]
+    assert info["metric"] == "roc-auc"
+    assert info["rule"] == "highest validation ROC-AUC, mean of the last 2 epochs"
+    assert info["validation_metric"] == values[by_metric.epoch - 1]
+    assert info["validation_metrics"]["roc_auc"] == pytest.approx(info["validation_metric"], abs=1e-6)
+    assert by_loss.model.info()["training"]["metric"] == "loss"
+
+
+def test_a_resumed_training_by_a_metric_equals_an_unbroken_one(store: GraphStore, tmp_path: Path) -> None:
+    whole = FinalTraining(store, CONFIG, metric="mcc")
+    list(whole.run())
+    half = FinalTraining(store, CONFIG, metric="mcc")
+    for event in half.run():
+        if event.epoch == 2:
+            break
+    half.save(tmp_path / "half.checkpoint")
+    again = FinalTraining(store, CONFIG, metric="mcc")
+    again.resume(tmp_path / "half.checkpoint")
+    list(again.run())
+    assert [e.validation_metric for e in again.history] == [e.validation_metric for e in whole.history]
+    assert same_weights(again.result(), whole.result())
+    other = FinalTraining(store, CONFIG)
+    with pytest.raises(DataError, match="metric mcc \\(here none\\)"):
+        other.resume(tmp_path / "half.checkpoint")
+
+
+def test_a_metric_without_validation_graphs_is_refused(store: GraphStore) -> None:
+    with pytest.raises(ArgumentError, match="train: 'metric' must be 'loss' without a validation set"):
+        FinalTraining(store, CONFIG, metric="roc-auc", validation=0)
+    with pytest.raises(ArgumentError, match="'metric' must be left out with the model 'wl-forest'"):
+        train_final(store, RunConfig(model="wl-forest"), metric="roc-auc")

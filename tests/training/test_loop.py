@@ -18,7 +18,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, TrainingError, checkpoint_writer, early_stopping
 from graphcaps.training.checkpoint import load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
-from graphcaps.training.early_stopping import BestWeights, EarlyStopping, trailing_loss
+from graphcaps.training.early_stopping import BestWeights, EarlyStopping, trailing_criterion
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
 from graphcaps.training.replicas import slice_replicas
@@ -173,7 +173,7 @@ def test_weights_are_copied_only_at_a_new_best_epoch(monkeypatch: pytest.MonkeyP
     best = np.full(3, np.inf)
     for event in run.loop.run():
         if event.epoch >= 2:
-            loss = trailing_loss(run.loop.history, 2)
+            loss = trailing_criterion(run.loop.history, 2)
             better = (loss < best) & run.loop.is_training(event.epoch)
             best = np.where(better, loss, best)
             expected += [np.flatnonzero(better).tolist()] if better.any() else []

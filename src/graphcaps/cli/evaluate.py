@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,18 +25,21 @@ from graphcaps.cli.data_options import (
     reader_options,
 )
 from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
-from graphcaps.cli.output_files import check_output_folder, write_json
+from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
 from graphcaps.cli.run_options import (
     BatchSize,
+    ClassWeight,
     Device,
     Epochs,
     LearningRate,
     MaxNodes,
+    Metric,
     ModelName,
     Precision,
     Preset,
     configure,
     describe_preset,
+    selection_metric,
 )
 from graphcaps.errors import ArgumentError
 
@@ -103,6 +106,8 @@ def evaluate(
             help="Stop a fold after N epochs without improvement; 0: never (default). Not with protocol paper.",
         ),
     ] = None,
+    metric: Metric = None,
+    class_weight: ClassWeight = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     learning_rate: LearningRate = None,
@@ -116,6 +121,14 @@ def evaluate(
         ),
     ] = None,
     out: Annotated[Path | None, option("--out", metavar="DIR", help="Folder for the records.")] = None,
+    predictions: Annotated[
+        Path | None,
+        option(
+            "--predictions",
+            metavar="FILE.csv",
+            help="Write the probabilities of each validation and test graph, with seed, fold and split.",
+        ),
+    ] = None,
     resume: Annotated[
         bool, option("--resume", help="Keep finished records in DIR and continue unfinished ones.")
     ] = False,
@@ -137,6 +150,8 @@ def evaluate(
     --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
     """
     _check_options(out, variant, seeds)
+    _check_predictions(predictions, names, protocol)
+    selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     _check_folds(names, folds, groups, split, protocol)
     _check_seeded(split, {"--repeat": repeat, "--seed": seed})
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
@@ -155,13 +170,15 @@ def evaluate(
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
             precision=precision,
         )  # fmt: skip
-        check_network_options(config, {"--group": group, "--patience": patience}, "options")
+        network_options = {"--patience": patience, "--metric": metric, "--class-weight": class_weight}
+        check_network_options(config, {"--group": group, **network_options}, "options")
         if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset),
             split=fixed_splits or None, patience=patience or None,
+            metric=selection, class_weight=weights, predictions=predictions is not None,
         )  # fmt: skip
         if groups is not None and validation.partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")
@@ -172,6 +189,8 @@ def evaluate(
         ledgers.append(ledger)
         if out is not None:
             _write_summary(out, ledger, dataset)
+        if predictions is not None:
+            _write_predictions(predictions, ledger, dataset)
     if as_json:
         print_json([ledger.summary() for ledger in ledgers])
     else:
@@ -190,6 +209,26 @@ def _check_options(out: Path | None, variant: str | None, seeds: int) -> None:
         raise ArgumentError("evaluate", "--seeds", f"be at most {_MAX_SEEDS}", seeds)
     if out is not None:
         check_output_folder(out)
+
+
+def _check_predictions(path: Path | None, names: list[str], protocol: str) -> None:
+    """Rejects a file of predictions that cannot be written, or that would hold nothing."""
+    if path is None:
+        return
+    if path.suffix.lower() != ".csv":
+        raise ArgumentError("evaluate", "--predictions", "end in .csv", f"'{path.name}'")
+    if len(names) > 1:
+        raise ArgumentError("evaluate", "--predictions", "come with one data set", f"{len(names)} data sets")
+    if protocol != "held-out":
+        expected = "come with --protocol held-out, whose epoch is not selected on test graphs"
+        raise ArgumentError("evaluate", "--predictions", expected, f"--protocol {protocol}")
+    check_output_file(path)
+
+
+def _class_weight(name: str | None) -> Literal["balanced"] | None:
+    if name not in (None, "balanced"):
+        raise ArgumentError("evaluate", "--class-weight", "be 'balanced'", f"'{name}'")
+    return None if name is None else "balanced"
 
 
 def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None, protocol: str) -> None:
@@ -330,6 +369,19 @@ def _write_summary(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
     write_json(path, ledger.summary() | source)
 
 
+def _write_predictions(path: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
+    """Writes a row per seed, fold and graph."""
+    from graphcaps._io.atomic_write import write_atomically
+    from graphcaps.evaluation.graph_predictions import predictions_csv
+
+    store, metadata = loaded.store, loaded.metadata
+    ids = None if metadata is None else metadata.ids
+    seeds = [(record.key.seed, record.predictions) for record in ledger.of("held-out")]
+    kept = [(seed, predictions) for seed, predictions in seeds if predictions is not None]
+    write_atomically(path, predictions_csv(kept, store.class_names, ids=ids, smiles=store.smiles))
+    note(f"Predictions of {sum(len(predictions) for _, predictions in kept):,} rows: {path}")
+
+
 def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
     """Prints one line per result, and the rule of each below the table."""
     from graphcaps.evaluation import RULES
@@ -347,18 +399,38 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
             bound = "upper bound" if ledger.is_upper_bound(name) else ""
             table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *cells, head[2], bound)
             head = ("", "", "")
+            for cells in _metric_cells(ledger, len(numbers) - 2) if name == "held-out" else ():
+                table.add_row("", "", *cells, "", "")
     console = terminal()
     console.print(table)
-    console.print("\nAccuracy in percent; ± is a standard deviation.", style="dim")
+    with_metrics = any(ledger.metrics for ledger in ledgers)
+    more = " (balanced accuracy too); ROC-AUC, PR-AUC and MCC at the held-out epochs" if with_metrics else ""
+    console.print(f"\nAccuracy in percent{more}; ± is a standard deviation.", style="dim", soft_wrap=True)
     for name in RULES:
         if any(name in _shown(ledger) for ledger in ledgers):
             console.print(
                 f"{name}: {_describe_rule(name, ledgers)}.", style="dim", markup=False, soft_wrap=True
             )
+    for ledger in ledgers:
+        for sentence in ledger.cautions:
+            name = f"{ledger.dataset}: " if len(ledgers) > 1 else ""
+            console.print(f"{name}{sentence}", markup=False, soft_wrap=True)
     for sentence in dict.fromkeys(sentence for ledger in ledgers for sentence in ledger.notes):
         console.print(sentence, markup=False, soft_wrap=True)
     if out is not None:
         console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
+
+
+def _metric_cells(ledger: Ledger, num_spreads: int) -> Iterator[list[str]]:
+    """Name, mean and deviations of each metric at the held-out epochs; a dash where it is not defined."""
+    from graphcaps.evaluation.fold_metrics import FOLD_METRICS
+
+    for name, estimate in ledger.metrics.items():
+        # Accuracies are in percent, as those above them.
+        scale, digits = (100, 2) if name == "balanced_accuracy" else (1, 3)
+        values = [] if estimate is None else [estimate.mean, estimate.std_folds, estimate.std_seeds]
+        cells = ["–" if value is None else f"{scale * value:.{digits}f}" for value in values]
+        yield [f"  {FOLD_METRICS[name]}", *(cells or ["–"] * 3)[: 1 + num_spreads]]
 
 
 def _shown(ledger: Ledger) -> list[str]:

@@ -10,18 +10,22 @@ from graphcaps.cli.output import option
 if TYPE_CHECKING:
     from graphcaps.config import RunConfig
     from graphcaps.data.store import GraphStore
+    from graphcaps.metrics import SelectionMetric
 
 __all__ = [
     "BatchSize",
+    "ClassWeight",
     "Device",
     "Epochs",
     "LearningRate",
     "MaxNodes",
+    "Metric",
     "ModelName",
     "Precision",
     "Preset",
     "configure",
     "describe_preset",
+    "selection_metric",
 ]
 
 Preset = Annotated[str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")]
@@ -44,6 +48,19 @@ MaxNodes = Annotated[
 ]
 Precision = Annotated[
     str | None, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+]
+Metric = Annotated[
+    str | None,
+    option(
+        "--metric",
+        metavar="NAME",
+        help="Validation metric that selects the epoch: loss (default), accuracy, balanced-accuracy, roc-auc, pr-auc "
+        "or mcc.",
+    ),
+]
+ClassWeight = Annotated[
+    str | None,
+    option("--class-weight", metavar="balanced", help="Weight classes inversely to their frequency."),
 ]
 Device = Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")]
 
@@ -138,6 +155,21 @@ def configure(
     return config.with_training(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
     )
+
+
+def selection_metric(name: str | None, owner: str) -> SelectionMetric:
+    """The value of ``--metric``; the loss without one.
+
+    Raises:
+        ArgumentError: If there is no metric of that name.
+    """
+    from graphcaps.errors import ArgumentError
+    from graphcaps.metrics import METRIC_TITLES
+
+    for metric in METRIC_TITLES:
+        if metric == (name or "loss"):
+            return metric
+    raise ArgumentError(owner, "--metric", f"be one of {', '.join(METRIC_TITLES)}", repr(name))
 
 
 def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:

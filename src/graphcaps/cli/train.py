@@ -27,15 +27,18 @@ from graphcaps.cli.data_options import (
 from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
 from graphcaps.cli.run_options import (
     BatchSize,
+    ClassWeight,
     Device,
     Epochs,
     LearningRate,
     MaxNodes,
+    Metric,
     ModelName,
     Precision,
     Preset,
     configure,
     describe_preset,
+    selection_metric,
 )
 from graphcaps.errors import ArgumentError, DataError
 
@@ -94,10 +97,8 @@ def train(
             "Default: 50 with preset default or molecules, else 0.",
         ),
     ] = None,
-    class_weight: Annotated[
-        str | None,
-        option("--class-weight", metavar="balanced", help="Weight classes inversely to their frequency."),
-    ] = None,
+    metric: Metric = None,
+    class_weight: ClassWeight = None,
     calibrate: Annotated[
         str,
         option(
@@ -160,6 +161,7 @@ def train(
     note(f"{len(store):,} graphs of {store.name}, {config.model}, {chosen}.")
     network_options = {
         "--patience": patience,
+        "--metric": metric,
         "--class-weight": class_weight,
         "--checkpoint-every": checkpoint_every,
     }
@@ -173,6 +175,7 @@ def train(
         validation=validation,
         device=device,
         patience=patience or None,
+        metric=selection_metric(metric, "train"),
         class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
         calibrate=_calibration_method(calibrate),
         split=holdout,
@@ -219,7 +222,7 @@ def _check_validation_share(context: typer.Context, split: Split | None) -> None
 
 
 def _class_weights(name: str | None, store: GraphStore) -> Tensor | None:
-    from graphcaps.training.final_training import balanced_class_weights
+    from graphcaps.training.class_weights import balanced_class_weights
 
     if name is None:
         return None
@@ -301,7 +304,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         accuracy = _accuracy(info, "validation")
         caution = (
             "this set selected the epoch, so it is not a test"
-            if "lowest" in info["rule"]
+            if info["rule"].startswith(("lowest", "highest"))
             else "not a test set"
         )
         if not has_epochs:

@@ -26,7 +26,8 @@ def fit_group(
         config (RunConfig): Names the model and its arguments, resolved.
         on_epoch (callable): Called with the metrics of all replicas, as those of the only epoch.
     """
-    events = [fit_replica(store, config, replica)[1] for replica in group.replicas]
+    fits = [fit_replica(store, config, replica) for replica in group.replicas]
+    events = [fit.event for fit in fits]
     event = EpochEnd(
         epoch=1,
         epochs=1,
@@ -42,4 +43,5 @@ def fit_group(
         f"{config.model} is fitted once per fold to its training graphs: it has no epochs, a validation fold is not "
         "used, and settings of features and training do not apply."
     )
-    return GroupResult([event], np.ones(len(events), dtype=np.int64), (note,))
+    predicted = [fit.probabilities for fit in fits] if group.protocol == "held-out" else None
+    return GroupResult([event], np.ones(len(events), dtype=np.int64), (note,), probabilities=predicted)

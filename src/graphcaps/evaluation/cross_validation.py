@@ -31,6 +31,8 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.classical_folds import fit_group
 from graphcaps.evaluation.epoch_records import EpochRecords
+from graphcaps.evaluation.fold_metrics import FoldMetrics
+from graphcaps.evaluation.graph_predictions import GraphPredictions
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.partition import FixedSplits, Partition, fixed_splits, partition_by_groups
 from graphcaps.evaluation.record import (
@@ -43,12 +45,13 @@ from graphcaps.evaluation.record import (
 )
 from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_groups, train_group
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
+from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
 from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
-from graphcaps.training.early_stopping import check_patience
+from graphcaps.training.early_stopping import check_metric, check_patience
 from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import check_nodes, label_column_hint
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
@@ -103,6 +106,7 @@ class CompletedSeed:
         curves (EpochRecords): One row per fold.
         seconds (float): Training time: this seed's share of the time of its groups.
         notes (tuple): Notes recorded during training.
+        predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were kept.
     """
 
     protocol: Protocol
@@ -111,6 +115,7 @@ class CompletedSeed:
     curves: EpochRecords
     seconds: float
     notes: tuple[str, ...]
+    predictions: GraphPredictions | None = None
 
 
 def cross_validate(
@@ -129,6 +134,9 @@ def cross_validate(
     groups: Groups | None = None,
     split: Split | Sequence[Split] | None = None,
     patience: int | None = None,
+    metric: SelectionMetric = "loss",
+    class_weight: Literal["balanced"] | None = None,
+    predictions: bool = False,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -158,8 +166,16 @@ def cross_validate(
             :func:`graphcaps.data.scaffold_split` under several seeds: all are trained together, as folds are. ``paper``
             trains on the validation part too. If a split has no validation part, held-out draws a tenth of every class
             of the training part.
-        patience (int, optional): A fold stops after this many epochs without a decrease of its validation loss by
-            0.0005; its later epochs do not count. Only with the protocol held-out. (default: never)
+        patience (int, optional): A fold stops after this many epochs without a decrease of its validation loss, or an
+            increase of ``metric``, by 0.0005; its later epochs do not count. Only with the protocol held-out.
+            (default: never)
+        metric (str): Metric of the validation fold that selects the epoch: ``"loss"``, ``"accuracy"``,
+            ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. Only with the protocol held-out.
+            (default: "loss")
+        class_weight (str, optional): ``"balanced"`` weights classes inversely to their frequency in the training
+            graphs of each fold. (default: 1 each)
+        predictions (bool): Keep the predictions of all validation and test graphs in the records. Only with the
+            protocol held-out. (default: ``False``)
 
     Returns:
         Ledger: One record per protocol and seed.
@@ -171,6 +187,7 @@ def cross_validate(
     validation = CrossValidation(
         store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
         variant=variant, results=results_store, resume=resume, groups=groups, split=split, patience=patience,
+        metric=metric, class_weight=class_weight, predictions=predictions,
     )  # fmt: skip
     return validation.run(on_event)
 
@@ -203,6 +220,9 @@ class CrossValidation:
         groups: Groups | None = None,
         split: Split | Sequence[Split] | None = None,
         patience: int | None = None,
+        metric: SelectionMetric = "loss",
+        class_weight: Literal["balanced"] | None = None,
+        predictions: bool = False,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
@@ -212,9 +232,18 @@ class CrossValidation:
             expected = f"be one of {', '.join(PROTOCOLS)}, both"
             raise ArgumentError("cross_validate", "protocol", expected, repr(protocol))
         check_patience("cross_validate", patience)
-        if patience is not None and protocol != "held-out":
-            expected = "be left out unless the protocol is held-out: 'paper' has no validation set"
-            raise ArgumentError("cross_validate", "patience", expected, f"{patience} with '{protocol}'")
+        needs_validation = {
+            "patience": patience,
+            "metric": None if check_selection_metric("cross_validate", metric) == "loss" else metric,
+            "predictions": predictions or None,
+        }
+        for name, given in needs_validation.items():
+            if given is not None and protocol != "held-out":
+                expected = "be left out unless the protocol is held-out: 'paper' has no validation set"
+                raise ArgumentError("cross_validate", name, expected, f"{given} with '{protocol}'")
+        if class_weight not in (None, "balanced"):
+            expected = "be 'balanced', or be left out"
+            raise ArgumentError("cross_validate", "class_weight", expected, repr(class_weight))
         if resume and results is None:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
         self.store = store
@@ -236,10 +265,19 @@ class CrossValidation:
         if self.is_classical:
             build_classical(self.config, store.num_classes)  # raises on unknown arguments
             group = 1  # one fit after another, each with all threads
-            check_network_options(self.config, {"patience": patience}, "cross_validate")
+            network_options = {**needs_validation, "predictions": None, "class_weight": class_weight}
+            check_network_options(self.config, network_options, "cross_validate")
         else:
             model_factory(self.config, 1, store.num_classes)
         self.seeds, self.group, self.patience = tuple(range(seeds)), group, patience
+        self.class_weight, self.predictions = class_weight, predictions
+        assert store.y is not None
+        validation_sets = [
+            self.folds.held_out(fold).validation
+            for fold in range(self.folds.num_folds if with_validation else 0)
+        ]
+        sets = [graphs for graphs in validation_sets if graphs is not None]
+        self.metric = check_metric("cross_validate", metric, store.y, sets)
         self.device = choose_device(device, "cross_validate", self.config.model)
         self.results = results
         counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
@@ -272,7 +310,9 @@ class CrossValidation:
         if not self.is_classical and any(self._missing_runs(protocol) for protocol in self.protocols):
             self.prepare()
         groups = [group for protocol in self.protocols for group in self._plan(protocol)]
-        collector = SeedCollector(self.folds.num_folds, self.checkpoints.unused_notes(groups))
+        assert self.store.y is not None
+        classes = self.store.y.cpu().numpy()
+        collector = SeedCollector(self.folds.num_folds, self.checkpoints.unused_notes(groups), classes)
         for number, group in enumerate(groups, 1):
 
             def on_epoch(epoch: EpochEnd, group: ReplicaGroup = group, number: int = number) -> None:
@@ -329,9 +369,22 @@ class CrossValidation:
                     raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
                 config = self.variants[key.variant]
                 expected = settings(
-                    config, self.folds.num_folds, self.folds.seed, self.data, self.partition, self.patience
+                    *(
+                        config,
+                        self.folds.num_folds,
+                        self.folds.seed,
+                        self.data,
+                        self.partition,
+                        self.patience,
+                    ),
+                    *(self.metric, self.class_weight),
                 )
                 check_settings(record.settings, expected, key, self.results.path(key))
+                if self.predictions and record.predictions is None:
+                    fix = "Name another folder, or leave out --predictions."
+                    raise DataError(
+                        self.results.path(key), "a record with predictions", "none in it", fix=fix
+                    )
                 finished[key] = record
         return finished
 
@@ -358,12 +411,15 @@ class CrossValidation:
             inputs,
             self.config,
             patience=self.patience,
+            metric=self.metric,
+            class_weight=self.class_weight,
             initializers=factories,
             data=self.data.sha256,
             checkpoint=self.checkpoints.path(group),
             resume=self.resume,
             # A record is written once all folds of its seed are trained: until then the checkpoint is the result.
             keep_end=len(group.replicas) < self.folds.num_folds,
+            keep_scores=group.protocol == "held-out",
             on_epoch=on_epoch,
         )
 
@@ -376,9 +432,14 @@ class CrossValidation:
         empty = describe_empty_graphs(self.store)
         reading = describe_reading(self.store, self.config)
         notes = (*self.folds.notes, *((empty,) if empty else ()), *reading, *completed.notes)
+        predictions = completed.predictions
+        metrics = (
+            None if predictions is None else FoldMetrics.from_predictions(predictions, self.store.class_names)
+        )
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
             versions_and_commit(), describe_hardware(self.device), notes, self.partition, self.patience,
+            self.metric, self.class_weight, metrics, predictions if self.predictions else None,
         )  # fmt: skip
 
 
@@ -482,12 +543,13 @@ class SeedCollector:
     Args:
         num_folds (int): Folds of a completed seed.
         notes (list): Notes recorded before the first group.
+        y (ndarray, optional): Class of each graph, ``[G]``, for the predictions of groups that have them.
     """
 
-    def __init__(self, num_folds: int, notes: Sequence[str] = ()) -> None:
-        self.num_folds = num_folds
+    def __init__(self, num_folds: int, notes: Sequence[str] = (), y: np.ndarray | None = None) -> None:
+        self.num_folds, self._y = num_folds, y
         self._notes = list(notes)
-        self._parts: dict[tuple[Protocol, str, int], list[tuple[EpochRecords, float]]] = {}
+        self._parts: dict[tuple[Protocol, str, int], list[_Part]] = {}
 
     def add(self, group: ReplicaGroup, result: GroupResult) -> Iterator[CompletedSeed]:
         """Adds the events of a group and yields the seeds that it completes."""
@@ -496,17 +558,33 @@ class SeedCollector:
         seconds_per_replica = sum(event.seconds for event in result.events) / len(group.replicas)
         for run in group.runs:
             rows = [row for row, each in enumerate(group.replicas) if (each.variant, each.seed) == run]
-            part = (curves.folds(rows), seconds_per_replica * len(rows))
+            predictions = None
+            if result.probabilities is not None and self._y is not None:
+                replicas = [group.replicas[row] for row in rows]
+                probabilities = [result.probabilities[row] for row in rows]
+                predictions = GraphPredictions.from_replicas(replicas, probabilities, self._y)
+            part = _Part(curves.folds(rows), seconds_per_replica * len(rows), predictions)
             self._parts.setdefault((group.protocol, *run), []).append(part)
         completed = [key for key, parts in self._parts.items() if _num_folds(parts) == self.num_folds]
         for key in completed:
             parts = self._parts.pop(key)
-            joined = EpochRecords.join([part for part, _ in parts])
-            seconds = sum(seconds for _, seconds in parts)
-            yield CompletedSeed(*key, joined, seconds, tuple(dict.fromkeys(self._notes)))
+            joined = EpochRecords.join([part.curves for part in parts])
+            seconds = sum(part.seconds for part in parts)
+            kept = [part.predictions for part in parts if part.predictions is not None]
+            predictions = GraphPredictions.join(kept) if len(kept) == len(parts) else None
+            yield CompletedSeed(*key, joined, seconds, tuple(dict.fromkeys(self._notes)), predictions)
         if not self._parts:  # notes apply to all seeds that were trained together
             self._notes.clear()
 
 
-def _num_folds(parts: Sequence[tuple[EpochRecords, float]]) -> int:
-    return sum(curves.num_folds for curves, _ in parts)
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some folds of a seed, trained in one group: their curves, seconds and predictions."""
+
+    curves: EpochRecords
+    seconds: float
+    predictions: GraphPredictions | None
+
+
+def _num_folds(parts: Sequence[_Part]) -> int:
+    return sum(part.curves.num_folds for part in parts)

@@ -15,9 +15,11 @@ from graphcaps.errors import DataError
 from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["CURVES", "LOSS_STEP", "EpochRecords"]
+__all__ = ["CURVES", "LOSS_STEP", "METRIC_CURVE", "METRIC_STEP", "EpochRecords", "stored_criterion"]
 
 LOSS_STEP = 1e-5
+METRIC_STEP = 1e-6
+METRIC_CURVE = "validation_metric"
 _LARGEST = np.iinfo(np.int32).max
 _MAX_VALUES = 5 * 10**7  # per curve; ten folds of 1000 epochs have 10⁴
 CURVES = ("train_loss", "train_right", "validation_loss", "validation_right", "test_right")
@@ -39,6 +41,8 @@ class EpochRecords:
         train_graphs, validation_graphs, test_graphs (ndarray): Number of graphs of each set, ``[F]``.
         epochs_run (ndarray, optional): Number of epochs of each fold, ``[F]``, the largest of which is E. A fold that
             stopped earlier repeats its last values, which no rule selects. (default: E for each)
+        validation_metric (ndarray, optional): The metric of the validation set that selects the epoch, as multiples of
+            0.000001; NaN becomes −1. (default: the epoch is selected by the validation loss)
     """
 
     train_loss: np.ndarray
@@ -50,6 +54,7 @@ class EpochRecords:
     validation_graphs: np.ndarray
     test_graphs: np.ndarray
     epochs_run: np.ndarray | None = None
+    validation_metric: np.ndarray | None = None
 
     @classmethod
     def from_events(
@@ -79,13 +84,14 @@ class EpochRecords:
             return np.rint(correct).astype(np.int64)
 
         def loss(name: str) -> np.ndarray:
-            values = np.nan_to_num(collect(f"{name}_loss") / LOSS_STEP, nan=_LARGEST, posinf=_LARGEST)
-            values = np.where(sizes[name][:, None] > 0, values, 0)
-            return np.rint(values.clip(0, _LARGEST)).astype(np.int64)
+            return np.where(sizes[name][:, None] > 0, _stored_loss(collect(f"{name}_loss")), 0)
 
+        metric = None
+        if any(event.validation_metric for event in events):
+            metric = _stored_metric(collect(METRIC_CURVE))
         curves = cls(
             loss("train"), right("train"), loss("validation"), right("validation"), right("test"),
-            sizes["train"], sizes["validation"], sizes["test"],
+            sizes["train"], sizes["validation"], sizes["test"], None, metric,
         )  # fmt: skip
         return curves if epochs_run is None else curves._cut(epochs_run)
 
@@ -101,6 +107,13 @@ class EpochRecords:
     def fold_epochs(self) -> np.ndarray:
         """Number of epochs of each fold, ``[F]``."""
         return np.full(self.num_folds, self.num_epochs) if self.epochs_run is None else self.epochs_run
+
+    @property
+    def criterion(self) -> np.ndarray:
+        """What the held-out epoch minimises, ``[F, E]``: the validation loss, or one minus the metric."""
+        if self.validation_metric is None:
+            return self.validation_loss * LOSS_STEP
+        return 1 - self.validation_metric * METRIC_STEP
 
     @property
     def train_accuracy(self) -> np.ndarray:
@@ -122,20 +135,24 @@ class EpochRecords:
         """The curves of the given rows, up to the last epoch of the longest."""
         rows = list(rows)
         chosen = EpochRecords(*(getattr(self, name)[rows] for name in (*CURVES, *_SIZES)))
-        return chosen._cut(self.fold_epochs[rows])
+        metric = None if self.validation_metric is None else self.validation_metric[rows]
+        return replace(chosen, validation_metric=metric)._cut(self.fold_epochs[rows])
 
     @staticmethod
     def join(parts: Sequence[EpochRecords]) -> EpochRecords:
         """Concatenates the rows of several records. Shorter ones are padded with their last values."""
         E = max(part.num_epochs for part in parts)
 
-        def padded(part: EpochRecords, name: str) -> np.ndarray:
-            return np.pad(getattr(part, name), ((0, 0), (0, E - part.num_epochs)), mode="edge")
+        def padded(curve: np.ndarray) -> np.ndarray:
+            return np.pad(curve, ((0, 0), (0, E - curve.shape[1])), mode="edge")
 
-        curves = [np.concatenate([padded(part, name) for part in parts]) for name in CURVES]
+        curves = [np.concatenate([padded(getattr(part, name)) for part in parts]) for name in CURVES]
         sizes = [np.concatenate([getattr(part, name) for part in parts]) for name in _SIZES]
+        metrics = [padded(part.validation_metric) for part in parts if part.validation_metric is not None]
         epochs_run = np.concatenate([part.fold_epochs for part in parts])
-        return replace(EpochRecords(*curves, *sizes), epochs_run=_or_none(epochs_run, E))
+        metric = np.concatenate(metrics) if metrics else None
+        joined = EpochRecords(*curves, *sizes)
+        return replace(joined, epochs_run=_or_none(epochs_run, E), validation_metric=metric)
 
     def _cut(self, epochs_run: np.ndarray) -> EpochRecords:
         """The same folds with that many epochs of each, in as many columns as the longest needs."""
@@ -143,12 +160,15 @@ class EpochRecords:
         column = np.minimum(np.arange(E), epochs_run[:, None] - 1)  # [F, E]
         curves = [np.take_along_axis(getattr(self, name), column, 1) for name in CURVES]
         sizes = [getattr(self, name) for name in _SIZES]
-        return replace(EpochRecords(*curves, *sizes), epochs_run=_or_none(epochs_run, E))
+        metric = self.validation_metric
+        metric = None if metric is None else np.take_along_axis(metric, column, 1)
+        cut = EpochRecords(*curves, *sizes)
+        return replace(cut, epochs_run=_or_none(epochs_run, E), validation_metric=metric)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EpochRecords):
             return NotImplemented
-        names = (*CURVES, *_SIZES, "fold_epochs")
+        names = (*CURVES, *_SIZES, "fold_epochs", "criterion")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __repr__(self) -> str:
@@ -159,11 +179,15 @@ class EpochRecords:
         """Shape and set sizes, without the curves; JSON-safe."""
         names = _SIZES if self.epochs_run is None else (*_SIZES, "epochs_run")
         sizes = {name: getattr(self, name).tolist() for name in names}
-        return {"folds": self.num_folds, "epochs": self.num_epochs, "loss_step": LOSS_STEP} | sizes
+        steps = {"loss_step": LOSS_STEP}
+        if self.validation_metric is not None:
+            steps["metric_step"] = METRIC_STEP
+        return {"folds": self.num_folds, "epochs": self.num_epochs} | steps | sizes
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""
-        return self.header() | {name: _pack(getattr(self, name)) for name in CURVES}
+        metric = {} if self.validation_metric is None else {METRIC_CURVE: _pack(self.validation_metric)}
+        return self.header() | {name: _pack(getattr(self, name)) for name in CURVES} | metric
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str) -> EpochRecords:
@@ -184,8 +208,13 @@ class EpochRecords:
             raise DataError(
                 where, f"at most {_MAX_VALUES:,} values per curve", f"{F:,} folds of {E:,} epochs"
             )
-        if values.get("loss_step") != LOSS_STEP:
-            raise DataError(where, f"{LOSS_STEP} under 'loss_step'", repr(values.get("loss_step"))[:60])
+        has_metric = "metric_step" in values
+        for name, step in (
+            ("loss_step", LOSS_STEP),
+            *((("metric_step", METRIC_STEP),) if has_metric else ()),
+        ):
+            if values.get(name) != step:
+                raise DataError(where, f"{step} under '{name}'", repr(values.get(name))[:60])
         sizes = {}
         for name in (*_SIZES, *(("epochs_run",) if "epochs_run" in values else ())):
             entry = values.get(name)
@@ -198,18 +227,39 @@ class EpochRecords:
                 raise DataError(where, f"{E} as the largest number under '{name}'", f"{max(entry)}")
             sizes[name] = np.array(entry, dtype=np.int64)
         curves = {}
-        for name in CURVES:
+        for name in (*CURVES, *((METRIC_CURVE,) if has_metric else ())):
             value = values.get(name)
             curves[name] = (
                 value if isinstance(value, np.ndarray) else _unpack(value, F, E, f"{where}, {name}")
             )
         for name, curve in curves.items():
             subset, quantity = name.split("_")
-            largest = sizes[f"{subset}_graphs"][:, None] if quantity == "right" else _LARGEST
-            if (curve < 0).any() or (curve > largest).any():
-                limit = "the number of graphs" if quantity == "right" else f"{_LARGEST}"
-                raise DataError(where, f"numbers from 0 to {limit} under '{name}'", "others")
-        return cls(*curves.values(), *sizes.values())
+            limits: dict[str, tuple[int, Any, str]] = {
+                "right": (0, sizes[f"{subset}_graphs"][:, None], "the number of graphs"),
+                "loss": (0, _LARGEST, f"{_LARGEST}"),
+                "metric": (-round(1 / METRIC_STEP), round(1 / METRIC_STEP), f"{round(1 / METRIC_STEP)}"),
+            }
+            smallest, largest, limit = limits[quantity]
+            if (curve < smallest).any() or (curve > largest).any():
+                raise DataError(where, f"numbers from {smallest} to {limit} under '{name}'", "others")
+        metric = curves.pop(METRIC_CURVE, None)
+        return replace(cls(*curves.values(), *sizes.values()), validation_metric=metric)
+
+
+def stored_criterion(event: EpochEnd) -> np.ndarray:
+    """:attr:`EpochRecords.criterion` of one epoch, rounded as it is stored, ``[F]``."""
+    if event.validation_metric:
+        return 1 - _stored_metric(np.array(event.validation_metric, dtype=np.float64)) * METRIC_STEP
+    return _stored_loss(np.array(event.validation_loss, dtype=np.float64)) * LOSS_STEP
+
+
+def _stored_loss(loss: np.ndarray) -> np.ndarray:
+    values = np.nan_to_num(loss / LOSS_STEP, nan=_LARGEST, posinf=_LARGEST)
+    return np.rint(values.clip(0, _LARGEST)).astype(np.int64)
+
+
+def _stored_metric(metric: np.ndarray) -> np.ndarray:
+    return np.rint(np.nan_to_num(metric, nan=-1.0) / METRIC_STEP).astype(np.int64)
 
 
 def _or_none(epochs_run: np.ndarray, E: int) -> np.ndarray | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,8 @@ __all__ = [
     "UPPER_BOUND",
     "AccuracyEstimate",
     "Choice",
+    "MetricEstimate",
+    "average_metric",
     "average_seeds",
     "best_common_epoch",
     "best_epoch_per_fold",
@@ -76,6 +79,48 @@ class AccuracyEstimate:
         return f"{self.mean:.2f}" if self.std_folds is None else f"{self.mean:.2f} ± {self.std_folds:.2f}"
 
 
+@dataclass(frozen=True)
+class MetricEstimate:
+    """A mean metric with its standard deviations, in its own unit.
+
+    Args:
+        mean (float): Mean over folds, then over seeds.
+        std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds.
+        std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean; ``None`` for one seed.
+        per_seed (tuple): Values of the folds of each seed.
+        seeds (tuple): Seeds that were averaged.
+    """
+
+    mean: float
+    std_folds: float | None
+    std_seeds: float | None
+    per_seed: tuple[tuple[float, ...], ...]
+    seeds: tuple[int, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-safe, rounded to six digits."""
+        stds = {"std_folds": self.std_folds, "std_seeds": self.std_seeds}
+        return {
+            "mean": round(self.mean, 6),
+            **{name: None if std is None else round(std, 6) for name, std in stds.items()},
+            "seeds": list(self.seeds),
+            "per_seed": [[round(value, 6) for value in values] for values in self.per_seed],
+        }
+
+
+def average_metric(values: Sequence[np.ndarray], seeds: Sequence[int]) -> MetricEstimate:
+    """Averages a metric, ``[F]`` for each seed: over folds first, then over seeds."""
+    means = np.array([each.mean() for each in values])
+    deviations = [std for each in values if (std := _std(each)) is not None]
+    return MetricEstimate(
+        float(means.mean()),
+        float(np.mean(deviations)) if deviations else None,
+        _std(means),
+        tuple(tuple(each.tolist()) for each in values),
+        tuple(seeds),
+    )
+
+
 def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
     r"""Centred mean over ``window`` epochs, ``[F, E]``; truncated at both ends.
 
@@ -106,25 +151,25 @@ def window_for(epochs: int) -> int:
 
 
 def held_out(
-    validation_loss: np.ndarray,
+    criterion: np.ndarray,
     test_accuracy: np.ndarray,
     window: int | None = None,
     fold_epochs: np.ndarray | None = None,
 ) -> Choice:
-    r"""Each fold's epoch of lowest smoothed validation loss, and its test accuracy.
+    r"""Each fold's epoch of lowest smoothed criterion (validation loss, or one minus a metric), and its test accuracy.
 
     .. math:: e_f = \arg\min_e \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
 
-    Test data is not used for the selection: this is the held-out accuracy. Losses are smoothed over ``window``
+    Test data is not used for the selection: this is the held-out accuracy. The criterion is smoothed over ``window``
     epochs. (default: :func:`window_for` the number of epochs of the fold)
     """
-    loss = _table("held_out", "validation_loss", validation_loss)
-    test = _table("held_out", "test_accuracy", test_accuracy, loss.shape)
-    lengths = _lengths("held_out", fold_epochs, loss)
-    epochs = np.zeros(len(loss), dtype=np.int64)
+    values = _table("held_out", "criterion", criterion)
+    test = _table("held_out", "test_accuracy", test_accuracy, values.shape)
+    lengths = _lengths("held_out", fold_epochs, values)
+    epochs = np.zeros(len(values), dtype=np.int64)
     for length in np.unique(lengths).tolist():  # folds of one length together: one mean for all of them
         rows = lengths == length
-        smoothed = smooth(loss[rows, :length], window_for(length) if window is None else window)
+        smoothed = smooth(values[rows, :length], window_for(length) if window is None else window)
         epochs[rows] = smoothed.argmin(1)
     return _select(test, epochs)
 
@@ -155,14 +200,14 @@ def best_epoch_per_fold(test_accuracy: np.ndarray, fold_epochs: np.ndarray | Non
 
 
 def optimism(
-    validation_loss: np.ndarray,
+    criterion: np.ndarray,
     test_accuracy: np.ndarray,
     window: int | None = None,
     fold_epochs: np.ndarray | None = None,
 ) -> Choice:
     """Gain from selecting the epoch on test data: C minus held-out, both on the same held-out training."""
     best = best_common_epoch(test_accuracy, fold_epochs)
-    validated = held_out(validation_loss, test_accuracy, window, fold_epochs)
+    validated = held_out(criterion, test_accuracy, window, fold_epochs)
     return Choice(best.epochs, best.accuracies - validated.accuracies)
 
 

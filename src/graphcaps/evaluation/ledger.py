@@ -12,11 +12,12 @@ import numpy as np
 
 from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.epoch_records import LOSS_STEP
 from graphcaps.evaluation.epoch_selection import (
     UPPER_BOUND,
     AccuracyEstimate,
     Choice,
+    MetricEstimate,
+    average_metric,
     average_seeds,
     best_common_epoch,
     best_epoch_per_fold,
@@ -24,8 +25,10 @@ from graphcaps.evaluation.epoch_selection import (
     optimism,
     window_for,
 )
+from graphcaps.evaluation.fold_metrics import FOLD_METRICS, cautions
 from graphcaps.evaluation.partition import Partition
 from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
+from graphcaps.metrics import METRIC_TITLES, SelectionMetric
 from graphcaps.training.early_stopping import WINDOW
 
 __all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "choose_epochs", "held_out_accuracies"]
@@ -119,6 +122,16 @@ class Ledger:
         return self.records[0].patience
 
     @property
+    def metric(self) -> SelectionMetric:
+        """Metric of the validation set that selects the epoch."""
+        return self.records[0].metric
+
+    @property
+    def class_weight(self) -> str | None:
+        """``"balanced"`` if classes are weighted inversely to their frequency; ``None`` if they are not."""
+        return self.records[0].class_weight
+
+    @property
     def protocols(self) -> tuple[Protocol, ...]:
         present = {record.key.protocol for record in self.records}
         return tuple(protocol for protocol in PROTOCOLS if protocol in present)
@@ -161,9 +174,11 @@ class Ledger:
         if not self.selects_epochs:
             return _SINGLE_EPOCH_RULES[name]
         window = min(window_for(int(record.curves.fold_epochs.min())) for record in self.records)
-        return RULES[name].replace(
+        rule = RULES[name].replace(
             f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}"
         )
+        best = "lowest" if self.metric == "loss" else "highest"
+        return rule.replace("lowest validation loss", f"{best} validation {METRIC_TITLES[self.metric]}")
 
     @property
     def selects_epochs(self) -> bool:
@@ -189,6 +204,31 @@ class Ledger:
                 seeds = [record.key.seed for record in records]
                 estimates[name] = average_seeds([rule(record) for record in records], seeds)
         return estimates
+
+    @cached_property
+    def metrics(self) -> dict[str, MetricEstimate | None]:
+        """Further metrics of the test graphs at the held-out epoch, by the names of :data:`FOLD_METRICS`.
+
+        ``None`` for a metric that is not defined in every test fold. Empty if a held-out record has no metrics, as
+        records of earlier versions.
+        """
+        records = self.of("held-out")
+        stored = [record.metrics for record in records if record.metrics is not None]
+        if not stored or len(stored) < len(records):
+            return {}
+        estimates: dict[str, MetricEstimate | None] = {}
+        for name in FOLD_METRICS:
+            values = [each.fold_values(name) for each in stored]
+            defined = [value for value in values if value is not None]
+            seeds = tuple(record.key.seed for record in records)
+            estimates[name] = average_metric(defined, seeds) if len(defined) == len(values) else None
+        return estimates
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Sentences on :attr:`metrics` that are not defined or rest on few graphs of a class."""
+        stored = [record.metrics for record in self.of("held-out") if record.metrics is not None]
+        return tuple(cautions(stored)) if self.metrics else ()
 
     def per_seed(self) -> list[dict[str, Any]]:
         """Selected epochs and accuracies of every fold, and their mean, for each rule and seed; JSON-safe."""
@@ -248,7 +288,14 @@ class Ledger:
             "folds_seed": self.folds_seed,
             **({} if self.partition is None else {"partition": vars(self.partition)}),
             **({} if self.patience is None else {"patience": self.patience}),
+            "metric": self.metric,
+            **({} if self.class_weight is None else {"class_weight": self.class_weight}),
             "figures": estimates,
+            "metrics": {
+                name: None if estimate is None else estimate.as_dict()
+                for name, estimate in self.metrics.items()
+            },
+            "cautions": list(self.cautions),
             "per_seed": self.per_seed(),
             "seconds": round(self.seconds, 3),
             "hardware": self.hardware,
@@ -299,18 +346,14 @@ def held_out_accuracies(ledger: Ledger) -> np.ndarray:
     return np.stack([rule(record).accuracies for record in records])
 
 
-def _losses(record: SeedRecord) -> np.ndarray:
-    return record.curves.validation_loss * LOSS_STEP
-
-
 def _held_out(record: SeedRecord) -> Choice:
     curves = record.curves
-    return held_out(_losses(record), curves.test_accuracy, fold_epochs=curves.fold_epochs)
+    return held_out(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
 
 
 def _optimism(record: SeedRecord) -> Choice:
     curves = record.curves
-    return optimism(_losses(record), curves.test_accuracy, fold_epochs=curves.fold_epochs)
+    return optimism(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
 
 
 def _common(record: SeedRecord) -> Choice:

@@ -11,7 +11,10 @@ from typing import Any, Literal
 from graphcaps.config import RunConfig
 from graphcaps.errors import DataError, GraphcapsError
 from graphcaps.evaluation.epoch_records import EpochRecords
+from graphcaps.evaluation.fold_metrics import FoldMetrics
+from graphcaps.evaluation.graph_predictions import GraphPredictions
 from graphcaps.evaluation.partition import Partition
+from graphcaps.metrics import METRIC_TITLES, SelectionMetric
 
 __all__ = ["PROTOCOLS", "DatasetFingerprint", "Protocol", "RecordKey", "SeedRecord", "read_key", "settings"]
 
@@ -70,6 +73,12 @@ class SeedRecord:
             folds.
         patience (int, optional): Epochs without progress after which a fold stops; not written if all folds are
             trained to the last epoch.
+        metric (str): Metric of the validation set that selects the epoch; not written if it is the loss.
+        class_weight (str, optional): ``"balanced"`` if the losses weight classes inversely to their frequency in the
+            training graphs of each fold; not written otherwise.
+        metrics (FoldMetrics, optional): Further metrics of the test graphs at the held-out epoch; ``None`` in records
+            of the protocol ``"paper"`` and of earlier versions.
+        predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were asked for.
     """
 
     key: RecordKey
@@ -84,6 +93,10 @@ class SeedRecord:
     notes: tuple[str, ...] = ()
     partition: Partition | None = None
     patience: int | None = None
+    metric: SelectionMetric = "loss"
+    class_weight: str | None = None
+    metrics: FoldMetrics | None = None
+    predictions: GraphPredictions | None = None
 
     def __post_init__(self) -> None:
         # Rounded as in the file, so that a record that is read back equals the original.
@@ -96,7 +109,8 @@ class SeedRecord:
     def settings(self) -> dict[str, Any]:
         """All values that determine the results besides the key; equal for records that can be compared."""
         return settings(
-            self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition, self.patience
+            *(self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition, self.patience),
+            *(self.metric, self.class_weight),
         )
 
     # ------------------------------------------------------------------ saving
@@ -118,8 +132,12 @@ class SeedRecord:
             "folds_seed": self.folds_seed,
             **({} if self.partition is None else {"partition": vars(self.partition)}),
             **({} if self.patience is None else {"patience": self.patience}),
+            **({} if self.metric == "loss" else {"metric": self.metric}),
+            **({} if self.class_weight is None else {"class_weight": self.class_weight}),
             "config": self.config.as_dict(),
+            **({} if self.metrics is None else {"metrics": self.metrics.as_dict()}),
             "curves": self.curves.as_dict() if curves is None else curves,
+            **({} if self.predictions is None else {"predictions": self.predictions.as_dict()}),
         }
 
     def to_json(self) -> str:
@@ -148,12 +166,14 @@ class SeedRecord:
             config = RunConfig.from_dict(values["config"], f"{where}, config")
         except (GraphcapsError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(where, "a valid configuration", f"an invalid one ({error})") from error
+        curves = EpochRecords.from_dict(values["curves"], where)
+        metrics, predictions = values.get("metrics"), values.get("predictions")
         return cls(
             key,
             config,
             DatasetFingerprint(**{name: values["data"][name] for name in _DATA_TYPES}),
             values["folds_seed"],
-            EpochRecords.from_dict(values["curves"], where),
+            curves,
             _seconds(values["seconds"], where),
             values["finished"],
             {str(name): str(value) for name, value in values["versions"].items()},
@@ -161,6 +181,10 @@ class SeedRecord:
             tuple(str(note) for note in values["notes"]),
             Partition.from_dict(values["partition"], where) if "partition" in values else None,
             _patience(values["patience"], where) if "patience" in values else None,
+            _metric(values.get("metric", "loss"), where),
+            _class_weight(values.get("class_weight"), where),
+            None if metrics is None else FoldMetrics.from_dict(metrics, curves.num_folds, where),
+            None if predictions is None else GraphPredictions.from_dict(predictions, where),
         )
 
 
@@ -186,11 +210,14 @@ def settings(
     data: DatasetFingerprint,
     partition: Partition | None = None,
     patience: int | None = None,
+    metric: SelectionMetric = "loss",
+    class_weight: str | None = None,
 ) -> dict[str, Any]:
     """All values that determine the results of a run, as a flat table.
 
     The file of a configuration is left out: equal values are the same run. Plain stratified folds have no entry
-    ``partition``, and a run without early stopping no entry ``patience``.
+    ``partition``, a run without early stopping no entry ``patience``, one that selects by the loss no ``metric``, and
+    one without class weights no ``class_weight``.
     """
     flat: dict[str, Any] = {}
     for section in ("model", "features", "training"):
@@ -198,6 +225,8 @@ def settings(
     flat |= {"folds": folds, "folds_seed": folds_seed}
     flat |= {} if partition is None else {"partition": partition.fingerprint}
     flat |= {} if patience is None else {"patience": patience}
+    flat |= {} if metric == "loss" else {"metric": metric}
+    flat |= {} if class_weight is None else {"class_weight": class_weight}
     return flat | {f"data.{name}": value for name, value in vars(data).items()}
 
 
@@ -225,6 +254,19 @@ def _patience(value: Any, where: str) -> int:
     if type(value) is not int or value < 1:
         raise DataError(where, "a whole number from 1 on under 'patience'", repr(value)[:60])
     return value
+
+
+def _metric(value: Any, where: str) -> SelectionMetric:
+    for name in METRIC_TITLES:
+        if value == name:
+            return name
+    raise DataError(where, f"one of {', '.join(METRIC_TITLES)} under 'metric'", repr(value)[:60])
+
+
+def _class_weight(value: Any, where: str) -> str | None:
+    if value not in (None, "balanced"):
+        raise DataError(where, "'balanced' under 'class_weight'", repr(value)[:60])
+    return None if value is None else "balanced"
 
 
 def _seconds(value: int | float, where: str) -> float:

@@ -23,13 +23,14 @@ import numpy as np
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.errors import DataError
-from graphcaps.evaluation.epoch_records import CURVES
+from graphcaps.evaluation.epoch_records import CURVES, METRIC_CURVE
 from graphcaps.evaluation.record import RecordKey, SeedRecord, read_key
 
 __all__ = ["RecordArchive", "write_archive"]
 
 _INDEX = "records.jsonl"
-_PLANES = tuple(f"{name}.{byte}" for name in CURVES for byte in range(4))
+_ALL_CURVES = (*CURVES, METRIC_CURVE)
+_PLANES = tuple(f"{name}.{byte}" for name in _ALL_CURVES for byte in range(4))
 _MAX_BYTES = 2**28  # of the unpacked index; a thousand records have 2**21
 _MAX_VALUES = 2**25  # per curve, all records; a thousand records of ten folds have 2**22
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
@@ -109,7 +110,7 @@ class RecordArchive:
         """Differences along epochs of all records by the name of the curve, int32 ``[N]``."""
         members = _read_members(self.path, _PLANES, self._num_values)
         curves = {}
-        for name in CURVES:
+        for name in _ALL_CURVES:
             planes = np.zeros((self._num_values, 4), dtype=np.uint8)
             for byte in range(4):
                 content = members.get(f"{name}.{byte}")
@@ -136,8 +137,8 @@ def write_archive(path: Path, records: Iterable[SeedRecord]) -> None:
         for record in records
     )
     members = {_INDEX: "".join(f"{line}\n" for line in lines).encode("utf-8")}
-    for name in CURVES:
-        values = np.concatenate([_encode(getattr(record.curves, name)) for record in records])
+    for name in _ALL_CURVES:
+        values = np.concatenate([_encode(_curve(record, name)) for record in records])
         for byte, plane in enumerate(values.reshape(-1, 1).view(np.uint8).T):
             if plane.any():
                 members[f"{name}.{byte}"] = plane.tobytes()
@@ -152,6 +153,13 @@ def write_archive(path: Path, records: Iterable[SeedRecord]) -> None:
     write_atomically(path, write)
 
 
+def _curve(record: SeedRecord, name: str) -> np.ndarray:
+    """A curve of a record; zeros in place of a metric that was not measured."""
+    curves = record.curves
+    values = curves.validation_metric if name == METRIC_CURVE else getattr(curves, name)
+    return np.zeros_like(curves.test_right) if values is None else values
+
+
 def _method(content: bytes) -> int:
     """LZMA where it saves at least 5 % over deflate, which is much faster to read."""
     saves = len(lzma.compress(content)) < 0.95 * len(zlib.compress(content, 9))
@@ -159,7 +167,7 @@ def _method(content: bytes) -> int:
 
 
 def _encode(values: np.ndarray) -> np.ndarray:
-    """Differences along epochs in the zigzag code, ``[F·E]``; values lie in [0, 2³¹)."""
+    """Differences along epochs in the zigzag code, ``[F·E]``; values lie in [−2³⁰, 2³¹)."""
     steps: np.ndarray = np.diff(values.astype(np.int64), axis=1, prepend=0)
     return ((steps << 1) ^ (steps >> 63)).astype("<u4").reshape(-1)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,8 +15,14 @@ from torch import Tensor
 
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds
+from graphcaps.evaluation.epoch_records import EpochRecords
+from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.record import Protocol
-from graphcaps.nn.graph_model import ModelFactory
+from graphcaps.evaluation.selected_scores import SelectedScores
+from graphcaps.inference.probabilities import probabilities
+from graphcaps.metrics import SelectionMetric
+from graphcaps.models.lookup import find_model
+from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.checkpoint import load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.early_stopping import BestWeights, EarlyStopping
@@ -28,6 +35,11 @@ from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs
 
 __all__ = ["GroupResult", "ReplicaGroup", "ReplicaWeights", "plan_groups", "train_group"]
+
+_NO_SCORES = (
+    "Metrics other than accuracy are missing: the run was resumed from a checkpoint without the predictions of the "
+    "selected epoch."
+)
 
 
 @dataclass(frozen=True)
@@ -111,12 +123,15 @@ class GroupResult:
             patience was exhausted before that of the others.
         notes (tuple): Remarks on checkpoints, one sentence each.
         best (ReplicaWeights, optional): Weights of each replica's best epoch, where they were kept.
+        probabilities (list, optional): For each replica those of its validation graphs, then of its test graphs, at
+            its held-out epoch, ``[n_f, O]``, where they were kept.
     """
 
     events: list[EpochEnd]
     epochs_run: np.ndarray
     notes: tuple[str, ...]
     best: ReplicaWeights | None = None
+    probabilities: list[np.ndarray] | None = None
 
 
 def train_group(
@@ -125,12 +140,15 @@ def train_group(
     config: RunConfig,
     *,
     patience: int | None = None,
+    metric: SelectionMetric = "loss",
+    class_weight: Literal["balanced"] | None = None,
     initializers: Mapping[str, ModelFactory] | None = None,
     data: str = "",
     checkpoint: Path | None = None,
     resume: bool = False,
     keep_end: bool = False,
     keep_best: bool = False,
+    keep_scores: bool = False,
     on_epoch: Callable[[EpochEnd], object] | None = None,
 ) -> GroupResult:
     """Trains one group of replicas and frees its memory.
@@ -142,12 +160,16 @@ def train_group(
         inputs (TrainingInputs): Encoded graphs, model factory and device.
         config (RunConfig): Model and training.
         patience (int, optional): Number of epochs without progress after which a replica stops. (default: never)
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        class_weight (str, optional): ``"balanced"`` weights the classes of each replica's training graphs.
         initializers (dict, optional): Model factory for the initial weights of each variant.
         data (str): Digest of the graphs, for the checkpoint.
         checkpoint (Path, optional): Checkpoint file.
         resume (bool): Continue from the checkpoint, if there is one. (default: ``False``)
         keep_end (bool): Also write a checkpoint after the last epoch, if no record follows. (default: ``False``)
         keep_best (bool): Keep the weights of each replica's best epoch. (default: ``False``)
+        keep_scores (bool): Keep the predictions of each replica's held-out epoch; needs validation sets.
+            (default: ``False``)
         on_epoch (callable, optional): Called with the event of every epoch.
 
     Raises:
@@ -156,10 +178,14 @@ def train_group(
     replicas, epochs = list(group.replicas), config.training.epochs
     F, has_validation = len(replicas), any(replica.validation.numel() for replica in replicas)
     kept = "best weights" if keep_best else None  # a checkpoint without them cannot be resumed with them
-    fingerprint = run_fingerprint(config, data, replicas, patience=patience, kept=kept)
-    best = BestWeights(has_validation, epochs, F)
+    selection = None if metric == "loss" else metric
+    fingerprint = run_fingerprint(
+        config, data, replicas, patience=patience, kept=kept, metric=selection, class_weight=class_weight
+    )
+    best, scores = BestWeights(has_validation, epochs, F, metric), SelectedScores(replicas)
     callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, F)]
     callbacks += [best] if keep_best else []
+    callbacks += [scores] if keep_scores else []
     writer = None
     if checkpoint is not None:
         writer = CheckpointWriter(checkpoint, fingerprint, after_last="always" if keep_end else "never")
@@ -168,7 +194,11 @@ def train_group(
     explain = partial(_explain_memory, config, inputs.device, F, fewer)
     with explain():
         trainer = make_trainer(
-            *(inputs.factory, inputs.store, inputs.x, replicas, config.training, inputs.device), initializers
+            *(inputs.factory, inputs.store, inputs.x, replicas, config.training, inputs.device),
+            initializers,
+            class_weight=class_weight,
+            metric=metric,
+            keep_scores=keep_scores,
         )
     loop = TrainingLoop(trainer, callbacks, explain)
     notes: tuple[str, ...] = ()
@@ -182,9 +212,23 @@ def train_group(
         events = loop.run_all(on_epoch)
         notes += () if writer is None else writer.notes
         chosen = ReplicaWeights(best.best_epochs, best.weights(loop)) if keep_best else None
-        return GroupResult(events, loop.epochs_run, notes, chosen)
+        predicted = None
+        if keep_scores:
+            curves = EpochRecords.from_events(events, replicas, loop.epochs_run)
+            selected = held_out(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
+            predicted = _probabilities(scores.at(selected.epochs), config)
+            notes += () if predicted is not None else (_NO_SCORES,)
+        return GroupResult(events, loop.epochs_run, notes, chosen, predicted)
     finally:
         loop.close()
+
+
+def _probabilities(scores: list[Tensor] | None, config: RunConfig) -> list[np.ndarray] | None:
+    """Uncalibrated probabilities from the class scores of a network; ``None`` if they are missing or not finite."""
+    model = find_model(config.model)
+    assert issubclass(model, GraphModel)
+    found = None if scores is None else [probabilities(rows, model.scores) for rows in scores]
+    return found if found is not None and all(np.isfinite(rows).all() for rows in found) else None
 
 
 @contextlib.contextmanager

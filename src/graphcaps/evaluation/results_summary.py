@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 
+from graphcaps.evaluation.fold_metrics import FOLD_METRICS
 from graphcaps.evaluation.ledger import RULES, choose_epochs
 from graphcaps.evaluation.record import SeedRecord
 
@@ -14,9 +15,11 @@ __all__ = ["COLUMNS", "summary_csv"]
 COLUMNS = (
     *("dataset", "variant", "protocol", "seed", "folds", "epochs"),
     *RULES,
+    *FOLD_METRICS,
     *("seconds", "hardware", "finished", "commit"),
 )
-"""Header of the table. Accuracies are in percent, means over folds; the columns of the other protocol are empty."""
+"""Header of the table. Accuracies of the rules are in percent, the other metrics as they are; all are means over folds.
+Columns of the other protocol, and of metrics that a record does not have, are empty."""
 
 
 def summary_csv(records: Iterable[SeedRecord]) -> str:
@@ -27,8 +30,15 @@ def summary_csv(records: Iterable[SeedRecord]) -> str:
     for record in sorted(records, key=lambda record: record.key):
         choices = choose_epochs(record)
         accuracies = [f"{choices[name].mean:.2f}" if name in choices else "" for name in RULES]
+        accuracies += [_mean(record, name) for name in FOLD_METRICS]
         key, curves = record.key, record.curves
         sizes = (curves.num_folds, curves.num_epochs)
         origin = (record.seconds, record.hardware, record.finished, record.versions.get("commit", ""))
         writer.writerow([key.dataset, key.variant, key.protocol, key.seed, *sizes, *accuracies, *origin])
     return text.getvalue()
+
+
+def _mean(record: SeedRecord, name: str) -> str:
+    """Mean of a metric over folds; "" if the record does not have it, or it is not defined in a fold."""
+    values = None if record.metrics is None else record.metrics.fold_values(name)
+    return "" if values is None else f"{values.mean():.4f}"

@@ -20,6 +20,7 @@ __all__ = [
     "CalibrationMethod",
     "abstain",
     "class_prior",
+    "class_probabilities",
     "prior_scores",
     "probabilities",
 ]
@@ -43,13 +44,18 @@ def probabilities(scores: Tensor, score_kind: ScoreKind) -> np.ndarray:
         scores (Tensor): ``[G, O]``.
         score_kind (str): ``"lengths"``, ``"logits"`` or ``"probabilities"``.
     """
-    values = scores.detach().cpu().double()
+    return class_probabilities(scores.detach().cpu(), score_kind).numpy()
+
+
+def class_probabilities(scores: Tensor, score_kind: ScoreKind) -> Tensor:
+    """As :func:`probabilities`, as a tensor on the device of the scores and with any leading axes, ``[*lead, O]``."""
+    values = scores.double()
     if score_kind == "logits":
-        return values.softmax(-1).numpy()
+        return values.softmax(-1)
     if score_kind == "probabilities":
-        return values.numpy()
+        return values
     total = values.sum(-1, keepdim=True)
-    return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1))).numpy()
+    return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1)))
 
 
 def class_prior(y: Tensor, num_classes: int) -> Tensor:

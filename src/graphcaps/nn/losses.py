@@ -32,7 +32,7 @@ def margin_loss(
         upper (float): :math:`m^+`. (default: 0.9)
         lower (float): :math:`m^-`. (default: 0.1)
         absent_weight (float): :math:`\lambda`. (default: 0.5)
-        class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+        class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
         graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
 
     Returns:
@@ -53,7 +53,7 @@ def cross_entropy(
     Args:
         class_scores (Tensor): Logits, ``[*lead, B, O]``.
         y (Tensor): True classes, −1 at padding graphs, ``[*lead, B]``.
-        class_weight (Tensor, optional): Weight of each class, ``[O]``. (default: 1 each)
+        class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
         graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
 
     Returns:

@@ -16,11 +16,12 @@ def mean_over_graphs(loss: Tensor, y: Tensor) -> Tensor:
 def weight_graphs(
     loss: Tensor, y: Tensor, class_weight: Tensor | None, graph_weight: Tensor | None = None
 ) -> Tensor:
-    """``loss [*lead, B]`` of each graph times the weight of its class, ``class_weight [O]``, and its own weight,
-    ``graph_weight [*lead, B]``.
+    """``loss [*lead, B]`` of each graph times the weight of its class, ``class_weight [O]`` or ``[*lead, O]``, and
+    its own weight, ``graph_weight [*lead, B]``.
 
     The divisor of a mean over graphs stays the number of graphs, not the sum of the weights.
     """
     if class_weight is not None:
-        loss = loss * class_weight.to(loss.dtype)[y.clamp_min(0)]
+        weight, classes = class_weight.to(loss.dtype), y.clamp_min(0)
+        loss = loss * (weight[classes] if weight.dim() == 1 else weight.gather(-1, classes))
     return loss if graph_weight is None else loss * graph_weight.to(loss.dtype)

@@ -24,10 +24,13 @@ from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["Checkpoint", "load_checkpoint", "write_checkpoint"]
 
-FORMAT = 2
+FORMAT = 3
 _KIND = "graphcaps checkpoint"
 _START_AGAIN = "Start again without resuming."
-_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy")
+_METRICS = (
+    *("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy"),
+    "validation_metric",
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,25 @@ from graphcaps.training.replicas import Replica
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
-__all__ = ["FIT_RULE", "ClassicalTraining", "fit_replica"]
+__all__ = ["FIT_RULE", "ClassicalFit", "ClassicalTraining", "fit_replica"]
 
 FIT_RULE = "fitted once to the training graphs"
 """In place of the rule by which other models select an epoch."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassicalFit:
+    """The fit of one replica.
+
+    Args:
+        model (ClassicalModel): The fitted model.
+        event (EpochEnd): Its metrics, as those of the only epoch.
+        probabilities (ndarray): Those of the validation graphs, then of the test graphs, ``[n, O]``.
+    """
+
+    model: ClassicalModel
+    event: EpochEnd
+    probabilities: NDArray[np.float64]
 
 
 def fit_replica(
@@ -40,7 +56,7 @@ def fit_replica(
     *,
     jobs: int | None = None,
     sample_weight: Tensor | None = None,
-) -> tuple[ClassicalModel, EpochEnd]:
+) -> ClassicalFit:
     """Fits the model of one replica and measures it.
 
     Args:
@@ -52,7 +68,7 @@ def fit_replica(
         sample_weight (Tensor, optional): Weight of each graph in the fit, ``[G]``. (default: 1 each)
 
     Returns:
-        tuple: The fitted model, and its metrics as those of the only epoch.
+        ClassicalFit: The fitted model, its metrics as those of the only epoch, and its predictions.
     """
     assert store.y is not None
     y = store.y.cpu().numpy()
@@ -65,7 +81,7 @@ def fit_replica(
     weights = None if sample_weight is None else sample_weight.double().cpu().numpy()[fitted]
     model.fit(store, fitted, y[fitted], weights)
     prior = class_prior(store.y[replica.train.to(store.y.device)], store.num_classes).numpy()
-    metrics = {}
+    metrics, predicted = {}, {}
     for name, part in (
         ("train", train),
         ("validation", _indices(replica.validation)),
@@ -73,7 +89,7 @@ def fit_replica(
     ):
         p = np.tile(prior, (len(part), 1))  # stays for graphs without nodes, as in other models
         p[has_nodes[part]] = model.predict_proba(store, part[has_nodes[part]])
-        metrics[name] = _loss_and_accuracy(p, y[part])
+        metrics[name], predicted[name] = _loss_and_accuracy(p, y[part]), p
     event = EpochEnd(
         epoch=1,
         epochs=1,
@@ -84,7 +100,7 @@ def fit_replica(
         validation_accuracy=metrics["validation"][1],
         test_accuracy=metrics["test"][1],
     )
-    return model, event
+    return ClassicalFit(model, event, np.concatenate([predicted["validation"], predicted["test"]]))
 
 
 def _indices(graphs: Tensor) -> NDArray[np.int64]:
@@ -151,12 +167,12 @@ class ClassicalTraining(SingleTraining):
             sample_weight=sample_weight,
         )
         build_classical(self.config, self.source.num_classes)  # raises on unknown arguments
-        self._fitted: tuple[ClassicalModel, EpochEnd] | None = None
+        self._fitted: ClassicalFit | None = None
 
     @property
     def history(self) -> tuple[EpochEnd, ...]:
         """The metrics of the fit; empty before it."""
-        return () if self._fitted is None else (self._fitted[1],)
+        return () if self._fitted is None else (self._fitted.event,)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -166,7 +182,7 @@ class ClassicalTraining(SingleTraining):
     def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
         """Fits the model and yields its metrics as those of the only epoch; no checkpoint is written."""
         self._fitted = fit_replica(self.source, self.config, self.replica, sample_weight=self.sample_weight)
-        yield self._fitted[1]
+        yield self._fitted.event
 
     def save(self, path: str | Path) -> int:
         """Writes nothing: an interrupted fit starts again.
@@ -194,7 +210,7 @@ class ClassicalTraining(SingleTraining):
         if self._fitted is None:
             raise TrainingError("The model is not fitted; call run() before result().")
         recipe = FeatureRecipe(**recipe_arguments(self.config.features)).fit(self.source)  # type: ignore[arg-type]
-        return self._finish(self._fitted[0], recipe)
+        return self._finish(self._fitted.model, recipe)
 
     @property
     def _best_epoch(self) -> int:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
+from graphcaps.metrics import METRIC_TITLES, SelectionMetric, check_selection_metric
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.step import TrainingError
 from graphcaps.training.trainer import EpochEnd
@@ -23,24 +24,54 @@ __all__ = [
     "BestWeights",
     "EarlyStopping",
     "PatienceTracker",
+    "check_metric",
     "check_patience",
-    "trailing_loss",
+    "trailing_criterion",
 ]
 
 WINDOW = 21
-"""Number of epochs over which the validation loss is averaged before epochs are compared."""
+"""Number of epochs over which the validation loss, or metric, is averaged before epochs are compared."""
 MIN_DELTA = 0.0005
-"""Smallest decrease of the loss that resets the patience; without it a training on a solved task never stops."""
+"""Smallest decrease of the criterion that resets the patience; without it a training on a solved task never stops."""
 
 
-def trailing_loss(history: Sequence[EpochEnd], window: int) -> np.ndarray:
-    """Mean validation loss of the last ``window`` epochs (fewer, if there are fewer) of each replica, ``[F]``."""
-    recent = history[-window:]
+def trailing_criterion(history: Sequence[EpochEnd], window: int) -> np.ndarray:
+    """Mean of :attr:`EpochEnd.criterion` over the last ``window`` epochs (fewer, if there are fewer), ``[F]``.
+
+    The criterion is the validation loss, or one minus the metric that selects the epoch: the lower, the better.
+    """
+    recent = [event.criterion for event in history[-window:]]
     # Added epoch by epoch: numpy's own sum of a column would depend on the number of columns in its last bits.
-    total = np.zeros(len(recent[0].validation_loss))
-    for event in recent:
-        total += event.validation_loss
+    total = np.zeros(len(recent[0]))
+    for values in recent:
+        total += values
     return total / len(recent)
+
+
+def check_metric(owner: str, metric: str, y: Tensor, validation: Sequence[Tensor]) -> SelectionMetric:
+    """The metric by which an epoch is selected, after a check that every validation set defines it.
+
+    Args:
+        owner (str): Owner that messages name.
+        metric (str): Name of a :data:`~graphcaps.metrics.SelectionMetric`.
+        y (Tensor): Class of each graph, ``[G]``.
+        validation (list): Indices of the validation graphs of each replica.
+
+    Raises:
+        ArgumentError: If the metric is unknown, or is not the loss and a validation set is missing or has one class.
+    """
+    name = check_selection_metric(owner, metric)
+    if name == "loss":
+        return name
+    for number, graphs in enumerate(validation, 1):
+        classes = y.cpu()[graphs.cpu()].unique().numel()
+        if classes > 1 or (classes == 1 and name in ("accuracy", "balanced-accuracy")):
+            continue
+        found = "no validation graphs" if classes == 0 else "validation graphs of one class"
+        where = f" in fold {number}" if len(validation) > 1 else ""
+        expected = "be 'loss' without a validation set" if classes == 0 else "be 'loss' or 'accuracy' here"
+        raise ArgumentError(owner, "metric", expected, f"'{name}' with {found}{where}")
+    return name
 
 
 def check_patience(owner: str, patience: int | None) -> None:
@@ -54,7 +85,7 @@ def check_patience(owner: str, patience: int | None) -> None:
 
 
 class PatienceTracker:
-    """Counts the epochs since the loss of each replica last fell by more than :data:`MIN_DELTA`.
+    """Counts the epochs since the criterion of each replica last fell by more than :data:`MIN_DELTA`.
 
     Args:
         num_replicas (int): Number of replicas F. (default: 1)
@@ -64,10 +95,10 @@ class PatienceTracker:
         self.lowest = np.full(num_replicas, np.inf)
         self.since = np.zeros(num_replicas, dtype=np.int64)
 
-    def update(self, epoch: int, loss: np.ndarray) -> None:
-        """Records the loss of an epoch, ``[F]``."""
-        improved = loss < self.lowest - MIN_DELTA
-        self.lowest = np.where(improved, loss, self.lowest)
+    def update(self, epoch: int, criterion: np.ndarray) -> None:
+        """Records the criterion of an epoch, ``[F]``."""
+        improved = criterion < self.lowest - MIN_DELTA
+        self.lowest = np.where(improved, criterion, self.lowest)
         self.since = np.where(improved, epoch, self.since)
 
     def exhausted(self, epoch: int, patience: int) -> np.ndarray:
@@ -77,10 +108,11 @@ class PatienceTracker:
 
 
 class EarlyStopping(Callback):
-    """Stops each replica whose validation loss has not fallen by :data:`MIN_DELTA` for a number of epochs.
+    """Stops each replica whose criterion has not fallen by :data:`MIN_DELTA` for a number of epochs.
 
-    The loss is the :func:`trailing_loss`, from the first full window on. A loop ends when all its replicas have
-    stopped. Everything is computed from the history, so a checkpoint needs no further tensors.
+    The criterion, validation loss or one minus a metric, is the :func:`trailing_criterion`, from the first full window
+    on. A loop ends when all its replicas have stopped. Everything is computed from the history, so a checkpoint needs
+    no further tensors.
 
     Args:
         patience (int): Number of epochs without an improvement.
@@ -103,9 +135,9 @@ class EarlyStopping(Callback):
 
     def _update(self, loop: TrainingLoop, history: Sequence[EpochEnd]) -> None:
         epoch = history[-1].epoch
-        if not history[-1].validation_loss or epoch < min(WINDOW, loop.trainer.config.epochs):
+        if not history[-1].criterion or epoch < min(WINDOW, loop.trainer.config.epochs):
             return
-        self._progress.update(epoch, trailing_loss(history, WINDOW))
+        self._progress.update(epoch, trailing_criterion(history, WINDOW))
         stops = self._progress.exhausted(epoch, self.patience) & (loop.stopped == 0)
         loop.stopped[stops] = epoch
 
@@ -113,7 +145,7 @@ class EarlyStopping(Callback):
 class BestWeights(Callback):
     """Keeps the weights of each replica's best epoch while a training runs.
 
-    With a validation set this is the epoch with the lowest :func:`trailing_loss`, the earliest of equals. The mean
+    With a validation set this is the epoch with the lowest :func:`trailing_criterion`, the earliest of equals. The mean
     over :data:`WINDOW` epochs reduces noise; a centred mean would need later epochs. Epochs before the first full
     window are not considered, since an untrained model can have a low loss by chance. A training that is not longer
     than the window keeps its last epoch, and so does a training without a validation set. Epochs after a replica has
@@ -126,18 +158,21 @@ class BestWeights(Callback):
         has_validation (bool): Whether there is a validation set.
         epochs (int): Number of epochs of the training.
         num_replicas (int): Number of replicas F. (default: 1)
+        metric (str): Metric of the validation set that selects the epoch, for :attr:`rule`. (default: "loss")
 
     Attributes:
         best_epochs (ndarray): Best epoch of each replica, 0 if there is none yet, ``[F]``.
-        losses (ndarray): Trailing loss of that epoch, ``[F]``.
+        criteria (ndarray): Trailing criterion of that epoch, ``[F]``.
     """
 
     name = "best"
 
-    def __init__(self, has_validation: bool, epochs: int, num_replicas: int = 1) -> None:
-        self.has_validation, self.first = has_validation, min(WINDOW, epochs)
+    def __init__(
+        self, has_validation: bool, epochs: int, num_replicas: int = 1, metric: SelectionMetric = "loss"
+    ) -> None:
+        self.has_validation, self.first, self.metric = has_validation, min(WINDOW, epochs), metric
         self.best_epochs = np.zeros(num_replicas, dtype=np.int64)
-        self.losses = np.full(num_replicas, np.inf)
+        self.criteria = np.full(num_replicas, np.inf)
 
     @property
     def rule(self) -> str:
@@ -146,7 +181,8 @@ class BestWeights(Callback):
             return "the last epoch"
         if self.first < WINDOW:
             return f"the last epoch, since {WINDOW} are needed for a choice"
-        return f"lowest validation loss, mean of the last {WINDOW} epochs"
+        best = "lowest" if self.metric == "loss" else "highest"
+        return f"{best} validation {METRIC_TITLES[self.metric]}, mean of the last {WINDOW} epochs"
 
     def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
         better = self._update(loop, loop.history)
@@ -157,13 +193,13 @@ class BestWeights(Callback):
         """Weights of each replica's best epoch, with a leading axis F.
 
         Raises:
-            TrainingError: If an epoch was interrupted, or a replica has no epoch with a finite validation loss.
+            TrainingError: If an epoch was interrupted, or no epoch of a replica has a finite criterion.
         """
         if not loop.complete:
             raise TrainingError("The last epoch was interrupted; resume from a checkpoint to continue.")
         if not self.best_epochs.all():
             raise TrainingError(
-                "No epoch has a validation loss that is a number. "
+                f"No epoch has a validation {METRIC_TITLES[self.metric]} that is a number. "
                 "Lower the learning rate, or check the data for extreme values."
             )
         return loop.trainer.kept() if self.has_validation else loop.trainer.weights()
@@ -173,7 +209,7 @@ class BestWeights(Callback):
 
     def restore(self, loop: TrainingLoop, state: dict[str, Tensor]) -> None:
         """Computes the best epochs again: in a run of another length, other epochs may be considered."""
-        self.best_epochs[:], self.losses[:] = 0, np.inf
+        self.best_epochs[:], self.criteria[:] = 0, np.inf
         for epoch in range(1, len(loop.history) + 1):
             self._update(loop, loop.history[:epoch])
         moved = self.best_epochs != state["epochs"].numpy()
@@ -191,8 +227,8 @@ class BestWeights(Callback):
         if self.has_validation:
             if epoch < self.first:
                 return np.zeros_like(better)
-            loss = trailing_loss(history, WINDOW)
-            better &= loss < self.losses
-            self.losses = np.where(better, loss, self.losses)
+            criterion = trailing_criterion(history, WINDOW)
+            better &= criterion < self.criteria
+            self.criteria = np.where(better, criterion, self.criteria)
         self.best_epochs = np.where(better, epoch, self.best_epochs)
         return better

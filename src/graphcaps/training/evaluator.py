@@ -1,4 +1,4 @@
-"""Loss and accuracy of every replica on its validation or test set."""
+"""Loss, accuracy and class scores of every replica on its validation or test set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from graphcaps.data.batching import collate_padded
 from graphcaps.data.store import GraphStore
-from graphcaps.inference.probabilities import prior_scores
+from graphcaps.inference.probabilities import class_probabilities, prior_scores
+from graphcaps.metrics import SelectionMetric, metric_of
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import pad_indices
 from graphcaps.training.sample_weight import batch_weights
@@ -27,10 +28,12 @@ class EvaluationMetrics:
     Args:
         loss (Tensor): Classification loss, mean over graphs, ``[F]``.
         accuracy (Tensor): Fraction of graphs that are classified correctly, ``[F]``.
+        metric (Tensor, optional): The metric that selects the epoch, ``[F]``; ``None`` if that is the loss.
     """
 
     loss: Tensor
     accuracy: Tensor
+    metric: Tensor | None = None
 
 
 def with_nodes(graphs: Tensor, store: GraphStore) -> Tensor:
@@ -88,6 +91,8 @@ class Evaluator:
         options (LossOptions): Weights of classes and loss terms. (default: those of :class:`LossOptions`)
         priors (Tensor, optional): Class prior of each replica, ``[F, O]``; needed if a graph has no nodes.
         weights (Tensor, optional): Weight of each graph in the loss, ``[F, G]``. (default: 1 each)
+        metric (str): Metric to compute beside loss and accuracy; ``"loss"`` for none. (default: "loss")
+        keep_scores (bool): Keep the class scores of all graphs for :meth:`read_scores`. (default: ``False``)
     """
 
     def __init__(
@@ -100,12 +105,19 @@ class Evaluator:
         options: LossOptions = LossOptions(),
         priors: Tensor | None = None,
         weights: Tensor | None = None,
+        *,
+        metric: SelectionMetric = "loss",
+        keep_scores: bool = False,
     ) -> None:
         self.model, self.store, self.x = model, store, x
         device = next(model.parameters()).device
         self.sums = torch.zeros(2, len(graphs), dtype=torch.float64, device=device)  # loss, correct
         self.counts = torch.tensor([indices.numel() for indices in graphs], dtype=torch.float64)
         self.constants = torch.zeros(2, len(graphs), dtype=torch.float64)  # of graphs without nodes
+        self._metric_function = None if metric == "loss" else metric_of(metric)
+        self._scores: _ScoreTable | None = None
+        if keep_scores or metric != "loss":
+            self._scores = _ScoreTable(model, store, graphs, priors)
         if priors is not None and store.empty_graphs.numel():
             self.constants = prior_metrics(model, store, graphs, priors, options, weights)
             graphs = [with_nodes(indices, store) for indices in graphs]
@@ -136,20 +148,91 @@ class Evaluator:
     def read(self) -> EvaluationMetrics:
         """Metrics of the last run, on the host."""
         loss, correct = (self.sums.cpu() + self.constants) / self.counts
-        return EvaluationMetrics(loss, correct)
+        metric = None if self._metric_function is None or self._scores is None else self._scores.metric.cpu()
+        return EvaluationMetrics(loss, correct, metric)
+
+    def read_scores(self) -> list[Tensor]:
+        """Class scores of the last run, on the host: for each replica ``[n_f, O]``, in the order of its graphs.
+
+        Graphs without nodes have scores whose probabilities are the class prior.
+        """
+        assert self._scores is not None, "scores are not kept"
+        return self._scores.read()
 
     @torch.no_grad()
     def _evaluate(self, batches: Iterable[GraphBatch]) -> None:
         was_training = self.model.training
         self.model.eval()
         self.sums.zero_()
+        column = 0
         for batch, options in zip(batches, self.chunk_options, strict=True):
-            self._add(batch, options)
+            scores = self._add(batch, options)
+            if self._scores is not None:
+                self._scores.write(scores, column)
+            column += scores.size(-2)
+        if self._metric_function is not None and self._scores is not None:
+            self._scores.measure(self._metric_function)
         self.model.train(was_training)
 
-    def _add(self, batch: GraphBatch, options: LossOptions) -> None:
+    def _add(self, batch: GraphBatch, options: LossOptions) -> Tensor:
+        """Adds the sums of a batch; returns its class scores, ``[F, B, O]``."""
         assert batch.y is not None
         output = self.model.forward_batch(batch)
         loss = self.model.loss(output, batch.y, options).total.double() * (batch.y >= 0).sum(-1)
         correct = (output.class_scores.argmax(-1) == batch.y).sum(-1)
         self.sums.add_(torch.stack([loss, correct.double()]))
+        return output.class_scores
+
+
+class _ScoreTable:
+    """Class scores of all graphs of F replicas in one tensor of fixed shape, on the device.
+
+    A row holds the graphs of a replica that have nodes, padding, then its graphs without nodes, whose scores are
+    constants.
+
+    Args:
+        model (GraphModel): Model with leading axis F.
+        store (GraphStore): All graphs.
+        graphs (list): Indices of the graphs of each replica.
+        priors (Tensor, optional): Class prior of each replica, ``[F, O]``; needed if a graph has no nodes.
+    """
+
+    def __init__(
+        self, model: GraphModel, store: GraphStore, graphs: list[Tensor], priors: Tensor | None
+    ) -> None:
+        assert store.y is not None
+        parameter = next(model.parameters())
+        empty = [torch.isin(indices, store.empty_graphs) for indices in graphs]
+        rows = [indices[~mask] for indices, mask in zip(graphs, empty, strict=True)]
+        constant = pad_indices([indices[mask] for indices, mask in zip(graphs, empty, strict=True)])
+        table = torch.cat([pad_indices(rows), constant], 1)  # [F, N]
+        first_constant = table.size(1) - constant.size(1)
+        # Column of each graph of a replica, in the order of ``graphs``.
+        self._columns = []
+        for mask in empty:
+            column = torch.zeros(mask.numel(), dtype=torch.long)
+            column[~mask] = torch.arange(int((~mask).sum()))
+            column[mask] = torch.arange(first_constant, first_constant + int(mask.sum()))
+            self._columns.append(column)
+        y = store.y.cpu()[table.clamp_min(0)].masked_fill(table < 0, -1)
+        self._y, self._kind = y.to(parameter.device), model.scores
+        shape = (*table.shape, store.num_classes)
+        self._scores = torch.zeros(shape, dtype=parameter.dtype, device=parameter.device)
+        if constant.size(1):
+            assert priors is not None
+            constants = prior_scores(priors, model.scores).unsqueeze(1)
+            self._scores[:, first_constant:] = constants.to(self._scores)
+        self.metric = torch.zeros(len(graphs), dtype=torch.float64, device=parameter.device)
+
+    def write(self, scores: Tensor, column: int) -> None:
+        """Stores the scores of a batch, ``[F, B, O]``, from a column on."""
+        self._scores[:, column : column + scores.size(1)].copy_(scores)
+
+    def measure(self, metric: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Computes a metric of each replica into :attr:`metric`, ``[F]``, without host–device synchronisation."""
+        self.metric.copy_(metric(class_probabilities(self._scores, self._kind), self._y))
+
+    def read(self) -> list[Tensor]:
+        """The scores of each replica in the order of its graphs, on the host, ``[n_f, O]``."""
+        scores = self._scores.cpu()
+        return [row[column] for row, column in zip(scores, self._columns, strict=True)]

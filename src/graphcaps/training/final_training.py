@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphcaps.config import RunConfig
@@ -17,13 +16,20 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import CalibrationMethod
+from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.lookup import is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.auto_config import check_network_options, check_run_types
 from graphcaps.training.checkpoint import load_checkpoint, write_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.classical_training import ClassicalTraining
-from graphcaps.training.early_stopping import MIN_DELTA, BestWeights, EarlyStopping, check_patience
+from graphcaps.training.early_stopping import (
+    MIN_DELTA,
+    BestWeights,
+    EarlyStopping,
+    check_metric,
+    check_patience,
+)
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
@@ -32,7 +38,7 @@ from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
 from graphcaps.training.training_inputs import prepare_inputs
 
-__all__ = ["FinalTraining", "balanced_class_weights", "make_training", "train_final"]
+__all__ = ["FinalTraining", "make_training", "train_final"]
 
 
 class FinalTraining(SingleTraining):
@@ -48,8 +54,10 @@ class FinalTraining(SingleTraining):
         validation (float or Tensor): Fraction of each class in the validation set, which selects the epoch; with 0 the
             last epoch is kept. Or the indices of the validation graphs. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
-        patience (int, optional): Stop after this many epochs without a decrease of the validation loss by 0.0005.
-            (default: never)
+        patience (int, optional): Stop after this many epochs without a decrease of the validation loss, or an increase
+            of ``metric``, by 0.0005. (default: never)
+        metric (str): Metric of the validation set that selects the epoch: ``"loss"``, ``"accuracy"``,
+            ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. (default: "loss")
         class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``. (default: 1 each)
         sample_weight (array, optional): Weight of each graph of ``store`` in the losses, ``[G]``. Only ratios matter:
             weights are scaled to a mean of 1 over the training set and over the validation set. (default: 1 each)
@@ -77,6 +85,7 @@ class FinalTraining(SingleTraining):
         validation: float | Tensor = 0.1,
         device: str = "auto",
         patience: int | None = None,
+        metric: SelectionMetric = "loss",
         class_weight: Tensor | None = None,
         sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
         calibrate: CalibrationMethod | None = "temperature",
@@ -95,12 +104,15 @@ class FinalTraining(SingleTraining):
             start=start,
             options={
                 "patience": patience,
+                "metric": None if metric == "loss" else metric,
                 "class_weight": None if class_weight is None else class_weight.tolist(),
             },
         )
         check_patience("train", patience)
         self.patience = patience
         store, config = self.source, self.config
+        assert store.y is not None
+        self.metric = check_metric("train", metric, store.y, [self.holdout.validation])
         explain = partial(explain_out_of_memory, config, self.device)
         with explain():
             recipe = None if start is None else start.recipe
@@ -119,8 +131,10 @@ class FinalTraining(SingleTraining):
                 variants=initial,
                 class_weight=class_weight,
                 sample_weight=self.sample_weight,
+                metric=self.metric,
             )
-        self.best = BestWeights(self.holdout.validation.numel() > 0, config.training.epochs)
+        has_validation = self.holdout.validation.numel() > 0
+        self.best = BestWeights(has_validation, config.training.epochs, metric=self.metric)
         self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience)]
         self._selection.append(self.best)
         self._writer: CheckpointWriter | None = None
@@ -203,6 +217,15 @@ class FinalTraining(SingleTraining):
         model = replica_model(self.best.weights(self.loop), self._factory, 0).cpu().eval()
         return self._finish(model, self.recipe)
 
+    def describe(self) -> dict[str, Any]:
+        """Provenance of the model, JSON-safe, with the metric that selected its epoch."""
+        if not self.holdout.validation.numel():
+            return super().describe()
+        value = self.history[self._best_epoch - 1].validation_metric
+        return (
+            super().describe() | {"metric": self.metric} | ({"validation_metric": value[0]} if value else {})
+        )
+
     @property
     def _best_epoch(self) -> int:
         return int(self.best.best_epochs[0])
@@ -222,6 +245,7 @@ def make_training(
     validation: float | Tensor = 0.1,
     device: str = "auto",
     patience: int | None = None,
+    metric: SelectionMetric = "loss",
     class_weight: Tensor | None = None,
     sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
     calibrate: CalibrationMethod | None = "temperature",
@@ -230,8 +254,8 @@ def make_training(
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
-    Arguments are those of :class:`FinalTraining`; a classical model takes no ``patience``, ``class_weight`` and
-    ``start``.
+    Arguments are those of :class:`FinalTraining`; a classical model takes no ``patience``, ``metric``,
+    ``class_weight`` and ``start``.
 
     Raises:
         ArgumentError: If an argument does not apply to the model, and as :class:`FinalTraining` does.
@@ -239,7 +263,8 @@ def make_training(
     """
     check_run_types(store, config, "train")
     if is_classical(config.model):
-        options = {"patience": patience, "class_weight": class_weight, "start": start}
+        selection = None if check_selection_metric("train", metric) == "loss" else metric
+        options = {"patience": patience, "metric": selection, "class_weight": class_weight, "start": start}
         check_network_options(config, {name: _shown(value) for name, value in options.items()}, "train")
         return ClassicalTraining(
             store,
@@ -258,6 +283,7 @@ def make_training(
         validation=validation,
         device=device,
         patience=patience,
+        metric=metric,
         class_weight=class_weight,
         sample_weight=sample_weight,
         calibrate=calibrate,
@@ -266,7 +292,7 @@ def make_training(
     )
 
 
-def _shown(value: int | Tensor | FittedModel | None) -> object:
+def _shown(value: int | str | Tensor | FittedModel | None) -> object:
     """The value of an option in a message; ``None`` if it was not given."""
     if isinstance(value, FittedModel):
         return f"a model '{value.config.model}'"
@@ -287,20 +313,14 @@ def train_final(
 
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
-        options: ``patience``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start`` and ``split`` of
-            :class:`FinalTraining`.
+        options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start`` and ``split``
+            of :class:`FinalTraining`.
     """
     training = make_training(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():
         if on_epoch is not None:
             on_epoch(event)
     return training.result()
-
-
-def balanced_class_weights(y: Tensor, num_classes: int) -> Tensor:
-    """Weights n / (O n_o), ``[O]``: all O classes have the same total weight, and a graph has weight 1 on average."""
-    counts = torch.bincount(y.cpu(), minlength=num_classes).double()
-    return (y.numel() / (num_classes * counts.clamp_min(1))).float()
 
 
 def _initial_model(start: FittedModel, factory: ModelFactory, class_names: tuple[str, ...]) -> ModelFactory:

@@ -31,6 +31,7 @@ from torch import Tensor
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
+from graphcaps.metrics import SelectionMetric
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
@@ -56,8 +57,11 @@ class TrainerFactory:
         config (TrainConfig): Hyper-parameters of the training.
         device (device): Device to train on.
         variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
-        class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
+        class_weight (Tensor or str, optional): Weight of each class in the losses, ``[O]``, or ``"balanced"``, as in
+            :class:`Trainer`.
         sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        keep_scores (bool): Keep class scores of validation and test graphs. (default: ``False``)
     """
 
     factory: ModelFactory
@@ -66,8 +70,10 @@ class TrainerFactory:
     config: TrainConfig
     device: torch.device
     variants: Mapping[str, ModelFactory] | None = None
-    class_weight: Tensor | None = None
+    class_weight: Tensor | Literal["balanced"] | None = None
     sample_weight: Tensor | None = None
+    metric: SelectionMetric = "loss"
+    keep_scores: bool = False
 
     def __call__(self, replicas: list[Replica]) -> Trainer:
         model = stack_replicas(self.factory, replicas, variants=self.variants).to(self.device)
@@ -79,6 +85,8 @@ class TrainerFactory:
             self.config,
             class_weight=self.class_weight,
             sample_weight=self.sample_weight,
+            metric=self.metric,
+            keep_scores=self.keep_scores,
         )
 
 
@@ -118,6 +126,11 @@ class ProcessPoolTrainer:
             if entry.name not in ("epoch", "epochs", "seconds")
         }
         return EpochEnd(self.epoch, self.config.epochs, time.perf_counter() - began, **metrics)
+
+    def scores(self) -> list[Tensor]:
+        """As :meth:`Trainer.scores`, copied from the workers."""
+        shards = self._call_all(("scores", ()))
+        return [torch.from_numpy(rows) for shard in shards for rows in shard]
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Trainer.weights`, copied from the workers."""
@@ -221,8 +234,10 @@ def make_trainer(
     config: TrainConfig,
     device: torch.device,
     variants: Mapping[str, ModelFactory] | None = None,
-    class_weight: Tensor | None = None,
+    class_weight: Tensor | Literal["balanced"] | None = None,
     sample_weight: Tensor | None = None,
+    metric: SelectionMetric = "loss",
+    keep_scores: bool = False,
 ) -> Trainer | ProcessPoolTrainer:
     """A trainer of these replicas: one process, or several on a CPU with several threads.
 
@@ -234,13 +249,29 @@ def make_trainer(
         config (TrainConfig): Hyper-parameters of the training.
         device (device): Device to train on.
         variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
-        class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
+        class_weight (Tensor or str, optional): Weight of each class in the losses, ``[O]``, or ``"balanced"``, as in
+            :class:`Trainer`.
         sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        keep_scores (bool): Keep class scores of validation and test graphs, for ``scores()``. (default: ``False``)
     """
     features: Tensor | FeatureTable = x
     if store.device == x.device == device:  # once, before there are several processes
         features = compact_features(x, store)
-    build = TrainerFactory(factory, store, features, config, device, variants, class_weight, sample_weight)
+    build = TrainerFactory(
+        *(
+            factory,
+            store,
+            features,
+            config,
+            device,
+            variants,
+            class_weight,
+            sample_weight,
+            metric,
+            keep_scores,
+        )
+    )
     workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
     if workers == 1 or sys.platform != "linux":  # forks are safe on Linux only
         return build(replicas)
@@ -326,6 +357,8 @@ def _call(trainer: Trainer, name: str, arguments: tuple[Any, ...]) -> Any:
             return trainer.run_epoch()
         case "keep":
             return trainer.keep(*arguments)
+        case "scores":
+            return [rows.numpy() for rows in trainer.scores()]
         case "load_state":
             arrays, epoch = arguments
             state = {name: torch.from_numpy(value) for name, value in arrays.items()}

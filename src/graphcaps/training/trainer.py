@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import torch
@@ -15,8 +15,10 @@ from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.inference.probabilities import class_prior
+from graphcaps.metrics import SelectionMetric
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, schedule_epoch
+from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.device import limit_threads, matmul_precision
 from graphcaps.training.epoch_metrics import EpochMetrics
@@ -46,6 +48,8 @@ class EpochEnd:
             weights even where averaged weights are evaluated.
         validation_loss, validation_accuracy (list): Over the validation set; empty without one.
         test_accuracy (list): Over the test set; empty without one.
+        validation_metric (list): The metric of the validation set that selects the epoch, the higher the better; empty
+            if that is the loss. (default: empty)
     """
 
     epoch: int
@@ -56,6 +60,12 @@ class EpochEnd:
     validation_loss: list[float]
     validation_accuracy: list[float]
     test_accuracy: list[float]
+    validation_metric: list[float] = field(default_factory=list)
+
+    @property
+    def criterion(self) -> list[float]:
+        """What selects the epoch, the lower the better: one minus the metric, or the validation loss."""
+        return [1 - value for value in self.validation_metric] or self.validation_loss
 
 
 class ReplicaTrainer(Protocol):
@@ -77,6 +87,13 @@ class ReplicaTrainer(Protocol):
 
     def weights(self) -> dict[str, Tensor]:
         """State of the model, with a leading axis F. Later epochs may change the tensors."""
+        ...
+
+    def scores(self) -> list[Tensor]:
+        """Class scores of the last epoch's evaluation, on the host.
+
+        For each replica its validation graphs, then its test graphs, ``[n_f, O]``. Only with ``keep_scores``.
+        """
         ...
 
     def keep(self, replicas: Sequence[int]) -> None:
@@ -121,9 +138,13 @@ class Trainer:
         step_mode (str): ``"eager"`` runs one operation after another; ``"bucketed"`` rounds batches up to a few
             shapes; ``"captured"`` captures each of these shapes as a CUDA graph; ``"auto"`` captures where that is
             possible. (default: "auto")
-        class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``.
+        class_weight (Tensor or str, optional): Weight of each class in the losses, ``[O]``; ``"balanced"`` for those of
+            :func:`~graphcaps.training.class_weights.balanced_class_weights` of each replica's training graphs.
         sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``; they are scaled to a mean of 1
             over the training set and over the validation set of each replica. Accuracies are not weighted.
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        keep_scores (bool): Keep the class scores of validation and test graphs for :meth:`scores`.
+            (default: ``False``)
 
     Raises:
         UsageError: If the store has no labels.
@@ -139,8 +160,10 @@ class Trainer:
         config: TrainConfig,
         *,
         step_mode: StepMode = "auto",
-        class_weight: Tensor | None = None,
+        class_weight: Tensor | Literal["balanced"] | None = None,
         sample_weight: Tensor | None = None,
+        metric: SelectionMetric = "loss",
+        keep_scores: bool = False,
     ) -> None:
         if store.y is None:
             raise UsageError(f"Trainer: '{store.name}' has no class labels; add graph labels to train on it.")
@@ -161,6 +184,10 @@ class Trainer:
         self.x = compact_features(x, store) if source is store and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
         self._device = device
+        if isinstance(class_weight, str):
+            classes = store.y.cpu()
+            balanced = [balanced_class_weights(classes[graphs], store.num_classes) for graphs in train_sets]
+            class_weight = torch.stack(balanced)  # [F, O]
         self._loss_options = LossOptions(
             None if class_weight is None else class_weight.to(device), config.reconstruction_weight
         )
@@ -191,6 +218,8 @@ class Trainer:
             self._runner = BucketedRunner(
                 step, store, self.x, F, num_steps, config.batch_size, self._recorder, weights
             )
+        self._metric: SelectionMetric = metric
+        self._keep_scores = keep_scores
         self._evaluators = {name: self._make_evaluator(name) for name in ("validation", "test")}
         self._replays: dict[str, Callable[[], None]] = {}
 
@@ -223,7 +252,7 @@ class Trainer:
         train_loss = (metrics["sums"]["total"] + self._constants[0]) / self._num_train
         train_accuracy = (metrics["correct"] + self._constants[1]) / self._num_train
         validation, test = (
-            ([], []) if evaluator is None else _as_lists(evaluator.read())
+            _Lists() if evaluator is None else _as_lists(evaluator.read())
             for evaluator in self._evaluators.values()
         )
         self.epoch += 1
@@ -233,10 +262,21 @@ class Trainer:
             seconds=time.perf_counter() - began,
             train_loss=train_loss.tolist(),
             train_accuracy=train_accuracy.tolist(),
-            validation_loss=validation[0],
-            validation_accuracy=validation[1],
-            test_accuracy=test[1],
+            validation_loss=validation.loss,
+            validation_accuracy=validation.accuracy,
+            test_accuracy=test.accuracy,
+            validation_metric=validation.metric,
         )
+
+    def scores(self) -> list[Tensor]:
+        """Class scores of the last epoch's evaluation, on the host.
+
+        For each replica its validation graphs, then its test graphs, ``[n_f, O]``. Only with ``keep_scores``.
+        """
+        parts = [evaluator.read_scores() for evaluator in self._evaluators.values() if evaluator is not None]
+        if not parts:
+            return [torch.empty(0, self.store.num_classes) for _ in self.replicas]
+        return [torch.cat(rows) for rows in zip(*parts, strict=True)]
 
     def close(self) -> None:
         """Releases CUDA graphs and the model. No epoch can follow."""
@@ -305,7 +345,9 @@ class Trainer:
             batch_size = max(1, EVALUATION_ROWS * num_graphs // (max(rows, 1) * len(graphs)))
         weights = None if self._sample_weight is None else normalise_weights(self._sample_weight, graphs)
         return Evaluator(
-            self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors, weights
+            *(self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors, weights),
+            metric=self._metric if part == "validation" else "loss",
+            keep_scores=self._keep_scores,
         )
 
     def _evaluate(self, name: str, evaluator: Evaluator) -> None:
@@ -329,5 +371,15 @@ def strip_prefix(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _as_lists(metrics: EvaluationMetrics) -> tuple[list[float], list[float]]:
-    return metrics.loss.tolist(), metrics.accuracy.tolist()
+@dataclass(frozen=True)
+class _Lists:
+    """The metrics of one part of the split as lists; empty without one."""
+
+    loss: list[float] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    metric: list[float] = field(default_factory=list)
+
+
+def _as_lists(metrics: EvaluationMetrics) -> _Lists:
+    metric = [] if metrics.metric is None else metrics.metric.tolist()
+    return _Lists(metrics.loss.tolist(), metrics.accuracy.tolist(), metric)

@@ -31,7 +31,7 @@ def margin_loss(
         upper (float): :math:`m^+`.
         lower (float): :math:`m^-`.
         absent_weight (float): :math:`\lambda`.
-        class_weight (Tensor, optional): Weight of the graphs of each class, ``[O]``. (default: 1 each)
+        class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
         graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
 
     Returns:

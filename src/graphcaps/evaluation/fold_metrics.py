@@ -1,0 +1,138 @@
+"""Metrics of the test graphs of each fold at the held-out epoch, beside accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcaps.errors import DataError
+from graphcaps.evaluation.graph_predictions import PARTS, GraphPredictions
+from graphcaps.metrics import MIN_CLASS_GRAPHS, class_metrics
+
+__all__ = ["FOLD_METRICS", "FoldMetrics", "cautions", "few_graphs_caution", "one_class_reason"]
+
+FOLD_METRICS = {
+    "roc_auc": "ROC-AUC",
+    "pr_auc": "PR-AUC",
+    "balanced_accuracy": "balanced accuracy",
+    "mcc": "MCC",
+}
+"""Metrics that records hold, as :func:`graphcaps.metrics.class_metrics` names them, with their names in reports."""
+
+
+@dataclass(frozen=True)
+class FoldMetrics:
+    """Metrics of F test sets.
+
+    Args:
+        class_names (tuple): Name of each class.
+        class_counts (tuple): Number of test graphs of each class, a tuple per fold.
+        values (dict): For each of :data:`FOLD_METRICS` a value per fold; ``None`` where it is not defined.
+    """
+
+    class_names: tuple[str, ...]
+    class_counts: tuple[tuple[int, ...], ...]
+    values: dict[str, tuple[float | None, ...]]
+
+    @classmethod
+    def from_predictions(cls, predictions: GraphPredictions, class_names: Sequence[str]) -> FoldMetrics:
+        """The metrics of the test rows of each fold, in the order of the folds."""
+        is_test = predictions.part == PARTS.index("test")
+        folds = [is_test & (predictions.fold == fold) for fold in np.unique(predictions.fold)]
+        metrics = [class_metrics(predictions.y[rows], predictions.probabilities[rows]) for rows in folds]
+        counts = [np.bincount(predictions.y[rows], minlength=len(class_names)) for rows in folds]
+        return cls(
+            tuple(class_names),
+            tuple(tuple(count.tolist()) for count in counts),
+            {name: tuple(each[name] for each in metrics) for name in FOLD_METRICS},
+        )
+
+    @property
+    def num_folds(self) -> int:
+        return len(self.class_counts)
+
+    def fold_values(self, name: str) -> np.ndarray | None:
+        """A metric of each fold, ``[F]``; ``None`` if it is not defined in one of them."""
+        values = self.values[name]
+        return None if any(value is None for value in values) else np.array(values, dtype=np.float64)
+
+    # ------------------------------------------------------------------ saving
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-safe; :meth:`from_dict` reads it back."""
+        counts = [list(each) for each in self.class_counts]
+        values = {name: list(each) for name, each in self.values.items()}
+        return {"class_names": list(self.class_names), "test_class_counts": counts} | values
+
+    @classmethod
+    def from_dict(cls, values: Any, folds: int, where: str) -> FoldMetrics:
+        """Reads what :meth:`as_dict` wrote.
+
+        Raises:
+            DataError: If an entry is missing or of the wrong type.
+        """
+        entries: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
+        names, counts = entries.get("class_names"), entries.get("test_class_counts")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DataError(where, "a list of names under 'class_names' of 'metrics'", repr(names)[:60])
+        listed = counts if isinstance(counts, list) and len(counts) == folds else []
+        if not listed or not all(
+            isinstance(each, list)
+            and len(each) == len(names)
+            and all(type(n) is int and n >= 0 for n in each)
+            for each in listed
+        ):
+            raise DataError(where, f"{folds} lists of counts under 'test_class_counts'", repr(counts)[:60])
+        metrics = {}
+        for name in FOLD_METRICS:
+            entry = entries.get(name)
+            numbers = entry if isinstance(entry, list) and len(entry) == folds else []
+            if not numbers or not all(
+                n is None or (type(n) in (int, float) and -1 <= n <= 1) for n in numbers
+            ):
+                raise DataError(where, f"{folds} numbers from -1 to 1 under '{name}'", repr(entry)[:60])
+            metrics[name] = tuple(None if number is None else float(number) for number in numbers)
+        return cls(tuple(names), tuple(tuple(each) for each in listed), metrics)
+
+
+def one_class_reason(part: str) -> str:
+    """Why ROC-AUC, PR-AUC and MCC of a part are not defined."""
+    return f"not defined: {part} has graphs of one class only"
+
+
+def few_graphs_caution(part: str, class_names: Sequence[str], counts: Sequence[int]) -> str:
+    """A caution if a part has fewer than ten graphs of a class, else "".
+
+    Args:
+        part (str): The part, such as "the test set".
+        class_names (sequence): Name of each class.
+        counts (sequence): Number of graphs of each class in the part.
+    """
+    fewest = min(range(len(counts)), key=lambda index: counts[index])
+    count = counts[fewest]
+    if count >= MIN_CLASS_GRAPHS:
+        return ""
+    graphs = "no graph" if count == 0 else "1 graph" if count == 1 else f"{count} graphs"
+    only = "" if count == 0 else "only "
+    return (
+        f"Caution: {part} has {only}{graphs} of class '{class_names[fewest]}', so ROC-AUC, PR-AUC, balanced accuracy "
+        "and MCC are imprecise."
+    )
+
+
+def cautions(metrics: Sequence[FoldMetrics]) -> list[str]:
+    """Sentences on metrics that are not defined or rest on few graphs; all seeds have the same folds."""
+    first = metrics[0]
+    one_class = [number for number, counts in enumerate(first.class_counts, 1) if sum(map(bool, counts)) < 2]
+    is_single = first.num_folds == 1
+    sentences = []
+    if one_class:
+        where = "the test set" if is_single else f"test fold {one_class[0]}"
+        more = f" (and {len(one_class) - 1} more)" if len(one_class) > 1 else ""
+        sentences.append(f"ROC-AUC, PR-AUC and MCC are {one_class_reason(where + more)}.")
+    smallest = min(range(first.num_folds), key=lambda fold: min(first.class_counts[fold]))
+    where = "the test set" if is_single else f"test fold {smallest + 1}"
+    caution = few_graphs_caution(where, first.class_names, first.class_counts[smallest])
+    return [*sentences, caution] if caution and not one_class else sentences

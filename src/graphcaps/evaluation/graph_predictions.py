@@ -1,0 +1,172 @@
+"""Predictions of every validation and test graph of one seed, by the model of its fold at the selected epoch."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import io
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from graphcaps.errors import DataError
+from graphcaps.training.replicas import Replica
+
+__all__ = ["PARTS", "GraphPredictions", "predictions_csv"]
+
+PARTS = ("validation", "test")
+"""Names of the parts of a split that predictions have, in the order of their codes."""
+_MAX_ROWS = 10**8  # bounds the memory that a small malicious file can claim
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPredictions:
+    """Predicted probabilities of graphs by models that were not trained on them, M rows.
+
+    Args:
+        graph (ndarray): Index of the graph, ``[M]``.
+        fold (ndarray): Fold whose model predicts, counted from 0, ``[M]``.
+        part (ndarray): 0 if the graph is in the validation set of that fold, 1 if it is in its test set, ``[M]``.
+        y (ndarray): Class of the graph, ``[M]``.
+        probabilities (ndarray): Uncalibrated probability of each class, float64 ``[M, C]``.
+    """
+
+    graph: np.ndarray
+    fold: np.ndarray
+    part: np.ndarray
+    y: np.ndarray
+    probabilities: np.ndarray
+
+    @classmethod
+    def from_replicas(
+        cls, replicas: Sequence[Replica], probabilities: Sequence[np.ndarray], y: np.ndarray
+    ) -> GraphPredictions:
+        """The predictions of several folds.
+
+        Args:
+            replicas (list): Folds of one seed.
+            probabilities (list): For each of them those of its validation graphs, then of its test graphs, ``[n, O]``.
+            y (ndarray): Class of all graphs of the data set, ``[G]``.
+        """
+        graphs, folds, parts = [], [], []
+        for replica in replicas:
+            for part, indices in enumerate((replica.validation, replica.test)):
+                graphs.append(indices.cpu().numpy().astype(np.int64))
+                folds.append(np.full(len(graphs[-1]), replica.fold))
+                parts.append(np.full(len(graphs[-1]), part))
+        graph = np.concatenate(graphs)
+        columns = np.concatenate(folds), np.concatenate(parts), y[graph].astype(np.int64)
+        return cls(graph, *columns, np.concatenate(probabilities).astype(np.float64))
+
+    @staticmethod
+    def join(parts: Sequence[GraphPredictions]) -> GraphPredictions:
+        """Concatenates the rows of several predictions."""
+        names = [entry.name for entry in fields(GraphPredictions)]
+        return GraphPredictions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GraphPredictions):
+            return NotImplemented
+        names = [entry.name for entry in fields(self)]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __repr__(self) -> str:
+        return f"GraphPredictions(rows={len(self)}, classes={self.probabilities.shape[1]})"
+
+    # ------------------------------------------------------------------ saving
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-safe; :meth:`from_dict` reads it back."""
+        sizes = {"rows": len(self), "classes": self.probabilities.shape[1]}
+        return sizes | {entry.name: _pack(getattr(self, entry.name), entry.name) for entry in fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: Any, where: str) -> GraphPredictions:
+        """Reads what :meth:`as_dict` wrote.
+
+        Raises:
+            DataError: If an entry is missing, truncated or out of range.
+        """
+        entries: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
+        M, C = entries.get("rows"), entries.get("classes")
+        if type(M) is not int or type(C) is not int or not (M > 0 and C > 0 and M * C <= _MAX_ROWS):
+            raise DataError(where, "numbers of rows and classes under 'predictions'", repr(values)[:60])
+        columns = {
+            entry.name: _unpack(entries.get(entry.name), entry.name, M, C, f"{where}, {entry.name}")
+            for entry in fields(cls)
+        }
+        found = cls(**columns)
+        p = found.probabilities
+        in_range = (found.graph >= 0).all() and (found.fold >= 0).all() and np.isin(found.part, (0, 1)).all()
+        if not (in_range and ((found.y >= 0) & (found.y < C)).all() and ((p >= 0) & (p <= 1)).all()):
+            raise DataError(where, "predictions of graphs, with probabilities from 0 to 1", "other values")
+        return found
+
+
+def predictions_csv(
+    seeds: Iterable[tuple[int, GraphPredictions]],
+    class_names: Sequence[str],
+    *,
+    ids: Sequence[str] | None = None,
+    smiles: Sequence[str | None] | None = None,
+) -> str:
+    """A table with a row per seed, fold and graph, as text.
+
+    Columns: ``graph`` (number, counted from 1), ``id`` and ``smiles`` where they are known, ``seed``, ``fold`` (counted
+    from 1), ``split`` (``validation`` or ``test``), ``label`` (true class), ``predicted``, and ``p(class)`` for each
+    class. Numbers are written in full: metrics that are computed from the file are the printed ones.
+
+    Args:
+        seeds (iterable): Seeds with their predictions.
+        class_names (sequence): Name of each class.
+        ids (sequence, optional): Name of each graph of the data set.
+        smiles (sequence, optional): SMILES of each graph of the data set.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    known = [("id", ids)] if ids is not None else []
+    extra: list[tuple[str, Sequence[str | None]]] = [
+        *known,
+        *([("smiles", smiles)] if smiles is not None else []),
+    ]
+    classes = [f"p({name})" for name in class_names]
+    writer.writerow(
+        ["graph", *(name for name, _ in extra), "seed", "fold", "split", "label", "predicted", *classes]
+    )
+    for seed, predictions in seeds:
+        # In the order of folds, validation before test graphs, then of graphs.
+        for row in np.lexsort((predictions.graph, predictions.part, predictions.fold)).tolist():
+            graph, p = int(predictions.graph[row]), predictions.probabilities[row]
+            names = [column[graph] or "" for _, column in extra]
+            where = (seed, int(predictions.fold[row]) + 1, PARTS[predictions.part[row]])
+            label, predicted = class_names[predictions.y[row]], class_names[int(p.argmax())]
+            writer.writerow([graph + 1, *names, *where, label, predicted, *map(repr, p.tolist())])
+    return text.getvalue()
+
+
+def _dtype(name: str) -> str:
+    return "<f8" if name == "probabilities" else "<i4"
+
+
+def _pack(values: np.ndarray, name: str) -> str:
+    content = np.ascontiguousarray(values.astype(_dtype(name))).tobytes()
+    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
+
+
+def _unpack(text: Any, name: str, M: int, C: int, where: str) -> np.ndarray:
+    shape, dtype = ((M, C) if name == "probabilities" else (M,)), np.dtype(_dtype(name))
+    size = int(np.prod(shape)) * dtype.itemsize
+    try:
+        raw = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), size + 1)
+    except (TypeError, ValueError, binascii.Error, zlib.error) as error:
+        raise DataError(where, "packed numbers", "something else") from error
+    if len(raw) != size:
+        raise DataError(where, f"{M:,} rows", "more or fewer")
+    values = np.frombuffer(raw, dtype=dtype).reshape(shape)
+    return values.astype(np.float64 if name == "probabilities" else np.int64)
