@@ -18,9 +18,11 @@ from graphcaps.metrics import (
     SelectionMetric,
     balanced_accuracy,
     check_selection_metric,
+    class_counts,
     class_metrics,
     expected_calibration_error,
     matthews_correlation,
+    metric_caution,
     metric_of,
     pr_auc,
     roc_auc,
@@ -151,3 +153,16 @@ def test_names_of_metrics():
     assert check_selection_metric("train", "roc-auc") == "roc-auc"
     with pytest.raises(ArgumentError, match=r"train: 'metric' must be one of loss, accuracy, .*, got 'auc'"):
         check_selection_metric("train", "auc")
+
+
+def test_a_caution_names_the_number_of_graphs_of_the_smallest_class():
+    assert class_counts(np.array([0, 2, 2]), ["a", "b", "c"]) == {"a": 1, "b": 0, "c": 2}
+    assert metric_caution("the test set", {"a": 10, "b": 10}) == ""
+    expected = "Caution: the test set has only 9 graphs of class 'b', so ROC-AUC, PR-AUC, balanced accuracy and MCC are"
+    assert metric_caution("the test set", {"a": 10, "b": 9}) == f"{expected} imprecise."
+    assert "has only 1 graph of class 'a'" in metric_caution("the test set", {"a": 1, "b": 9})
+    assert "has no graph of class 'c'" in metric_caution("the test set", {"a": 1, "b": 9, "c": 0})
+    for counts in ({"a": 3, "b": 0}, {"a": 0, "b": 0}):
+        assert metric_caution("the test set", counts) == (
+            "ROC-AUC, PR-AUC and MCC are not defined: the test set has graphs of one class only."
+        )

@@ -7,7 +7,7 @@ same metrics of NumPy arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -23,9 +23,11 @@ __all__ = [
     "SelectionMetric",
     "balanced_accuracy",
     "check_selection_metric",
+    "class_counts",
     "class_metrics",
     "expected_calibration_error",
     "matthews_correlation",
+    "metric_caution",
     "metric_of",
     "pr_auc",
     "roc_auc",
@@ -244,6 +246,35 @@ def class_metrics(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float |
         "log_loss": float(-np.log(np.clip(true_class, _MIN_PROBABILITY, 1)).mean()),
         "ece": expected_calibration_error(y, probabilities),
     }
+
+
+def class_counts(y: np.ndarray, class_names: Sequence[str]) -> dict[str, int]:
+    """Number of graphs of each class, by the name of the class.
+
+    Args:
+        y (ndarray): Class of each graph, ``[G]``.
+        class_names (sequence): Name of each class.
+    """
+    counts = np.bincount(np.asarray(y, dtype=np.int64), minlength=len(class_names)).tolist()
+    return dict(zip(class_names, counts, strict=True))
+
+
+def metric_caution(part: str, counts: Mapping[str, int]) -> str:
+    """A caution if a part has fewer than ten graphs of a class, or of one class only; else "".
+
+    Args:
+        part (str): The part in words, such as "the test set".
+        counts (mapping): Number of its graphs of each class, by the name of the class.
+    """
+    present = [count for count in counts.values() if count]
+    if len(present) < 2:
+        return f"ROC-AUC, PR-AUC and MCC are not defined: {part} has graphs of one class only."
+    name = min(counts, key=lambda each: counts[each])
+    count = counts[name]
+    if count >= MIN_CLASS_GRAPHS:
+        return ""
+    graphs = "no graph" if count == 0 else "only 1 graph" if count == 1 else f"only {count} graphs"
+    return f"Caution: {part} has {graphs} of class '{name}', so ROC-AUC, PR-AUC, balanced accuracy and MCC are imprecise."
 
 
 def expected_calibration_error(y: np.ndarray, probabilities: np.ndarray, bins: int = NUM_BINS) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner, Result
 
 from graphcaps.cli.main import app
@@ -90,7 +93,7 @@ def test_upper_bounds_are_marked_in_the_table(root: Path) -> None:
     result = run(root, "OWN", *FAST, "--protocol", "both")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    rows = {line.split()[0]: line for line in lines[2:5]}
+    rows = {line.split()[0]: line for line in lines[2:9]}
     assert lines[1].split()[:3] == ["OWN", "hgcn", "held-out"]
     assert rows["C"].rstrip().endswith("upper bound")
     assert rows["C*"].rstrip().endswith("upper bound")
@@ -228,6 +231,25 @@ def test_an_embedded_set_has_a_default_preset() -> None:
         (("OWN", "--resume"), "'resume' must come with a folder of results"),
         (("OWN", "--patience", 5, "--protocol", "paper"), "unless the protocol is held-out: 'paper' has no"),
         (("OWN", "--patience", 5, "--protocol", "both"), "unless the protocol is held-out: 'paper' has no"),
+        (
+            ("OWN", "--metric", "auc"),
+            "'--metric' must be one of loss, accuracy, balanced-accuracy, roc-auc, pr-auc",
+        ),
+        (
+            ("OWN", "--metric", "mcc", "--protocol", "paper"),
+            "'metric' must be left out unless the protocol is",
+        ),
+        (("OWN", "--class-weight", "even"), "'--class-weight' must be 'balanced', got 'even'."),
+        (("OWN", "--predictions", "p.txt"), "'--predictions' must end in .csv, got 'p.txt'."),
+        (("OWN", "--predictions", "none/p.csv"), "expected a folder to write into, found none at none"),
+        (
+            ("OWN", "TWO", "--predictions", "p.csv"),
+            "'--predictions' must come with one data set, got 2 data sets.",
+        ),
+        (
+            ("OWN", "--predictions", "p.csv", "--protocol", "both"),
+            "'--predictions' must come with --protocol held",
+        ),
     ],
 )
 def test_invalid_arguments_end_with_2_and_one_sentence(
@@ -284,3 +306,96 @@ def test_an_unknown_preset_suggests_similar_ones() -> None:
 def test_help_has_an_example() -> None:
     result = RUNNER.invoke(app, ["evaluate", "--help"])
     assert "Example: graphcaps evaluate MUTAG" in " ".join(result.output.split())
+
+
+# ---------------------------------------------------------------------- metrics and predictions
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--epochs", 6, "--seeds", 2),
+        ("--epochs", 6, "--group", 2, "--metric", "roc-auc", "--class-weight", "balanced"),
+        ("--epochs", 50, "--patience", 3),
+    ],
+    ids=["seeds", "groups", "patience"],
+)
+def test_the_printed_metrics_are_those_of_the_written_predictions(
+    root: Path, tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    path = tmp_path / "p.csv"
+    result = run(root, "OWN", *FAST, *options, "--predictions", path)
+    check_predictions(result, path)
+
+
+def check_predictions(result: Result, path: Path) -> None:
+    """Computes accuracy and ROC-AUC from the file with scikit-learn and compares what was printed."""
+    lines = result.stdout.split("\n\n")[0].splitlines()
+    assert result.exit_code == 0, result.stderr
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    seeds = sorted({row["seed"] for row in rows})
+    accuracies, areas = [], []
+    for seed in seeds:
+        for fold in ("1", "2", "3"):
+            test = [row for row in rows if (row["seed"], row["fold"], row["split"]) == (seed, fold, "test")]
+            accuracies.append(100 * np.mean([row["label"] == row["predicted"] for row in test]))
+            positive = [row["label"] == "2" for row in test]
+            areas.append(roc_auc_score(positive, [float(row["probability[2]"]) for row in test]))
+        for split in ("validation", "test"):
+            graphs = [int(row["graph"]) for row in rows if (row["seed"], row["split"]) == (seed, split)]
+            assert sorted(graphs) == list(range(1, 25))
+    (accuracy,) = (line for line in lines if " held-out " in line)
+    (area,) = (line for line in lines if " ROC-AUC " in line)
+    assert f" {np.mean(accuracies):.2f} " in accuracy
+    assert f" {np.mean(areas):.3f} " in area
+    deviation = np.mean([np.std(areas[i : i + 3], ddof=1) for i in range(0, len(areas), 3)])
+    assert f" {deviation:.3f} " in area
+    assert f"Predictions of {len(rows)} rows: {path}" in result.stderr
+
+
+def test_predictions_of_a_classical_model_and_of_a_resumed_run(root: Path, tmp_path: Path) -> None:
+    words = [
+        "evaluate",
+        "OWN",
+        "--root",
+        root,
+        "--folds",
+        3,
+        "--model",
+        "wl-forest",
+        "--out",
+        tmp_path / "out",
+    ]
+    first = RUNNER.invoke(app, [*map(str, words), "--predictions", str(tmp_path / "a.csv")])
+    check_predictions(first, tmp_path / "a.csv")
+    again = RUNNER.invoke(app, [*map(str, words), "--resume", "--predictions", str(tmp_path / "b.csv")])
+    check_predictions(again, tmp_path / "b.csv")
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    assert "1 of 1 records are finished" in again.stderr
+
+
+def test_metrics_are_printed_with_a_caution_and_are_in_the_json(root: Path, tmp_path: Path) -> None:
+    result = run(root, "OWN", *FAST, "--out", tmp_path / "out")
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == ["ROC-AUC", "PR-AUC", "balanced", "MCC"]
+    assert "Caution: test fold 1 has only 4 graphs of class '1', so ROC-AUC" in result.stdout
+    (summary,) = read(run(root, "OWN", *FAST, "--out", tmp_path / "out", "--resume", "--json"))
+    assert list(summary["metrics"]) == ["roc_auc", "pr_auc", "balanced_accuracy", "mcc"]
+    assert f" {summary['metrics']['roc_auc']['mean']:.3f} " in lines[2]
+    assert summary["cautions"][0].startswith("Caution: test fold 1")
+    assert summary["metric"] == "loss"
+    (record,) = ResultsStore(tmp_path / "out").records()
+    assert record.predictions is None
+
+
+def test_records_without_metrics_are_shown_with_accuracy_alone(root: Path, tmp_path: Path) -> None:
+    """As records of earlier versions."""
+    run(root, "OWN", *FAST, "--out", tmp_path / "out")
+    (path,) = (tmp_path / "out").glob("*.record.json")
+    values = json.loads(path.read_text())
+    del values["metrics"]
+    path.write_text(json.dumps(values))
+    result = run(root, "OWN", *FAST, "--out", tmp_path / "out", "--resume")
+    assert result.exit_code == 0
+    assert "held-out" in result.stdout
+    assert "ROC-AUC" not in result.stdout
+    assert "Caution" not in result.stdout

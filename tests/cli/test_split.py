@@ -67,7 +67,7 @@ def test_train_uses_the_sets_of_a_column(small: list[str], molecules: str) -> No
     ]
     text = " ".join(result.stdout.split())
     assert "of 4 graphs, which were not used in training (column 'Part')" in text
-    for name in ("balanced accuracy", "ROC-AUC", "PR-AUC", "Matthews' correlation", "Brier score"):
+    for name in ("balanced accuracy", "ROC-AUC", "PR-AUC", "MCC", "Brier score"):
         assert f"test {name} " in text
     assert text.count("Brier score") == 1  # the validation score is not shown, to avoid confusion
     training = graphcaps.load("m.safetensors").training

@@ -9,6 +9,8 @@ import numpy as np
 
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.evaluation import EpochRecords, RecordKey, SeedRecord
+from graphcaps.evaluation.fold_metrics import FoldMetrics
+from graphcaps.evaluation.graph_predictions import GraphPredictions
 from graphcaps.evaluation.record import DatasetFingerprint, Protocol
 
 CONFIG = RunConfig(model_arguments={"num_capsules": (5,)}, training=TrainConfig(epochs=4))
@@ -47,3 +49,24 @@ def record(
         ("A note.",),
     )
     return replace(plain, **changes)
+
+
+def measured_record(seed: int = 0) -> SeedRecord:
+    """A record with metrics, predictions, class weights, and an epoch that is selected by MCC."""
+    draw = np.random.default_rng(seed)
+    p = draw.uniform(size=39)  # 6 validation and 7 test graphs of three folds
+    predictions = GraphPredictions(
+        np.arange(39) % 33,
+        np.repeat([0, 1, 2], 13),
+        np.tile(np.repeat([0, 1], [6, 7]), 3),
+        np.tile([0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1, 1, 0], 3),
+        np.stack([1 - p, p], 1),
+    )
+    return record(
+        seed,
+        metric="mcc",
+        class_weight="balanced",
+        curves=replace(curves(seed), validation_metric=draw.integers(-(10**6), 10**6 + 1, (3, 4))),
+        metrics=FoldMetrics.from_predictions(predictions, ("inactive", "active")),
+        predictions=predictions,
+    )

@@ -19,6 +19,7 @@ from graphcaps.errors import ArgumentError, DataError, UsageError
 from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore, cross_validate
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.evaluation.ledger import Ledger
+from graphcaps.metrics import class_metrics
 from graphcaps.models.colour_counts import count_colours
 from graphcaps.models.wl_forest import WLForest
 
@@ -173,3 +174,21 @@ def test_a_network_of_one_epoch_has_nothing_to_select_either(store):
     ledger = graphcaps.cross_validate(store, config, folds=3)
     assert not ledger.selects_epochs
     assert ledger.rule("held-out").endswith("nothing is chosen")
+
+
+def test_metrics_and_predictions_of_a_classical_model(store):
+    ledger = cross_validate(store, FOREST, folds=5, predictions=True)
+    (record,) = ledger.records
+    found = record.predictions
+    assert found is not None
+    for fold in range(5):
+        rows = (found.fold == fold) & (found.part == 1)
+        expected = class_metrics(found.y[rows], found.probabilities[rows])
+        assert record.metrics is not None
+        assert expected["accuracy"] == record.curves.test_accuracy[fold, 0]
+        assert {name: values[fold] for name, values in record.metrics.values.items()} == {
+            name: expected[name] for name in record.metrics.values
+        }
+    for name, value in (("metric", "mcc"), ("class_weight", "balanced")):
+        with pytest.raises(ArgumentError, match=f"'{name}' must be left out with the model 'wl-forest'"):
+            cross_validate(store, FOREST, folds=5, **{name: value})

@@ -25,8 +25,16 @@ from graphcaps.evaluation import (
     ResultsStore,
     cross_validate,
 )
+from graphcaps.evaluation.cross_validation import FOLDS_SEED
+from graphcaps.evaluation.epoch_records import LOSS_STEP, METRIC_STEP
+from graphcaps.evaluation.epoch_selection import smooth, window_for
+from graphcaps.evaluation.ledger import choose_epochs
+from graphcaps.metrics import class_metrics
 from graphcaps.models.builder import model_factory
 from graphcaps.training import Replica, Trainer, checkpoint_writer, early_stopping, stack_replicas
+from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.class_weights import balanced_class_weights
+from graphcaps.training.training_inputs import prepare_inputs
 from tests.graphs import random_graphs
 
 TRAINING = TrainConfig(epochs=4, batch_size=8, learning_rate=0.01)
@@ -387,3 +395,121 @@ def test_an_interrupted_run_is_not_overwritten_without_resume(tmp_path: Path) ->
     with pytest.raises(DataError, match=r"this is the checkpoint of an interrupted run\. Add --resume"):
         cross_validate(store, config, folds=3, results=tmp_path)
     assert cross_validate(store, config, folds=3, results=tmp_path, resume=True).held_out is not None
+
+
+# ---------------------------------------------------------------------- metrics and predictions
+@pytest.mark.parametrize("config", [HGCN, GIN], ids=["hgcn", "gin"])
+@pytest.mark.parametrize("group", [None, 2])
+def test_metrics_are_those_of_the_predictions_at_the_held_out_epoch(
+    config: RunConfig, group: int | None
+) -> None:
+    """Every graph is a test graph of one fold and a validation graph of another, in every seed."""
+    settings: dict[str, Any] = {"folds": 3, "seeds": 2, "group": group}
+    ledger = cross_validate(STORE, config, **settings, predictions=True)
+    assert STORE.y is not None
+    y = STORE.y.numpy()
+    for record in ledger.records:
+        found, choice = record.predictions, choose_epochs(record)["held-out"]
+        assert found is not None
+        assert record.metrics is not None
+        for part in (0, 1):
+            assert sorted(found.graph[found.part == part].tolist()) == list(range(31))
+        np.testing.assert_array_equal(found.y, y[found.graph])
+        np.testing.assert_allclose(found.probabilities.sum(1), 1)
+        for fold in range(3):
+            rows = (found.fold == fold) & (found.part == 1)
+            expected = class_metrics(found.y[rows], found.probabilities[rows])
+            assert expected["accuracy"] == pytest.approx(choice.accuracies[fold])
+            for name, values in record.metrics.values.items():
+                assert values[fold] == expected[name]
+            validation = (found.fold == fold) & (found.part == 0)
+            right = (found.probabilities[validation].argmax(1) == found.y[validation]).sum()
+            assert right == record.curves.validation_right[fold, choice.epochs[fold] - 1]
+    estimate = ledger.metrics["roc_auc"]
+    assert estimate is not None
+    assert estimate.mean == pytest.approx(np.mean(estimate.per_seed))
+    assert estimate.std_seeds is not None
+    plain = cross_validate(STORE, config, **settings)
+    assert [record.curves for record in plain.records] == [record.curves for record in ledger.records]
+    assert plain.metrics == ledger.metrics
+    assert all(record.predictions is None for record in plain.records)
+
+
+def test_the_metric_selects_the_epoch_and_is_recorded(tmp_path: Path) -> None:
+    config = HGCN.with_training(epochs=12)
+    by_loss = cross_validate(STORE, config, folds=3)
+    ledger = cross_validate(STORE, config, folds=3, metric="roc-auc", predictions=True, results=tmp_path)
+    (record,), (plain,) = ledger.records, by_loss.records
+    np.testing.assert_array_equal(record.curves.test_right, plain.curves.test_right)  # the same training
+    metric = record.curves.validation_metric
+    assert metric is not None
+    assert plain.curves.validation_metric is None
+    smoothed = smooth(1 - metric * METRIC_STEP, window_for(12))
+    assert choose_epochs(record)["held-out"].epochs.tolist() == (1 + smoothed.argmin(1)).tolist()
+    found = record.predictions
+    assert found is not None
+    for fold, epoch in enumerate(choose_epochs(record)["held-out"].epochs.tolist()):
+        rows = (found.fold == fold) & (found.part == 0)
+        auc = class_metrics(found.y[rows], found.probabilities[rows])["roc_auc"]
+        assert metric[fold, epoch - 1] * METRIC_STEP == pytest.approx(auc, abs=1e-6)
+    assert ResultsStore(tmp_path).records() == (record,)
+    assert ledger.summary()["metric"] == "roc-auc"
+    assert "highest validation ROC-AUC" in ledger.rule("held-out")
+    assert "lowest validation loss" in by_loss.rule("held-out")
+    with pytest.raises(DataError, match="metric roc-auc and None"):
+        cross_validate(STORE, config, folds=3, results=tmp_path, resume=True)
+
+
+def test_class_weights_are_those_of_each_folds_training_graphs() -> None:
+    """A fold of three, trained among others, equals a training of its own with the weights of its training graphs."""
+    assert STORE.y is not None
+    uneven = STORE[torch.cat([(STORE.y == 0).nonzero()[:6, 0], (STORE.y == 1).nonzero()[:, 0]])]
+    assert uneven.y is not None
+    ledger = cross_validate(uneven, HGCN, folds=3, class_weight="balanced")
+    (record,), (plain,) = ledger.records, cross_validate(uneven, HGCN, folds=3).records
+    assert (record.class_weight, ledger.summary()["class_weight"]) == ("balanced", "balanced")
+    assert (record.curves.train_loss != plain.curves.train_loss).any()
+    folds = stratified_folds(uneven.y, 3, FOLDS_SEED)
+    inputs = prepare_inputs(uneven, resolve_config(HGCN, uneven), torch.device("cpu"), owner="test")
+    for fold in range(3):
+        split = folds.held_out(fold)
+        assert split.validation is not None
+        replica = Replica(split.train, split.validation, split.test, fold=fold)
+        weight = balanced_class_weights(uneven.y[split.train], 2)
+        trainer = Trainer(
+            stack_replicas(inputs.factory, [replica]), inputs.store, inputs.x, [replica], HGCN.training,
+            class_weight=weight,
+        )  # fmt: skip
+        losses = [event.train_loss[0] for event in trainer.run()]
+        np.testing.assert_allclose(record.curves.train_loss[fold] * LOSS_STEP, losses, atol=3 * LOSS_STEP)
+
+
+@pytest.mark.parametrize("after", [2, 7])
+def test_a_resumed_run_has_the_same_predictions(tmp_path: Path, after: int) -> None:
+    settings: dict[str, Any] = {"folds": 3, "seeds": 2, "group": 3, "predictions": True, "metric": "mcc"}
+    whole = cross_validate(STORE, HGCN, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(STORE, HGCN, **settings, results=tmp_path, on_event=_Stop(after))
+    ledger = cross_validate(STORE, HGCN, **settings, results=tmp_path, resume=True)
+    assert [record.predictions for record in ledger.records] == [
+        record.predictions for record in whole.records
+    ]
+    assert ledger.metrics == whole.metrics
+
+
+def test_a_finished_record_without_predictions_is_refused_where_they_are_asked_for(tmp_path: Path) -> None:
+    cross_validate(STORE, HGCN, folds=3, results=tmp_path)
+    with pytest.raises(DataError, match="a record with predictions, found none in it"):
+        cross_validate(STORE, HGCN, folds=3, results=tmp_path, resume=True, predictions=True)
+
+
+def test_records_of_the_paper_protocol_have_no_metrics() -> None:
+    ledger = cross_validate(STORE, HGCN, folds=3, protocol="paper")
+    assert ledger.records[0].metrics is None
+    assert ledger.metrics == {}
+    assert ledger.cautions == ()
+    for name, value in (("metric", "mcc"), ("predictions", True)):
+        with pytest.raises(ArgumentError, match=f"'{name}' must be left out unless the protocol is held-out"):
+            cross_validate(STORE, HGCN, folds=3, protocol="both", **{name: value})
+    with pytest.raises(ArgumentError, match="'class_weight' must be 'balanced', or be left out"):
+        cross_validate(STORE, HGCN, folds=3, class_weight="even")  # type: ignore[arg-type]

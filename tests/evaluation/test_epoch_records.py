@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 import torch
 
 from graphcaps.errors import DataError
-from graphcaps.evaluation.epoch_records import CURVES, LOSS_STEP, EpochRecords, _pack
+from graphcaps.evaluation.epoch_records import (
+    CURVES,
+    LOSS_STEP,
+    METRIC_STEP,
+    EpochRecords,
+    _pack,
+    stored_criterion,
+)
 from graphcaps.training import EpochEnd, Replica
 from tests.evaluation.records import curves
 
@@ -101,6 +109,8 @@ def test_selecting_and_joining_rows() -> None:
         ("test_right", _pack(np.full((3, 4), 8))),
         ("train_loss", _pack(np.full((3, 4), -1))),
         ("loss_step", float("nan")),
+        ("metric_step", 1.0),
+        ("metric_step", METRIC_STEP),  # without the curve
     ],
 )
 def test_damaged_values_are_refused(name: str, value: object) -> None:
@@ -162,3 +172,33 @@ def test_lengths_of_folds_survive_json_and_are_checked() -> None:
             EpochRecords.from_dict(content | {"epochs_run": value}, "here")
     without = {name: value for name, value in content.items() if name != "epochs_run"}
     assert EpochRecords.from_dict(without, "here") != records
+
+
+# ---------------------------------------------------------------------- a metric that selects the epoch
+def test_the_metric_is_kept_through_parts_and_files() -> None:
+    values = [[0.5, 1.0, math.nan], [0.123456789, -0.25, 0.75]]  # of three folds in two epochs
+    events = [
+        EpochEnd(e, 2, 0.1, [0.1] * 3, [0.5] * 3, [0.3] * 3, [0.5] * 3, [0.5] * 3, metric)
+        for e, metric in enumerate(values, 1)
+    ]
+    records = EpochRecords.from_events(events, [_replica(20, 6, 8)] * 3)
+    assert records.validation_metric is not None
+    assert records.validation_metric.tolist() == [
+        [500_000, 123_457],
+        [1_000_000, -250_000],
+        [-1_000_000, 750_000],
+    ]
+    np.testing.assert_allclose(records.criterion, [[0.5, 0.876543], [0.0, 1.25], [2.0, 0.25]])
+    for epoch, event in enumerate(events):
+        np.testing.assert_array_equal(stored_criterion(event), records.criterion[:, epoch])
+    assert EpochRecords.from_dict(records.as_dict(), "here") == records
+    assert EpochRecords.join([records.folds([0]), records.folds([1, 2])]) == records
+    without = EpochRecords.from_dict(
+        {k: v for k, v in records.as_dict().items() if "metric" not in k}, "here"
+    )
+    assert without.validation_metric is None
+    assert without != records
+    with pytest.raises(DataError, match="numbers from -1000000 to 1000000 under 'validation_metric'"):
+        EpochRecords.from_dict(
+            records.as_dict() | {"validation_metric": _pack(np.full((3, 2), 1_000_001))}, "here"
+        )

@@ -11,13 +11,23 @@ import pytest
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import DataError
 from graphcaps.evaluation import SeedRecord
-from tests.evaluation.records import CONFIG, curves, record
+from tests.evaluation.records import CONFIG, curves, measured_record, record
 
 
 def test_json_round_trip() -> None:
     kept = record(seconds=1.23456)
     assert SeedRecord.from_json(kept.to_json()) == kept
     assert "held-out, seed 0: 3 folds, 4 epochs" in repr(kept)
+    assert SeedRecord.from_json(measured_record().to_json()) == measured_record()
+
+
+def test_a_record_of_an_earlier_version_has_no_metrics() -> None:
+    values = json.loads(record().to_json())
+    assert not {"metric", "class_weight", "metrics", "predictions"} & set(values)
+    read = SeedRecord.from_dict(values)
+    assert (read.metric, read.class_weight, read.metrics, read.predictions) == ("loss", None, None, None)
+    assert read.curves.validation_metric is None
+    assert "metric" not in read.settings
 
 
 def test_json_is_readable() -> None:
@@ -40,6 +50,8 @@ def test_settings_hold_all_that_determines_the_results() -> None:
         {"config": replace(CONFIG, model_arguments={"num_capsules": (6,)})},
         {"config": replace(CONFIG, features=FeatureConfig(max_nodes=10))},
         {"folds_seed": 1},
+        {"metric": "roc-auc"},
+        {"class_weight": "balanced"},
         {"curves": curves(folds=4)},
         {"data": replace(record().data, y_sha256="cd" * 32)},
     ]
@@ -57,6 +69,10 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
     [
         ("format", "graphcaps record 1", "a record in the format 'graphcaps record 2'"),
         ("seed", "0", "a whole number under 'seed'"),
+        ("metric", "auc", "one of loss, accuracy, .* under 'metric'"),
+        ("class_weight", [1, 2], "'balanced' under 'class_weight'"),
+        ("metrics", {"roc_auc": []}, "a list of names under 'class_names' of 'metrics'"),
+        ("predictions", "none", "numbers of rows and classes under 'predictions'"),
         ("seed", True, "a whole number under 'seed'"),
         ("protocol", "mine", "one of the protocols held-out, paper"),
         ("seconds", None, "a number under 'seconds'"),

@@ -15,7 +15,7 @@ import graphcaps.evaluation.record_archive as module
 from graphcaps.errors import DataError
 from graphcaps.evaluation import RecordKey, SeedRecord
 from graphcaps.evaluation.record_archive import RecordArchive, write_archive
-from tests.evaluation.records import curves, record
+from tests.evaluation.records import curves, measured_record, record
 
 
 def _records() -> list[SeedRecord]:
@@ -27,6 +27,7 @@ def _records() -> list[SeedRecord]:
         record(3, dataset="Ωmega/1", curves=curves(folds=10, epochs=250)),
         record(1, curves=extreme),
         record(0),
+        measured_record(4),
     ]
 
 
@@ -98,11 +99,11 @@ def _set_curves(text: str, value: object) -> str:
     [
         (_drop_index, "expected the member records.jsonl"),
         (lambda members: members | {"notes.txt": b"x"}, "each once, found notes.txt"),
-        (_index(lambda text: text + "{"), "line 5: expected a record written by graphcaps, found invalid JSON"),
-        (_index(lambda text: text + "[" * 10**5), "line 5: expected a record written by graphcaps"),
-        (_index(lambda text: text + '{"format": 1}\n'), "line 5: expected a record in the format"),
-        (_index(lambda text: text + "[]\n"), "line 5: expected a record in the format"),
-        (_index(lambda text: text + text.splitlines()[0]), "line 5: expected one record of MUTAG, hgcn, held-out"),
+        (_index(lambda text: text + "{"), "line 6: expected a record written by graphcaps, found invalid JSON"),
+        (_index(lambda text: text + "[" * 10**5), "line 6: expected a record written by graphcaps"),
+        (_index(lambda text: text + '{"format": 1}\n'), "line 6: expected a record in the format"),
+        (_index(lambda text: text + "[]\n"), "line 6: expected a record in the format"),
+        (_index(lambda text: text + text.splitlines()[0]), "line 6: expected one record of MUTAG, hgcn, held-out"),
         (_index(lambda text: _set_curves(text, None)), "numbers of folds and epochs"),
         (_index(lambda text: _set_curves(text, {"folds": 2, "epochs": "3"})), "numbers of folds and epochs"),
         (_index(lambda text: _set_curves(text, {"folds": 2**20, "epochs": 2**20})), "at most 33,554,432 values"),

@@ -111,17 +111,19 @@ _METRICS = {
     "balanced_accuracy": ("balanced accuracy", 100, " %"),
     "roc_auc": ("ROC-AUC", 1, ""),
     "pr_auc": ("PR-AUC", 1, ""),
-    "mcc": ("Matthews' correlation", 1, ""),
+    "mcc": ("MCC", 1, ""),
     "brier": ("Brier score", 1, ""),
     "log_loss": ("log loss", 1, ""),
 }
 
 
 def metric_rows(metrics: Mapping[str, float | None] | None) -> list[tuple[str, str]]:
-    """Name and value of each metric that was computed, except accuracy, which has its own row."""
+    """Name and value of each metric except accuracy, which has its own row; a dash where it is not defined."""
     rows = []
     for key, (name, scale, unit) in _METRICS.items():
         value = (metrics or {}).get(key)
         if value is not None:
             rows.append((name, f"{value * scale:.2f}{unit}" if unit else f"{value:.3f}"))
+        elif (metrics or {}).get("accuracy") is not None:
+            rows.append((name, "–"))
     return rows

@@ -187,6 +187,8 @@ def _json(value: Any) -> str:
 
 def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence[str] | None) -> None:
     """Prints the first rows unless they were written to a file, and a summary."""
+    from graphcaps.metrics import metric_caution
+
     console = terminal()
     if out is None:
         _show_rows(console, predictions, names)
@@ -199,6 +201,10 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
         rows.append(("no class", abstained))
     rows += _accuracy_rows(predictions, summary)
     rows += metric_rows(summary["metrics"])
+    if summary["metrics"] is not None and predictions.true_classes is not None:
+        by_class = {key: predictions.true_classes.count(key) for key in predictions.class_names}
+        caution = metric_caution("the source", by_class)
+        rows += [("", caution)] if caution else []
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))

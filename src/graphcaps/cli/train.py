@@ -313,6 +313,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         rows.append(("validation accuracy", f"{accuracy}; {caution}"))
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]
+        rows += _caution_rows(info, "validation") if metrics else []
     rows += _test_rows(info)
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
@@ -329,10 +330,20 @@ def _test_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     accuracy = _accuracy(info, "test")
     rows = [("test accuracy", f"{accuracy}, which were not used in training ({info['split']})")]
     rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
+    rows += _caution_rows(info, "test")
     if count := info.get("test_graphs_with_new_labels"):
         text = f"{count:,} test graphs have labels that no training graph has; they are encoded as zeros"
         rows.append(("unknown labels", text))
     return rows
+
+
+def _caution_rows(info: dict[str, Any], part: str) -> list[tuple[str, str]]:
+    """A caution about metrics of a part with few graphs of a class, or of one class only."""
+    from graphcaps.metrics import metric_caution
+
+    counts = info.get(f"{part}_class_counts")
+    caution = metric_caution(f"the {part} set", counts) if counts else ""
+    return [("", caution)] if caution else []
 
 
 def _learning_warning(training: SingleTraining, info: dict[str, Any]) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 
 from graphcaps.errors import DataError
 from graphcaps.evaluation.graph_predictions import PARTS, GraphPredictions
-from graphcaps.metrics import MIN_CLASS_GRAPHS, class_metrics
+from graphcaps.metrics import class_metrics, metric_caution
 
-__all__ = ["FOLD_METRICS", "FoldMetrics", "cautions", "few_graphs_caution", "one_class_reason"]
+__all__ = ["FOLD_METRICS", "FoldMetrics", "cautions"]
 
 FOLD_METRICS = {
     "roc_auc": "ROC-AUC",
@@ -97,42 +97,14 @@ class FoldMetrics:
         return cls(tuple(names), tuple(tuple(each) for each in listed), metrics)
 
 
-def one_class_reason(part: str) -> str:
-    """Why ROC-AUC, PR-AUC and MCC of a part are not defined."""
-    return f"not defined: {part} has graphs of one class only"
-
-
-def few_graphs_caution(part: str, class_names: Sequence[str], counts: Sequence[int]) -> str:
-    """A caution if a part has fewer than ten graphs of a class, else "".
-
-    Args:
-        part (str): The part, such as "the test set".
-        class_names (sequence): Name of each class.
-        counts (sequence): Number of graphs of each class in the part.
-    """
-    fewest = min(range(len(counts)), key=lambda index: counts[index])
-    count = counts[fewest]
-    if count >= MIN_CLASS_GRAPHS:
-        return ""
-    graphs = "no graph" if count == 0 else "1 graph" if count == 1 else f"{count} graphs"
-    only = "" if count == 0 else "only "
-    return (
-        f"Caution: {part} has {only}{graphs} of class '{class_names[fewest]}', so ROC-AUC, PR-AUC, balanced accuracy "
-        "and MCC are imprecise."
-    )
-
-
 def cautions(metrics: Sequence[FoldMetrics]) -> list[str]:
     """Sentences on metrics that are not defined or rest on few graphs; all seeds have the same folds."""
     first = metrics[0]
-    one_class = [number for number, counts in enumerate(first.class_counts, 1) if sum(map(bool, counts)) < 2]
-    is_single = first.num_folds == 1
-    sentences = []
-    if one_class:
-        where = "the test set" if is_single else f"test fold {one_class[0]}"
-        more = f" (and {len(one_class) - 1} more)" if len(one_class) > 1 else ""
-        sentences.append(f"ROC-AUC, PR-AUC and MCC are {one_class_reason(where + more)}.")
-    smallest = min(range(first.num_folds), key=lambda fold: min(first.class_counts[fold]))
-    where = "the test set" if is_single else f"test fold {smallest + 1}"
-    caution = few_graphs_caution(where, first.class_names, first.class_counts[smallest])
-    return [*sentences, caution] if caution and not one_class else sentences
+    one_class = [fold for fold, counts in enumerate(first.class_counts) if sum(map(bool, counts)) < 2]
+    fewest = min(range(first.num_folds), key=lambda fold: min(first.class_counts[fold]))
+    fold = one_class[0] if one_class else fewest
+    part = "the test set" if first.num_folds == 1 else f"test fold {fold + 1}"
+    if len(one_class) > 1:
+        part += f" (and {len(one_class) - 1} more)"
+    caution = metric_caution(part, dict(zip(first.class_names, first.class_counts[fold], strict=True)))
+    return [caution] if caution else []

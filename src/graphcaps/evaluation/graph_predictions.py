@@ -119,8 +119,9 @@ def predictions_csv(
     """A table with a row per seed, fold and graph, as text.
 
     Columns: ``graph`` (number, counted from 1), ``id`` and ``smiles`` where they are known, ``seed``, ``fold`` (counted
-    from 1), ``split`` (``validation`` or ``test``), ``label`` (true class), ``predicted``, and ``p(class)`` for each
-    class. Numbers are written in full: metrics that are computed from the file are the printed ones.
+    from 1), ``split`` (``validation`` or ``test``), ``label`` (true class), ``predicted``, and
+    ``probability[class]`` for each class. Numbers are written in full: metrics that are computed from the file are the
+    printed ones.
 
     Args:
         seeds (iterable): Seeds with their predictions.
@@ -135,7 +136,7 @@ def predictions_csv(
         *known,
         *([("smiles", smiles)] if smiles is not None else []),
     ]
-    classes = [f"p({name})" for name in class_names]
+    classes = [f"probability[{name}]" for name in class_names]
     writer.writerow(
         ["graph", *(name for name, _ in extra), "seed", "fold", "split", "label", "predicted", *classes]
     )

@@ -12,7 +12,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY, Calibration, CalibrationMethod, probabilities
-from graphcaps.metrics import class_metrics
+from graphcaps.metrics import class_counts, class_metrics
 from graphcaps.registry import ScoreKind
 
 __all__ = [
@@ -121,7 +121,9 @@ def calibrate_model(
             for when, metrics in (("before", before), ("after", after))
         }
         fitted = replace(fitted, calibration=replace(calibration, metrics=metrics_by_stage))
-    return replace(fitted, training=fitted.training | {"validation_metrics": after})
+    counts = class_counts(y, fitted.class_names)
+    metrics = {"validation_metrics": after, "validation_class_counts": counts}
+    return replace(fitted, training=fitted.training | metrics)
 
 
 def cross_fit(

@@ -16,7 +16,7 @@ from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.metrics import class_metrics
+from graphcaps.metrics import class_counts, class_metrics
 
 __all__ = [
     "MEND_SPLIT",
@@ -243,8 +243,13 @@ def evaluate_test_set(fitted: FittedModel, test_store: GraphStore) -> FittedMode
     if bool(scores.isfinite().all()):
         assert test_store.y is not None
         p = fitted.to_probabilities(scores, test_store.empty_graphs)
-        metrics = class_metrics(np.asarray(test_store.y.cpu()), p)
-        results = {"test_accuracy": metrics["accuracy"], "test_metrics": metrics}
+        y = np.asarray(test_store.y.cpu())
+        metrics = class_metrics(y, p)
+        results = {
+            "test_accuracy": metrics["accuracy"],
+            "test_metrics": metrics,
+            "test_class_counts": class_counts(y, fitted.class_names),
+        }
     if checked.unseen or checked.others:
         results["test_graphs_with_new_labels"] = len(checked.unseen | checked.others)
     return replace(fitted, training=fitted.training | results)
