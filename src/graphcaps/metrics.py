@@ -274,7 +274,8 @@ def metric_caution(part: str, counts: Mapping[str, int]) -> str:
     if count >= MIN_CLASS_GRAPHS:
         return ""
     graphs = "no graph" if count == 0 else "only 1 graph" if count == 1 else f"only {count} graphs"
-    return f"Caution: {part} has {graphs} of class '{name}', so ROC-AUC, PR-AUC, balanced accuracy and MCC are imprecise."
+    metrics = "ROC-AUC, PR-AUC, balanced accuracy and MCC"
+    return f"Caution: {part} has {graphs} of class '{name}', so {metrics} are imprecise."
 
 
 def expected_calibration_error(y: np.ndarray, probabilities: np.ndarray, bins: int = NUM_BINS) -> float:
