@@ -292,6 +292,22 @@ class Routing(ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class Contributions(ShapeRepr):
+    """Contributions to the lengths of output capsules (:mod:`graphcaps.ops.routing.contributions`).
+
+    The sum over the input capsules of a graph, plus the residual's, is the length of the output capsule.
+
+    Args:
+        inputs (Tensor): Contribution of each input capsule to each output capsule of its graph, ``[*lead, V, J]`` over
+            nodes, ``[*lead, B, J_below, J]`` above the first level; negative ones shorten the capsule.
+        residual (Tensor): Contribution of the residual, ``[*lead, B, J]``; 0 without one.
+    """
+
+    inputs: Tensor
+    residual: Tensor
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class CapsuleLevel(ShapeRepr):
     """One level of the capsule hierarchy.
 
@@ -302,12 +318,14 @@ class CapsuleLevel(ShapeRepr):
         adjacency (Tensor, optional): Coarse graph of the capsules, ``[*lead, B, J, J]``; ``None`` at the class level.
         iterations (Tensor, optional): Assignments of all R routing iterations, ``[R, …]`` before the axes of
             ``assignment``, which is the last of them; ``None`` without a trace.
+        contributions (Contributions, optional): Contributions to the lengths of the capsules; ``None`` without a trace.
     """
 
     capsules: Tensor
     assignment: Tensor
     adjacency: Tensor | None
     iterations: Tensor | None = field(default=None, repr=False)
+    contributions: Contributions | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

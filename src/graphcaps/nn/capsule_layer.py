@@ -18,9 +18,10 @@ from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
+from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.profiling import profiled
-from graphcaps.types import CapsuleLevel, EdgeTable, Segments
+from graphcaps.types import CapsuleLevel, Contributions, EdgeTable, Segments
 
 __all__ = ["CapsuleLayer"]
 
@@ -166,7 +167,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
     def route(self, hop: Hop, edges: EdgeTable, segments: Segments, *, trace: bool = False) -> CapsuleLevel:
         """The second half of ``forward``: routing, and the graph of the output capsules.
 
-        With ``trace`` the assignments of every iteration are kept, and none of them carries a gradient.
+        With ``trace`` the assignments of every iteration and the contributions to the lengths of the output capsules
+        are kept; no assignment carries a gradient.
         """
         mean = None if hop.mean is None else hop.mean.unsqueeze(-2)  # [*lead, B, 1, d]
         with profiled("routing"):
@@ -183,7 +185,20 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             capsules = self._add_residual(routing.capsules, mean)
         with profiled("coarsening"):
             adjacency = self._clamp(coarsen(routing.assignment, edges, segments)) if self.coarsen else None
-        return CapsuleLevel(capsules, routing.assignment, adjacency, routing.iterations)
+        contributions = (
+            routing_contributions(
+                hop.h,
+                self.weight,
+                self.bias,
+                segments,
+                routing,
+                residual=mean,
+                after_squash=not self.released,
+            )
+            if trace
+            else None
+        )
+        return CapsuleLevel(capsules, routing.assignment, adjacency, routing.iterations, contributions)
 
     def forward_dense(
         self,
@@ -224,7 +239,14 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         )
         capsules = self._add_residual(routing.capsules, mean)
         coarse = self._clamp(dense_coarsen(routing.assignment, adjacency)) if self.coarsen else None
-        level = CapsuleLevel(capsules, routing.assignment, coarse, routing.iterations)
+        contributions = (
+            dense_contributions(
+                h, self.weight, self.bias, routing, residual=mean, after_squash=not self.released
+            )
+            if trace
+            else None
+        )
+        level = CapsuleLevel(capsules, routing.assignment, coarse, routing.iterations, contributions)
         return level if mask is None or not clear else _clear(level, mask)
 
     def _add_residual(self, capsules: Tensor, mean: Tensor | None) -> Tensor:
@@ -248,4 +270,10 @@ def _clear(level: CapsuleLevel, mask: Tensor) -> CapsuleLevel:
         level.assignment.masked_fill(other, 0),
         None if level.adjacency is None else level.adjacency.masked_fill(other, 0),
         None if level.iterations is None else level.iterations.masked_fill(other, 0),
+        None
+        if level.contributions is None
+        else Contributions(
+            level.contributions.inputs.masked_fill(other, 0),
+            level.contributions.residual.masked_fill(other.squeeze(-1), 0),
+        ),
     )
