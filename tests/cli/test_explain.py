@@ -57,7 +57,13 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
     result = run(model, data, "--graph", 2)
     assert result.exit_code == 0, result.output
     assert "graph      2 of SMALL" in result.stdout
-    for word in ("capsule", " of level 1: length", "nothing is mainly routed there", "weight 0.", "nodes "):
+    for word in (
+        "capsule",
+        " of level 1: length",
+        "nothing is mainly routed there",
+        "contribution +",
+        "nodes ",
+    ):
         assert word in result.stdout
     explanation = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
     expected = small_model().explain(planted()[1])

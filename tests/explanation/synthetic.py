@@ -86,6 +86,19 @@ def make_explanations(
         square = torch.rand(G, J, J, generator=generator, dtype=torch.float64)
         joined.append(square + square.transpose(1, 2))
     lengths[-1] = scores
+    contributions, residuals = [], []
+    for level, length in enumerate(lengths):
+        J = length.size(-1)
+        raw = normal(N, J) if level == 0 else normal(G, lengths[level - 1].size(-1), J)
+        residual = normal(G, J) * 0.1
+        # Shifted so that contributions and residual add up to the length.
+        if level == 0:
+            total = torch.zeros(G, J, dtype=raw.dtype).index_add(0, store.node_graph, raw)
+            missing = (length - total - residual) / store.sizes[:, None]
+            contributions.append(raw + missing[store.node_graph])
+        else:
+            contributions.append(raw + ((length - raw.sum(1) - residual) / raw.size(1)).unsqueeze(1))
+        residuals.append(residual)
     return StoreExplanation(
         class_names=store.class_names,
         class_scores=scores,
@@ -100,6 +113,8 @@ def make_explanations(
         rounds=tuple(weights),
         lengths=tuple(lengths),
         adjacency=(*joined[:-1], None),
+        contributions=tuple(contributions),
+        residual_contributions=tuple(residuals),
         node_scores=normal(N),
         edge_scores=normal(edges.size(1)),
         reconstruction_error=torch.rand(edges.size(1), generator=generator, dtype=torch.float64),

@@ -16,13 +16,8 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation import draw_parts
 from graphcaps.explanation.drawings import draw_explanation, flow_masses
 from graphcaps.explanation.explanation import Explanation
-from graphcaps.explanation.graph_drawing import (
-    COLOURS,
-    layout_nodes,
-    normalise_scores,
-    score_colour,
-    text_colour,
-)
+from graphcaps.explanation.graph_drawing import layout_nodes, normalise_scores
+from graphcaps.explanation.palette import CATEGORICAL, score_colour
 from tests.explanation.synthetic import make_explanations, make_store
 
 KINDS = ("parts", "scores", "flow", "assignment", "rounds")
@@ -53,8 +48,8 @@ def test_nodes_have_the_colour_and_number_of_their_capsule(one: Explanation, tmp
     for number, count in enumerate(counts):
         # Each capsule is drawn once more, in the coarse graph.
         assert (
-            len(re.findall(rf"<use [^>]*fill: {COLOURS[number].lower()}", text))
-            + len(re.findall(rf'<path [^>]*style="fill: {COLOURS[number].lower()}', text))
+            len(re.findall(rf"<use [^>]*fill: {CATEGORICAL[number].lower()}", text))
+            + len(re.findall(rf'<path [^>]*style="fill: {CATEGORICAL[number].lower()}', text))
             == count + 1
         )
         assert len(re.findall(rf">{number + 1}</text>", text)) == count + 1
@@ -73,8 +68,8 @@ def test_scores_have_their_colours(one: Explanation, tmp_path: Path) -> None:
         assert f"fill: {score_colour(share).lower()}" in text
     for number in range(one.num_nodes):
         assert f">{number + 1}</text>" in text
-    assert "for (3)" in text
-    assert "against (-3)" in text
+    for words in (">for the class<", ">(3)<", ">against it<", ">(-3)<"):
+        assert words in text
     # The remaining nodes of a truncated graph keep their numbers.
     kept = torch.arange(one.num_nodes) + 40
     draw_explanation(replace(one, node_scores=0 * scores, nodes=kept), tmp_path / "cut.svg", kind="scores")
@@ -102,12 +97,20 @@ def test_names_of_classes_are_text(one: Explanation, tmp_path: Path) -> None:
     assert ">class -1<" in text
 
 
-def test_flow_is_the_product_of_the_weights(one: Explanation) -> None:
+def test_masses_are_products_of_the_coefficients(one: Explanation) -> None:
     masses = flow_masses(one)
     first = one.levels[0].assignment.numpy().mean(0)
     assert masses[1] == pytest.approx(first)
     assert masses[2] == pytest.approx(first @ one.levels[1].assignment.numpy())
     assert [mass.sum() for mass in masses] == pytest.approx([1, 1, 1])
+
+
+def test_pictures_have_a_legend_of_both_sides(one: Explanation, tmp_path: Path) -> None:
+    for kind in ("scores", "flow"):
+        draw_explanation(one, tmp_path / f"{kind}.svg", kind=kind)  # type: ignore[arg-type]
+        text = (tmp_path / f"{kind}.svg").read_text("utf-8")
+        assert "for the class" in text
+        assert "against it" in text
 
 
 def test_more_levels_and_more_capsules_than_colours(tmp_path: Path) -> None:
@@ -125,11 +128,6 @@ def test_positions_are_apart_and_scaled() -> None:
     for edges in (np.empty((2, 0), dtype=int), np.array([[0], [1]])):
         assert np.isfinite(layout_nodes(2, edges)).all()
     assert layout_nodes(1, np.empty((2, 0), dtype=int)).shape == (1, 2)
-
-
-def test_text_colour_contrasts_with_the_background() -> None:
-    assert text_colour("#F0E442") == "#111111"
-    assert text_colour("#0072B2") == "#FFFFFF"
 
 
 def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:

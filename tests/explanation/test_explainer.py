@@ -214,8 +214,9 @@ def test_tree_and_json_are_complete() -> None:
     assert all(int(explanation.levels[0].capsule[node]) == capsule for capsule, node in nodes)
     for number, row in enumerate(tree["classes"]):
         for part in row["parts"]:
-            assert int(explanation.levels[1].capsule[part["capsule"]]) == number
-            assert part["weight"] == max(part["weights"])
+            assert int(explanation.levels[1].contributions[part["capsule"]].argmax()) == number
+            assert part["contribution"] == max(part["contributions"])
+            assert part["weight"] == part["weights"][number]
             assert part["length"] == pytest.approx(
                 float(explanation.levels[0].lengths[part["capsule"]]), abs=1e-5
             )

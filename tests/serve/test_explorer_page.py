@@ -98,9 +98,10 @@ def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) 
     assert page.text_content("#graph-title") == "c1ccccc1O"
     assert page.locator("svg.graph .node").count() == 7
     assert page.locator("svg.coarse .capsule").count() == 4
-    assert page.locator("svg.flow .block").count() == 1 + 4 + 2
+    assert page.locator("svg.flow .block").count() == 1 + 4 + 1 + 2  # with the mean capsule
     names = page.eval_on_selector_all("svg.graph .node text", "all => all.map((t) => t.textContent)")
-    assert sorted(names) == ["C"] * 6 + ["O"]
+    assert sorted(names) == [""] * 6 + ["OH"]  # a skeleton, as chemists draw it
+    assert page.locator("svg.molecule .bond").count() == 7 + 3  # three of seven bonds are double
     # Again, with two valid SMILES and an invalid one.
     page.fill("#text", "CCO\n\nnothing\nCCCN")
     page.click("#go")

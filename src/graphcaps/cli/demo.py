@@ -62,7 +62,7 @@ def demo(
     explanations = _explain(loaded, result)
     _draw(picture, loaded, training, explanations)
     note("4/4  Report for the browser: the parts of every graph, compared with the planted ones.")
-    page = _report(report_folder, loaded, training, result, explanations)
+    page = _report(report_folder, loaded, result, explanations)
 
     report = _summary(ledger, result, time.monotonic() - start)
     paths = {
@@ -139,20 +139,15 @@ def _draw(path: Path, loaded: LoadedDataset, training: FinalTraining, explanatio
 def _report(
     folder: Path,
     loaded: LoadedDataset,
-    training: FinalTraining,
     result: FinalResult,
     explanations: StoreExplanation,
 ) -> Path:
     """Writes the report page, with the metrics that take only seconds."""
-    import torch
-
     from graphcaps.cli.training_files import history_rows
     from graphcaps.explanation import evaluate_explanations
     from graphcaps.explanation.report import write_report
 
     store, fitted = loaded.store, result.model
-    trained = torch.zeros(len(store), dtype=torch.bool)
-    trained[training.holdout.train] = True
     methods = ("capsules", "kmeans-features", "kmeans-primary", "gradient", "random")
     return write_report(
         folder,
@@ -162,7 +157,7 @@ def _report(
         metrics=evaluate_explanations(fitted, store, methods=methods),
         history=history_rows(result.history),
         title=f"HGCN on {store.name}",
-        trained=trained,
+        used_in=fitted.used_in(store),
     )
 
 

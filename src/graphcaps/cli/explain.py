@@ -164,6 +164,7 @@ def explain(
         if picture is not None:
             note(f"Written: {picture}")
         return
+    used_in = fitted.used_in(checked)
     metrics = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnseenValueWarning)  # the note above has said it
@@ -172,13 +173,14 @@ def explain(
             result |= metrics
         if out is not None:
             measured = metrics or _fast_metrics(fitted, store)
-            result["report"] = str(_write_report(out, model, fitted, store, explanations, measured))
+            page = _write_report(out, model, fitted, loaded, explanations, measured, used_in)
+            result["report"] = str(page)
     if as_json:
         print_json(result)
     elif metrics is not None:
         _show_metrics(metrics)
     else:
-        _show_summary(explanations, store, seconds)
+        _show_summary(explanations, store, seconds, used_in)
     if out is not None:
         note(f"Written: {result['report']}")
 
@@ -351,14 +353,16 @@ def _write_report(
     out: Path,
     model: Path,
     fitted: FittedModel,
-    store: GraphStore,
+    loaded: LoadedDataset,
     explanations: StoreExplanation,
     metrics: dict[str, Any],
+    used_in: Sequence[str | None] | None,
 ) -> Path:
     from graphcaps.cli.training_files import TrainingFiles
     from graphcaps.explanation.report import write_report
 
     history = TrainingFiles(model).read_history(fitted.training)
+    store = loaded.store
     page: Path = write_report(
         out,
         fitted,
@@ -367,6 +371,8 @@ def _write_report(
         metrics=metrics,
         history=history,
         title=f"{model.stem} on {store.name}",
+        used_in=used_in,
+        ids=display_names(loaded.metadata, None if loaded.metadata is None else loaded.metadata.ids),
     )
     return page
 
@@ -405,7 +411,7 @@ def show_graph(
     rows += [("domain", f"out of distribution: {out_of_distribution}")] if out_of_distribution else []
     if explanation.nodes is not None:
         rows.append(("", f"the model uses the {explanation.num_nodes} nodes of highest degree"))
-    rows.append(("tree", "each capsule is under the class with its largest routing weight"))
+    rows.append(("tree", "each capsule is under the class that it contributes most to"))
     print_pairs(console, rows)
     console.print()
     elements = _elements(store)
@@ -441,7 +447,9 @@ def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> No
     capsules = [part for part in parts if "capsule" in part]
     for part in (part for part in capsules if part["parts"]):
         head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
-        _branches(tree.add(Text(f"{head}, weight {part['weight']:.2f}")), part["parts"], elements)
+        _branches(
+            tree.add(Text(f"{head}, contribution {part['contribution']:+.3f}")), part["parts"], elements
+        )
     empty = sorted(part["capsule"] + 1 for part in capsules if not part["parts"])
     if empty:
         named = f"capsule{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
@@ -493,17 +501,19 @@ def _cell(name: str, value: float | int | None) -> str:
     return f"{value:.2g}" if name == "seconds_per_graph" else f"{value:.3f}"
 
 
-def _show_summary(explanations: StoreExplanation, store: GraphStore, seconds: float) -> None:
-    """Prints the accuracy and how the capsules are used."""
+def _show_summary(
+    explanations: StoreExplanation,
+    store: GraphStore,
+    seconds: float,
+    used_in: Sequence[str | None] | None,
+) -> None:
+    """Prints the accuracy, first of graphs that did not train the model, and how the capsules are used."""
     from graphcaps.explanation.agreement import capsule_usage
 
     usage = capsule_usage(explanations.assignments[0], explanations.node_ptr)
     J = explanations.assignments[0].size(1)
     rows = [("data", store.name), ("explained", f"{len(explanations):,} graphs in {seconds:.1f} s")]
-    true = explanations.true_class
-    if true is not None and bool((true >= 0).any()):  # graphs of a class unknown to the model are left out
-        accuracy = float((explanations.predicted == true)[true >= 0].double().mean())
-        rows.append(("accuracy", f"{100 * accuracy:.1f} %"))
+    rows += _accuracy_rows(explanations, used_in)
     rows.append(
         ("capsules", f"{J - usage['dead_capsules']} of {J} used, {usage['used_per_graph']:.1f} per graph")
     )
@@ -515,3 +525,22 @@ def _show_summary(explanations: StoreExplanation, store: GraphStore, seconds: fl
     console.print(
         "\nOne graph: --graph 1. Metrics: --measure. A page for the browser: --out report", style="dim"
     )
+
+
+def _accuracy_rows(
+    explanations: StoreExplanation, used_in: Sequence[str | None] | None
+) -> list[tuple[str, str]]:
+    """Accuracy of each set of graphs, those first that did not train the model."""
+    from graphcaps.explanation.report.report_text import measure_sets
+
+    sets = measure_sets(explanations, used_in)
+    rows = [
+        (
+            each["accuracy_title"].lower(),
+            f"{100 * each['correct'] / each['graphs']:.1f} % of {each['graphs']:,} {each['note']}",
+        )
+        for each in sets
+    ]
+    if sets and all(each["name"] == "training" for each in sets):
+        rows.insert(0, ("accuracy", "no figure: every graph trained this model"))
+    return rows

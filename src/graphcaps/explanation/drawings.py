@@ -8,10 +8,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from graphcaps.errors import ArgumentError
+from graphcaps.explanation.contribution_flow import contribution_flow
 from graphcaps.explanation.explanation_data import ExplainedLevel, ExplanationData
 from graphcaps.explanation.graph_drawing import (
-    WHITE,
-    capsule_colour,
     check_suffix,
     class_label,
     draw_graph,
@@ -19,10 +18,9 @@ from graphcaps.explanation.graph_drawing import (
     new_figure,
     normalise_scores,
     save_figure,
-    score_colour,
-    text_colour,
 )
 from graphcaps.explanation.molecule_drawings import can_draw_molecule, draw_explained_molecule
+from graphcaps.explanation.palette import AGAINST, WHITE, capsule_colour, score_colour, text_colour
 
 __all__ = ["DrawingKind", "draw_explanation", "flow_masses"]
 
@@ -39,11 +37,12 @@ def draw_explanation(
         explanation (Explanation): Explanation of one graph.
         path (str or Path): Picture to write.
         kind (str): ``"parts"``: the graph with nodes coloured by capsule, and the coarse graph. ``"scores"``: the graph
-            with nodes coloured by score. ``"flow"``: routing weights from nodes through capsules to classes as a
-            Sankey diagram. ``"assignment"``: routing weights as heat maps. ``"rounds"``: the assignment after each
-            routing iteration, paler for lower weights. ``"molecule"``: a molecule read from SMILES, by capsule and by
-            score, as SVG or PNG with RDKit. (default: ``"molecule"`` if the graph was read from SMILES, RDKit is
-            installed and the suffix is ``.svg`` or ``.png``; else ``"parts"``)
+            with nodes coloured by score. ``"flow"``: contributions of capsules to the class scores as a Sankey
+            diagram; those to a class add up to its score. ``"assignment"``: routing coefficients as heat maps.
+            ``"rounds"``: the assignment after each routing iteration, paler for lower coefficients. ``"molecule"``: a
+            molecule read from SMILES, by capsule and by score, as SVG or PNG with RDKit. (default: ``"molecule"`` if
+            the graph was read from SMILES, RDKit is installed and the suffix is ``.svg`` or ``.png``; else
+            ``"parts"``)
 
     Raises:
         ArgumentError: If the kind or the suffix is unknown, the graph is not a molecule, or it has no nodes.
@@ -195,7 +194,10 @@ def _draw_scores(explanation: ExplanationData) -> Any:
     largest = float(explanation.node_scores.abs().max())
     scale = ScalarMappable(Normalize(-largest, largest), colours)
     bar = figure.colorbar(scale, cax=figure.add_axes((0.82, 0.12, 0.022, 0.7 * height / total)))
-    bar.set_ticks([-largest, 0, largest], labels=[f"against ({-largest:.2g})", "0", f"for ({largest:.2g})"])
+    bar.set_ticks(
+        [-largest, 0, largest],
+        labels=[f"against it\n({-largest:.2g})", "0", f"for the class\n({largest:.2g})"],
+    )
     bar.ax.tick_params(labelsize=8)
     return figure
 
@@ -203,6 +205,7 @@ def _draw_scores(explanation: ExplanationData) -> Any:
 # ---------------------------------------------------------------------- flow
 _BAR = 0.045  # width of a block, in units of the column distance
 _GAP = 0.025  # between blocks, as a fraction of the height
+_MEAN = "#AAAAAA"  # the residual, which belongs to no single capsule
 
 
 def flow_masses(explanation: ExplanationData) -> list[np.ndarray]:
@@ -219,38 +222,71 @@ def flow_masses(explanation: ExplanationData) -> list[np.ndarray]:
 
 
 def _draw_flow(explanation: ExplanationData) -> Any:
-    """A Sankey diagram with a column of blocks per level; the width of a ribbon is the mass that it carries."""
-    masses = flow_masses(explanation)
-    scale = 1 - _GAP * (max(len(mass) for mass in masses) - 1)
-    starts = [_stack(mass, scale) for mass in masses]
-    figure = new_figure(2.9 * len(masses) + 0.6, 4.9)
-    axis = figure.add_axes((0.02, 0.03, 0.96, 0.82))
-    for column, level in enumerate(explanation.levels):
-        weights = masses[1][None] if column == 0 else level.assignment.double().numpy()
-        out, into = starts[column].copy(), starts[column + 1].copy()
-        for part, mass in enumerate(masses[column]):
-            for j, weight in enumerate(weights[part]):
-                height = mass * weight * scale
-                if height > 1e-4:
-                    colour = capsule_colour(j if column == 0 else part)
-                    _ribbon(axis, column + _BAR, out[part], column + 1, into[j], height, colour)
-                out[part] += height
-                into[j] += height
-    for column in range(len(masses)):
-        _column(axis, explanation, column, masses[column] * scale, starts[column])
-    axis.set(xlim=(-0.05, len(masses) - 1 + 0.5), ylim=(1.09, -0.01))
+    """A Sankey diagram with a column of blocks per level; the width of a ribbon is its contribution."""
+    flows = contribution_flow(explanation)
+    columns = _flow_columns(flows)
+    tallest = max(float(heights.sum()) for heights in columns)
+    scale = (1 - _GAP * (max(len(heights) for heights in columns) - 1)) / max(tallest, 1e-30)
+    starts = [_stack(heights, scale) for heights in columns]
+    figure = new_figure(2.9 * len(columns) + 0.6, 5.2)
+    axis = figure.add_axes((0.02, 0.09, 0.96, 0.77))
+    for column, flow in enumerate(flows):
+        out, into = starts[column].copy(), starts[column + 1][: flow.shape[1]].copy()
+        # Negative contributions end below the positive ones, at a class in the part that they cancel.
+        cancelled = into + np.clip(flow, 0, None).sum(0) * scale
+        if column == len(flows) - 1:
+            cancelled -= np.clip(-flow, 0, None).sum(0) * scale
+        for part, j in np.ndindex(*flow.shape):
+            value = float(flow[part, j])
+            height, against = abs(value) * scale, value < 0
+            if height > 1e-4:
+                number = j if column == 0 else part if part < len(flow) - 1 else -1
+                y1, y2 = float(out[part]), float((cancelled if against else into)[j])
+                _ribbon(axis, column + _BAR, y1, column + 1, y2, height, number, against)
+            out[part] += height
+            (cancelled if against else into)[j] += height
+    for column, heights in enumerate(columns):
+        _column(axis, explanation, column, heights * scale, starts[column])
+    last = flows[-1]
+    for j, start in enumerate(starts[-1]):
+        removed = float(np.clip(-last[:, j], 0, None).sum()) * scale
+        if removed > 1e-4:
+            _hatched(axis, len(flows), float(start + columns[-1][j] * scale) - removed, removed)
+    axis.set(xlim=(-0.05, len(columns) - 1 + 0.5), ylim=(1.09, -0.01))
     axis.axis("off")
+    _flow_legend(figure, bool((last < 0).any()))
     return figure
 
 
-def _stack(mass: np.ndarray, scale: float) -> np.ndarray:
+def _flow_columns(flows: list[np.ndarray]) -> list[np.ndarray]:
+    """Heights of the blocks of each column: what leaves them, and for classes what is for them."""
+    return [*(np.abs(flow).sum(1) for flow in flows), np.clip(flows[-1], 0, None).sum(0)]
+
+
+def _flow_legend(figure: Any, has_negative: bool) -> None:
+    from matplotlib.patches import Patch
+
+    entries = [Patch(facecolor="#8A949F", alpha=0.5, label="for the class: width is the contribution")]
+    if has_negative:
+        entries.append(
+            Patch(facecolor="none", edgecolor=AGAINST, hatch="////", label="against it: cancels as much")
+        )
+    figure.legend(
+        handles=entries, loc="lower left", ncols=2, frameon=False, fontsize=8.5, bbox_to_anchor=(0.005, 0)
+    )
+
+
+def _stack(heights: np.ndarray, scale: float) -> np.ndarray:
     """Upper edges of blocks stacked with gaps and centred vertically."""
-    heights = mass * scale
-    free = 1 - heights.sum() - _GAP * (len(mass) - 1)
-    return 0.06 + free / 2 + np.concatenate([[0.0], np.cumsum(heights + _GAP)[:-1]])
+    scaled = heights * scale
+    free = 1 - scaled.sum() - _GAP * (len(heights) - 1)
+    return 0.06 + free / 2 + np.concatenate([[0.0], np.cumsum(scaled + _GAP)[:-1]])
 
 
-def _ribbon(axis: Any, x1: float, y1: float, x2: float, y2: float, height: float, colour: str) -> None:
+def _ribbon(
+    axis: Any, x1: float, y1: float, x2: float, y2: float, height: float, number: int, against: bool
+) -> None:
+    """A ribbon in the colour of capsule ``number``, grey for −1, hatched if it is against its end."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -261,7 +297,24 @@ def _ribbon(axis: Any, x1: float, y1: float, x2: float, y2: float, height: float
         (x1, y1),
     ]
     codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY]
-    axis.add_patch(PathPatch(Path(points, codes), facecolor=colour, alpha=0.5, linewidth=0))
+    colour = _MEAN if number < 0 else capsule_colour(number)
+    style = (
+        {"facecolor": "none", "edgecolor": AGAINST, "hatch": "////", "alpha": 0.7}
+        if against
+        else {"facecolor": colour, "alpha": 0.5}
+    )
+    axis.add_patch(PathPatch(Path(points, codes), linewidth=0, **style))
+
+
+def _hatched(axis: Any, column: int, start: float, height: float) -> None:
+    """The part of a class that negative contributions cancel."""
+    from matplotlib.patches import Rectangle
+
+    axis.add_patch(
+        Rectangle(
+            (column, start), _BAR, height, facecolor=WHITE, edgecolor=AGAINST, hatch="////", linewidth=0.5
+        )
+    )
 
 
 def _column(
@@ -281,14 +334,16 @@ def _column(
     axis.text(column, 0.01, heading, ha="left", va="bottom", fontsize=9.5, color="#444444")
     for j, (start, height) in enumerate(zip(starts, heights, strict=True)):
         inner = 0 < column < last
-        colour = capsule_colour(j) if inner else "#6B7480"
+        is_mean = inner and j == len(heights) - 1
+        colour = _MEAN if is_mean else capsule_colour(j) if inner else "#6B7480"
         axis.add_patch(
             Rectangle((column, start), _BAR, height, facecolor=colour, edgecolor="#333333", linewidth=0.5)
         )
         middle = start + height / 2
         if inner and height > 0.025:
-            axis.text(column + _BAR / 2, middle, str(j + 1), ha="center", va="center_baseline", fontsize=7.5,
-                      color=text_colour(colour))  # fmt: skip
+            text = "mean" if is_mean else str(j + 1)
+            axis.text(column + _BAR / 2, middle, text, ha="center", va="center" if is_mean else "center_baseline",
+                      fontsize=7.5, rotation=90 if is_mean else 0, color=text_colour(colour))  # fmt: skip
         if column == last:
             name, score = class_label(explanation.class_names[j]), float(explanation.class_scores[j])
             short = name if len(name) <= 18 else f"{name[:17]}…"
@@ -333,7 +388,7 @@ def _draw_assignment(explanation: ExplanationData) -> Any:
         axis.set_xlabel("class" if last else "capsule", fontsize=9)
     figure.subplots_adjust(left=0.09, right=0.86, top=1 - 0.55 / height, bottom=0.95 / height, wspace=0.45)
     bar = figure.colorbar(image, cax=figure.add_axes((0.9, 0.25, 0.022, 0.5)))
-    bar.set_label("routing weight", fontsize=9)
+    bar.set_label("routing coefficient", fontsize=9)
     bar.ax.tick_params(labelsize=8)
     return figure
 
@@ -356,7 +411,9 @@ def _draw_rounds(explanation: ExplanationData) -> Any:
             None if uniform else weights.argmax(-1).numpy(),
             np.clip(opacity, 0, 1),
         )
-        caption = "uniform weights" if uniform else f"mean largest weight {100 * largest.mean():.0f} %"
-        axis.set_title(f"Round {number + 1}\n{caption}", fontsize=9.5)
+        caption = (
+            "uniform coefficients" if uniform else f"mean largest coefficient {100 * largest.mean():.0f} %"
+        )
+        axis.set_title(f"Iteration {number + 1}\n{caption}", fontsize=9.5)
     figure.subplots_adjust(left=0.01, right=0.99, top=1 - 0.85 / height, bottom=0.02, wspace=0.03)
     return figure

@@ -120,6 +120,15 @@ def _explain_span(
         "lengths": [lengths(level.capsules) for level in output.levels],
         "adjacency": [level.adjacency for level in output.levels],
     }
+    traced = [level.contributions for level in output.levels]
+    assert all(level is not None for level in traced), "a trace has contributions"
+    tensors["contributions"] = [
+        # Without any node there is a padding row.
+        level.inputs if number else level.inputs[: store.num_nodes]
+        for number, level in enumerate(traced)
+        if level is not None
+    ]
+    tensors["residual_contributions"] = [level.residual for level in traced if level is not None]
     return {name: _to_cpu(value) for name, value in tensors.items()}
 
 
@@ -172,6 +181,8 @@ def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreEx
         rounds=rounds,
         lengths=per_level("lengths"),
         adjacency=per_level("adjacency"),
+        contributions=per_level("contributions"),
+        residual_contributions=per_level("residual_contributions"),
         node_scores=together("node_scores"),
         edge_scores=together("edge_scores"),
         reconstruction_error=together("reconstruction_error") if has_decoder else None,
@@ -179,6 +190,7 @@ def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreEx
         elements=elements,
         bonds=bonds,
         featurizer=store.featurizer,
+        smiles=encoded.smiles,
     )
 
 

@@ -27,14 +27,16 @@ class Explanation(ExplanationData):
     def tree(self) -> dict[str, Any]:
         """Classes, below them capsules level by level, below these the nodes, as nested JSON values.
 
-        Each node and capsule is listed under the capsule or class with its largest routing weight; ``weight`` is that
-        weight, and ``weights`` of a capsule are all of them. A class or capsule without such entries has no ``parts``,
-        and no class of a graph without nodes has any.
+        A node is listed under the capsule with its largest routing coefficient, its ``weight``. A capsule is listed
+        under the capsule or class that it contributes most to; ``contributions`` and ``weights`` are its contributions
+        and routing coefficients to all of them, ``contribution`` and ``weight`` those to the one above it. A class or
+        capsule without such entries has no ``parts``, and no class of a graph without nodes has any.
 
         Returns:
             dict: ``{"predicted", "target", "classes": [{"class", "length", "probability", "parts"}]}``, where a part
-            is ``{"level", "capsule", "length", "weight", "weights", "parts"}`` (levels count from 1, above the nodes)
-            or ``{"node", "weight", "score"}``. Parts are sorted by descending weight.
+            is ``{"level", "capsule", "length", "contribution", "contributions", "weight", "weights", "parts"}`` (levels
+            count from 1, above the nodes) or ``{"node", "weight", "score"}``. Capsules are sorted by descending
+            contribution, nodes by descending weight.
         """
         lowest, *above = self.levels
         nodes = range(self.num_nodes) if self.nodes is None else self.nodes.tolist()
@@ -47,13 +49,16 @@ class Explanation(ExplanationData):
         parents = lowest.capsule.tolist()
         for number, level in enumerate(above, start=1):
             children = _group(entries, parents, level.assignment.size(0))
-            weights, parents = level.assignment.tolist(), level.capsule.tolist()
+            weights, contributions = level.assignment.tolist(), level.contributions.tolist()
+            parents = level.contributions.argmax(-1).tolist()
             lengths = self.levels[number - 1].lengths.tolist()
             entries = [
                 {
                     "level": number,
                     "capsule": capsule,
                     "length": _round(lengths[capsule]),
+                    "contribution": _round(contributions[capsule][parents[capsule]]),
+                    "contributions": [_round(value) for value in contributions[capsule]],
                     "weight": _round(weights[capsule][parents[capsule]]),
                     "weights": [_round(weight) for weight in weights[capsule]],
                     "parts": parts,
@@ -86,6 +91,7 @@ class Explanation(ExplanationData):
             "true_class": None if self.true_class is None else names[self.true_class],
             "num_nodes": self.num_nodes,
             "note": self.note or None,
+            "smiles": self.smiles,
             "nodes": _to_list(self.nodes),
             "edges": self.edges.T.tolist(),
             "node_labels": _to_list(self.node_labels),
@@ -99,6 +105,8 @@ class Explanation(ExplanationData):
                     "capsule": level.capsule.tolist(),
                     "lengths": _to_list(level.lengths),
                     "adjacency": _to_list(level.adjacency),
+                    "contributions": _to_list(level.contributions),
+                    "residual_contributions": _to_list(level.residual_contributions),
                 }
                 for level in self.levels
             ],
@@ -142,12 +150,21 @@ class StoreExplanation(StoreExplanationData):
         n = slice(*self.node_ptr[graph : graph + 2].tolist())
         e = slice(*self.edge_ptr[graph : graph + 2].tolist())
         levels = []
-        for number, (rounds, lengths, adjacency) in enumerate(
-            zip(self.rounds, self.lengths, self.adjacency, strict=True)
-        ):
-            graph_rounds = rounds[:, n] if number == 0 else rounds[:, graph]
-            coarse = None if adjacency is None else adjacency[graph]
-            levels.append(ExplainedLevel(graph_rounds[-1], graph_rounds, lengths[graph], coarse))
+        for number, rounds in enumerate(self.rounds):
+            graph_rounds, adjacency = (
+                rounds[:, n] if number == 0 else rounds[:, graph],
+                self.adjacency[number],
+            )
+            levels.append(
+                ExplainedLevel(
+                    assignment=graph_rounds[-1],
+                    rounds=graph_rounds,
+                    lengths=self.lengths[number][graph],
+                    adjacency=None if adjacency is None else adjacency[graph],
+                    contributions=self.contributions[number][n if number == 0 else graph],
+                    residual_contributions=self.residual_contributions[number][graph],
+                )
+            )
         true_class = -1 if self.true_class is None else int(self.true_class[graph])
 
         def rows(values: Tensor | None, span: slice) -> Tensor | None:
@@ -171,15 +188,16 @@ class StoreExplanation(StoreExplanationData):
             elements=rows(self.elements, n),
             bonds=rows(self.bonds, e),
             featurizer=self.featurizer,
+            smiles=None if self.smiles is None else self.smiles[graph],
         )
 
 
 def _group(entries: list[dict[str, Any]], parents: list[int], count: int) -> list[list[dict[str, Any]]]:
-    """The entries of each of ``count`` parents, sorted by descending weight."""
+    """The entries of each of ``count`` parents, sorted by descending contribution, or weight for nodes."""
     groups: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     for entry, parent in zip(entries, parents, strict=True):
         groups[parent].append(entry)
-    return [sorted(group, key=lambda entry: -entry["weight"]) for group in groups]
+    return [sorted(group, key=lambda entry: -entry.get("contribution", entry["weight"])) for group in groups]
 
 
 def _to_list(values: Tensor | None) -> Any:

@@ -29,12 +29,18 @@ class ExplainedLevel(ShapeRepr):
             ``assignment``.
         lengths (Tensor): Length of each output capsule, ``[J]``.
         adjacency (Tensor, optional): Coarse graph of the output capsules, ``[J, J]``; ``None`` at the class level.
+        contributions (Tensor): Contribution of each input capsule to the length of each output capsule, ``[n, J]``:
+            its weighted vote along the output capsule (:mod:`graphcaps.ops.routing.contributions`).
+        residual_contributions (Tensor): Contribution of the residual, the mean input capsule, ``[J]``. With it, the
+            contributions to an output capsule add up to its length; at the class level, to the class score.
     """
 
     assignment: Tensor
     rounds: Tensor
     lengths: Tensor
     adjacency: Tensor | None
+    contributions: Tensor
+    residual_contributions: Tensor
 
     @property
     def capsule(self) -> Tensor:
@@ -67,6 +73,8 @@ class ExplanationData(ShapeRepr):
         bonds (Tensor, optional): Bond type of each edge, ``[E]``, a code of
             :data:`graphcaps.data.readers.featurizers.BOND_TYPE`.
         featurizer (str, optional): Featurizer of the node labels, if the graph was read from SMILES.
+        smiles (str, optional): Canonical SMILES whose atoms are the nodes, if the graph was read from SMILES and is
+            not truncated.
     """
 
     graph: int
@@ -86,6 +94,7 @@ class ExplanationData(ShapeRepr):
     elements: Tensor | None = None
     bonds: Tensor | None = None
     featurizer: str | None = None
+    smiles: str | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -117,12 +126,15 @@ class StoreExplanationData(ShapeRepr):
         rounds (tuple): Per level the weights of all iterations: ``[R, N, J]``, then ``[R, G, J_below, J]``.
         lengths (tuple): Per level ``[G, J]``.
         adjacency (tuple): Per level ``[G, J, J]``; ``None`` at the class level.
+        contributions (tuple): Per level ``[N, J]``, then ``[G, J_below, J]``.
+        residual_contributions (tuple): Per level ``[G, J]``.
         node_scores (Tensor): ``[N]``.
         edge_scores (Tensor): ``[E]``.
         reconstruction_error (Tensor, optional): ``[E]``.
         nodes (Tensor, optional): ``[N]``, if any graph was truncated.
         elements, bonds (Tensor, optional): ``[N]`` and ``[E]``, if the graphs were read from SMILES.
         featurizer (str, optional): Featurizer of the node labels, likewise.
+        smiles (tuple, optional): One entry per graph, ``None`` for a truncated one.
     """
 
     class_names: tuple[str, ...]
@@ -138,6 +150,8 @@ class StoreExplanationData(ShapeRepr):
     rounds: tuple[Tensor, ...]
     lengths: tuple[Tensor, ...]
     adjacency: tuple[Tensor | None, ...]
+    contributions: tuple[Tensor, ...]
+    residual_contributions: tuple[Tensor, ...]
     node_scores: Tensor
     edge_scores: Tensor
     reconstruction_error: Tensor | None
@@ -145,6 +159,7 @@ class StoreExplanationData(ShapeRepr):
     elements: Tensor | None = None
     bonds: Tensor | None = None
     featurizer: str | None = None
+    smiles: tuple[str | None, ...] | None = None
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1

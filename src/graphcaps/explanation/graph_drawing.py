@@ -1,4 +1,4 @@
-"""Drawing primitives: colours, node layout, one graph on an axis, and writing a figure."""
+"""Drawing primitives: node layout, one graph on an axis, and writing a figure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import numpy as np
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.errors import ArgumentError
+from graphcaps.explanation.palette import text_colour
 
 __all__ = [
-    "COLOURS",
     "SUFFIXES",
-    "WHITE",
-    "capsule_colour",
     "check_suffix",
     "class_label",
     "draw_graph",
@@ -25,47 +23,18 @@ __all__ = [
     "new_figure",
     "normalise_scores",
     "save_figure",
-    "score_colour",
-    "text_colour",
 ]
 
-# The Okabe-Ito palette, which colour-blind readers can tell apart, then lighter variants of the same hues.
-COLOURS = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555",
-    "#8FB8DE", "#F4C77B", "#7FCFB4", "#E3B8D0", "#A9D8F2", "#EBA27A", "#F7F0A0", "#AAAAAA",
-)  # fmt: skip
-WHITE = "#FFFFFF"
 SUFFIXES = (".png", ".svg", ".pdf")
-_POSITIVE, _NEGATIVE = "#D55E00", "#0072B2"
 
 _MAX_LABELLED_NODES = 120  # labels of more nodes would overlap
 _MAX_KAMADA_KAWAI_NODES = 200  # the layout takes cubic time in the number of nodes
-
-
-def capsule_colour(number: int) -> str:
-    """Colour of a capsule, white for a negative number; colours repeat after sixteen, so drawings add numbers."""
-    return COLOURS[number % len(COLOURS)] if number >= 0 else WHITE
 
 
 def normalise_scores(scores: Any) -> np.ndarray:
     """Scores divided by their largest absolute value, ``[n]``, from −1 to 1."""
     values = np.asarray(scores, dtype=float).reshape(-1)
     return values / max(float(np.abs(values).max(initial=0)), 1e-30)
-
-
-def score_colour(score: float) -> str:
-    """Colour of a normalised score: orange for the class, white at zero, blue against the class."""
-    end = _POSITIVE if score > 0 else _NEGATIVE
-    weight = min(abs(float(score)), 1.0)
-    channels = (255 + weight * (int(end[at : at + 2], 16) - 255) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(channel):02X}" for channel in channels)
-
-
-def text_colour(background: str) -> str:
-    """Black or white, whichever has the higher contrast on a background."""
-    channels = np.array([int(background[at : at + 2], 16) / 255 for at in (1, 3, 5)])
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return "#111111" if linear @ np.array([0.2126, 0.7152, 0.0722]) > 0.19 else "#FFFFFF"
 
 
 def layout_nodes(num_nodes: int, edges: np.ndarray) -> np.ndarray:

@@ -69,6 +69,7 @@ class EncodedGraphs:
         nodes (Tensor, optional): Index of each node in its original graph, ``[N]``, if any graph was truncated.
         to_probabilities (Callable, optional): The model's map from scores, and the indices of graphs without nodes, to
             probabilities, float64 ``[G, O]``.
+        smiles (tuple, optional): Canonical SMILES of each graph, ``None`` for a truncated one, if they are molecules.
     """
 
     store: GraphStore
@@ -77,6 +78,7 @@ class EncodedGraphs:
     true_class: Tensor | None
     nodes: Tensor | None
     to_probabilities: Callable[[Tensor, Tensor], np.ndarray] | None = None
+    smiles: tuple[str | None, ...] | None = None
 
 
 def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
@@ -119,7 +121,7 @@ def encode_for_model(
         names = store.class_names
         if len(names) != network.num_classes:
             names = tuple(str(number) for number in range(network.num_classes))
-        return EncodedGraphs(store, x, names, store.y, None)
+        return EncodedGraphs(store, x, names, store.y, None, smiles=store.smiles)
     if x is not None:
         raise ArgumentError("explain", "x", "be omitted with a fitted model", "features")
     checked = coerce_and_check(graphs, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
@@ -129,8 +131,12 @@ def encode_for_model(
     if nodes is not None:  # their index in the original graph
         nodes = nodes - store.node_ptr[store.node_graph[nodes]]
     true_class = _true_class(store, model.class_names)
+    smiles: tuple[str | None, ...] | None = store.smiles
+    if smiles is not None and nodes is not None:
+        whole = (store.host_node_ptr.diff() == encoded.store.host_node_ptr.diff()).tolist()
+        smiles = tuple(text if complete else None for text, complete in zip(smiles, whole, strict=True))
     return EncodedGraphs(
-        encoded.store, encoded.x, model.class_names, true_class, nodes, model.to_probabilities
+        encoded.store, encoded.x, model.class_names, true_class, nodes, model.to_probabilities, smiles
     )
 
 
@@ -141,8 +147,14 @@ def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:
     rows = torch.cat([torch.arange(0), *(torch.arange(n) + start for start, n in ranges)])
     true_class = None if encoded.true_class is None else encoded.true_class[graphs]
     nodes = None if encoded.nodes is None else encoded.nodes[rows]
+    smiles = None if encoded.smiles is None else tuple(encoded.smiles[graph] for graph in graphs.tolist())
     return replace(
-        encoded, store=encoded.store[graphs], x=encoded.x[rows], true_class=true_class, nodes=nodes
+        encoded,
+        store=encoded.store[graphs],
+        x=encoded.x[rows],
+        true_class=true_class,
+        nodes=nodes,
+        smiles=smiles,
     )
 
 

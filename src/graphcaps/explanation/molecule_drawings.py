@@ -19,14 +19,8 @@ from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.explanation_data import ExplanationData
-from graphcaps.explanation.graph_drawing import (
-    WHITE,
-    capsule_colour,
-    check_suffix,
-    class_label,
-    normalise_scores,
-    score_colour,
-)
+from graphcaps.explanation.graph_drawing import check_suffix, class_label, normalise_scores
+from graphcaps.explanation.palette import WHITE, capsule_colour, score_colour
 
 __all__ = [
     "PURPOSE",

@@ -13,7 +13,8 @@ from torch import Tensor
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
-from graphcaps.explanation.graph_drawing import capsule_colour, check_suffix, new_figure, save_figure
+from graphcaps.explanation.graph_drawing import check_suffix, new_figure, save_figure
+from graphcaps.explanation.palette import capsule_colour
 
 __all__ = ["draw_parts"]
 

@@ -22,7 +22,8 @@ def page_assets() -> dict[str, str]:
 
     The worker process calls it, because it has imported the report and with it torch.
     """
-    from graphcaps.explanation.report.report_page import SCRIPTS
+    from graphcaps.explanation.palette import palette_script
+    from graphcaps.explanation.report.report_page import SCRIPTS, page_style
 
     # The report's last script starts the report; this page has its own start.
     report_scripts = [_read(_REPORT, f"{name}.js") for name in SCRIPTS if name != "main"]
@@ -30,8 +31,8 @@ def page_assets() -> dict[str, str]:
     markup = re.search(r'<div class="explorer">.*?(?=</section>)', _read(_REPORT, "page.html"), re.DOTALL)
     assert markup is not None, "the report's page has no explorer"
     return {
-        "script": f'(() => {{\n"use strict";\n{joined}\n}})();\n',
-        "style": _read(_REPORT, "page.css") + _read(__package__, "serve.css"),
+        "script": f'(() => {{\n"use strict";\n{palette_script()}{joined}\n}})();\n',
+        "style": page_style() + _read(__package__, "serve.css"),
         "markup": markup[0],
     }
 

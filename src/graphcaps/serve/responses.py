@@ -15,6 +15,7 @@ from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.explanation import StoreExplanation
+from graphcaps.explanation.report.molecule_columns import molecule_columns
 from graphcaps.explanation.report.report_data import explanation_columns, pack_block, smallest_type
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.predictions import predict_store
@@ -132,19 +133,22 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
     """
     last = len(explanation.rounds[0]) - 1
     drawn = np.flatnonzero(explanation.node_ptr.diff().numpy())
-    columns, steps = explanation_columns(explanation, drawn, weights=range(1, last + 1))
+    columns, levels = explanation_columns(explanation, drawn, weights=range(1, last + 1))
     columns["number"] = np.asarray(indices, dtype=np.uint32)[drawn]
     explained = [graphs[indices[place]] for place in drawn.tolist()]
     meta = {
         "classes": list(explanation.class_names),
-        "levels": [
-            {"capsules": assignment.size(-1), "step": step}
-            for assignment, step in zip(explanation.assignments, steps, strict=True)
-        ],
+        "levels": levels,
         "rounds": last + 1,
-        "names": [graph.name for graph in explained],
+        "ids": [graph.name for graph in explained],
+        "smiles": None
+        if explanation.smiles is None
+        else [explanation.smiles[place] for place in drawn.tolist()],
         "molecules": all(graph.is_molecule for graph in explained),
     }
+    geometry, atoms = molecule_columns(explanation, None, drawn)
+    columns |= geometry
+    meta |= atoms
     if explanation.node_labels is not None and explanation.node_labels.size(-1):
         stores = [graph.store for graph in explained if graph.store is not None]
         names, index = name_node_labels(

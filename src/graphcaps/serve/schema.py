@@ -98,7 +98,9 @@ class GraphExplanation(GraphResult):
     edges: list[list[int]] = Field(description="Each edge once, as a pair of nodes counted from 0.")
     edge_scores: list[float] = Field(description="Contribution of each edge.")
     levels: list[dict[str, Any]] = Field(
-        description="Per level: assignment, rounds, capsule, lengths, adjacency."
+        description="Per level: assignment (routing coefficients of the last iteration), rounds (of every iteration), "
+        "capsule, lengths, adjacency, contributions to the lengths and residual_contributions; both add up to the "
+        "length, at the last level to the class score."
     )
 
 

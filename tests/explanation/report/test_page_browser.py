@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from graphcaps.explanation import explain_store
+from graphcaps.explanation.contribution_flow import contribution_flow
 from graphcaps.explanation.explanation import StoreExplanation
+from graphcaps.explanation.palette import AGAINST, CATEGORICAL, FOR
 from graphcaps.explanation.report import write_report
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
+from tests.small_models import train_small
 
 HISTORY = [
     {"epoch": e, "train_loss": 1 / e, "train_accuracy": 1 - 0.5 / e, "validation_loss": 1.1 / e}
@@ -55,7 +60,7 @@ def test_a_click_draws_every_level(visit: Any, report: Path, explained: Any) -> 
     assert page.text_content("#graph-title") == "Graph 4"
     assert page.locator("svg.graph .node").count() == one.num_nodes
     assert page.locator("svg.coarse .capsule").count() == 5
-    assert page.locator("svg.flow .block").count() == 1 + 5 + 3
+    assert page.locator("svg.flow .block").count() == 1 + 5 + 1 + 3  # with the mean capsule
     assert page.locator(".classes li").count() == 3
     words = page.text_content("#summary").replace("\u00a0", " ")
     assert words.startswith(f"{one.num_nodes} nodes, {one.edges.size(1)} edges. Predicted: ")
@@ -101,7 +106,7 @@ def test_a_clicked_capsule_stays_highlighted(visit: Any, report: Path, explained
     assert highlighted_nodes(page) == set()
 
 
-def test_routing_rounds_can_be_stepped_through(visit: Any, report: Path, explained: Any) -> None:
+def test_routing_iterations_can_be_stepped_through(visit: Any, report: Path, explained: Any) -> None:
     rounds = explained[1][0].levels[0].rounds
     page = visit(report)
     page.click("#round-back")
@@ -113,7 +118,7 @@ def test_routing_rounds_can_be_stepped_through(visit: Any, report: Path, explain
     assert set(page.eval_on_selector_all("svg.graph .node text", names)) == {""}
     page.focus("#round")
     page.keyboard.press("ArrowRight")
-    assert page.get_attribute("#round", "aria-valuetext") == "round 2 of 3"
+    assert page.get_attribute("#round", "aria-valuetext") == "iteration 2 of 3"
 
 
 def test_filters_select_the_same_graphs_as_python(visit: Any, report: Path, explained: Any) -> None:
@@ -208,7 +213,7 @@ def test_metrics_equal_those_of_python(visit: Any, report: Path, explained: Any)
     assert page.eval_on_selector_all("table.confusion tbody tr", cells) == counts
     assert page.locator(".curve.train").count() == 3  # accuracy, loss, reliability
     assert page.locator("circle.point").count() == 10
-    assert "training graphs included" in page.text_content("#facts")
+    assert "training graphs possibly included" in page.text_content("#facts")
     metrics = page.text_content("#metrics")
     assert "0.610" in metrics
     assert "0.250" in metrics
@@ -243,10 +248,119 @@ def test_one_round_of_routing_and_losses_below_zero(visit: Any, tmp_path: Path) 
     history = [{"epoch": e, "train_loss": -0.1 * e, "validation_loss": 1 / e} for e in (1, 2, 3)]
     model = FakeModel(store.class_names, {"dataset": "synthetic"})
     page = visit(write_report(tmp_path, model, store, explanations, history=history, title="One round"))
-    assert "weights to all 4 capsules are equal" in page.text_content("#summary").replace("\u00a0", " ")
+    assert "coefficients to all 4 capsules are equal" in page.text_content("#summary").replace("\u00a0", " ")
     assert page.locator("svg.graph .node").count() == explanations[0].num_nodes
     inside = page.evaluate(
         """() => [...document.querySelectorAll("svg")].every((svg) => [...svg.querySelectorAll("polyline, path.train")]
         .every((line) => line.getBBox().y + line.getBBox().height <= svg.viewBox.baseVal.height))"""
     )
     assert inside
+
+
+@pytest.fixture(scope="module")
+def overfitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a model that is right on all training graphs and wrong on all test graphs."""
+    store = make_store(30)
+    explanations = make_explanations(store, right=1.0)
+    probabilities = explanations.probabilities.clone()
+    probabilities[20:] = probabilities[20:].roll(1, -1)
+    training = {"dataset": "synthetic", "test_accuracy": 0.0, "test_graphs": 10}
+    return write_report(
+        tmp_path_factory.mktemp("overfitted"),
+        FakeModel(store.class_names, training),
+        store,
+        replace(explanations, probabilities=probabilities),
+        used_in=["training"] * 20 + ["test"] * 10,
+        ids=[f"compound-{number}" for number in range(30)],
+    )
+
+
+def test_the_headline_is_the_test_accuracy(visit: Any, overfitted: Path) -> None:
+    page = visit(overfitted)
+    first = page.text_content("#facts .fact:first-child").replace("\u00a0", " ")
+    assert first == "Test accuracy0.0 %0 of 10 test graphs, which training did not use"
+    assert "66.7" not in page.text_content("header")  # the accuracy over all graphs
+    others = page.text_content("#other-facts").replace("\u00a0", " ")
+    assert "Training accuracy100.0 %20 of 20 training graphs" in others
+    top = "(name) => document.querySelector(name).getBoundingClientRect().top"
+    assert page.evaluate(top, "#facts") < page.evaluate(top, "#other-facts")
+    total = "all => all.map((cell) => Number(cell.textContent)).reduce((a, b) => a + b, 0)"
+    cells = "table.confusion tbody td:not(.total)"
+    assert page.eval_on_selector_all(cells, total) == 10
+    assert page.eval_on_selector_all("table.confusion tbody td.hit", total) == 0
+    page.select_option("#set", label="Training graphs")
+    assert page.eval_on_selector_all(cells, total) == 20
+    assert "training graphs" in page.text_content("#cards .card:first-child h4")
+
+
+def test_graphs_are_found_by_id_and_part(visit: Any, overfitted: Path) -> None:
+    page = visit(overfitted)
+    assert page.text_content("#list .row-number") == "compound-0"
+    assert page.text_content("#graph-title") == "compound-0"
+    assert "It trained the model." in page.text_content("#summary")
+    page.fill('[name="find"]', "pound-2")
+    assert count_shown(page) == 11  # 2 and 20 to 29
+    page.select_option('[name="part"]', "test")
+    assert count_shown(page) == 10
+    page.fill('[name="find"]', "22")
+    assert count_shown(page) == 2  # graph 22 is compound-21, and compound-22
+    page.fill('[name="find"]', "nothing")
+    page.click("text=Clear filters")
+    assert count_shown(page) == 30
+
+
+@pytest.mark.parametrize("levels", [(5,), (6, 3)])
+def test_the_widest_flow_ends_at_the_predicted_class(
+    visit: Any, tmp_path: Path, levels: tuple[int, ...]
+) -> None:
+    """The flow of every graph adds up to the class scores; before, widths were routing coefficients."""
+    store = make_store(12)
+    explanations = make_explanations(store, capsules=levels)
+    page = visit(write_report(tmp_path, FakeModel(store.class_names), store, explanations))
+    totals = page.evaluate(
+        """() => Array.from({ length: graphcaps.graphs.count }, (_, graph) => {
+          const last = graphcaps.graphs.flow(graph).at(-1);
+          return last[0].map((_, o) => last.reduce((sum, row) => sum + row[o], 0));
+        })"""
+    )
+    np.testing.assert_allclose(totals, explanations.class_scores.numpy(), atol=1e-3)
+    assert np.argmax(totals, 1).tolist() == explanations.predicted.tolist()
+    for flow, python in zip(
+        page.evaluate("graphcaps.graphs.flow(3)"), contribution_flow(explanations[3]), strict=True
+    ):
+        np.testing.assert_allclose(flow, python, atol=3e-3)
+
+
+def test_page_and_drawings_share_one_palette(visit: Any, report: Path) -> None:
+    page = visit(report)
+    value = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    assert page.evaluate(value, "--for") == FOR
+    assert page.evaluate(value, "--against") == AGAINST
+    badge = page.evaluate("document.querySelector('#chips .badge').style.backgroundColor")
+    assert badge == f"rgb({', '.join(str(int(CATEGORICAL[0][at : at + 2], 16)) for at in (1, 3, 5))})"
+    legend = page.text_content(".legend.sides")
+    assert legend == "for the classagainst it"
+    page.check('[name=colour][value="score"]')
+    assert page.text_content("#chips").startswith("against the classfor")
+
+
+def test_molecules_are_drawn_with_bonds(visit: Any, tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    from graphcaps.data.readers.molecules import from_smiles
+
+    texts = ["C[C@H](N)C(=O)[O-]", "c1ccncc1", "C#N", "CCO", "CCN", "CCC"]
+    store = from_smiles(texts, ["a", "b"] * 3)
+    model = train_small(store)
+    page = visit(write_report(tmp_path, model, store, explain_store(model, store)))
+    names = page.eval_on_selector_all("svg.molecule .node text", "all => all.map((t) => t.textContent)")
+    assert sorted(names) == ["", "", "", "NH2", "O", "O−"]
+    assert page.text_content("#smiles") == store.smiles[0]
+    assert page.locator("svg.molecule .bond.solid").count() + page.locator("svg.molecule .bond").count() > 6
+    wedges = page.evaluate("Array.from(graphcaps.graphs.edges(0, 'wedge')).filter(Boolean).length")
+    assert wedges == 1
+    page.click('[role=option][data-graph="1"]')
+    assert page.locator("svg.molecule .bond").count() == 6 + 3
+    page.click('[role=option][data-graph="2"]')
+    assert page.locator("svg.molecule .bond").count() == 3
+    page.fill('[name="find"]', "ccn")
+    assert count_shown(page) == 2  # of pyridine and ethylamine

@@ -60,13 +60,8 @@ def test_unknown_values_are_left_out(tmp_path: Path) -> None:
     explanations = replace(make_explanations(store), true_class=None, reconstruction_error=None)
     meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations))
     assert set(columns["true_class"].tolist()) == {-1}
-    assert not {"label", "planted", "edge_error", "node_number", "trained"} & set(columns)
-    assert (meta["confusion"], meta["reliability"], meta["history"], meta["metrics"]) == (
-        None,
-        None,
-        None,
-        [],
-    )
+    assert not {"label", "planted", "edge_error", "node_number", "part", "atom"} & set(columns)
+    assert (meta["sets"], meta["history"], meta["metrics"]) == ([], None, [])
 
 
 def test_graphs_without_edges_and_of_one_node(tmp_path: Path) -> None:
@@ -110,19 +105,114 @@ def test_texts_name_the_source_of_the_graphs(tmp_path: Path) -> None:
     explanations = make_explanations(store)
     right = explanations.predicted == explanations.true_class
 
-    def report_of(training: dict[str, Any], trained: torch.Tensor | None = None) -> dict[str, Any]:
+    def report_of(training: dict[str, Any], used_in: list[str | None] | None = None) -> dict[str, Any]:
         model = FakeModel(store.class_names, training)
-        return read(write_report(tmp_path, model, store, explanations, trained=trained))[0]
+        return read(write_report(tmp_path, model, store, explanations, used_in=used_in))[0]
 
     meta = report_of({"dataset": "synthetic"})
     assert "include the training graphs" in meta["caveats"]
-    assert meta["facts"][0][2].endswith("training graphs included")
+    assert "training graphs possibly included" in meta["facts"][0][2]
     assert "trained on other" in report_of({"dataset": "other"})["caveats"]
-    trained = torch.arange(10) < 7
-    meta = report_of({"dataset": "synthetic", "validation_accuracy": 1.0}, trained)
-    assert "7 are training graphs and 3 are not" in meta["caveats"]
+    meta = report_of({"dataset": "synthetic"}, ["training"] * 7 + [None] * 3)
+    assert "7 training, 3 new" in meta["caveats"]
     assert meta["facts"][0][2].startswith(f"{int(right[7:].sum())} of 3 ")
-    assert meta["facts"][1][2].startswith(f"{int(right[:7].sum())} of 7 ")
+    assert meta["other_facts"][0][2].startswith(f"{int(right[:7].sum())} of 7 ")
+
+
+PARTS = ["training"] * 10 + ["validation"] * 4 + ["test"] * 6
+
+
+def report_meta(
+    tmp_path: Path, parts: list[str | None], training: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Header of a report whose model is right on training and validation graphs and wrong on the others."""
+    store = make_store(len(parts))
+    explanations = make_explanations(store, right=1.0)
+    wrong = torch.tensor([part not in ("training", "validation") for part in parts])
+    probabilities = explanations.probabilities.clone()
+    probabilities[wrong] = probabilities[wrong].roll(1, -1)
+    model = FakeModel(store.class_names, training or {"dataset": "synthetic"})
+    changed = replace(explanations, probabilities=probabilities)
+    return read(write_report(tmp_path, model, store, changed, used_in=parts))[0]
+
+
+def test_the_headline_is_of_graphs_that_did_not_train_the_model(tmp_path: Path) -> None:
+    """Accuracy over all graphs would be 70 %."""
+    meta = report_meta(tmp_path, PARTS)
+    title, value, note = meta["facts"][0]
+    assert (title, value) == ("Test accuracy", "0.0\u00a0%")
+    assert note == "0 of 6 test graphs, which training did not use"
+    assert [(fact[0], fact[1]) for fact in meta["other_facts"]] == [
+        ("Validation accuracy", "100.0\u00a0%"),
+        ("Training accuracy", "100.0\u00a0%"),
+    ]
+    assert meta["other_title"] == "Not a test: graphs that trained or selected the model"
+    assert [(each["name"], each["graphs"]) for each in meta["sets"]] == [
+        ("test", 6),
+        ("validation", 4),
+        ("training", 10),
+    ]
+    for each in meta["sets"]:
+        assert sum(map(sum, each["confusion"])) == each["graphs"]
+        assert sum(row["count"] for row in each["reliability"]) == each["graphs"]
+    confusion = meta["sets"][0]["confusion"]
+    assert sum(confusion[o][o] for o in range(3)) == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "title", "value"),
+    [
+        (["training"] * 8 + ["validation"] * 4 + [None] * 3, "Accuracy on new graphs", "0.0\u00a0%"),
+        (["training"] * 8 + ["validation"] * 4, "Validation accuracy", "100.0\u00a0%"),
+        ([None] * 12, "Accuracy on new graphs", "0.0\u00a0%"),
+        (["training"] * 12, "Accuracy", "no figure"),
+    ],
+)
+def test_the_headline_without_test_graphs(
+    tmp_path: Path, parts: list[str | None], title: str, value: str
+) -> None:
+    meta = report_meta(tmp_path, parts)
+    assert meta["facts"][0][:2] == [title, value]
+    if value == "no figure":
+        assert meta["facts"][0][2] == "every graph trained this model"
+        assert meta["other_facts"][0][0] == "Training accuracy"
+
+
+def test_a_test_accuracy_of_the_model_file_is_on_top(tmp_path: Path) -> None:
+    training = {"dataset": "synthetic", "test_accuracy": 0.637, "test_graphs": 152}
+    meta = report_meta(tmp_path, ["training"] * 9, training)
+    assert meta["facts"][0] == [
+        "Test accuracy",
+        "63.7\u00a0%",
+        "of 152 test graphs when the model was trained",
+    ]
+    assert meta["other_facts"][0][0] == "Training accuracy"
+
+
+def test_ids_and_smiles_are_on_the_page(tmp_path: Path) -> None:
+    store = make_store(5)
+    explanations = replace(make_explanations(store), smiles=("C", None, "CC", "CCC", "O"))
+    ids = ["a", "b", "c", "d", "e"]
+    meta, columns = read(
+        write_report(tmp_path, FakeModel(store.class_names), store, explanations, ids=ids, used_in=[None] * 5)
+    )
+    assert (meta["ids"], meta["smiles"]) == (ids, ["C", None, "CC", "CCC", "O"])
+    assert columns["part"].tolist() == [1] * 5
+    assert (
+        read(write_report(tmp_path, FakeModel(store.class_names), store, make_explanations(store)))[0]["ids"]
+        is None
+    )
+
+
+def test_contributions_on_the_page_add_up_to_the_lengths(tmp_path: Path) -> None:
+    store = make_store(7)
+    explanations = make_explanations(store, capsules=(5, 3))
+    meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations))
+    for level, below in ((1, 5), (2, 3)):
+        entry = meta["levels"][level]
+        values = columns[f"contribution_{level}"].reshape(7, below + 1, -1) * entry["contribution_step"]
+        expected = explanations.lengths[level].numpy()
+        np.testing.assert_allclose(values.sum(1), expected, atol=(below + 1) * entry["contribution_step"])
 
 
 def test_texts_describe_the_probabilities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +252,7 @@ def test_a_large_page_is_reduced_and_states_it(tmp_path: Path, monkeypatch: pyte
     assert f"the list holds {kept} of 80 graphs" in meta["foot"]
     assert "weights_0_1" not in columns
     assert "top_0_1" in columns
-    assert sum(sum(row) for row in meta["confusion"]) == 80  # metrics are over all graphs
+    assert sum(sum(row) for row in meta["sets"][0]["confusion"]) == 80  # metrics are over all graphs
     gaps = np.diff(columns["number"])
     assert gaps.max() - gaps.min() <= 1
 
@@ -172,7 +262,7 @@ def test_nan_and_lone_surrogates_are_handled(tmp_path: Path) -> None:
     explanations = make_explanations(store)
     explanations.class_scores[0] = explanations.probabilities[0] = explanations.node_scores[0] = float("nan")
     meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="t\ud800"))
-    assert meta["num_labelled"] == 3
+    assert meta["sets"][0]["graphs"] == 3
     assert meta["classes"] == ["a", "b?"]
 
 
@@ -181,8 +271,10 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     explanations, model = make_explanations(store), FakeModel(store.class_names)
     with pytest.raises(ShapeError, match=r"write_report: 'explanations' must be one per graph, 3, got 4\."):
         write_report(tmp_path, model, store[:3], explanations)
-    with pytest.raises(ShapeError, match="'trained' must have the shape"):
-        write_report(tmp_path, model, store, explanations, trained=torch.ones(2))
+    with pytest.raises(ShapeError, match="'used_in' must have one entry per graph, 4, got 1"):
+        write_report(tmp_path, model, store, explanations, used_in=[None])
+    with pytest.raises(ShapeError, match="'ids' must have one entry per graph, 4, got 2"):
+        write_report(tmp_path, model, store, explanations, ids=["a", "b"])
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="a writable folder"):
         write_report(tmp_path / "file", model, store, explanations)

@@ -1,7 +1,7 @@
 """The data block of the page: explanations as compact columns, compressed and encoded as text.
 
-Routing weights and scores are quantised to one byte. The capsule with the largest weight is computed before that, so
-that the page shows the exact assignment. Weights of the first iteration are all 1/J and are not stored.
+Routing coefficients and scores are quantised to one byte. The capsule with the largest coefficient is computed before
+that, so that the page shows the exact assignment. Coefficients of the first iteration are all 1/J and are not stored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def smallest_type(largest: int) -> Any:
 
 def explanation_columns(
     explanations: StoreExplanationData, graphs: np.ndarray, *, weights: Iterable[int]
-) -> tuple[Columns, list[float]]:
+) -> tuple[Columns, list[dict[str, Any]]]:
     """Columns of selected graphs.
 
     Args:
@@ -78,7 +78,8 @@ def explanation_columns(
             assigned capsule is.
 
     Returns:
-        tuple: The columns, and per level the quantisation step of ``length_…``.
+        tuple: The columns, and per level the number of ``capsules``, the quantisation ``step`` of ``length_…`` and,
+        above the first level, the ``contribution_step`` of ``contribution_…``.
     """
     chosen = torch.from_numpy(graphs)
     nodes, node_ptr = graph_rows(explanations.node_ptr, chosen)
@@ -113,7 +114,7 @@ def explanation_columns(
     if explanations.nodes is not None:
         numbers = explanations.nodes[nodes].numpy()
         columns["node_number"] = numbers.astype(smallest_type(int(numbers.max(initial=0))))
-    kept, steps = set(weights), []
+    kept, levels = set(weights), []
     for level, rounds in enumerate(explanations.rounds):
         selected = rounds[:, nodes if level == 0 else chosen]
         for number in range(1, len(selected)):
@@ -125,9 +126,24 @@ def explanation_columns(
         if coarse is not None:
             columns[f"coarse_{level}"] = _coarse_weights(coarse[chosen])
         lengths = explanations.lengths[level][chosen].double().nan_to_num().numpy()
-        steps.append(float(lengths.max(initial=0.0)) / 65535 or 1.0)
-        columns[f"length_{level}"] = np.round(lengths / steps[-1]).astype(np.uint16)
-    return columns, steps
+        step = float(lengths.max(initial=0.0)) / 65535 or 1.0
+        columns[f"length_{level}"] = np.round(lengths / step).astype(np.uint16)
+        levels.append({"capsules": selected.size(-1), "step": step})
+        if level:  # the nodes are one block of the flow
+            levels[-1]["contribution_step"] = _add_contributions(columns, explanations, level, chosen)
+    return columns, levels
+
+
+def _add_contributions(
+    columns: Columns, explanations: StoreExplanationData, level: int, chosen: Tensor
+) -> float:
+    """Adds contributions to the capsules of a level, with the residual's as the last row; returns their step."""
+    inputs = explanations.contributions[level][chosen]
+    residual = explanations.residual_contributions[level][chosen].unsqueeze(1)
+    values = torch.cat([inputs, residual], 1).double().nan_to_num().numpy()
+    step = float(np.abs(values).max(initial=0.0)) / 32767 or 1.0
+    columns[f"contribution_{level}"] = np.round(values / step).astype(np.int16)
+    return step
 
 
 def bytes_per_graph(explanations: StoreExplanationData) -> np.ndarray:
@@ -135,6 +151,7 @@ def bytes_per_graph(explanations: StoreExplanationData) -> np.ndarray:
     J, R = explanations.assignments[0].size(-1), len(explanations.rounds[0])
     per_node = J * (R - 1) + (R - 1) + 3
     upper = sum(level.size(-2) * level.size(-1) * (len(level) - 1) for level in explanations.rounds[1:])
+    upper += sum(2 * level.size(-2) * level.size(-1) for level in explanations.contributions[1:])
     upper += sum(level.size(-1) ** 2 // 2 for level in explanations.adjacency if level is not None)
     sizes = explanations.node_ptr.diff() * per_node + explanations.edge_ptr.diff() * 6 + upper + 60
     return sizes.numpy()

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import library_versions
@@ -23,6 +22,8 @@ from graphcaps.data.datasets.motifs import MOTIF_KINDS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
 from graphcaps.explanation.explanation_data import ExplanationData, StoreExplanationData
+from graphcaps.explanation.palette import palette_css, palette_script
+from graphcaps.explanation.report.molecule_columns import molecule_columns
 from graphcaps.explanation.report.report_data import (
     Columns,
     bytes_per_graph,
@@ -34,11 +35,30 @@ from graphcaps.explanation.report.report_data import (
 from graphcaps.explanation.report.report_tables import metric_tables
 from graphcaps.explanation.report.report_text import ReportModel, describe
 
-__all__ = ["MAX_BLOCK_CHARS", "SCRIPTS", "assemble_page", "explanation_page", "page_script", "write_report"]
+__all__ = [
+    "MAX_BLOCK_CHARS",
+    "SCRIPTS",
+    "assemble_page",
+    "explanation_page",
+    "page_script",
+    "page_style",
+    "write_report",
+]
 
 
 SCRIPTS = (
-    *("dom", "data", "colours", "layout", "filter", "list", "filters_view", "graph_view", "coarse_view"),
+    *(
+        "dom",
+        "data",
+        "colours",
+        "layout",
+        "filter",
+        "list",
+        "filters_view",
+        "molecule_view",
+        "graph_view",
+        "coarse_view",
+    ),
     *("flow_view", "chips", "tools", "node_tables", "axes", "quality", "metrics", "explorer", "main"),
 )
 """Scripts of the page, in the order of concatenation."""
@@ -51,9 +71,15 @@ def _resource(name: str) -> str:
 
 @cache
 def page_script() -> str:
-    """All scripts in one function scope."""
+    """All scripts in one function scope, after the colours of the palette."""
     joined = "\n".join(_resource(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{joined}\n}})();\n'
+    return f'(() => {{\n"use strict";\n{palette_script()}{joined}\n}})();\n'
+
+
+@cache
+def page_style() -> str:
+    """The style sheet, with the colours of the palette."""
+    return palette_css() + _resource("page.css")
 
 
 def _hash(text: str) -> str:
@@ -67,7 +93,7 @@ def assemble_page(title: str, block: str) -> str:
         title (str): Title and heading; any text.
         block (str): From :func:`pack_block`.
     """
-    style, script = _resource("page.css"), page_script()
+    style, script = page_style(), page_script()
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'sha256-{_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -84,6 +110,8 @@ def assemble_page(title: str, block: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _resource("page.html"))
 
 
+PARTS = ("test", "new", "validation", "training")
+"""Parts of the training data, in the order of their codes on the page; ``"new"`` is none of them."""
 MAX_BLOCK_CHARS = 7_600_000
 """Maximum length of the data block: the page stays under 8 MB."""
 _MAX_LISTED = 10  # graphs listed in a sentence
@@ -100,7 +128,8 @@ def write_report(
     metrics: Mapping[str, Any] | None = None,
     history: list[dict[str, Any]] | None = None,
     title: str = "",
-    trained: Tensor | None = None,
+    used_in: Sequence[str | None] | None = None,
+    ids: Sequence[str] | None = None,
 ) -> Path:
     """Writes ``index.html`` into a folder, which is created if it does not exist.
 
@@ -116,7 +145,10 @@ def write_report(
         metrics (mapping, optional): Result of :func:`graphcaps.explanation.evaluate_explanations`.
         history (list, optional): One row per epoch (``epoch``, ``train_loss``, …), for the training curves.
         title (str): Heading; any text. (default: the name of the data set)
-        trained (Tensor, optional): Whether each graph was in the training set, ``[G]``, if known.
+        used_in (sequence, optional): Part of the training data that each graph was in, as
+            :meth:`graphcaps.FittedModel.used_in` gives it. The figures on top of the page are those of graphs that did
+            not train the model. (default: unknown)
+        ids (sequence, optional): Name of each graph. (default: its number)
 
     Returns:
         Path: The file written.
@@ -127,13 +159,13 @@ def write_report(
     """
     if len(explanations) != len(store):
         raise ShapeError("write_report", "explanations", f"be one per graph, {len(store)}", len(explanations))
-    if trained is not None and trained.shape != (len(store),):
-        raise ShapeError("write_report", "trained", f"have the shape [{len(store)}]", list(trained.shape))
+    for name, values in (("used_in", used_in), ("ids", ids)):
+        if values is not None and len(values) != len(store):
+            raise ShapeError("write_report", name, f"have one entry per graph, {len(store)}", len(values))
     folder = Path(folder)
-    in_training = None if trained is None else trained.bool().cpu().numpy()
-    meta = describe(fitted, store.name, explanations, in_training, history)
+    meta = describe(fitted, store.name, explanations, used_in, history)
     meta["metrics"] = metric_tables(metrics)
-    page = _page(title or store.name, meta, explanations, store, in_training)
+    page = _page(title or store.name, meta, explanations, store, used_in=used_in, ids=ids)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -155,13 +187,13 @@ def explanation_page(explanation: ExplanationData, *, title: str = "") -> str:
     one = _as_store(explanation)
     meta = describe(None, "", one, None, None)
     # Metrics over a set of graphs do not apply to a single one.
-    meta |= {"facts": [], "metrics": [], "confusion": None, "reliability": None}
-    return _page(title or f"Graph {explanation.graph + 1}", meta, one, None, None, first=explanation.graph)
+    meta |= {"facts": [], "other_facts": [], "other_title": "", "metrics": [], "sets": []}
+    return _page(title or f"Graph {explanation.graph + 1}", meta, one, None, first=explanation.graph)
 
 
 def _note_page(title: str, explanation: ExplanationData) -> str:
     """A page without script for a graph that has nothing to draw: its note and its probabilities."""
-    style = _resource("page.css")
+    style = page_style()
     names = zip(explanation.class_names, explanation.probabilities.tolist(), strict=True)
     rows = "".join(f"<li>{html.escape(name)}: {100 * value:.1f}\u00a0%</li>" for name, value in names)
     policy = f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'"
@@ -179,7 +211,9 @@ def _page(
     meta: dict[str, Any],
     explanations: StoreExplanationData,
     store: GraphStore | None,
-    trained: np.ndarray | None,
+    *,
+    used_in: Sequence[str | None] | None = None,
+    ids: Sequence[str] | None = None,
     first: int = 0,
 ) -> str:
     last = len(explanations.rounds[0]) - 1
@@ -188,14 +222,18 @@ def _page(
         columns, steps = explanation_columns(explanations, graphs, weights=rounds)
         extra, names = _node_columns(explanations, store, graphs)
         columns |= extra
-        if trained is not None:
-            columns["trained"] = trained[graphs].astype(np.uint8)
+        geometry, atoms = molecule_columns(explanations, store, graphs)
+        columns |= geometry
+        if used_in is not None:
+            codes = [PARTS.index(used_in[graph] or "new") for graph in graphs.tolist()]
+            columns["part"] = np.array(codes, dtype=np.uint8)
         columns["number"] = columns["number"] + np.uint32(first)
-        header = meta | names | {
-            "levels": [
-                {"capsules": assignment.size(-1), "step": step}
-                for assignment, step in zip(explanations.assignments, steps, strict=True)
-            ],
+        header = meta | names | atoms | {
+            "levels": steps,
+            "ids": None if ids is None else [str(ids[graph]) for graph in graphs.tolist()],
+            "smiles": None
+            if explanations.smiles is None
+            else [explanations.smiles[graph] for graph in graphs.tolist()],
             "rounds": last + 1,
             "foot": _foot(explanations, graphs, rounds),
         }  # fmt: skip
@@ -274,7 +312,9 @@ def _foot(explanations: StoreExplanationData, graphs: np.ndarray, rounds: tuple[
             "all metrics are over all graphs."
         )
     if len(rounds) < len(explanations.rounds[0]) - 1:
-        sentences.append("Routing weights of early rounds are left out; the assigned capsules are included.")
+        sentences.append(
+            "Routing coefficients of early iterations are left out; the assigned capsules are included."
+        )
     return " ".join(sentences)
 
 
@@ -301,8 +341,16 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         ),
         lengths=tuple(level.lengths[None] for level in one.levels),
         adjacency=tuple(None if level.adjacency is None else level.adjacency[None] for level in one.levels),
+        contributions=tuple(
+            level.contributions if number == 0 else level.contributions[None]
+            for number, level in enumerate(one.levels)
+        ),
+        residual_contributions=tuple(level.residual_contributions[None] for level in one.levels),
         node_scores=one.node_scores,
         edge_scores=one.edge_scores,
         reconstruction_error=one.reconstruction_error,
         nodes=one.nodes,
+        elements=one.elements,
+        bonds=one.bonds,
+        smiles=None if one.smiles is None else (one.smiles,),
     )

@@ -1,9 +1,9 @@
-"""Texts and metrics of the page header: which graphs the numbers refer to, and their limits."""
+"""Texts and metrics of the page: on top those of graphs that did not train the model, then the others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix, reliability
 
-__all__ = ["ReportModel", "describe"]
+__all__ = ["ReportModel", "describe", "measure_sets"]
 
 
 class ReportModel(Protocol):
@@ -30,68 +30,144 @@ def describe(
     fitted: ReportModel | None,
     name: str,
     explanations: StoreExplanationData,
-    trained: np.ndarray | None,
+    used_in: Sequence[str | None] | None,
     history: list[dict[str, Any]] | None,
 ) -> dict[str, Any]:
     """Texts and metrics over the whole store, for the header of the data block.
+
+    ``facts`` are about graphs that did not train the model, ``other_facts`` about the others. ``sets`` holds confusion
+    matrix and reliability of each set of graphs, in the same order.
 
     Args:
         fitted (FittedModel, optional): The model.
         name (str): Name of the data set.
         explanations (StoreExplanation): Explanations of all graphs.
-        trained (ndarray, optional): Whether each graph was in the training set, if known.
+        used_in (sequence, optional): Part of the training data that each graph was in, as
+            :meth:`graphcaps.FittedModel.used_in` gives it, if known.
         history (list, optional): One row per epoch, as ``graphcaps train`` writes it.
     """
     training: Mapping[str, Any] = {} if fitted is None else fitted.training
     best_epoch = training.get("epoch")
-    meta: dict[str, Any] = {
+    sets = measure_sets(explanations, used_in)
+    held_out = [measured for measured in sets if measured["name"] != "training"][:1]
+    others = [measured for measured in sets if measured not in held_out]
+    levels = " → ".join(str(assignment.size(-1)) for assignment in explanations.assignments[:-1])
+    shape = ["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes"]
+    return {
         "classes": list(explanations.class_names),
         "lead": _lead(fitted, name, explanations),
-        "caveats": _caveats(training, name, trained, _probabilities(fitted)),
+        "caveats": _caveats(training, name, used_in, _probabilities(fitted)),
         "history": [_row(row) for row in history] if history else None,
         "best_epoch": best_epoch if isinstance(best_epoch, int) else None,
-        "confusion": None,
-        "reliability": None,
-        "ece": None,
-        "num_labelled": 0,
+        "sets": sets,
+        "facts": [*_headline(held_out, sets, training), shape],
+        "other_facts": [_accuracy_fact(measured) for measured in others],
+        "other_title": "Other graphs"
+        if any(measured["name"] == "new" for measured in others)
+        else "Not a test: graphs that trained or selected the model",
     }
-    facts: list[list[str]] = []
+
+
+_SETS = {  # title of a set, title of its accuracy, and what its graphs are, best evidence first
+    "test": ("Test graphs", "Test accuracy", "test graphs, which training did not use"),
+    "new": ("New graphs", "Accuracy on new graphs", "graphs that are not in the training data"),
+    "unknown": (
+        "All graphs",
+        "Accuracy",
+        "graphs, training graphs possibly included: the model file has no record of them",
+    ),
+    "validation": (
+        "Validation graphs",
+        "Validation accuracy",
+        "validation graphs, which selected the epoch or calibrated the probabilities",
+    ),
+    "training": (
+        "Training graphs",
+        "Training accuracy",
+        "training graphs: says nothing about new graphs",
+    ),
+}
+
+
+def measure_sets(
+    explanations: StoreExplanationData, used_in: Sequence[str | None] | None
+) -> list[dict[str, Any]]:
+    """Accuracy, confusion matrix and reliability of each set of graphs that has labelled graphs.
+
+    Args:
+        explanations, used_in: As in :func:`describe`.
+
+    Returns:
+        list: Sets in the order of the evidence that they give: test graphs, new graphs, validation graphs, training
+        graphs; or all graphs together if ``used_in`` is ``None``.
+    """
+    if explanations.true_class is None:
+        return []
+    true, predicted = explanations.true_class.numpy(), explanations.predicted.numpy()
     confidence = _confidence(explanations)
-    true = (
-        np.full(len(explanations), -1) if explanations.true_class is None else explanations.true_class.numpy()
-    )
-    # Graphs with non-finite probabilities have no confidence.
-    rows = (true >= 0) & np.isfinite(confidence)
-    if rows.any():
-        predicted = explanations.predicted.numpy()
+    labelled = (true >= 0) & np.isfinite(
+        confidence
+    )  # graphs with non-finite probabilities have no confidence
+    parts = np.array(["unknown"] * len(true) if used_in is None else [part or "new" for part in used_in])
+    sets = []
+    for name, (title, accuracy_title, note) in _SETS.items():
+        rows = labelled & (parts == name)
+        if not rows.any():
+            continue
         correct = (true == predicted)[rows]
         bins = reliability(confidence[rows], correct)
-        cells = confusion_matrix(true[rows], predicted[rows], len(explanations.class_names))
-        meta |= {"confusion": cells.tolist(), "num_labelled": int(rows.sum()), "ece": bins.ece}
-        meta["reliability"] = [
-            {"confidence": float(c), "accuracy": float(a), "count": int(n)}
-            for c, a, n in zip(bins.confidence, bins.accuracy, bins.count, strict=True)
-        ]
-        facts += _accuracies(correct, None if trained is None else trained[rows], _source(training, name))
+        sets.append(
+            {
+                "name": name,
+                "title": title,
+                "accuracy_title": accuracy_title,
+                "note": note,
+                "graphs": int(rows.sum()),
+                "correct": int(correct.sum()),
+                "ece": bins.ece,
+                "confusion": confusion_matrix(
+                    true[rows], predicted[rows], len(explanations.class_names)
+                ).tolist(),
+                "reliability": [
+                    {"confidence": float(c), "accuracy": float(a), "count": int(n)}
+                    for c, a, n in zip(bins.confidence, bins.accuracy, bins.count, strict=True)
+                ],
+            }
+        )
+    return sets
+
+
+def _headline(
+    held_out: list[dict[str, Any]], sets: list[dict[str, Any]], training: Mapping[str, Any]
+) -> list[list[str]]:
+    """Facts about graphs that did not train the model; the model file may hold a test accuracy of other graphs."""
+    facts = []
+    accuracy, graphs = training.get("test_accuracy"), training.get("test_graphs")
+    if isinstance(accuracy, int | float) and not any(measured["name"] == "test" for measured in sets):
+        facts.append(
+            ["Test accuracy", _percent(accuracy), f"of {graphs:,} test graphs when the model was trained"]
+        )
+    if held_out:
+        facts.append(_accuracy_fact(held_out[0]))
         facts.append(
             [
                 "Calibration error",
-                f"{100 * bins.ece:.1f}\u00a0%",
+                _percent(held_out[0]["ece"]),
                 "mean difference of confidence and accuracy, same graphs",
             ]
         )
-    accuracy = training.get("validation_accuracy")
-    if isinstance(accuracy, int | float) and trained is None:
-        graphs = training.get("validation_graphs")
-        note = (
-            f"{graphs} validation graphs, used to select the epoch"
-            if graphs
-            else "validation graphs, used to select the epoch"
-        )
-        facts.append(["Validation accuracy", f"{100 * accuracy:.1f}\u00a0%", note])
-    levels = " → ".join(str(assignment.size(-1)) for assignment in explanations.assignments[:-1])
-    facts.append(["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes"])
-    return meta | {"facts": facts}
+    elif sets and not facts:
+        facts.append(["Accuracy", "no figure", "every graph trained this model"])
+    return facts
+
+
+def _accuracy_fact(measured: Mapping[str, Any]) -> list[str]:
+    count = f"{measured['correct']:,} of {measured['graphs']:,} {measured['note']}"
+    return [measured["accuracy_title"], _percent(measured["correct"] / measured["graphs"]), count]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
 
 
 def _lead(fitted: ReportModel | None, name: str, explanations: StoreExplanationData) -> str:
@@ -106,14 +182,6 @@ def _lead(fitted: ReportModel | None, name: str, explanations: StoreExplanationD
     return f"{sentence} Model: {model['name']}{form}, {model['parameters']:,} parameters."
 
 
-def _source(training: Mapping[str, Any], name: str) -> str:
-    """Which graphs an accuracy refers to, if the split is unknown."""
-    dataset = training.get("dataset")
-    if dataset is None or dataset == name:
-        return "graphs of this data set, training graphs included"
-    return f"graphs of {name}; the model was trained on {dataset}"
-
-
 def _probabilities(fitted: ReportModel | None) -> str:
     """How the probabilities were computed; "" without a model."""
     if fitted is None:
@@ -125,18 +193,27 @@ def _probabilities(fitted: ReportModel | None) -> str:
     return f" {computed}, calibrated ({calibration['method']}) on {calibration['graphs']:,} held-out graphs."
 
 
-def _caveats(training: Mapping[str, Any], name: str, trained: np.ndarray | None, probabilities: str) -> str:
-    source = training.get("dataset")
+def _caveats(
+    training: Mapping[str, Any], name: str, used_in: Sequence[str | None] | None, probabilities: str
+) -> str:
     closing = f"{probabilities} A drawing shows how this model routed a graph, not what causes the class."
     if not training:
         return closing.strip()
-    if trained is not None:
-        seen = int(trained.sum())
-        start = (
-            f"Of these graphs, {seen:,} are training graphs and {len(trained) - seen:,} are not. If the latter were "
-            "used to select the epoch, their accuracy is optimistic too; cross-validation gives the held-out accuracy."
-        )
-    elif source is None or source == name:
+    if used_in is not None:
+        counts = {
+            part: sum(entry == part for entry in used_in) for part in ("test", "validation", "training")
+        }
+        listed = ", ".join(f"{count:,} {part}" for part, count in counts.items() if count)
+        rest = len(used_in) - sum(counts.values())
+        new = f"{rest:,} new" if rest else ""
+        start = f"Of these graphs: {', '.join(filter(None, [listed, new]))}."
+        if counts["training"]:
+            start += " Graphs that equal a training graph count as training graphs."
+        if counts["training"] == len(used_in):
+            start += " For held-out accuracy run: graphcaps evaluate."
+        return start + closing
+    source = training.get("dataset")
+    if source is None or source == name:
         start = (
             "These graphs are from the training data set and include the training graphs; the model file does not "
             "record which. The metrics here describe the model and are not a test. "
@@ -145,22 +222,6 @@ def _caveats(training: Mapping[str, Any], name: str, trained: np.ndarray | None,
     else:
         start = f"The model was trained on {source}; these graphs are from {name}."
     return start + closing
-
-
-def _accuracies(correct: np.ndarray, trained: np.ndarray | None, source: str) -> list[list[str]]:
-    def fact(title: str, values: np.ndarray, note: str) -> list[str]:
-        return [
-            title,
-            f"{100 * values.mean():.1f}\u00a0%",
-            f"{int(values.sum()):,} of {len(values):,} {note}",
-        ]
-
-    if trained is None or trained.all():
-        return [fact("Accuracy", correct, source)]
-    facts = [fact("Accuracy, other graphs", correct[~trained], "graphs outside the training set")]
-    if trained.any():
-        facts.append(fact("Accuracy, training graphs", correct[trained], "training graphs"))
-    return facts
 
 
 def _confidence(explanations: StoreExplanationData) -> np.ndarray:

@@ -1,18 +1,6 @@
 // The response: classes and probabilities, and below them the explorer of the report.
 
 class ResponseExplorer extends Explorer {
-  constructor(graphs) {
-    super(graphs);
-    // Atoms are named by their element; the colour shows the capsule.
-    if (graphs.meta.molecules) byId("tools").querySelector('input[name="names"][value="label"]')?.click();
-  }
-
-  open(graph) {
-    super.open(graph);
-    const number = this.graphs.columns.number[graph] + 1, name = this.graphs.meta.names[graph];
-    byId("graph-title").textContent = name === String(number) ? `Graph ${number}` : name;
-  }
-
   sentence() {
     return super.sentence().replace("The true class is unknown. ", "");
   }
@@ -46,6 +34,13 @@ function failedList(predictions) {
   return make("div", { class: "failed" }, [make("h3", {}, `${plural(failed.length, "graph")} could not be read`), make("ul", {}, [...rows, more])]);
 }
 
+function trainingNote(predictions) {
+  const count = predictions.filter((row) => row.used_in === "training").length;
+  if (!count) return null;
+  const words = predictions.length === 1 ? "This graph trained the model" : `${plural(count, "graph")} of ${predictions.length} trained the model`;
+  return make("p", { class: "note" }, `${words}: the prediction says nothing about new graphs.`);
+}
+
 function domainNote(predictions) {
   const outside = predictions.filter((row) => row.out_of_distribution);
   if (!outside.length) return null;
@@ -70,7 +65,7 @@ async function showResults(response) {
   const { predictions } = response;
   clear(byId("facts"), factsOf(response));
   const many = predictions.length > 1;
-  clear(byId("notes"), failedList(predictions), unseenNote(predictions), domainNote(predictions));
+  clear(byId("notes"), failedList(predictions), unseenNote(predictions), domainNote(predictions), trainingNote(predictions));
   const stage = byId("stage");
   stage.classList.toggle("alone", !many);
   byId("results").hidden = false;

@@ -26,7 +26,7 @@ class Chips {
       const pinned = state.pinned?.level === capsule.level && state.pinned?.capsule === j;
       return make("button", {
         type: "button", class: count || state.round === 0 ? "chip" : "chip none", "data-capsule": j, "aria-pressed": pinned ? "true" : "false",
-        "aria-label": `Capsule ${j + 1}: ${state.round === 0 ? "uniform weights" : plural(count, "node")}`,
+        "aria-label": `Capsule ${j + 1}: ${state.round === 0 ? "uniform coefficients" : plural(count, "node")}`,
         onpointerenter: () => this.light(capsule), onpointerleave: () => this.light(null),
         onfocus: () => this.light(capsule), onblur: () => this.light(null),
         onclick: () => this.pin(pinned ? null : capsule),
@@ -45,7 +45,7 @@ class Chips {
   scale() {
     const { columns } = this.graphs;
     return make("p", { class: "scale" }, [
-      "against", make("span", { class: "gradient", "aria-hidden": "true" }), "for",
+      "against the class", make("span", { class: "gradient", "aria-hidden": "true" }), "for",
       make("strong", {}, this.graphs.className(columns.target[this.state.graph])),
     ]);
   }

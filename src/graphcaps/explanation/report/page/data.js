@@ -16,6 +16,8 @@ async function readData() {
   return new Graphs(meta, columns);
 }
 
+const PARTS = ["test", "new", "validation", "training"];
+
 // The explained graphs. Levels count from 0; the last one is the class level.
 class Graphs {
   constructor(meta, columns) {
@@ -34,6 +36,26 @@ class Graphs {
   className(index) {
     const name = this.meta.classes[index];
     return /^-?\d+$/.test(name) ? `class ${name.replace("-", "−")}` : name;
+  }
+
+  // Identifier of a graph in its source, or null if it has only a number.
+  idOf(graph) {
+    const id = this.meta.ids?.[graph] ?? null;
+    return id === String(this.columns.number[graph] + 1) ? null : id;
+  }
+
+  smilesOf(graph) {
+    return this.meta.smiles?.[graph] ?? null;
+  }
+
+  // How a graph is called in lists and titles.
+  nameOf(graph) {
+    return this.idOf(graph) ?? `Graph ${this.columns.number[graph] + 1}`;
+  }
+
+  // The part of the training data that a graph was in: test, new, validation or training; null if unknown.
+  partOf(graph) {
+    return this.columns.part ? PARTS[this.columns.part[graph]] : null;
   }
 
   sizeOf(graph) {
@@ -66,7 +88,7 @@ class Graphs {
     return labels ? this.meta.labels.names[labels[node]] : null;
   }
 
-  // For each input of a level the capsule with its largest weight; null in the first round, where weights are uniform.
+  // For each input of a level the capsule with its largest weight; null in the first iteration, where they are uniform.
   tops(graph, level, round) {
     if (round === 0) return null;
     const values = this.columns[`top_${level}_${round}`];
@@ -85,7 +107,7 @@ class Graphs {
     return path;
   }
 
-  // Routing weights of one input, between 0 and 1; null if the report leaves them out.
+  // Routing coefficients of one input, between 0 and 1; null if the report leaves them out.
   weights(graph, level, part, round) {
     const J = this.levels[level].capsules;
     if (round === 0) return new Float32Array(J).fill(1 / J);
@@ -96,7 +118,7 @@ class Graphs {
     return Float32Array.from(values.subarray(start, start + J), (value) => value / 255);
   }
 
-  // Share of the graph in each capsule of a level: the mass of the nodes, distributed by the routing weights.
+  // Share of the graph in each capsule of a level: the mass of the nodes, distributed by the routing coefficients.
   shares(graph, level, round) {
     const J = this.levels[level].capsules;
     const below = level === 0 ? null : this.shares(graph, level - 1, round);
@@ -117,6 +139,33 @@ class Graphs {
   lengthsOf(graph, level) {
     const { capsules: J, step } = this.levels[level];
     return Array.from(this.columns[`length_${level}`].subarray(graph * J, (graph + 1) * J), (value) => value * step);
+  }
+
+  // Contributions to the capsules of a level above the first: rows are the capsules below, and last the residual.
+  contributions(graph, level) {
+    const { capsules: J, contribution_step: step } = this.levels[level];
+    const rows = this.levels[level - 1].capsules + 1, start = graph * rows * J;
+    const values = this.columns[`contribution_${level}`];
+    return Array.from({ length: rows }, (_, row) =>
+      Array.from(values.subarray(start + row * J, start + (row + 1) * J), (value) => value * step));
+  }
+
+  // Flow into each level, in units of the class scores, as graphcaps.explanation.contribution_flow computes it.
+  flow(graph) {
+    const flows = [];
+    let needed = null;
+    for (let level = this.classLevel; level > 0; level -= 1) {
+      const rows = this.contributions(graph, level);
+      if (needed) {
+        needed.forEach((total, j) => {
+          const sum = rows.reduce((all, row) => all + Math.abs(row[j]), 0);
+          for (const row of rows) row[j] *= sum ? total / sum : 0;
+        });
+      }
+      flows.unshift(rows);
+      needed = rows.slice(0, -1).map((row) => row.reduce((all, value) => all + Math.abs(value), 0));
+    }
+    return [[needed], ...flows];
   }
 
   // Coarse adjacency of two capsules, relative to the largest weight of the graph.

@@ -3,7 +3,7 @@
 class Explorer {
   constructor(graphs) {
     this.graphs = graphs;
-    this.state = { graph: -1, round: graphs.rounds - 1, level: 0, colour: "capsule", names: "capsule", faded: false, pinned: null };
+    this.state = { graph: -1, round: graphs.rounds - 1, level: 0, colour: "capsule", names: graphs.columns.atom ? "atom" : "capsule", faded: false, pinned: null };
     this.view = new GraphView(graphs, { onNode: (node) => this.overNode(node) });
     this.list = new GraphList(graphs, {
       onChoose: (graph) => this.open(graph), onOpen: () => byId("graph-title").focus(), onClear: () => this.filters.reset(),
@@ -32,8 +32,10 @@ class Explorer {
     const began = performance.now();
     state.graph = graph;
     state.pinned = null;
-    const number = graphs.columns.number[graph] + 1;
-    byId("graph-title").textContent = `Graph ${number}`;
+    const number = graphs.columns.number[graph] + 1, smiles = graphs.smilesOf(graph);
+    byId("graph-title").textContent = graphs.nameOf(graph);
+    byId("smiles").textContent = smiles === graphs.idOf(graph) ? "" : smiles ?? "";
+    byId("smiles").hidden = !byId("smiles").textContent;
     byId("summary").textContent = this.sentence();
     byId("hint").textContent = "";
     history.replaceState(null, "", `#graph-${number}`);
@@ -49,13 +51,16 @@ class Explorer {
     const tops = graphs.tops(graph, 0, graphs.rounds - 1);
     const weight = this.meanWeight(), all = plural(graphs.levels[0].capsules, "capsule");
     const routing = tops
-      ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean weight of ${percent(weight)}`}.`
-      : `With one routing round the weights to all ${all} are equal.`;
+      ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean coefficient of ${percent(weight)}`}.`
+      : `With one routing iteration the coefficients to all ${all} are equal.`;
+    const uses = { test: " It was a test graph.", new: "", validation: " It was a validation graph.", training: " It trained the model." };
+    const use = uses[graphs.partOf(graph)] ?? "";
+    const number = graphs.idOf(graph) === null ? "" : `Graph ${columns.number[graph] + 1}. `;
     const cut = graphs.columns.node_number ? " Only the nodes within the model’s node limit are shown." : "";
-    return `${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict} ${routing}${cut}`;
+    return `${number}${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict}${use} ${routing}${cut}`;
   }
 
-  // Mean over nodes of the largest routing weight.
+  // Mean over nodes of the largest routing coefficient.
   meanWeight() {
     const { graphs, state: { graph } } = this, n = graphs.sizeOf(graph);
     let sum = 0;
@@ -69,9 +74,10 @@ class Explorer {
 
   changed(key) {
     if (this.state.graph < 0) return;
-    if (key === "names" || key === "faded") this.view.paint(this.state);
+    // The ends of bonds depend on the text of their atoms.
+    if ((key === "names" && !this.view.molecule) || key === "faded") this.view.paint(this.state);
     else this.render();
-    if (key === "round") byId("hint").textContent = this.state.round === 0 ? "In the first round all routing weights are equal." : "";
+    if (key === "round") byId("hint").textContent = this.state.round === 0 ? "In the first iteration all routing coefficients are equal." : "";
   }
 
   render() {
@@ -81,13 +87,13 @@ class Explorer {
     const hidden = graphs.levels.slice(0, -1);
     const left = [
       card(titles[state.colour], null, this.view.draw(state)),
-      card("From nodes to classes", "Widths are routing weights.", flowView(graphs, state, lit)),
+      card("From nodes to classes", "Contributions of capsules to the class scores; those to a class add up to its length.", ...flowCard(graphs, state, lit)),
     ];
     const right = [
       ...hidden.map((_, level) =>
         card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: coarse adjacency.", coarseView(graphs, state, level, lit))),
       card("Class capsules", "Length and probability.", classBars(graphs, state, lit)),
-      card(`Scores for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the node scores of each capsule; negative scores are against the class.", scoreBars(graphs, state, lit)),
+      card(`Scores for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the node scores of each capsule.", scoreBars(graphs, state, lit), sideLegend()),
     ];
     clear(byId("panels"), make("div", { class: "stack" }, left), make("div", { class: "stack" }, right));
     this.chips.show();
@@ -125,7 +131,7 @@ class Explorer {
     const label = graphs.labelOf(state.graph, node);
     const tops = graphs.tops(state.graph, 0, state.round);
     const weights = tops ? graphs.weights(state.graph, 0, node, state.round) : null;
-    const part = tops ? `capsule ${tops[node] + 1}${weights ? `, weight ${percent(weights[tops[node]])}` : ""}` : "equal weights to all capsules";
+    const part = tops ? `capsule ${tops[node] + 1}${weights ? `, coefficient ${percent(weights[tops[node]])}` : ""}` : "equal coefficients to all capsules";
     const score = (graphs.columns.score_scale[state.graph] * graphs.nodes(state.graph, "score")[node]) / 127;
     byId("hint").textContent = `Node ${graphs.nodeNumber(state.graph, node)}${label === null ? "" : ` (${label})`}: ${part}; score ${score.toPrecision(2)}.`;
     const branch = graphs.path(state.graph, state.level, state.round);

@@ -10,17 +10,19 @@ const ORDERS = {
   },
 };
 
-const NO_FILTER = { trueClass: -1, predicted: -1, trained: -1, outcome: "all", low: 0, high: 100, order: "number" };
+const NO_FILTER = { trueClass: -1, predicted: -1, part: "", find: "", outcome: "all", low: 0, high: 100, order: "number" };
 
 function selectGraphs(graphs, criteria) {
-  const { true_class: trueClass, predicted, confidence, trained } = graphs.columns;
+  const { true_class: trueClass, predicted, confidence } = graphs.columns;
+  const find = criteria.find.trim().toLowerCase();
   const selected = [];
   // A float32 tolerance, so that 100 % includes values that round to it.
   const low = criteria.low / 100 - 1e-6, high = criteria.high / 100 + 1e-6;
   for (let g = 0; g < graphs.count; g += 1) {
     if (criteria.trueClass >= 0 && trueClass[g] !== criteria.trueClass) continue;
     if (criteria.predicted >= 0 && predicted[g] !== criteria.predicted) continue;
-    if (criteria.trained >= 0 && trained[g] !== criteria.trained) continue;
+    if (criteria.part && graphs.partOf(g) !== criteria.part) continue;
+    if (find && !matches(graphs, g, find)) continue;
     if (criteria.outcome === "right" && !(trueClass[g] >= 0 && trueClass[g] === predicted[g])) continue;
     if (criteria.outcome === "wrong" && !(trueClass[g] >= 0 && trueClass[g] !== predicted[g])) continue;
     if (confidence[g] < low || confidence[g] > high) continue;
@@ -28,4 +30,10 @@ function selectGraphs(graphs, criteria) {
   }
   const order = ORDERS[criteria.order].by(graphs.columns);
   return order ? selected.sort(order) : selected;
+}
+
+// Whether number, identifier or SMILES of a graph contain a text; a number must match as a whole.
+function matches(graphs, graph, text) {
+  const texts = [graphs.idOf(graph), graphs.smilesOf(graph)].filter((value) => value !== null);
+  return String(graphs.columns.number[graph] + 1) === text || texts.some((value) => value.toLowerCase().includes(text));
 }

@@ -36,16 +36,16 @@ class Filters {
     const change = () => this.changed();
     const bound = (name, value, label) =>
       make("input", { type: "number", name, value, min: 0, max: 100, step: 1, "aria-label": label, oninput: change });
+    const words = this.graphs.meta.smiles ? "Number, id or SMILES" : this.graphs.meta.ids ? "Number or id" : "Number";
     clear(
       this.form,
+      field("Find", make("input", { type: "search", name: "find", placeholder: words, oninput: change, autocomplete: "off" })),
       this.labelled
         ? segments("Outcome", "outcome", [["all", "All"], ["right", "Correct"], ["wrong", "Wrong"]], "all", change)
         : null,
       this.labelled ? field("True class", choice("trueClass", [[-1, "Any"], ...classes], change)) : null,
       field("Predicted class", choice("predicted", [[-1, "Any"], ...classes], change)),
-      this.graphs.columns.trained
-        ? field("Training graph", choice("trained", [[-1, "Any"], [1, "Yes"], [0, "No"]], change))
-        : null,
+      this.graphs.columns.part ? field("Used in", choice("part", [["", "Any"], ...this.parts()], change)) : null,
       make("div", { class: "field", role: "group", "aria-label": "Confidence in percent" }, [
         make("span", {}, "Confidence, %"),
         make("span", { class: "between" }, [
@@ -54,6 +54,13 @@ class Filters {
       ]),
       field("Order", choice("order", Object.entries(ORDERS).map(([key, { name }]) => [key, name]), change)),
     );
+  }
+
+  // The parts of the training data that the graphs are of.
+  parts() {
+    const names = { test: "Test", new: "None: new graphs", validation: "Validation", training: "Training" };
+    const used = new Set(this.graphs.columns.part);
+    return PARTS.filter((_, code) => used.has(code)).map((name) => [name, names[name]]);
   }
 
   get criteria() {
@@ -65,7 +72,8 @@ class Filters {
     return {
       trueClass: number("trueClass", -1),
       predicted: number("predicted", -1),
-      trained: number("trained", -1),
+      part: entry.get("part") ?? "",
+      find: entry.get("find") ?? "",
       outcome: entry.get("outcome") ?? "all",
       low: number("low", 0),
       high: number("high", 100),

@@ -1,11 +1,12 @@
-// Sankey diagram from nodes through the capsules of every level to the classes; widths are routing weights.
+// Sankey diagram from nodes through the capsules of every level to the classes; widths are contributions.
 
 const FLOW = { width: NARROW.matches ? 380 : 640, height: 390, top: 30, bottom: 14, left: 4, right: NARROW.matches ? 110 : 150, bar: 14, gap: 7 };
 
 // Position and height of the blocks of a column.
 function stack(masses, scale) {
   const tall = FLOW.height - FLOW.top - FLOW.bottom;
-  let y = FLOW.top + (tall - scale - (masses.length - 1) * FLOW.gap) / 2;
+  const total = masses.reduce((a, b) => a + b, 0) * scale;
+  let y = FLOW.top + (tall - total - (masses.length - 1) * FLOW.gap) / 2;
   return Array.from(masses, (mass) => {
     const block = { y, height: mass * scale, into: y, out: y };
     y += block.height + FLOW.gap;
@@ -19,70 +20,93 @@ function ribbon(x1, y1, x2, y2, height) {
   return `M${x1} ${y1}${line(y1, y2)} ${x2} ${y2}V${y2 + height}${line(y2 + height, y1 + height)} ${x1} ${y1 + height}Z`;
 }
 
-function flowView(graphs, state, onCapsule) {
-  const { graph, round } = state;
-  const levels = graphs.levels.length;
-  const masses = [[1], ...graphs.levels.map((_, level) => graphs.shares(graph, level, round))];
-  const most = Math.max(...masses.map((column) => column.length));
-  const scale = FLOW.height - FLOW.top - FLOW.bottom - (most - 1) * FLOW.gap;
-  const columns = masses.map((column) => stack(column, scale));
+// Heights of the blocks of each column: what leaves them, and for classes what is for them.
+function flowHeights(flows) {
+  const last = flows[flows.length - 1];
+  const classes = last[0].map((_, j) => last.reduce((sum, row) => sum + Math.max(0, row[j]), 0));
+  return [...flows.map((rows) => rows.map((row) => row.reduce((sum, value) => sum + Math.abs(value), 0))), classes];
+}
+
+function flowCard(graphs, state, onCapsule) {
+  const flows = graphs.flow(state.graph);
+  const entries = [make("li", {}, [make("span", { class: "swatch ribbon-swatch" }), "for the class, in the colour of the capsule"])];
+  if (flows.some((rows) => rows.some((row) => row.some((value) => value < 0)))) {
+    entries.push(make("li", {}, [make("span", { class: "swatch dashed" }), "against it: cancels as much"]));
+  }
+  entries.push(make("li", {}, [make("span", { class: "badge" }, "m"), "mean capsule (the residual)"]));
+  return [flowView(graphs, state, flows, onCapsule), make("ul", { class: "legend" }, entries)];
+}
+
+function flowView(graphs, state, flows, onCapsule) {
+  const levels = flows.length, heights = flowHeights(flows);
+  const most = Math.max(...heights.map((column) => column.length));
+  const tall = FLOW.height - FLOW.top - FLOW.bottom - (most - 1) * FLOW.gap;
+  const scale = tall / (Math.max(...heights.map((column) => column.reduce((a, b) => a + b, 0))) || 1);
+  const columns = heights.map((column) => stack(column, scale));
   const step = (FLOW.width - FLOW.left - FLOW.right - FLOW.bar) / levels;
   const xOf = (column) => FLOW.left + column * step;
   const ribbons = [], bars = [], headings = [];
-  for (let level = 0; level < levels; level += 1) {
-    const from = columns[level], to = columns[level + 1];
-    from.forEach((block, part) => {
-      const weights = level === 0 ? masses[1] : flowWeights(graphs, graph, level, part, round);
-      to.forEach((end, j) => {
-        const height = masses[level][part] * weights[j] * scale;
-        if (height < 0.2) { block.out += height; end.into += height; return; }
-        const colour = level === 0 ? colourOf(j) : colourOf(part);
-        const capsule = level === 0 ? { level: 0, capsule: j } : { level: level - 1, capsule: part };
-        ribbons.push(draw("path", {
-          d: ribbon(xOf(level) + FLOW.bar, block.out, xOf(level + 1), end.into, height),
-          fill: colour, class: "ribbon", "data-level": capsule.level, "data-capsule": capsule.capsule,
-          onpointerenter: () => onCapsule(capsule), onpointerleave: () => onCapsule(null),
-        }));
-        block.out += height;
-        end.into += height;
-      });
+  flows.forEach((rows, level) => {
+    const from = columns[level], to = columns[level + 1], isLast = level === levels - 1;
+    // Negative contributions end below the positive ones, at a class in the part that they cancel.
+    rows[0].forEach((_, j) => {
+      const sum = (sign) => rows.reduce((all, row) => all + Math.max(0, sign * row[j]), 0) * scale;
+      to[j].against = to[j].into + sum(1) - (isLast ? sum(-1) : 0);
+      to[j].cancelled = isLast ? sum(-1) : 0;
     });
-  }
+    rows.forEach((row, part) => row.forEach((value, j) => {
+      const block = from[part], end = to[j], height = Math.abs(value) * scale, side = value < 0 ? "against" : "into";
+      const isMean = level > 0 && part === rows.length - 1;
+      const capsule = level === 0 ? { level: 0, capsule: j } : { level: level - 1, capsule: part };
+      if (height >= 0.2) {
+        const colour = isMean ? "var(--bar)" : level === 0 ? colourOf(j) : colourOf(part);
+        ribbons.push(draw("path", {
+          d: ribbon(xOf(level) + FLOW.bar, block.out, xOf(level + 1), end[side], height),
+          fill: value < 0 ? "var(--against)" : colour, class: value < 0 ? "ribbon against" : "ribbon",
+          "data-level": isMean ? null : capsule.level, "data-capsule": isMean ? null : capsule.capsule,
+          onpointerenter: isMean ? null : () => onCapsule(capsule), onpointerleave: isMean ? null : () => onCapsule(null),
+        }, draw("title", {}, `contribution ${value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}`)));
+      }
+      block.out += height;
+      end[side] += height;
+    }));
+  });
   columns.forEach((column, c) => {
     const level = c - 1;
     const heading = c === 0 ? "nodes" : c === levels ? "classes" : levels > 2 ? `level ${c}` : "capsules";
     headings.push(draw("text", { x: xOf(c) + (c === levels ? 0 : FLOW.bar / 2), y: 16, class: "flow-heading", "text-anchor": c === 0 || c === levels ? "start" : "middle", dx: c === 0 ? -FLOW.bar / 2 : 0 }, heading));
-    column.forEach((block, j) => bars.push(flowBar(graphs, state, { c, j, level, block, x: xOf(c), levels }, onCapsule)));
+    column.forEach((block, j) => bars.push(flowBar(graphs, state, { c, j, level, block, x: xOf(c), levels, isMean: c > 0 && c < levels && j === column.length - 1 }, onCapsule)));
   });
-  const label = "Flow from nodes through capsules to classes; the table of capsules has the numbers.";
+  const label = "Contributions from nodes through capsules to classes; the table of capsules has the numbers.";
   return picture(FLOW.width, FLOW.height, label, [draw("g", {}, ribbons), draw("g", {}, bars), draw("g", {}, headings)], "flow");
 }
 
-function flowWeights(graphs, graph, level, part, round) {
-  const weights = graphs.weights(graph, level, part, round);
-  const sum = weights.reduce((a, b) => a + b, 0) || 1;
-  return weights.map((weight) => weight / sum);
-}
-
-function flowBar(graphs, state, { c, j, level, block, x, levels }, onCapsule) {
+function flowBar(graphs, state, { c, j, level, block, x, levels, isMean }, onCapsule) {
   const isClass = c === levels, isNodes = c === 0;
   const { columns } = graphs;
   const middle = block.y + block.height / 2;
-  const fill = isNodes || isClass ? "var(--bar)" : colourOf(j);
+  const fill = isNodes || isClass || isMean ? "var(--bar)" : colourOf(j);
   const children = [draw("rect", { x, y: block.y, width: FLOW.bar, height: Math.max(1, block.height), fill, rx: 2 })];
   if (isClass) {
     const name = graphs.className(j);
     const predicted = columns.predicted[state.graph] === j;
     const short = name.length > (NARROW.matches ? 12 : 16) ? `${name.slice(0, NARROW.matches ? 11 : 15)}…` : name;
     const length = graphs.lengthsOf(state.graph, level)[j].toFixed(2);
+    if (block.cancelled > 0.5) {
+      const cancelled = { x, y: block.y + block.height - block.cancelled, width: FLOW.bar, height: block.cancelled, class: "cancelled" };
+      children.push(draw("rect", cancelled));
+    }
     if (block.height > 8 || graphs.levels[level].capsules <= 10) {
-      children.push(draw("text", { x: x + FLOW.bar + 7, y: middle, dy: "0.35em", class: predicted ? "flow-name predicted" : "flow-name" }, short));
+      const shown = `${short} ${length}`;
+      children.push(draw("text", { x: x + FLOW.bar + 7, y: middle, dy: "0.35em", class: predicted ? "flow-name predicted" : "flow-name" }, shown));
     }
     children.push(draw("title", {}, `${name}: class capsule of length ${length}`));
   } else if (!isNodes && block.height > 9) {
-    children.push(draw("text", { x: x + FLOW.bar / 2, y: middle, dy: "0.35em", fill: inkOn(colourOf(j)), class: "flow-number" }, String(j + 1)));
+    const text = { x: x + FLOW.bar / 2, y: middle, dy: "0.35em", fill: isMean ? "var(--card)" : inkOn(colourOf(j)), class: "flow-number" };
+    children.push(draw("text", text, isMean ? "m" : String(j + 1)));
   }
-  const capsule = isNodes ? null : { level, capsule: j };
+  if (isMean) children.push(draw("title", {}, "mean capsule: the residual that is added to every output capsule"));
+  const capsule = isNodes || isMean ? null : { level, capsule: j };
   return draw("g", {
     class: "block", onpointerenter: capsule && (() => onCapsule(capsule)), onpointerleave: capsule && (() => onCapsule(null)),
   }, children);
@@ -115,7 +139,7 @@ function classBars(graphs, state, onCapsule) {
 function scoreBars(graphs, state, onCapsule) {
   const { graph, level } = state;
   const tops = graphs.path(graph, level, graphs.rounds - 1), scores = graphs.nodes(graph, "score");
-  if (!tops) return make("p", { class: "hint" }, "With one routing round all weights are equal, so capsules have no scores of their own.");
+  if (!tops) return make("p", { class: "hint" }, "With one routing iteration all coefficients are equal, so capsules have no scores of their own.");
   const sums = new Array(graphs.levels[level].capsules).fill(0);
   tops.forEach((capsule, node) => { sums[capsule] += (graphs.columns.score_scale[graph] * scores[node]) / 127; });
   const most = Math.max(...sums.map(Math.abs)) || 1;

@@ -14,7 +14,7 @@ class GraphView {
     if (!this.layouts.has(graph)) {
       if (this.layouts.size > 200) this.layouts.clear();
       const { graphs } = this;
-      this.layouts.set(graph, layout(graphs.sizeOf(graph), graphs.edges(graph, "edge_a"), graphs.edges(graph, "edge_b")));
+      this.layouts.set(graph, atomPositions(graphs, graph) ?? layout(graphs.sizeOf(graph), graphs.edges(graph, "edge_a"), graphs.edges(graph, "edge_b")));
     }
     return this.layouts.get(graph);
   }
@@ -24,16 +24,18 @@ class GraphView {
     const n = graphs.sizeOf(graph);
     const [wide, tall] = NARROW.matches ? [400, 360] : [640, 480];
     const { x, y, scale } = fit(this.layoutOf(graph), wide, tall, NARROW.matches ? 18 : 24);
-    const limit = scale * 0.36;
+    this.molecule = atomPositions(graphs, graph) !== null;
+    const limit = scale * (this.molecule ? 0.3 : 0.36);
     // Nodes of large graphs are smaller, so that they do not overlap.
     this.radius = Math.max(1.8, Math.min(15, limit, 0.22 * Math.sqrt((wide * tall) / n)));
-    const lines = this.edgesOf(state, x, y);
     const group = draw("g", { class: "nodes" });
     this.nodes = Array.from({ length: n }, (_, node) => this.node(node, x[node], y[node]));
     group.append(...this.nodes.map((entry) => entry.group));
     this.paint(state);
+    const lines = this.molecule ? this.bondsOf(state, { x, y, scale }) : this.edgesOf(state, x, y);
     const label = `Graph ${graphs.columns.number[graph] + 1} with ${plural(n, "node")}; the tables below contain the same data.`;
-    return picture(wide, tall, label, [lines, group], "graph");
+    // Bonds are above the discs of their atoms; other edges end below the nodes.
+    return this.molecule ? picture(wide, tall, label, [group, lines], "graph molecule") : picture(wide, tall, label, [lines, group], "graph");
   }
 
   edgesOf(state, x, y) {
@@ -56,6 +58,18 @@ class GraphView {
       if (Math.abs(score) > 0.04) paintScore(path, score, "stroke");
       group.append(path);
     }
+    return group;
+  }
+
+  bondsOf(state, drawing) {
+    const { graphs } = this, { graph } = state;
+    const scores = state.colour === "score" ? graphs.edges(graph, "edge_score") : null;
+    const clear = (node) => (this.nodes[node].name?.textContent ? this.radius * 0.78 : 0);
+    const group = draw("g", { class: "edges" });
+    group.append(...bondsOf(graphs, graph, drawing, clear, scores && ((line, e) => {
+      if (Math.abs(scores[e]) > 5) paintScore(line, scores[e] / 127, line.classList.contains("solid") ? "fill" : "stroke");
+    })));
+    group.style.pointerEvents = "none";
     return group;
   }
 
@@ -89,11 +103,11 @@ class GraphView {
       if (opacity < 1) circle.style.fill = `color-mix(in oklab, ${colour} ${Math.round(100 * opacity)}%, var(--card))`;
       if (!name) return;
       name.textContent = this.nameOf(state, node, tops, planted);
-      name.setAttribute("fill", colour && opacity > 0.55 ? inkOn(colour) : "var(--ink)");
+      name.setAttribute("fill", !this.molecule && colour && opacity > 0.55 ? inkOn(colour) : "var(--ink)");
     });
   }
 
-  // Largest routing weight of a node, rescaled: 0 for uniform weights, 1 for a single capsule.
+  // Largest routing coefficient of a node, rescaled: 0 for uniform coefficients, 1 for a single capsule.
   opacityOf(state, node, tops) {
     const J = this.graphs.levels[0].capsules;
     const weights = this.graphs.weights(state.graph, 0, node, state.round);
@@ -103,6 +117,7 @@ class GraphView {
 
   nameOf(state, node, tops, planted) {
     if (state.names === "nothing" || this.nodes.length > MAX_LABELLED_NODES) return "";
+    if (state.names === "atom" && this.molecule) return atomSymbol(this.graphs, state.graph, node);
     if (state.names === "label") return this.graphs.labelOf(state.graph, node) ?? "";
     if (state.colour === "planted") return planted[node] >= 0 ? String(planted[node] + 1) : "";
     return tops ? String(tops[node] + 1) : "";

@@ -54,7 +54,7 @@ class GraphList {
     const right = this.graphs.isRight(graph);
     const verdict = right === null ? "true class unknown" : right ? "correct" : "wrong";
     const confidence = percent(columns.confidence[graph]);
-    const number = columns.number[graph] + 1;
+    const number = columns.number[graph] + 1, id = this.graphs.idOf(graph);
     const size = plural(this.graphs.sizeOf(graph), "node");
     const row = make(
       "div",
@@ -65,12 +65,12 @@ class GraphList {
         "aria-selected": at === this.at ? "true" : "false",
         "aria-setsize": this.shown.length,
         "aria-posinset": at + 1,
-        "aria-label": `Graph ${number}, ${size}, predicted ${name}, ${verdict}, ${confidence}`,
+        "aria-label": `${this.graphs.nameOf(graph)}, ${size}, predicted ${name}, ${verdict}, ${confidence}`,
         "data-graph": graph,
         onclick: () => { this.choose(at); this.box.focus({ preventScroll: true }); },
       },
       [
-        make("span", { class: "row-number" }, String(number)),
+        make("span", { class: id === null ? "row-number" : "row-number named", title: id }, id ?? String(number)),
         make("span", { class: "row-text" }, [make("span", { class: "row-class" }, name), make("small", {}, size)]),
         make("span", { class: "row-sure" }, confidence),
         make("span", { class: "row-mark", "aria-hidden": "true" }, right === null ? "" : right ? "✓" : "✗"),

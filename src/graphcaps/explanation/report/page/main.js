@@ -4,8 +4,12 @@ function showTop(meta) {
   byId("lead").textContent = meta.lead;
   byId("caveats").textContent = meta.caveats;
   byId("foot").textContent = meta.foot;
-  clear(byId("facts"), meta.facts.map(([name, value, note]) =>
-    make("div", { class: "fact" }, [make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "fact-note" }, note) : null])));
+  const facts = (rows) => rows.map(([name, value, note]) =>
+    make("div", { class: "fact" }, [make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "fact-note" }, note) : null]));
+  clear(byId("facts"), facts(meta.facts));
+  clear(byId("other-facts-list"), facts(meta.other_facts));
+  byId("other-facts-title").textContent = meta.other_title;
+  byId("other-facts").hidden = !meta.other_facts.length;
 }
 
 async function start() {

@@ -30,9 +30,16 @@ function nodeTable(graphs, state) {
     ]));
   }
   const cut = n > MAX_ROWS ? ` The first ${MAX_ROWS} of ${n} nodes.` : "";
-  const caption = `Nodes: capsule, score, and routing weights to each capsule in percent, round ${round + 1}.${cut}`;
+  const caption = `Nodes: capsule, score, and routing coefficients to each capsule in percent, iteration ${round + 1}.${cut}`;
   return make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Table of nodes" },
     make("table", { class: "heat-map" }, [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, rows)]));
+}
+
+// The output capsule that a capsule contributes most to, and its contribution.
+function largestContribution(graphs, graph, level, part) {
+  const row = graphs.contributions(graph, level)[part];
+  const to = row.reduce((best, value, j) => (value > row[best] ? j : best), 0);
+  return [to, row[to]];
 }
 
 function capsuleTable(graphs, state) {
@@ -48,10 +55,13 @@ function capsuleTable(graphs, state) {
       const isClass = level + 1 === graphs.classLevel;
       const next = round === 0 ? `all ${above} equally` : `${isClass ? graphs.className(most) : `capsule ${most + 1}`}, ${percent(weights[most])}`;
       const first = graphs.levels.length > 2 ? `level ${level + 1}, ${j + 1}` : String(j + 1);
-      rows.push([first, round === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next]);
+      const [to, added] = largestContribution(graphs, graph, level + 1, j);
+      const contributed = `${isClass ? graphs.className(to) : `capsule ${to + 1}`}, ${added < 0 ? "−" : ""}${Math.abs(added).toFixed(3)}`;
+      rows.push([first, round === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next, contributed]);
     }
   });
-  return table(`Capsules, round ${round + 1}`, ["capsule", "nodes", "share", "final length", "routed to"], rows, { numeric: [1, 2, 3] });
+  const note = `Capsules, iteration ${round + 1}. The routing coefficient says where a vote goes, the contribution what it adds.`;
+  return table(note, ["capsule", "nodes", "share", "final length", "largest routing coefficient", "largest contribution"], rows, { numeric: [1, 2, 3] });
 }
 
 function edgeTable(graphs, state) {

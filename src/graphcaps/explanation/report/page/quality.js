@@ -17,10 +17,8 @@ function curveCard(history, bestEpoch, quantity, title, note, asText) {
   return card(title, note, axes.svg(`${title}. After the last epoch: ${last}.`), legend(entries));
 }
 
-function confusionCard(graphs) {
-  const { confusion } = graphs.meta;
+function confusionCard(graphs, { title, confusion }) {
   const classes = graphs.meta.classes.map((_, index) => graphs.className(index));
-  if (!confusion) return null;
   const rows = confusion.map((row, trueClass) => {
     const total = row.reduce((a, b) => a + b, 0);
     const cells = row.map((count, predicted) => {
@@ -32,16 +30,14 @@ function confusionCard(graphs) {
   });
   const head = make("tr", {}, [make("th", { scope: "col" }, "true class"), ...classes.map((name) => make("th", { scope: "col", class: "number" }, name)), make("th", { scope: "col", class: "number" }, "recall")]);
   return card(
-    "Confusion matrix",
+    `Confusion matrix: ${title.toLowerCase()}`,
     "Rows: true classes. Columns: predicted classes.",
     make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" },
       make("table", { class: "confusion" }, [make("caption", { class: "unseen" }, "Confusion matrix"), make("thead", {}, head), make("tbody", {}, rows)])),
   );
 }
 
-function reliabilityCard(meta) {
-  const { reliability: bins, ece, num_labelled: count } = meta;
-  if (!bins?.length) return null;
+function reliabilityCard(meta, { title, reliability: bins, ece, graphs: count }) {
   const low = Math.min(...bins.map((bin) => Math.min(bin.confidence, bin.accuracy)), 1 / meta.classes.length);
   const range = [Math.floor(low * 10) / 10, 1];
   const axes = new Axes(range, range, { xName: "confidence", yName: "accuracy", xText: percent, yText: percent });
@@ -51,21 +47,34 @@ function reliabilityCard(meta) {
     draw("title", {}, `${plural(bin.count, "graph")}: confidence ${percent(bin.confidence, 1)}, accuracy ${percent(bin.accuracy, 1)}`))));
   const note = `${plural(count, "graph")} in ${plural(bins.length, "bin")} of about equal size. Expected calibration error ${percent(ece, 1)}: the mean difference of confidence and accuracy.`;
   const numbers = table("Reliability by bin", ["confidence", "accuracy", "graphs"], bins.map((bin) => [percent(bin.confidence, 1), percent(bin.accuracy, 1), String(bin.count)]), { numeric: [0, 1, 2] });
-  return card("Reliability", note, axes.svg(`Reliability diagram. ${note}`), legend([["train", "this model"], ["ideal", "perfect calibration"]]),
+  return card(`Reliability: ${title.toLowerCase()}`, note, axes.svg(`Reliability diagram. ${note}`), legend([["train", "this model"], ["ideal", "perfect calibration"]]),
     make("details", {}, [make("summary", {}, "As a table"), numbers]));
 }
 
+// The set of graphs that confusion matrix and reliability are of; the first one did not train the model, if there is one.
+function setChoice(sets, onChange) {
+  const notes = (at) => `${plural(sets[at].graphs, "graph")}: ${sets[at].note}.`;
+  const note = make("p", { class: "card-note" }, notes(0));
+  const select = make("select", { id: "set", onchange: () => { note.textContent = notes(select.selectedIndex); onChange(sets[select.selectedIndex]); } },
+    sets.map(({ title }, at) => make("option", { value: at }, title)));
+  return [make("label", { for: "set" }, "Confusion matrix and reliability of"), select, note];
+}
+
 function showQuality(graphs) {
-  const { meta } = graphs, { history, best_epoch: bestEpoch } = meta;
-  const curves = history
+  const { meta } = graphs, { history, best_epoch: bestEpoch, sets } = meta;
+  const curves = (history
     ? [
         curveCard(history, bestEpoch, "accuracy", "Accuracy while training", null, (v) => percent(v)),
         curveCard(history, bestEpoch, "loss", "Loss while training", null, (v) => String(Number(v.toPrecision(3)))),
       ]
-    : [];
-  const columns = [curves, [confusionCard(graphs), reliabilityCard(meta)]]
-    .map((column) => column.filter(Boolean))
-    .filter((column) => column.length);
-  if (!columns.length) byId("quality").hidden = true;
-  clear(byId("cards"), columns.map((column) => make("div", { class: "stack" }, column)));
+    : []).filter(Boolean);
+  const measured = make("div", { class: "stack" });
+  const show = (set) => clear(measured, confusionCard(graphs, set), reliabilityCard(meta, set));
+  if (sets.length) {
+    show(sets[0]);
+    clear(byId("of-set"), setChoice(sets, show));
+    byId("of-set").hidden = false;
+  }
+  if (!sets.length && !curves.length) byId("quality").hidden = true;
+  clear(byId("cards"), sets.length ? measured : null, curves.length ? make("div", { class: "stack" }, curves) : null);
 }

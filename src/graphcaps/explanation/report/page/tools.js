@@ -1,4 +1,4 @@
-// Controls above the drawing: node colour, node text and the routing round.
+// Controls above the drawing: node colour, node text and the routing iteration.
 
 class Tools {
   constructor(graphs, state, change) {
@@ -8,9 +8,10 @@ class Tools {
     const hidden = graphs.classLevel;
     const colours = [["capsule", "Capsule"], ["score", "Score"]];
     const names = [["capsule", "Number"], ["nothing", "None"]];
+    if (graphs.columns.atom) names.unshift(["atom", "Atom"]);
     if (graphs.columns.label) {
       colours.push(["label", "Label"]);
-      names.splice(1, 0, ["label", "Label"]);
+      names.splice(-1, 0, ["label", "Label"]);
     }
     if (graphs.columns.planted) colours.push(["planted", graphs.meta.planted.title]);
     const set = (key, value) => { state[key] = value; change(key); };
@@ -23,15 +24,15 @@ class Tools {
         : null,
       this.stepper(),
       make("fieldset", {}, [
-        make("legend", {}, "Weights"),
+        make("legend", {}, "Coefficients"),
         make("label", { class: "tick-box" }, [
-          make("input", { type: "checkbox", name: "faded", onchange: (event) => set("faded", event.target.checked) }), "Fade low weights",
+          make("input", { type: "checkbox", name: "faded", onchange: (event) => set("faded", event.target.checked) }), "Fade low ones",
         ]),
       ]),
     );
   }
 
-  // Back button, slider and next button for the routing round.
+  // Back button, slider and next button for the routing iteration.
   stepper() {
     const last = this.graphs.rounds - 1;
     const go = (round) => {
@@ -40,22 +41,22 @@ class Tools {
       this.change("round");
     };
     this.slider = make("input", {
-      type: "range", min: 1, max: last + 1, step: 1, value: last + 1, id: "round", "aria-label": "Routing round",
+      type: "range", min: 1, max: last + 1, step: 1, value: last + 1, id: "round", "aria-label": "Routing iteration",
       oninput: () => go(Number(this.slider.value) - 1),
     });
-    this.back = make("button", { type: "button", id: "round-back", "aria-label": "Previous round", onclick: () => go(this.state.round - 1) }, "‹");
-    this.on = make("button", { type: "button", id: "round-on", "aria-label": "Next round", onclick: () => go(this.state.round + 1) }, "›");
+    this.back = make("button", { type: "button", id: "round-back", "aria-label": "Previous iteration", onclick: () => go(this.state.round - 1) }, "‹");
+    this.on = make("button", { type: "button", id: "round-on", "aria-label": "Next iteration", onclick: () => go(this.state.round + 1) }, "›");
     this.words = make("output", { for: "round" });
     this.showRound();
     return make("fieldset", { class: "stepper" }, [
-      make("legend", {}, "Routing round"), make("div", { class: "step-row" }, [this.back, this.slider, this.on, this.words]),
+      make("legend", {}, "Routing iteration"), make("div", { class: "step-row" }, [this.back, this.slider, this.on, this.words]),
     ]);
   }
 
   showRound() {
     const { round } = this.state, last = this.graphs.rounds - 1;
     this.slider.value = String(round + 1);
-    this.slider.setAttribute("aria-valuetext", `round ${round + 1} of ${last + 1}`);
+    this.slider.setAttribute("aria-valuetext", `iteration ${round + 1} of ${last + 1}`);
     this.words.textContent = `${round + 1} of ${last + 1}`;
     this.back.disabled = round === 0;
     this.on.disabled = round === last;
