@@ -109,4 +109,4 @@ def test_the_report_names_them(model: FittedModel, tmp_path: Path) -> None:
     meta, columns = read_page(write_report(tmp_path, model, STORE, explanations))
     assert columns["number"].tolist() == KEPT
     assert "4 of 16 graphs have no nodes and are not in the list (1, 5, 6, 16)" in meta["foot"]
-    assert meta["num_labelled"] == 16
+    assert meta["sets"][0]["graphs"] == 16

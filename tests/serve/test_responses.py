@@ -115,7 +115,7 @@ def test_the_page_block_has_the_graphs_that_were_read() -> None:
     response = respond(fitted, "page", graphs)
     meta, columns = read_block(response["block"])
     assert columns["number"].tolist() == [1, 2]
-    assert meta["names"] == ["c1ccccc1O", "CCN"]
+    assert meta["ids"] == ["c1ccccc1O", "CCN"]
     assert meta["labels"]["names"] == ["C", "N", "O"]
     assert np.bincount(columns["label"]).tolist() == [8, 1, 1]
 
