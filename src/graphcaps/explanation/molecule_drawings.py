@@ -58,12 +58,14 @@ def draw_explained_molecule(explanation: ExplanationData, path: str | Path, mole
     Args:
         explanation (Explanation): Explanation of one graph.
         path (str or Path): Picture to write.
-        molecule (Mol, optional): The same molecule with more detail, such as hydrogens. (default: built from the
-            elements and bonds of the explanation)
+        molecule (Mol, optional): The same molecule with more detail, such as hydrogens. (default: from the SMILES of
+            the explanation, else from its elements and bonds)
 
     Raises:
         ArgumentError: If the graph was not read from SMILES and no ``molecule`` is given.
     """
+    if molecule is None and explanation.smiles is not None:  # with charges, hydrogens and stereochemistry
+        molecule = molecule_from_smiles(explanation.smiles)
     if molecule is None:
         numbers, labels = explanation.elements, explanation.node_labels
         if numbers is None:

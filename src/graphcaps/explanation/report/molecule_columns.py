@@ -102,10 +102,10 @@ def _molecule(explanations: StoreExplanationData, store: GraphStore | None, grap
         nodes = slice(*explanations.node_ptr[graph : graph + 2].tolist())
         edges = slice(*explanations.edge_ptr[graph : graph + 2].tolist())
         ends = explanations.edges[:, edges].tolist()
-        bonds = [1] * len(ends[0]) if explanations.bonds is None else explanations.bonds[edges].tolist()
-        return molecule_from_elements(
-            explanations.elements[nodes], None, list(zip(*ends, bonds, strict=True))
-        )
+        bonds = [0] * len(ends[0]) if explanations.bonds is None else explanations.bonds[edges].tolist()
+        labels = None if explanations.node_labels is None else explanations.node_labels[nodes]
+        listed = list(zip(*ends, bonds, strict=True))
+        return molecule_from_elements(explanations.elements[nodes], labels, listed, explanations.featurizer)
     assert store is not None
     return molecule_from_store(store, graph)
 

@@ -350,7 +350,6 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         edge_scores=one.edge_scores,
         reconstruction_error=one.reconstruction_error,
         nodes=one.nodes,
-        elements=one.elements,
         bonds=one.bonds,
         smiles=None if one.smiles is None else (one.smiles,),
     )
