@@ -113,10 +113,12 @@ def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> 
     assert (
         model.explain(["OC(=O)c1ccccc1"]).levels[0].capsule.tolist() == explanation.levels[0].capsule.tolist()
     )
-    # The explanation itself knows that it is of a molecule.
+    # The explanation itself knows its SMILES.
+    assert explanation.smiles == read.smiles[0]
+    drawn = molecule_from_smiles(read.smiles[0])
     for ending in (".svg", ".png"):
         explanation.draw(tmp_path / f"default{ending}")
-        draw_explained_molecule(explanation, tmp_path / f"same{ending}", molecule)
+        draw_explained_molecule(explanation, tmp_path / f"same{ending}", drawn)
         assert (tmp_path / f"default{ending}").read_bytes() == (tmp_path / f"same{ending}").read_bytes()
     explanation.draw(tmp_path / "parts.svg", kind="parts")
     assert "matplotlib" in (tmp_path / "parts.svg").read_text("utf-8").lower()
