@@ -49,10 +49,13 @@ def _one_model() -> None:
 
 
 def _unseen() -> str:
-    from graphcaps.data.readers.molecules import from_smiles
+    import networkx as nx
 
-    recipe = graphcaps.FeatureRecipe().fit(from_smiles(["CCO", "CCN"]))
-    return _raised(lambda: recipe.apply(from_smiles(["CCS"])))
+    graphs = [nx.path_graph(2) for _ in range(3)]
+    for graph, colour in zip(graphs, ("red", "blue", "green"), strict=True):
+        nx.set_node_attributes(graph, colour, "label")
+    recipe = graphcaps.FeatureRecipe().fit(graphcaps.data.coerce(graphs[:2]).store)
+    return _raised(lambda: recipe.apply(graphcaps.data.coerce(graphs[2:]).store))
 
 
 def _memory() -> str:

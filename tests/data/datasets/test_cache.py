@@ -44,6 +44,7 @@ def make_store() -> GraphStore:
         truth={"part": torch.tensor([0, 0, 1, -1, 2, 2, 3], dtype=torch.int32)},
         smiles=("CCCC", "C#N", "[Fe+2]"),
         featurizer="standard",
+        fragments="largest",
     )
 
 
