@@ -103,6 +103,25 @@ def test_smiles_strings():
     assert model.predict(["CCCO", "c1ccccc1C"]).dtype == bool
 
 
+def test_the_featurizer_of_smiles():
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "c1ccccc1", "CC(=O)O", "c1ccncc1", "CCN", "c1ccccc1O"]
+    ring = ["c1" in text for text in smiles]
+    widths = {}
+    for name in (None, "standard", "elements"):
+        model = small(validation=0, epochs=1, featurizer=name).fit(smiles, ring)
+        widths[name] = model.n_features_in_
+        assert model.model_.recipe.featurizer == (name or "standard")
+        assert model.predict(smiles[:2]).shape == (2,)
+    assert widths == {None: 7, "standard": 7, "elements": 1}
+    with pytest.raises(
+        ArgumentError, match=r"'featurizer' must be one of None, 'standard', 'elements', got 'full'"
+    ):
+        small(featurizer="full").fit(smiles, ring)
+    with pytest.raises(ArgumentError, match=r"'featurizer' must be omitted for graph stores"):
+        small(featurizer="elements").fit(graphcaps.data.from_smiles(smiles), ring)
+
+
 def test_concatenated_stores_equal_the_store():
     store = labelled()
     joined = concat_stores([store[graph] for graph in range(len(store))])

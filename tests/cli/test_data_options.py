@@ -1,14 +1,19 @@
-"""Opening a source for a model."""
+"""Opening a source for a model, and the featurizer of molecules."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from graphcaps.cli.data_options import open_for_model
+from graphcaps.cli.data_options import AtomFeaturizer, open_for_model
+from graphcaps.cli.main import app
 from graphcaps.data.coercion import reader_defaults
 from graphcaps.data.datasets import loading
+from graphcaps.data.readers.featurizers import FEATURIZERS
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow
 from tests.small_models import planted, small_model
 
@@ -43,3 +48,37 @@ def test_skipped_rows_are_noted_where_results_do_not_list_them(opened, capsys, o
     open_for_model("own.csv", None, options, small_model(), keep_bad_rows=keep_bad_rows)
     assert capsys.readouterr().err.splitlines() == [NOTE, SKIPPED]
     assert opened == [reader_defaults(small_model().recipe) | {"unlabelled": "keep"} | options]
+
+
+def test_the_choices_of_atoms_are_the_featurizers() -> None:
+    assert [choice.value for choice in AtomFeaturizer] == list(FEATURIZERS)
+
+
+@pytest.mark.parametrize(("words", "featurizer"), [((), "standard"), (("--atoms", "elements"), "elements")])
+def test_atoms_names_the_featurizer(
+    tmp_path: Path, isolated_folders: Any, words: tuple[str, ...], featurizer: str
+) -> None:
+    pytest.importorskip("rdkit")
+    table = tmp_path / "own.csv"
+    table.write_text("smiles,y\nCCO,a\nC[NH3+],b\n", "utf-8")
+    shown = CliRunner().invoke(app, ["data", "info", str(table), "--label", "y", *words, "--json"])
+    assert shown.exit_code == 0, shown.output
+    described = json.loads(shown.stdout)
+    assert described["featurizer"] == featurizer
+    assert described["node_labels"]["columns"] == len(FEATURIZERS[featurizer].atoms)
+    text = CliRunner().invoke(
+        app, ["data", "info", str(table), "--label", "y", *words], env={"COLUMNS": "200"}
+    )
+    lines = [" ".join(line.split()) for line in text.stdout.splitlines()]
+    assert f"featurizer {featurizer}" in lines
+    assert any(line.startswith("on nodes element (3 values)") for line in lines)
+
+
+@pytest.mark.parametrize("verb", [["train"], ["evaluate"], ["data", "info"], ["data", "check"]])
+def test_an_unknown_featurizer_ends_with_the_choices(verb: list[str], tmp_path: Path) -> None:
+    table = tmp_path / "own.csv"
+    table.write_text("smiles,y\nCCO,a\nCCN,b\n", "utf-8")
+    result = CliRunner().invoke(app, [*verb, str(table), "--label", "y", "--atoms", "full"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'full' is not one of 'standard', 'elements'" in result.stderr
+    assert result.stderr.count("\n") == 1

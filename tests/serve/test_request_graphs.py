@@ -12,6 +12,7 @@ import pytest
 from graphcaps.errors import GraphcapsError
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
+from graphcaps.serve.responses import respond
 from tests.serve.models import molecule_model, node_link
 from tests.small_models import labelled, labelled_model, planted, small_model
 
@@ -125,6 +126,17 @@ def test_smiles_and_invalid_smiles() -> None:
     assert [graph.error == "" for graph in graphs] == [True, False, False, False, False, False, True, False]
     assert [graph.store.num_nodes for graph in graphs if graph.store] == [6, 3]
     assert "SMILES" in graphs[1].error
+
+
+def test_values_that_no_training_molecule_has_are_listed() -> None:
+    graphs = read({"smiles": ["CCO", "CCS", "C[Pt]"]}, model=molecule_model())
+    assert [graph.error for graph in graphs] == ["", "", ""]
+    assert graphs[0].unseen_values == ""
+    assert graphs[1].unseen_values == "element S on 1 atom"
+    assert graphs[2].unseen_values.startswith("element Pt on 1 atom")
+    rows = respond(molecule_model(), "predict", graphs)["predictions"]
+    assert [row["unseen_values"] for row in rows] == [None, *(graph.unseen_values for graph in graphs[1:])]
+    assert all(row["class"] for row in rows)
 
 
 def test_long_smiles_are_not_parsed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,13 @@ def test_the_store_has_the_name_of_the_featurizer() -> None:
     assert from_smiles(["C"], featurizer="elements").featurizer == "elements"
     lone = from_smiles(["C", "[Na+]"])
     assert (lone.node_labels.shape, lone.edge_labels) == ((2, 7), None)
+
+
+@pytest.mark.parametrize("kind", ["atoms", "bonds"])
+def test_the_page_lists_every_column_and_value(kind: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "featurizers.md").read_text("utf-8")
+    table = page.partition(f"| {kind} | values in graphcaps |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    listed = {name.strip("`"): values for name, values, _ in rows if name.startswith("`")}
+    columns = FEATURIZERS["standard"].columns("node" if kind == "atoms" else "edge")
+    assert listed == {column.name: ", ".join(column.values) for column in columns}

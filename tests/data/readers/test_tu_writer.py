@@ -344,6 +344,14 @@ def test_a_failed_rename_restores_the_old_folder(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["T"]
 
 
+def test_molecules_keep_their_featurizer(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    store = replace(coerce(["C[C@H](N)C(=O)O", "c1ccccc1"]).store, smiles=None, fragments=None, name="M")
+    write_tu(store, tmp_path / "M")
+    assert (tmp_path / "M" / "M_featurizer.txt").read_text("utf-8") == "standard\n"
+    assert_same(read_tu(tmp_path / "M"), store)
+
+
 # ---------------------------------------------------------------------- reading the added files
 @pytest.mark.parametrize(
     ("file", "text", "message"),
@@ -366,6 +374,8 @@ def test_a_failed_rename_restores_the_old_folder(tmp_path, monkeypatch):
         ("label_names", '5, "red"\n5, "blue"\n', "line 2: expected every code once, found code 5 again."),
         ("edge_weights", "1\n" * 9, "T_edge_weights.txt, line 10: expected 10 rows, one per row of T_A.txt, found 9."),
         ("edge_weights", "1, 2\n" * 10, "T/T_edge_weights.txt, line 1: expected one number, found "),
+        ("featurizer", "new\n", "T/T_featurizer.txt: expected one of the featurizers standard, elements, found 'new'."),
+        ("featurizer", "standard\n", "expected node labels of the featurizer standard, found others."),
         ("truth_part", "1\n" * 8, "T/T_truth_part.txt, line 8: expected 7 rows, one per node, found 8."),
         ("truth_part", "0.5\n" * 7, "T/T_truth_part.txt, line 1: expected one integer, found '0.5'"),
     ],
