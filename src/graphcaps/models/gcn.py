@@ -38,9 +38,9 @@ class GCN(GraphModel):
         g = \sum_i H^{(L)}_i, \\
         z &= \mathrm{BN}\big(\mathrm{ReLU}(\mathrm{BN}(g) W + e)\big) W' + e'
 
-    with logits :math:`z` and :math:`\hat A` of :class:`graphcaps.nn.ReplicaGCNConv`. Trained with cross-entropy. The
-    quoted results were obtained with Adam at a learning rate of 0.001, batches of 128 graphs, 100 epochs, and no
-    dropout or weight decay.
+    with logits :math:`z` and :math:`\hat A` of :class:`graphcaps.nn.ReplicaGCNConv`. Trained with cross-entropy. Edge
+    labels are not read in the messages, only as counts in the features. The quoted results were obtained with Adam at
+    a learning rate of 0.001, batches of 128 graphs, 100 epochs, and no dropout or weight decay.
 
     Args:
         in_channels (int): Number of input features.

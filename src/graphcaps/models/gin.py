@@ -52,7 +52,7 @@ class GIN(GraphModel):
     .. math:: x_i \leftarrow \mathrm{MLP}\Big((1 + \epsilon)\, x_i + \sum_{j \in N(i)} x_j\Big)
 
     followed by a sum over the nodes of each graph and two linear layers. Trained with cross-entropy. Edge weights, if
-    there are any, multiply the messages.
+    there are any, multiply the messages. Edge labels are not read in the messages, only as counts in the features.
 
     Args:
         in_channels (int): Number of input features.
