@@ -11,7 +11,7 @@ import graphcaps
 from graphcaps.cli import progress
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
-from graphcaps.errors import DataError
+from graphcaps.errors import DataError, UsageError
 from graphcaps.training import checkpoint_writer
 from graphcaps.training.final_training import FinalTraining
 from tests.cli.training import invoke, refusal, same_weights, write_inputs
@@ -315,3 +315,42 @@ def test_patience_class_weight_and_calibration(inputs: list[str], out: Path) -> 
     assert graphcaps.load(out).calibration is None
     for wrong in (["--calibrate", "platt"], ["--class-weight", "equal"]):
         assert f"'{wrong[0]}' must be" in refusal(*inputs, "--out", out, "--overwrite", *wrong)
+
+
+# ---------------------------------------------------------------------- baseline
+def test_a_forest_is_fitted_beside_the_model(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = invoke(*inputs, "--out", out, "--validation", "0.4")
+    assert result.exit_code == 0, result.output
+    line = next(line for line in result.stdout.splitlines() if line.startswith("baseline"))
+    assert "wl-forest on the same graphs: validation accuracy" in line
+    stored = json.loads(sidecar(out, "config.json").read_bytes())["baseline"]
+    assert (stored["model"], stored["part"]) == ("wl-forest", "validation")
+    again = invoke(*inputs, "--out", out, "--validation", "0.4", "--resume", "--json")
+    assert json.loads(again.stdout)["baseline"] == stored
+    without = invoke(*inputs, "--out", out, "--overwrite", "--no-baseline")
+    assert not any(line.startswith("baseline") for line in without.stdout.splitlines())
+    assert "baseline" not in json.loads(sidecar(out, "config.json").read_bytes())
+    # Data sets of the catalogue have their published baselines.
+    named = invoke("train", "planted-parts", "--model", "gin", "--epochs", 1, "--out", out, "--overwrite")
+    assert not any(line.startswith("baseline") for line in named.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (KeyboardInterrupt(), "Stopped the baseline; the model is complete."),
+        (UsageError("No forest here."), "The baseline could not be fitted: No forest here."),
+    ],
+)
+def test_a_baseline_that_fails_costs_no_model(
+    inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, message: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("graphcaps.training.baseline.fit_baseline", fail)
+    result = invoke(*inputs, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert message in result.stderr
+    assert graphcaps.load(out).class_names
+    assert not any(line.startswith("baseline") for line in result.stdout.splitlines())

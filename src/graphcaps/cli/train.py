@@ -40,7 +40,7 @@ from graphcaps.cli.run_options import (
     describe_preset,
     selection_metric,
 )
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -118,6 +118,13 @@ def train(
             help="Epochs between checkpoints. Default: one every 20 seconds.",
         ),
     ] = None,
+    baseline: Annotated[
+        bool,
+        option(
+            "--baseline/--no-baseline",
+            help="Also fit a forest to the same graphs, for comparison. Only for your own graphs.",
+        ),
+    ] = True,
     precision: Precision = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -126,7 +133,8 @@ def train(
 
     A validation set, 10 % of the graphs by default, selects the epoch that is kept (docs/training.md).
 
-    With --split, the test graphs are set aside first and evaluated at the end.
+    With --split, the test graphs are set aside first and evaluated at the end. A simple model that is fitted to
+    the same graphs shows what they give without a network; --no-baseline leaves it out.
 
     An interrupted training continues with --resume.
     """
@@ -205,6 +213,8 @@ def train(
         raise typer.Exit(130) from error
     for sentence in training.notes[known_notes:]:
         note(sentence)
+    if baseline and training.has_epochs and store.catalogue_name is None:
+        _fit_baseline(files, store, seed=seed, validation=validation, split=holdout)
     _report(files, training, as_json)
 
 
@@ -275,13 +285,38 @@ def _resume_command(context: typer.Context) -> str:
     return shlex.join([*words, "--resume"])
 
 
+# The simple model beside it
+
+
+def _fit_baseline(
+    files: TrainingFiles, store: GraphStore, *, seed: int, validation: float, split: Split | None
+) -> None:
+    """Fits a simple model to the same graphs and stores its result; the trained model is already written."""
+    from graphcaps.cli.training_files import write_baseline
+    from graphcaps.training.baseline import fit_baseline
+
+    try:
+        result = fit_baseline(store, seed=seed, validation=validation, split=split)
+    except GraphcapsError as error:
+        note(f"The baseline could not be fitted: {error}")
+        return
+    except KeyboardInterrupt:
+        note("Stopped the baseline; the model is complete. --no-baseline leaves it out.")
+        return
+    if result is not None:
+        write_baseline(files, result)
+
+
 # The summary at the end
 
 
 def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> None:
     """Prints a summary of the written files, and a warning if the model has hardly learned."""
+    from graphcaps.training.baseline import Baseline
+
     try:
         content = json.loads(files.config.read_bytes())
+        compared = content.get("baseline")
         content = {name: content[name] for name in ("config", "data", "training", "versions")}
         content["training"]["rule"]
     except (ValueError, KeyError, TypeError) as error:
@@ -293,7 +328,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
     if as_json:
         details = {name: content[name] for name in ("data", "training", "versions")}
-        print_json(paths | {"resolved": content["config"]} | details)
+        print_json(paths | {"resolved": content["config"]} | details | {"baseline": compared})
         return
     epochs = info.get("epochs_run", info["epochs"])
     has_epochs = training.has_epochs
@@ -315,6 +350,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         rows += [(f"validation {name}", value) for name, value in metrics]
         rows += _caution_rows(info, "validation") if metrics else []
     rows += _test_rows(info)
+    if compared is not None:
+        rows.append(("baseline", Baseline(**compared).sentence))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
 

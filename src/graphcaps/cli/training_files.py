@@ -14,10 +14,11 @@ from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
+    from graphcaps.training.baseline import Baseline
     from graphcaps.training.single_training import FinalResult, SingleTraining
     from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["TrainingFiles", "history_rows", "write_training"]
+__all__ = ["TrainingFiles", "history_rows", "write_baseline", "write_training"]
 
 
 @dataclass(frozen=True)
@@ -139,3 +140,9 @@ def write_training(
     write_json(files.config, config)
     result.model.save(files.model)
     files.clear()
+
+
+def write_baseline(files: TrainingFiles, baseline: Baseline) -> None:
+    """Adds the result of a simple model to the configuration file of a finished training."""
+    content = json.loads(files.config.read_bytes())
+    write_json(files.config, content | {"baseline": baseline.as_dict()})
