@@ -29,7 +29,18 @@ from graphcaps.training.final_training import train_final
 
 LABELS = {"bace": "Class", "bbbp": "p_np", "hiv": "HIV_active"}
 METRICS = ("roc_auc", "pr_auc", "accuracy", "balanced_accuracy", "mcc")
-COLUMNS = ("dataset", "model", "seed", *METRICS, "test_graphs", "seconds", "hardware", "date", "commit", "command")
+COLUMNS = (
+    "dataset",
+    "model",
+    "seed",
+    *METRICS,
+    "test_graphs",
+    "seconds",
+    "hardware",
+    "date",
+    "commit",
+    "command",
+)
 OUT = Path("results/molecules/summary.csv")
 
 

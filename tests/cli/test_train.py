@@ -318,7 +318,9 @@ def test_patience_class_weight_and_calibration(inputs: list[str], out: Path) -> 
 
 
 # ---------------------------------------------------------------------- baseline
-def test_a_forest_is_fitted_beside_the_model(inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forest_is_fitted_beside_the_model(
+    inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = invoke(*inputs, "--out", out, "--validation", "0.4")
     assert result.exit_code == 0, result.output
     line = next(line for line in result.stdout.splitlines() if line.startswith("baseline"))

@@ -33,7 +33,9 @@ def test_test_graphs_are_scored_by_a_forest_on_the_training_graphs(graphs: Graph
     forest = WLForest(graphs.num_classes, trees=100, seed=3)
     forest.fit(graphs, np.arange(40), graphs.y.numpy()[:40])
     expected = class_metrics(graphs.y.numpy()[50:], forest.predict_proba(graphs, np.arange(50, 60)))
-    assert result == Baseline("wl-forest", "test", 10, expected["accuracy"], None)  # three classes: no ROC-AUC
+    assert result == Baseline(
+        "wl-forest", "test", 10, expected["accuracy"], None
+    )  # three classes: no ROC-AUC
 
 
 def test_without_test_graphs_the_validation_graphs_of_the_training_are_scored(graphs: GraphStore) -> None:
