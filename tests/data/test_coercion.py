@@ -390,16 +390,12 @@ def test_options_of_another_kind_are_refused() -> None:
         coerce(np.array([[0, 1, 2], [1, 2, 0]]), num_nodes=[3, 3])
 
 
-def test_one_matrix_or_one_smiles_is_no_collection_of_samples() -> None:
+def test_one_matrix_is_no_collection_of_samples() -> None:
     model = classifier()
     with pytest.raises(
         GraphcapsError, match=r"^HGCNClassifier: 'X' must .* got an array of shape \[3, 3\]\. Rows of"
     ):
         model.predict(np.zeros((3, 3)))
-    with pytest.raises(
-        GraphcapsError, match=r"^HGCNClassifier: 'X' must .* got one SMILES\. Put it into a list\."
-    ):
-        model.predict("CCO")
 
 
 def test_attributes_of_some_nodes_are_left_out_with_a_warning() -> None:
@@ -426,3 +422,53 @@ def test_molecules_are_read_with_the_featurizer_of_the_recipe(featurizer: str) -
     assert read.featurizer == featurizer
     assert torch.equal(read.node_labels, store.node_labels)
     assert reader_defaults(graphcaps.FeatureRecipe().fit(planted())) == reader_defaults(None) == {}
+
+
+def test_edge_attr_that_no_model_uses_is_said() -> None:
+    from torch_geometric.data import Data
+
+    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, edge_attr=torch.tensor([[0.5, 1.5]]))
+    with pytest.warns(UserWarning, match=r"^'edge_attr' is kept in the store, but no model uses it\.$"):
+        coerce(data)
+
+
+def test_text_of_networks_that_is_not_read_is_said() -> None:
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, "C", "element")
+    with pytest.warns(
+        UserWarning, match=r"^The node attribute 'element' is not read, .* node_label='element'"
+    ):
+        coerce(graph)
+    assert coerce(graph, node_label="element").store.node_labels is not None
+
+
+def test_one_graph_outside_a_list_is_one_graph() -> None:
+    pytest.importorskip("rdkit")
+    from rdkit import Chem
+    from torch_geometric.data import Data
+
+    options: dict[str, Any] = {
+        "epochs": 1,
+        "capsule_dim": 8,
+        "num_capsules": 3,
+        "num_factors": 2,
+        "device": "cpu",
+    }
+
+    def cycle(n: int) -> nx.Graph:
+        graph = nx.cycle_graph(n)
+        nx.set_node_attributes(graph, {node: "red" if node % 2 else "blue" for node in graph}, "label")
+        return graph
+
+    networks = [cycle(n) for n in (4, 5, 6, 7)] * 3
+    model = HGCNClassifier(**options).fit(networks, ["even", "odd"] * 6)
+    edges = torch.tensor(list(networks[0].edges)).T
+    texts = ["blue", "red", "blue", "red"]
+    data = Data(edge_index=edges, num_nodes=4, node_labels=texts)
+    molecules = HGCNClassifier(**options).fit(["CCO", "CCN"] * 6, ["no", "yes"] * 6)
+    pairs = [(model, networks[0]), (model, data), (molecules, "CCO"), (molecules, Chem.MolFromSmiles("CCO"))]
+    for fitted, graph in pairs:
+        expected = fitted.predict_proba([graph])
+        np.testing.assert_array_equal(fitted.predict_proba(graph), expected)
+        np.testing.assert_array_equal(fitted.model_.predict_proba(graph), expected)
+        assert fitted.explain(graph).probabilities.tolist() == pytest.approx(expected[0].tolist())

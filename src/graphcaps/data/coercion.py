@@ -107,8 +107,8 @@ def coerce(
         owner, argument (str): Owner and argument that messages name.
         recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs. Molecules are read with the
             featurizer of its training graphs. (default: ``"standard"``)
-        samples (bool): Whether an array or a text is a collection of samples, as in scikit-learn: one matrix or one
-            SMILES outside a list is then refused. (default: ``False``)
+        samples (bool): Whether an array is a collection of samples, as in scikit-learn: one matrix outside a list is
+            then refused. Any other single graph is one graph. (default: ``False``)
         options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``featurizer``, ``fragments``
             and ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``;
             ``node_label``, ``edge_label``, ``weight``, ``node_attributes`` and ``edge_attributes`` for networkx graphs;
@@ -232,8 +232,6 @@ def _listed(graphs: Any, samples: bool) -> list[Any]:
 def _listed_values(graphs: Any, samples: bool) -> list[Any]:
     """One SMILES, one matrix, or a stack of matrices as a list."""
     if isinstance(graphs, str):
-        if samples:
-            raise ArgumentError("coerce", "graphs", _KINDS, "one SMILES", "Put it into a list.")
         return [graphs]
     if len(graphs.shape) == 3 and graphs.shape[1] == graphs.shape[2]:
         return list(graphs)
@@ -350,6 +348,8 @@ def _from_pyg(graphs: list[Any]) -> GraphInput:
     if not data_list:
         raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
     store = from_pyg([_without_y(data) for data in data_list])
+    if store.edge_attributes is not None:
+        warnings.warn("'edge_attr' is kept in the store, but no model uses it.", stacklevel=5)
     values = [_class_of(data) for data in data_list]
     return GraphInput(store, None if any(value is None for value in values) else np.array(values))
 

@@ -148,12 +148,46 @@ def test_edge_columns() -> None:
     assert one.edge_attributes is None
     kinds = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=torch.tensor([4, 4])))
     assert kinds.edge_weight is None
-    assert kinds.edge_attributes is not None
-    assert kinds.edge_attributes.tolist() == [[4], [4]]
+    assert kinds.edge_attributes is None
+    assert kinds.edge_labels is not None
+    assert kinds.edge_labels.tolist() == [[4], [4]]
     both = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers, edge_weight=numbers * 2))
     assert both.edge_weight is not None
     assert both.edge_weight.tolist() == [4, 4]
     assert both.edge_attributes is not None
+
+
+def test_integers_and_one_hot_rows_of_edge_attr_are_labels() -> None:
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+    def read(*tensors: torch.Tensor, **columns: Any) -> GraphStore:
+        return from_pyg([Data(edge_index=edges, num_nodes=3, edge_attr=each, **columns) for each in tensors])
+
+    one_hot = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 1]])
+    store = read(one_hot)
+    assert store.edge_attributes is None
+    assert store.edge_labels is not None
+    assert store.edge_labels.tolist() == [[0], [0], [2], [2]]
+    several = read(one_hot.long() + 1)  # integers in three columns
+    assert several.edge_labels is not None
+    assert several.edge_labels[0].tolist() == [2, 1, 1]
+    mixed = read(one_hot, one_hot / 2)  # one rule for all graphs
+    assert mixed.edge_labels is None
+    assert mixed.edge_attributes is not None
+    both = read(one_hot, edge_labels=torch.ones(4, 1, dtype=torch.long))
+    assert both.edge_attributes is not None
+    assert both.edge_labels is not None
+    assert both.edge_labels.unique().tolist() == [1]
+
+
+def test_tensors_that_are_not_read_are_named() -> None:
+    data = Data(
+        edge_index=torch.tensor([[0], [1]]), num_nodes=2, pos=torch.ones(2, 3), z=torch.ones(2), name="a"
+    )
+    with pytest.warns(
+        UserWarning, match=r"^from_pyg: 'pos', 'z' are not read; put numbers of nodes into 'x'\.$"
+    ):
+        from_pyg(data)
 
 
 @pytest.mark.parametrize(

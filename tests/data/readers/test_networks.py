@@ -11,7 +11,7 @@ import torch
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.datasets.loading import load_dataset, open_dataset
 from graphcaps.data.label_encoding import text_code
-from graphcaps.data.readers.networks import read_networks
+from graphcaps.data.readers.networks import read_networks, store_from_networks
 from graphcaps.errors import ArgumentError, DataError
 
 
@@ -133,7 +133,30 @@ def test_attributes_of_some_nodes_only_are_noted_and_not_read(tmp_path):
     assert loaded.metadata.notes == (
         "The node attribute 'label' is on 2 of 3 nodes only and is not read.",
         "The node attribute 'age' is a number on 2 of 3 nodes only and is not read.",
+        "The node attribute 'note' is not read, since it holds no numbers; node_label='note' reads it as the label.",
+        "The edge attribute 'years' is kept in the store, but no model uses it.",
     )
+
+
+def test_what_is_not_read_of_networks_is_named():
+    graph = nx.MultiDiGraph()
+    graph.add_node("a", element="C", name="x", charge=1)
+    graph.add_node("b", element="N", name="y", charge=0)
+    graph.add_edge("a", "b", kind="bond", weight=2.0, length=1.5, angle=3)
+    graph.add_edge("a", "b", kind="bond", length=1.5, angle=3)
+    read = store_from_networks([graph], [None])
+    assert read.store.node_attributes.tolist() == [[1], [0]]
+    assert read.metadata.notes == (
+        "The node attributes 'element', 'name' are not read, since they hold no numbers; node_label='…' reads one as "
+        "the label.",
+        "The edge attribute 'kind' is not read, since it holds no numbers; edge_label='kind' reads it as the label.",
+        "The edge attributes 'angle', 'length' are kept in the store, but no model uses them.",
+        "1 of 2 edges have no 'weight' and get the weight 1.",
+        "1 graph is directed; edges are read as undirected.",
+    )
+    named = store_from_networks([graph], [None], node_label="element", edge_label="kind")
+    assert named.store.node_labels is not None
+    assert named.metadata.notes[0].startswith("The node attribute 'name' is not read")
 
 
 def test_directed_links_are_read_as_undirected_and_counted(tmp_path):

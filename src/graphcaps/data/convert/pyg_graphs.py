@@ -6,13 +6,17 @@ torch-geometric        store
 ``x``                  ``node_attributes`` as numbers; one-hot columns are not recognised as labels
 ``edge_index``         edges, cleaned; ``store.report`` counts the changes
 ``edge_weight``        ``edge_weight``
-``edge_attr``          ``edge_attributes``; one number per edge (1-D, floating) is read as the weight
-                       if there is no ``edge_weight``
+``edge_attr``          integers and one-hot rows: ``edge_labels``, unless there are ``edge_labels``; one number
+                       per edge (1-D, floating): ``edge_weight``, unless there is one; other numbers:
+                       ``edge_attributes``, which no model uses
 ``y``                  class label of the graph, one integer or text
 ``node_labels``        ``node_labels``: a tensor (as :func:`to_pyg` writes it), or a list of integers and text
 ``edge_labels``        ``edge_labels``, likewise
 ``truth_<key>``        ``truth[<key>]`` (as :func:`to_pyg` writes them)
 =====================  ==========================================================================
+
+``edge_attr`` is read in the same way in all graphs of a call: as labels only if it holds integers or one-hot rows in
+every graph. Other tensors of nodes and edges are not read; a warning names them.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -72,7 +76,9 @@ def from_pyg(
                 _OWNER, "data", "hold torch-geometric Data", f"{type(graph).__name__} at graph {index}"
             )
     names: dict[int, str] = {}
-    arrays = [_read(index, graph, names) for index, graph in enumerate(graphs)]
+    use = _edge_attr_use(graphs)
+    arrays = [_read(index, graph, names, use) for index, graph in enumerate(graphs)]
+    _warn_unread(graphs)
     # Ground truth that not all graphs have is dropped, as for graphs from SMILES among others.
     tables = [set(each.truth or {}) for each in arrays if each.num_nodes]
     shared = set.intersection(*tables) if tables else set()
@@ -124,7 +130,62 @@ def to_pyg(
     return Batch.from_data_list(data_list) if as_batch else data_list
 
 
-def _read(index: int, data: Data, names: dict[int, str]) -> GraphArrays:
+_EdgeAttrUse = Literal["one-hot", "labels", "weight", "attributes"]
+_READ = {
+    "x",
+    "edge_index",
+    "edge_weight",
+    "edge_attr",
+    "y",
+    "node_labels",
+    "edge_labels",
+    "num_nodes",
+    "batch",
+    "ptr",
+}
+
+
+def _edge_attr_use(graphs: Sequence[Data]) -> _EdgeAttrUse:
+    """What ``edge_attr`` is in all graphs that have edges: one-hot labels, integer labels, a weight or numbers."""
+    tensors = [
+        data.edge_attr for data in graphs if isinstance(data.edge_attr, Tensor) and data.edge_attr.numel()
+    ]
+    has_labels = any("edge_labels" in data and data.edge_labels is not None for data in graphs)
+    has_weight = any("edge_weight" in data and data.edge_weight is not None for data in graphs)
+    if tensors and not has_labels and all(_is_one_hot(tensor) for tensor in tensors):
+        return "one-hot"
+    if tensors and not has_labels and not any(tensor.is_floating_point() for tensor in tensors):
+        return "labels"
+    is_weight = all(tensor.dim() == 1 and tensor.is_floating_point() for tensor in tensors)
+    return "weight" if is_weight and not has_weight else "attributes"
+
+
+def _is_one_hot(tensor: Tensor) -> bool:
+    """Whether every row has one 1, and zeros in its other columns, of which there is at least one."""
+    if tensor.dim() != 2 or tensor.size(1) < 2:
+        return False
+    return bool((((tensor == 0) | (tensor == 1)).all(-1) & (tensor.sum(-1) == 1)).all())
+
+
+def _warn_unread(graphs: Sequence[Data]) -> None:
+    """Warns, with names, of tensors of nodes and edges that are not read."""
+    unread = sorted(
+        {
+            key
+            for data in graphs
+            for key in data.keys()  # noqa: SIM118 - Data has no iterator over names
+            if key not in _READ
+            and not key.startswith(_TRUTH)
+            and (data.is_node_attr(key) or data.is_edge_attr(key))
+        }
+    )
+    if unread:
+        listed = ", ".join(f"'{key}'" for key in unread)
+        verb = "is" if len(unread) == 1 else "are"
+        warnings.warn(f"{_OWNER}: {listed} {verb} not read; put numbers of nodes into 'x'.", stacklevel=3)
+
+
+def _read(index: int, data: Data, names: dict[int, str], use: _EdgeAttrUse) -> GraphArrays:
     if "edge_index" not in data and ("adj_t" in data or "adj" in data):
         raise ArgumentError(_OWNER, "data", "hold its edges as 'edge_index'", f"a matrix in graph {index}")
     with warnings.catch_warnings():
@@ -135,15 +196,19 @@ def _read(index: int, data: Data, names: dict[int, str]) -> GraphArrays:
     if edges is None:
         edges = torch.empty(2, 0, dtype=torch.long)
     weight, attributes = _tensor(index, data, "edge_weight"), _tensor(index, data, "edge_attr")
-    if weight is None and attributes is not None and attributes.dim() == 1 and attributes.is_floating_point():
+    labels = _labels(index, data, "edge_labels", names)
+    if attributes is not None and use == "weight":
         weight, attributes = attributes, None
+    elif attributes is not None and use in ("one-hot", "labels"):
+        labels = attributes.argmax(-1, keepdim=True) if use == "one-hot" else _matrix(attributes)
+        attributes = None
     return GraphArrays(
         num_nodes,
         edges,
         _class(index, data),
         node_labels=_labels(index, data, "node_labels", names),
         node_attributes=_numbers(_matrix(_tensor(index, data, "x"))),
-        edge_labels=_labels(index, data, "edge_labels", names),
+        edge_labels=None if labels is None else labels.long(),
         edge_attributes=_numbers(_matrix(attributes)),
         edge_weight=_numbers(weight),
         truth={

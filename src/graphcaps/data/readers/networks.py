@@ -4,7 +4,8 @@ By default the node attribute ``label`` and the edge attribute ``label`` are cat
 and the edge attribute ``weight`` is the weight. Every other attribute that is a number or a list of numbers on all
 nodes (edges) of all graphs gives columns of the store, sorted by name. A node attribute ``truth_<key>`` is ground
 truth, which no model reads. Text is encoded as integers that are the same in every source
-(:mod:`graphcaps.data.label_encoding`). Attributes of only some nodes or edges are not read; a note says so.
+(:mod:`graphcaps.data.label_encoding`). Notes name what is not read: attributes of only some nodes or edges, other text,
+edge attributes, which no model uses, and directions.
 
 Graphs of networkx in memory are read by the same function (:mod:`graphcaps.data.coercion`), so that a graph gives the
 same store as its file.
@@ -35,6 +36,9 @@ __all__ = ["CLASS_ATTRIBUTES", "is_network_folder", "read_networks", "store_from
 
 CLASS_ATTRIBUTES = ("y", "class", "label")
 """Attributes of a graph that may hold its class, in this order, unless ``label=`` names one."""
+
+
+_MAX_NAMES = 10  # attributes in a sentence
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,9 @@ def store_from_networks(
         "node_attributes": _number_attributes(nodes, node_attributes, used, "node", notes),
         "edge_attributes": _number_attributes(edges, edge_attributes, used, "edge", notes),
     }
+    _note_unread(nodes, {*used, *columns["node_attributes"]}, "node", notes)
+    _note_unread(edges, {*used, *columns["edge_attributes"]}, "edge", notes)
+    notes += _edge_notes(graphs, edges, weight, columns["edge_attributes"])
     store = from_networkx(
         graphs,
         list(labels),  # type: ignore[arg-type]
@@ -202,6 +209,54 @@ def _number_attributes(
         if counts[key] < total
     )
     return tuple(sorted((key for key, count in counts.items() if count == total), key=str))
+
+
+def _note_unread(groups: _AttributesByGraph, read: set[str | None], unit: str, notes: list[str]) -> None:
+    """Names the attributes that are neither read nor named in a note: text, and values of other types."""
+    unread = {
+        str(key)
+        for _, rows in groups
+        for entry in rows
+        for key, value in entry.items()
+        if key not in read and value is not None and not str(key).startswith(TRUTH_PREFIX)
+    }
+    listed = sorted(key for key in unread if not any(f"attribute '{key}' is" in note for note in notes))
+    if not listed:
+        return
+    shown = ", ".join(f"'{key}'" for key in listed[:_MAX_NAMES]) + (", …" if len(listed) > _MAX_NAMES else "")
+    subject = f"The {unit} attribute {shown} is" if len(listed) == 1 else f"The {unit} attributes {shown} are"
+    which = listed[0] if len(listed) == 1 else "…"
+    read_by = "reads it" if len(listed) == 1 else "reads one"
+    held = "it holds" if len(listed) == 1 else "they hold"
+    notes.append(
+        f"{subject} not read, since {held} no numbers; {unit}_label='{which}' {read_by} as the label."
+    )
+
+
+def _edge_notes(
+    graphs: Sequence[Graph], edges: _AttributesByGraph, weight: str | None, attributes: tuple[str, ...]
+) -> list[str]:
+    """Sentences on edge attributes, which no model uses, missing weights and directions."""
+    notes = []
+    if attributes:
+        shown = ", ".join(f"'{key}'" for key in attributes[:_MAX_NAMES])
+        shown += ", …" if len(attributes) > _MAX_NAMES else ""
+        one = len(attributes) == 1
+        notes.append(
+            f"The edge attribute{'' if one else 's'} {shown} {'is' if one else 'are'} kept in the store, but no model "
+            f"uses {'it' if one else 'them'}."
+        )
+    rows = [entry for _, entries in edges for entry in entries]
+    weighted = sum(weight in entry for entry in rows)
+    if weight is not None and 0 < weighted < len(rows):
+        notes.append(
+            f"{len(rows) - weighted:,} of {len(rows):,} edges have no '{weight}' and get the weight 1."
+        )
+    directed = sum(graph.is_directed() for graph in graphs)
+    if directed:
+        subject = "1 graph is" if directed == 1 else f"{directed:,} graphs are"
+        notes.append(f"{subject} directed; edges are read as undirected.")
+    return notes
 
 
 def _is_numeric(value: Any) -> bool:
