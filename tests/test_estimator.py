@@ -27,6 +27,7 @@ from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.estimator import default_config
+from graphcaps.training import Callback, EpochEnd, TrainingLoop
 from tests.small_models import labelled, planted, train_small
 
 SMALL: dict[str, Any] = {
@@ -249,7 +250,12 @@ def test_warm_start_continues_from_the_fitted_weights():
 
 def test_progress_is_printed_and_reported(capsys: pytest.CaptureFixture[str]):
     seen: list[int] = []
-    small(epochs=4, verbose=2, on_epoch=lambda event: seen.append(event.epoch)).fit(labelled())
+
+    class Epochs(Callback):
+        def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
+            seen.append(event.epoch)
+
+    small(epochs=4, verbose=2, callbacks=[Epochs()]).fit(labelled())
     printed = capsys.readouterr()
     assert seen == [1, 2, 3, 4]
     assert printed.out == ""
@@ -345,7 +351,8 @@ def test_a_model_file_of_graphcaps_train_can_be_loaded(tmp_path):
         ({"class_weight": {"ring-star": -1.0}}, "'class_weight' must have positive numbers as values"),
         ({"calibrate": "platt"}, "'calibrate' must be one of True, False, 'temperature', 'isotonic'"),
         ({"unseen": "hide"}, "'unseen' must be one of"),
-        ({"on_epoch": 3}, "'on_epoch' must be a function or None"),
+        ({"callbacks": 3}, "'callbacks' must be None or a list of graphcaps.training.Callback"),
+        ({"callbacks": Callback()}, "'callbacks' must be a list"),
         ({"device": 0}, "'device' must be a string"),
     ],
 )

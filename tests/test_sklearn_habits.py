@@ -60,6 +60,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import graphcaps
 from graphcaps import HGCNClassifier
+from graphcaps.training import Callback, EpochEnd, TrainingLoop
 from graphcaps.training.device import available_cores
 
 pd = pytest.importorskip("pandas", reason="the extra 'tables' is not installed")
@@ -340,7 +341,12 @@ def test_grid_values_of_numpy() -> None:
 @pytest.mark.parametrize("jobs", [1, 2, -1])
 def test_n_jobs_is_the_number_of_threads(jobs: int) -> None:
     seen, before = [], torch.get_num_threads()
-    model = small(n_jobs=jobs, on_epoch=lambda _: seen.append(torch.get_num_threads())).fit(GRAPHS, Y)
+
+    class Threads(Callback):
+        def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
+            seen.append(torch.get_num_threads())
+
+    model = small(n_jobs=jobs, callbacks=[Threads()]).fit(GRAPHS, Y)
     assert set(seen) == {available_cores() if jobs == -1 else jobs}
     assert torch.get_num_threads() == before
     assert model.predict(GRAPHS).shape == Y.shape

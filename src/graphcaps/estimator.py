@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -36,6 +37,7 @@ from graphcaps.nn import HGCN
 from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
+from graphcaps.training.loop import Callback
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
@@ -111,7 +113,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             torch's own setting. The last bits of the weights may depend on it.
         warm_start (bool): Whether a second ``fit`` continues from the weights of the first. (default: ``False``)
         verbose (int): 0 is silent; n writes a line to stderr every n epochs. (default: 0)
-        on_epoch (callable, optional): Called with a :class:`graphcaps.training.EpochEnd` after every epoch.
+        callbacks (list, optional): :class:`graphcaps.training.Callback` objects, for trackers (docs/tracking.md).
 
     Attributes:
         classes_ (ndarray): The class labels, ascending.
@@ -160,7 +162,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_jobs: int | None = None,
         warm_start: bool = False,
         verbose: int = 0,
-        on_epoch: Callable[[EpochEnd], object] | None = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.capsule_dim = capsule_dim
         self.num_capsules = num_capsules
@@ -188,7 +190,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.warm_start = warm_start
         self.verbose = verbose
-        self.on_epoch = on_epoch
+        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -245,9 +247,11 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 sample_weight=weights,
                 calibrate="temperature" if self.calibrate is True else self.calibrate or None,
                 start=self.model_ if continues else None,
+                callbacks=self.callbacks or (),
             )
-            for event in training.run():
-                self._report(event)
+            with closing(training.run()) as events:
+                for event in events:
+                    self._report(event)
             result = training.result()
         self.model_ = result.model
         self.n_iter_ = len(result.history)
@@ -277,8 +281,6 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _report(self, event: EpochEnd) -> None:
-        if self.on_epoch is not None:
-            self.on_epoch(event)
         if self.verbose and event.epoch % self.verbose == 0:
             metrics = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
@@ -559,8 +561,13 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     ):
         words = "be None, 'balanced' or a dictionary from class to weight"
         raise ArgumentError(_OWNER, "class_weight", words, repr(weights))
-    if parameters["on_epoch"] is not None and not callable(parameters["on_epoch"]):
-        raise ArgumentError(_OWNER, "on_epoch", "be a function or None", repr(parameters["on_epoch"]))
+    callbacks = parameters["callbacks"]
+    listed = callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
+    if callbacks is not None and not all(isinstance(each, Callback) for each in listed):
+        words = "be None or a list of graphcaps.training.Callback"
+        raise ArgumentError(_OWNER, "callbacks", words, repr(callbacks))
+    if isinstance(callbacks, Callback):
+        raise ArgumentError(_OWNER, "callbacks", "be a list", repr(callbacks), "Put it into a list.")
     jobs = parameters["n_jobs"]
     if not (jobs is None or (_is_integer(jobs) and jobs != 0)):
         raise ArgumentError(_OWNER, "n_jobs", "be None, a positive integer, or −1 for all cores", repr(jobs))
@@ -645,7 +652,11 @@ def save_estimator(model: HGCNClassifier, path: str | Path) -> None:
         kind = type(labels[0]).__name__
         raise ArgumentError("HGCNClassifier.save", "classes_", "be numbers or strings to be saved", kind)
     record = {
-        "parameters": {name: _to_json(value) for name, value in model.get_params(deep=False).items()},
+        "parameters": {
+            name: _to_json(value)
+            for name, value in model.get_params(deep=False).items()
+            if name != "callbacks"
+        },
         "classes": labels,
         "dtype": classes.dtype.str if classes.dtype.kind != "O" else "O",
         "features": model.n_features_in_,

@@ -41,6 +41,7 @@ from graphcaps.cli.run_options import (
     describe_preset,
     selection_metric,
 )
+from graphcaps.cli.tracking_options import Log, note_log, open_log
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def evaluate(
     fragments: Fragments = None,
     duplicates: Duplicates = None,
     atoms: Atoms = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Cross-validate a model; all folds and seeds are trained together.
@@ -162,6 +164,7 @@ def evaluate(
     split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
     loaded = _load(names, root, options, split, split_seeds, fractions)
     results = None if out is None else ResultsStore(out)
+    loggers = open_log(log, "evaluate")
     validations = []
     for dataset, fixed_splits in loaded:  # all options are checked before the first training
         store = dataset.store
@@ -170,15 +173,21 @@ def evaluate(
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
             precision=precision,
         )  # fmt: skip
-        network_options = {"--patience": patience, "--metric": metric, "--class-weight": class_weight}
-        check_network_options(config, {"--group": group, **network_options}, "options")
+        network_options = {
+            "--group": group,
+            "--patience": patience,
+            "--metric": metric,
+            "--class-weight": class_weight,
+            "--log": log,
+        }
+        check_network_options(config, network_options, "options")
         if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, groups=_groups(groups, dataset),
             split=fixed_splits or None, patience=patience or None,
-            metric=selection, class_weight=weights, predictions=predictions is not None,
+            metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
         )  # fmt: skip
         if groups is not None and validation.partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")
@@ -191,6 +200,7 @@ def evaluate(
             _write_summary(out, ledger, dataset)
         if predictions is not None:
             _write_predictions(predictions, ledger, dataset)
+        note_log(loggers)
     if as_json:
         print_json([ledger.summary() for ledger in ledgers])
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +41,7 @@ from graphcaps.cli.run_options import (
     describe_preset,
     selection_metric,
 )
+from graphcaps.cli.tracking_options import Log, note_log, open_log
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 
 if TYPE_CHECKING:
@@ -127,6 +129,7 @@ def train(
     ] = True,
     precision: Precision = None,
     device: Device = "auto",
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Train a model on a data set and write it to a file.
@@ -172,10 +175,12 @@ def train(
         "--metric": metric,
         "--class-weight": class_weight,
         "--checkpoint-every": checkpoint_every,
+        "--log": log,
     }
     check_network_options(config, network_options, "options")
     if patience is None and config.source in ("default", "molecules"):
         patience = _DEFAULT_PATIENCE
+    loggers = open_log(log, "train")
     training = make_training(
         store,
         config,
@@ -187,6 +192,7 @@ def train(
         class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
         calibrate=_calibration_method(calibrate),
         split=holdout,
+        callbacks=loggers,
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
@@ -200,8 +206,11 @@ def train(
     total, known_notes = training.config.training.epochs, len(training.notes)
     try:
         title = f"{store.name} {config.model}"
-        with training_progress(total, title, start=training.epoch, quiet=as_json) as update:
-            for event in training.run(files.checkpoint, checkpoint_every):
+        with (
+            training_progress(total, title, start=training.epoch, quiet=as_json) as update,
+            closing(training.run(files.checkpoint, checkpoint_every)) as events,  # tells callbacks of Ctrl-C
+        ):
+            for event in events:
                 update(event)
         write_training(files, training, training.result(), loaded)
     except KeyboardInterrupt as error:
@@ -215,6 +224,7 @@ def train(
         note(sentence)
     if baseline and training.has_epochs and store.catalogue_name is None:
         _fit_baseline(files, store, seed=seed, validation=validation, split=holdout)
+    note_log(loggers)
     _report(files, training, as_json)
 
 

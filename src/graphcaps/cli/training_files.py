@@ -105,7 +105,8 @@ def history_rows(history: tuple[EpochEnd, ...]) -> list[dict[str, Any]]:
     """One row of numbers per epoch of a single training; ``None`` for what was not measured."""
     rows = []
     for event in history:
-        skipped = {"epochs", "test_accuracy", *(() if event.validation_metric else ("validation_metric",))}
+        skipped = {"epochs", "test_accuracy", "loss_terms"}
+        skipped |= set() if event.validation_metric else {"validation_metric"}
         row = {name: value for name, value in asdict(event).items() if name not in skipped}
         rows.append({name: _json_number(value) for name, value in row.items()})
     return rows

@@ -6,11 +6,13 @@ trains on :meth:`~CrossValidation.run`. Folds × seeds are replicas that are tra
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -54,6 +56,7 @@ from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_metric, check_patience
 from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import check_nodes, label_column_hint
+from graphcaps.training.loop import Callback, RunInfo, hyperparameters, notify_result
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
@@ -137,6 +140,7 @@ def cross_validate(
     metric: SelectionMetric = "loss",
     class_weight: Literal["balanced"] | None = None,
     predictions: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -176,6 +180,8 @@ def cross_validate(
             graphs of each fold. (default: 1 each)
         predictions (bool): Keep the predictions of all validation and test graphs in the records. Only with the
             protocol held-out. (default: ``False``)
+        callbacks (list): :class:`graphcaps.training.Callback` objects, for networks. They are called with each group
+            of folds and seeds, and once with the results. (default: none)
 
     Returns:
         Ledger: One record per protocol and seed.
@@ -187,7 +193,7 @@ def cross_validate(
     validation = CrossValidation(
         store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
         variant=variant, results=results_store, resume=resume, groups=groups, split=split, patience=patience,
-        metric=metric, class_weight=class_weight, predictions=predictions,
+        metric=metric, class_weight=class_weight, predictions=predictions, callbacks=callbacks,
     )  # fmt: skip
     return validation.run(on_event)
 
@@ -223,6 +229,7 @@ class CrossValidation:
         metric: SelectionMetric = "loss",
         class_weight: Literal["balanced"] | None = None,
         predictions: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
@@ -265,7 +272,12 @@ class CrossValidation:
         if self.is_classical:
             build_classical(self.config, store.num_classes)  # raises on unknown arguments
             group = 1  # one fit after another, each with all threads
-            network_options = {**needs_validation, "predictions": None, "class_weight": class_weight}
+            network_options = {
+                **needs_validation,
+                "predictions": None,
+                "class_weight": class_weight,
+                "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
+            }
             check_network_options(self.config, network_options, "cross_validate")
         else:
             model_factory(self.config, 1, store.num_classes)
@@ -279,7 +291,7 @@ class CrossValidation:
         sets = [graphs for graphs in validation_sets if graphs is not None]
         self.metric = check_metric("cross_validate", metric, store.y, sets)
         self.device = choose_device(device, "cross_validate", self.config.model)
-        self.results = results
+        self.results, self.callbacks = results, list(callbacks)
         counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
         self.data = DatasetFingerprint(*counts, self.folds.checksum, data_digest(store))
         self.finished = self._load_finished(resume)
@@ -328,10 +340,33 @@ class CrossValidation:
             keys = [[self._key(group.protocol, name, seed) for name in self.variants] for seed in self.seeds]
             finished_seeds = {key[0].seed for key in keys if set(key) <= set(records)}
             self.checkpoints.remove_finished(group.protocol, finished_seeds)
-        return {
+        ledgers = {
             name: Ledger(tuple(record for key, record in records.items() if key.variant == name))
             for name in self.variants
         }
+        if groups:
+            results = {
+                f"{rule}_accuracy" if name == self.variant else f"{name}_{rule}_accuracy": estimate.mean / 100
+                for name, ledger in ledgers.items()
+                for rule, estimate in ledger.estimates.items()
+            }
+            notify_result(self.callbacks, results)
+        return ledgers
+
+    @property
+    def info(self) -> RunInfo:
+        """What is trained, for callbacks."""
+        values = json.dumps(self._settings(self.config), sort_keys=True, default=str)
+        digest = hashlib.sha256(values.encode()).hexdigest()
+        options = {
+            "folds": self.folds.num_folds,
+            "seeds": len(self.seeds),
+            "patience": self.patience,
+            "metric": self.metric,
+            "class_weight": self.class_weight,
+        }
+        name = f"{self.store.name}-{self.variant}"
+        return RunInfo(name, digest, hyperparameters(self.config, **options))
 
     def prepare(self) -> TrainingInputs:
         """Encodes the input features, estimates the memory and sets how many replicas are trained together.
@@ -368,18 +403,7 @@ class CrossValidation:
                     fix = "Add --resume to keep it, or name another folder."
                     raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
                 config = self.variants[key.variant]
-                expected = settings(
-                    *(
-                        config,
-                        self.folds.num_folds,
-                        self.folds.seed,
-                        self.data,
-                        self.partition,
-                        self.patience,
-                    ),
-                    *(self.metric, self.class_weight),
-                )
-                check_settings(record.settings, expected, key, self.results.path(key))
+                check_settings(record.settings, self._settings(config), key, self.results.path(key))
                 if self.predictions and record.predictions is None:
                     fix = "Name another folder, or leave out --predictions."
                     raise DataError(
@@ -387,6 +411,11 @@ class CrossValidation:
                     )
                 finished[key] = record
         return finished
+
+    def _settings(self, config: RunConfig) -> dict[str, Any]:
+        """All values that determine the records of a configuration."""
+        folds = (self.folds.num_folds, self.folds.seed, self.data, self.partition)
+        return settings(config, *folds, self.patience, self.metric, self.class_weight)
 
     def _missing_runs(self, protocol: Protocol) -> list[tuple[str, int]]:
         """Variant and seed of each unfinished run; replicas name the first variant ``""``."""
@@ -421,6 +450,8 @@ class CrossValidation:
             keep_end=len(group.replicas) < self.folds.num_folds,
             keep_scores=group.protocol == "held-out",
             on_epoch=on_epoch,
+            observers=self.callbacks,
+            info=self.info,
         )
 
     def _key(self, protocol: Protocol, variant: str, seed: int) -> RecordKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,7 @@ from graphcaps.training.checkpoint import load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.early_stopping import BestWeights, EarlyStopping
 from graphcaps.training.fingerprint import run_fingerprint
-from graphcaps.training.loop import Callback, TrainingLoop
+from graphcaps.training.loop import Callback, RunInfo, TrainingLoop
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replicas import Replica
@@ -57,6 +58,11 @@ class ReplicaGroup:
     def runs(self) -> tuple[tuple[str, int], ...]:
         """Distinct pairs of variant and seed of its replicas."""
         return tuple(dict.fromkeys((replica.variant, replica.seed) for replica in self.replicas))
+
+    def replica_name(self, replica: Replica) -> str:
+        """``held-out-seed0-fold3``, with the variant in front where there is one."""
+        variant = f"{replica.variant}-" if replica.variant else ""
+        return f"{variant}{self.protocol}-seed{replica.seed}-fold{replica.fold}"
 
     @property
     def name(self) -> str:
@@ -150,6 +156,8 @@ def train_group(
     keep_best: bool = False,
     keep_scores: bool = False,
     on_epoch: Callable[[EpochEnd], object] | None = None,
+    observers: Sequence[Callback] = (),
+    info: RunInfo | None = None,
 ) -> GroupResult:
     """Trains one group of replicas and frees its memory.
 
@@ -171,6 +179,8 @@ def train_group(
         keep_scores (bool): Keep the predictions of each replica's held-out epoch; needs validation sets.
             (default: ``False``)
         on_epoch (callable, optional): Called with the event of every epoch.
+        observers (list): Callbacks of the user. (default: none)
+        info (RunInfo, optional): What is trained, for the callbacks; the names of the replicas are added.
 
     Raises:
         DataError: If the checkpoint is damaged or belongs to another run.
@@ -200,7 +210,8 @@ def train_group(
             metric=metric,
             keep_scores=keep_scores,
         )
-    loop = TrainingLoop(trainer, callbacks, explain)
+    info = dataclasses.replace(info or RunInfo(), replicas=tuple(map(group.replica_name, replicas)))
+    loop = TrainingLoop(trainer, callbacks, explain, observers, info)
     notes: tuple[str, ...] = ()
     try:
         if resume and checkpoint is not None and checkpoint.is_file():

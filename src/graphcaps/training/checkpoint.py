@@ -20,12 +20,13 @@ from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import DataError
 from graphcaps.training.fingerprint import describe_differences
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.trainer import EpochEnd, strip_prefix
 
 __all__ = ["Checkpoint", "load_checkpoint", "write_checkpoint"]
 
 FORMAT = 3
 _KIND = "graphcaps checkpoint"
+_TERM = "term."  # prefix of the terms of the training loss
 _START_AGAIN = "Start again without resuming."
 _METRICS = (
     *("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy"),
@@ -67,6 +68,10 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
     tensors = {f"state.{name}": value for name, value in checkpoint.state.items()}
     tensors |= {f"extra.{name}": value for name, value in checkpoint.extra.items()}
     tensors |= {f"history.{name}": _column(history, name) for name in _METRICS}
+    for name in history[-1].loss_terms if history else ():
+        tensors[f"history.{_TERM}{name}"] = torch.tensor(
+            [event.loss_terms[name] for event in history], dtype=torch.float64
+        )
     tensors["history.seconds"] = torch.tensor([event.seconds for event in history], dtype=torch.float64)
     # Copies: the format does not allow two tensors to share memory.
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
@@ -137,8 +142,13 @@ def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
 def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
     seconds = columns["seconds"].tolist()
     metrics = {name: columns[name].tolist() for name in _METRICS}
+    terms = {name: column.tolist() for name, column in strip_prefix(_TERM, dict(columns)).items()}
     return tuple(
-        EpochEnd(i + 1, epochs, seconds[i], **{name: metrics[name][i] for name in _METRICS})
+        EpochEnd(
+            *(i + 1, epochs, seconds[i]),
+            **{name: metrics[name][i] for name in _METRICS},
+            loss_terms={name: column[i] for name, column in terms.items()},
+        )
         for i in range(len(seconds))
     )
 

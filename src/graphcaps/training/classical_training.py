@@ -7,7 +7,7 @@ for all models: losses are log losses, and nothing is selected.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,7 +179,9 @@ class ClassicalTraining(SingleTraining):
         """Remarks on checkpoints: none."""
         return ()
 
-    def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
+    def run(
+        self, checkpoint: str | Path | None = None, every: int | None = None
+    ) -> Generator[EpochEnd, None, None]:
         """Fits the model and yields its metrics as those of the only epoch; no checkpoint is written."""
         self._fitted = fit_replica(self.source, self.config, self.replica, sample_weight=self.sample_weight)
         yield self._fitted.event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from graphcaps.training.early_stopping import (
     check_metric,
     check_patience,
 )
-from graphcaps.training.loop import Callback, TrainingLoop
+from graphcaps.training.loop import Callback, RunInfo, TrainingLoop, hyperparameters, notify_result
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replicas import replica_model
@@ -68,6 +68,7 @@ class FinalTraining(SingleTraining):
         split (Split, optional): Training, validation and test graphs. Training does not use the test graphs; their
             metrics are added to ``training`` of the model. Without validation graphs, a fraction of the others is
             drawn. (default: no test set)
+        callbacks (list): :class:`graphcaps.training.Callback` objects of the user. (default: none)
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split.
@@ -91,6 +92,7 @@ class FinalTraining(SingleTraining):
         calibrate: CalibrationMethod | None = "temperature",
         start: FittedModel | None = None,
         split: Split | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         super().__init__(
             store,
@@ -138,7 +140,9 @@ class FinalTraining(SingleTraining):
         self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience)]
         self._selection.append(self.best)
         self._writer: CheckpointWriter | None = None
-        self.loop = TrainingLoop(self.trainer, self._selection, explain)
+        options = {"seed": seed, "patience": patience, "train_graphs": self.holdout.train.numel()}
+        info = RunInfo(f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options))
+        self.loop = TrainingLoop(self.trainer, self._selection, explain, callbacks, info)
         self._notes: tuple[str, ...] = ()
 
     @property
@@ -161,7 +165,9 @@ class FinalTraining(SingleTraining):
         """Remarks on checkpoints, one sentence each."""
         return self._notes + (() if self._writer is None else self._writer.notes)
 
-    def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
+    def run(
+        self, checkpoint: str | Path | None = None, every: int | None = None
+    ) -> Generator[EpochEnd, None, None]:
         """Trains to the last epoch and yields an event per epoch.
 
         Args:
@@ -171,7 +177,11 @@ class FinalTraining(SingleTraining):
         if checkpoint is not None:
             self._writer = CheckpointWriter(checkpoint, self.fingerprint, every=every)
         self.loop.callbacks = self._selection + ([] if self._writer is None else [self._writer])
-        yield from self.loop.run()
+        try:
+            yield from self.loop.run()
+        except BaseException:  # also if the caller ends the iteration
+            self.loop.interrupt()
+            raise
 
     def save(self, path: str | Path) -> int:
         """Writes a checkpoint of the last completed epoch.
@@ -215,7 +225,9 @@ class FinalTraining(SingleTraining):
             TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
         """
         model = replica_model(self.best.weights(self.loop), self._factory, 0).cpu().eval()
-        return self._finish(model, self.recipe)
+        result = self._finish(model, self.recipe)
+        notify_result(self.loop.observers, _final_metrics(result.training))
+        return result
 
     def describe(self) -> dict[str, Any]:
         """Provenance of the model, JSON-safe, with the metric that selected its epoch."""
@@ -251,11 +263,12 @@ def make_training(
     calibrate: CalibrationMethod | None = "temperature",
     start: FittedModel | None = None,
     split: Split | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
     Arguments are those of :class:`FinalTraining`; a classical model takes no ``patience``, ``metric``,
-    ``class_weight`` and ``start``.
+    ``class_weight``, ``start`` and ``callbacks``.
 
     Raises:
         ArgumentError: If an argument does not apply to the model, and as :class:`FinalTraining` does.
@@ -264,7 +277,13 @@ def make_training(
     check_run_types(store, config, "train")
     if is_classical(config.model):
         selection = None if check_selection_metric("train", metric) == "loss" else metric
-        options = {"patience": patience, "metric": selection, "class_weight": class_weight, "start": start}
+        options = {
+            "patience": patience,
+            "metric": selection,
+            "class_weight": class_weight,
+            "start": start,
+            "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
+        }
         check_network_options(config, {name: _shown(value) for name, value in options.items()}, "train")
         return ClassicalTraining(
             store,
@@ -289,6 +308,7 @@ def make_training(
         calibrate=calibrate,
         start=start,
         split=split,
+        callbacks=callbacks,
     )
 
 
@@ -313,14 +333,31 @@ def train_final(
 
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
-        options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start`` and ``split``
-            of :class:`FinalTraining`.
+        options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split`` and
+            ``callbacks`` of :class:`FinalTraining`.
     """
     training = make_training(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():
         if on_epoch is not None:
             on_epoch(event)
     return training.result()
+
+
+def _final_metrics(training: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a training record that say how good the model is, by name."""
+    names = (
+        "epoch",
+        "train_loss",
+        "train_accuracy",
+        "validation_loss",
+        "validation_accuracy",
+        "test_accuracy",
+    )
+    numbers = {name: training.get(name) for name in names}
+    for part in ("validation", "test"):
+        metrics = training.get(f"{part}_metrics") or {}
+        numbers |= {f"{part}_{name}": value for name, value in metrics.items()}
+    return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
 
 
 def _initial_model(start: FittedModel, factory: ModelFactory, class_names: tuple[str, ...]) -> ModelFactory:

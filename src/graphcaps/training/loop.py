@@ -8,30 +8,88 @@ stopping and best weights (:mod:`graphcaps.training.early_stopping`), checkpoint
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.config import RunConfig
+from graphcaps.errors import GraphcapsError
 from graphcaps.training.checkpoint import Checkpoint
 from graphcaps.training.trainer import EpochEnd, ReplicaTrainer, strip_prefix
 
-__all__ = ["Callback", "TrainingLoop"]
+__all__ = [
+    "Callback",
+    "CallbackError",
+    "RunInfo",
+    "TrainingLoop",
+    "hyperparameters",
+    "notify",
+    "notify_result",
+]
+
+
+class CallbackError(GraphcapsError):
+    """An exception in a callback of the user, as one sentence."""
+
+    def __init__(self, callback: Callback, method: str, error: Exception) -> None:
+        super().__init__(
+            f"The callback {type(callback).__name__} failed in {method}: {type(error).__name__}: {error}. "
+            "The training itself is sound; correct the callback and resume or repeat the run."
+        )
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What is trained, for callbacks.
+
+    Args:
+        name (str): Data set and model, such as ``MUTAG-hgcn``.
+        digest (str): SHA-256 of all values that determine the run; a resumed run has the same.
+        hyperparameters (dict): Flat table of the configuration, of text and numbers.
+        replicas (tuple): Name of each replica, such as ``held-out-seed0-fold3``; ``""`` for a single training.
+    """
+
+    name: str = ""
+    digest: str = ""
+    hyperparameters: Mapping[str, str | int | float] = field(default_factory=dict)
+    replicas: tuple[str, ...] = ("",)
+
+
+def hyperparameters(config: RunConfig, **options: object) -> dict[str, str | int | float]:
+    """A configuration and further options as a flat table of text and numbers; ``None`` becomes "none"."""
+    values = config.as_dict()
+    flat: dict[str, object] = {"dataset": config.dataset, **options}
+    for section in ("model", "features", "training"):
+        flat |= {f"{section}.{name}": value for name, value in values[section].items()}
+    return {
+        name: value if isinstance(value, str | int | float) else "none" if value is None else str(value)
+        for name, value in flat.items()
+    }
 
 
 class Callback:
-    """Called by a :class:`TrainingLoop` after every epoch. Subclasses override what they need.
+    """Called by a :class:`TrainingLoop` as a training proceeds. Subclasses override what they need.
+
+    Callbacks of a user are called in their order, after an epoch is complete and its checkpoint, if one is due, is
+    written. They must not change the trainer. An exception in one of them ends the training with a
+    :class:`CallbackError`, and the last complete epoch can be resumed. docs/tracking.md has examples.
 
     Attributes:
-        name (str): Prefix of its tensors in a checkpoint.
+        name (str): Prefix of its tensors in a checkpoint; for callbacks of the training itself.
     """
 
     name = ""
 
     def on_start(self, loop: TrainingLoop) -> None:
-        """Called before the first epoch of a run, after a resume."""
+        """Called before the first epoch of a run; after a resume, ``loop.history`` has the earlier epochs.
+
+        A cross-validation may train its replicas in several loops, one after another.
+        """
 
     def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
         """Called after every epoch; ``event`` is the last one of ``loop.history``."""
@@ -41,6 +99,9 @@ class Callback:
 
     def on_end(self, loop: TrainingLoop) -> None:
         """Called after the last epoch."""
+
+    def on_result(self, results: Mapping[str, float]) -> None:
+        """Called once at the end of a user's run with its final metrics by name, such as ``test_accuracy``."""
 
     def state(self) -> dict[str, Tensor]:
         """Tensors for a checkpoint that cannot be computed from the history."""
@@ -59,6 +120,8 @@ class TrainingLoop:
             it, and one that writes checkpoints last. (default: none)
         explain (callable, optional): Returns a context in which epochs and callbacks run, to explain exceptions such
             as a lack of memory.
+        observers (list): Callbacks of the user. (default: none)
+        info (RunInfo, optional): What is trained. (default: no description)
 
     Attributes:
         history (list): An :class:`EpochEnd` per completed epoch.
@@ -73,8 +136,11 @@ class TrainingLoop:
         trainer: ReplicaTrainer,
         callbacks: Sequence[Callback] = (),
         explain: Callable[[], AbstractContextManager[None]] = nullcontext,
+        observers: Sequence[Callback] = (),
+        info: RunInfo | None = None,
     ) -> None:
         self.trainer, self.callbacks, self._explain = trainer, [*callbacks], explain
+        self.observers, self.info = [*observers], info or RunInfo()
         self.history: list[EpochEnd] = []
         self.stopped = np.zeros(len(trainer.replicas), dtype=np.int64)
         self.complete = True
@@ -108,10 +174,12 @@ class TrainingLoop:
         """
         for callback in self.callbacks:
             callback.on_start(self)
+        self._notify("on_start", lambda observer: observer.on_start(self))
         while not self.ended:
             yield self._run_epoch()
         for callback in self.callbacks:
             callback.on_end(self)
+        self._notify("on_end", lambda observer: observer.on_end(self))
 
     def run_all(self, on_epoch: Callable[[EpochEnd], object] | None = None) -> list[EpochEnd]:
         """Trains to the end, calling ``on_epoch`` with every event; returns the events of all epochs.
@@ -131,6 +199,39 @@ class TrainingLoop:
         """Tells the callbacks that the run has ended before its last epoch."""
         for callback in self.callbacks:
             callback.on_interrupt(self)
+        for observer in self.observers:
+            with suppress(Exception):  # the reason of the interrupt is reported
+                observer.on_interrupt(self)
+
+    def scalars(self, event: EpochEnd) -> dict[str, float]:
+        """The metrics of an epoch by name, for trackers; those of several replicas begin with the replica's name.
+
+        Names are ``loss/train``, ``accuracy/validation``, ``loss terms/margin`` and so on. Metrics that are not
+        measured, and those of replicas that have stopped, are left out.
+        """
+        names = self.info.replicas
+        return {
+            f"{label}/{name}" if len(names) > 1 else name: value
+            for replica, label in enumerate(names)
+            for name, value in self.replica_scalars(event, replica).items()
+        }
+
+    def replica_scalars(self, event: EpochEnd, replica: int) -> dict[str, float]:
+        """The metrics of one replica in :meth:`scalars`."""
+        if not self.is_training(event.epoch)[replica]:
+            return {}
+        columns = {
+            "loss/train": event.train_loss,
+            "loss/validation": event.validation_loss,
+            "accuracy/train": event.train_accuracy,
+            "accuracy/validation": event.validation_accuracy,
+            "accuracy/test": event.test_accuracy,
+            "metric/validation": event.validation_metric,
+            **{f"loss terms/{name}": values for name, values in event.loss_terms.items()},
+        }
+        scalars = {name: values[replica] for name, values in columns.items() if values}
+        scalars["learning rate"] = self.trainer.config.learning_rate_at(event.epoch - 1)
+        return {name: value for name, value in scalars.items() if math.isfinite(value)}
 
     def checkpoint(self) -> Checkpoint:
         """A copy of the state of trainer and callbacks, in memory. Call between epochs."""
@@ -165,4 +266,32 @@ class TrainingLoop:
             for callback in self.callbacks:
                 callback.on_epoch_end(self, event)
         self.complete = True
+        self._notify(
+            f"on_epoch_end of epoch {event.epoch}", lambda observer: observer.on_epoch_end(self, event)
+        )
         return event
+
+    def _notify(self, method: str, call: Callable[[Callback], None]) -> None:
+        notify(self.observers, method, call)
+
+
+def notify_result(observers: Sequence[Callback], results: Mapping[str, float]) -> None:
+    """Calls ``on_result`` of a user's callbacks.
+
+    Raises:
+        CallbackError: If one of them raises.
+    """
+    notify(observers, "on_result", lambda observer: observer.on_result(results))
+
+
+def notify(observers: Sequence[Callback], method: str, call: Callable[[Callback], None]) -> None:
+    """Calls a method of a user's callbacks in their order.
+
+    Raises:
+        CallbackError: If one of them raises.
+    """
+    for observer in observers:
+        try:
+            call(observer)
+        except Exception as error:
+            raise CallbackError(observer, method, error) from error

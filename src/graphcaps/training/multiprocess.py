@@ -123,9 +123,14 @@ class ProcessPoolTrainer:
         metrics = {
             entry.name: self._concatenate([getattr(event, entry.name) for event in events])
             for entry in fields(EpochEnd)
-            if entry.name not in ("epoch", "epochs", "seconds")
+            if entry.name not in ("epoch", "epochs", "seconds", "loss_terms")
         }
-        return EpochEnd(self.epoch, self.config.epochs, time.perf_counter() - began, **metrics)
+        terms = {
+            name: self._concatenate([event.loss_terms[name] for event in events])
+            for name in events[0].loss_terms
+        }
+        seconds = time.perf_counter() - began
+        return EpochEnd(self.epoch, self.config.epochs, seconds, **metrics, loss_terms=terms)
 
     def scores(self) -> list[Tensor]:
         """As :meth:`Trainer.scores`, copied from the workers."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -149,7 +149,9 @@ class SingleTraining(ABC):
         """Remarks on checkpoints, one sentence each."""
 
     @abstractmethod
-    def run(self, checkpoint: str | Path | None = None, every: int | None = None) -> Iterator[EpochEnd]:
+    def run(
+        self, checkpoint: str | Path | None = None, every: int | None = None
+    ) -> Generator[EpochEnd, None, None]:
         """Trains to the last epoch and yields an event per epoch.
 
         Args:

@@ -50,6 +50,8 @@ class EpochEnd:
         test_accuracy (list): Over the test set; empty without one.
         validation_metric (list): The metric of the validation set that selects the epoch, the higher the better; empty
             if that is the loss. (default: empty)
+        loss_terms (dict): Terms of the training loss by name, before weighting, as means over training graphs with
+            nodes: ``margin``, ``reconstruction`` and ``parts`` of HGCN. Empty for models without epochs.
     """
 
     epoch: int
@@ -61,6 +63,7 @@ class EpochEnd:
     validation_accuracy: list[float]
     test_accuracy: list[float]
     validation_metric: list[float] = field(default_factory=list)
+    loss_terms: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def criterion(self) -> list[float]:
@@ -251,6 +254,10 @@ class Trainer:
         self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
         train_loss = (metrics["sums"]["total"] + self._constants[0]) / self._num_train
         train_accuracy = (metrics["correct"] + self._constants[1]) / self._num_train
+        with_nodes = torch.tensor([replica.train.numel() for replica in self.replicas], dtype=torch.float64)
+        terms = {
+            name: (sums / with_nodes).tolist() for name, sums in metrics["sums"].items() if name != "total"
+        }
         validation, test = (
             _Lists() if evaluator is None else _as_lists(evaluator.read())
             for evaluator in self._evaluators.values()
@@ -266,6 +273,7 @@ class Trainer:
             validation_accuracy=validation.accuracy,
             test_accuracy=test.accuracy,
             validation_metric=validation.metric,
+            loss_terms=terms,
         )
 
     def scores(self) -> list[Tensor]:
