@@ -349,6 +349,10 @@ def test_a_model_file_of_graphcaps_train_can_be_loaded(tmp_path):
         ({"class_weight": "equal"}, "'class_weight' must be None, 'balanced' or a dictionary"),
         ({"class_weight": {"nobody": 1.0}}, "'class_weight' must have classes among"),
         ({"class_weight": {"ring-star": -1.0}}, "'class_weight' must have positive numbers as values"),
+        (
+            {"metric": "auc"},
+            "'metric' must be one of 'loss', 'accuracy', 'balanced-accuracy', 'roc-auc', 'pr-auc'",
+        ),
         ({"calibrate": "platt"}, "'calibrate' must be one of True, False, 'temperature', 'isotonic'"),
         ({"unseen": "hide"}, "'unseen' must be one of"),
         ({"callbacks": 3}, "'callbacks' must be None or a list of graphcaps.training.Callback"),
@@ -488,3 +492,10 @@ def test_numbers_are_one_class_whatever_their_notation():
     assert mixed.score(store, numbers) == mixed.score(store, written) == model.score(store, written)
     texts = small().fit(store, [f"{label:.1f}" for label in numbers])
     assert texts.classes_.tolist() == [f"{label:.1f}" for label in model.classes_]  # one notation is kept
+
+
+def test_the_metric_selects_the_epoch():
+    model = small(metric="balanced-accuracy").fit(labelled())
+    assert model.model_.training["metric"] == "balanced-accuracy"
+    assert all(0 <= row["validation_metric"] <= 1 for row in model.history_)
+    assert "validation_metric" not in small().fit(labelled()).history_[0]

@@ -71,6 +71,7 @@ def test_train_uses_the_sets_of_a_column(small: list[str], molecules: str) -> No
     assert "of 4 graphs, which were not used in training (column 'Part')" in text
     for name in ("balanced accuracy", "ROC-AUC", "PR-AUC", "MCC", "Brier score"):
         assert f"test {name} " in text
+    assert "Caution: the test set has only 2 graphs of class 'a', so ROC-AUC, PR-AUC" in text
     assert text.count("Brier score") == 1  # the validation score is not shown, to avoid confusion
     training = graphcaps.load("m.safetensors").training
     assert (training["train_graphs"], training["validation_graphs"], training["test_graphs"]) == (16, 4, 4)

@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import graphcaps
 from graphcaps.cli import progress
+from graphcaps.cli.main import app
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.errors import DataError, UsageError
@@ -356,3 +359,25 @@ def test_a_baseline_that_fails_costs_no_model(
     assert message in result.stderr
     assert graphcaps.load(out).class_names
     assert not any(line.startswith("baseline") for line in result.stdout.splitlines())
+
+
+def test_the_metric_selects_the_epoch_and_is_in_the_model_file(inputs: list[str], out: Path) -> None:
+    result = invoke(*inputs, "--out", out, "--metric", "roc-auc", "--epochs", "22")
+    assert result.exit_code == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "highest validation ROC-AUC, mean of the last 21 epochs" in text
+    assert "this set selected the epoch, so it is not a test" in text
+    training = graphcaps.load(out).training
+    assert training["metric"] == "roc-auc"
+    history = json.loads(sidecar(out, "history.json").read_bytes())
+    assert history[training["epoch"] - 1]["validation_metric"] == training["validation_metric"]
+    shown = CliRunner().invoke(app, ["info", str(out)])
+    assert re.search(r"metric +roc-auc", shown.stdout)
+    wrong = invoke(*inputs, "--out", out, "--overwrite", "--metric", "f1")
+    assert wrong.exit_code == 2
+    assert (
+        "train: '--metric' must be one of loss, accuracy, balanced-accuracy, roc-auc, pr-auc, mcc"
+        in wrong.stderr
+    )
+    none = invoke(*inputs, "--out", out, "--overwrite", "--metric", "mcc", "--validation", "0")
+    assert "train: 'metric' must be 'loss' without a validation set" in none.stderr

@@ -47,6 +47,7 @@ def test_few_graphs_of_a_class_are_cautioned_with_their_number() -> None:
         "Caution: test fold 2 has only 1 graph of class 'b', so ROC-AUC, PR-AUC, balanced accuracy and MCC are "
         "imprecise."
     ]
+    assert cautions([metrics], "split")[0].startswith("Caution: test split 2 has only 1 graph")
     single = FoldMetrics.from_predictions(predictions([(9, 20)]), ("a", "b"))
     assert cautions([single])[0].startswith("Caution: the test set has only 9 graphs of class 'a'")
 

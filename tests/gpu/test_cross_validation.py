@@ -9,6 +9,9 @@ import torch
 from graphcaps import load_dataset
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.evaluation import GroupEpoch, cross_validate
+from graphcaps.evaluation.epoch_records import METRIC_STEP
+from graphcaps.evaluation.ledger import choose_epochs
+from graphcaps.metrics import SelectionMetric, class_metrics
 
 pytestmark = [
     pytest.mark.gpu,
@@ -44,3 +47,20 @@ def test_an_interrupted_cross_validation_is_resumed(tmp_path: Path) -> None:
     )
     assert [event.epoch.epoch for event in rest] == [3]
     assert ledger.records[0].curves.num_epochs == 3
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced-accuracy", "roc-auc", "pr-auc", "mcc"])
+def test_metrics_of_captured_evaluations_are_those_of_the_predictions(metric: SelectionMetric) -> None:
+    """The metric of the validation set is computed inside the captured graph, from scores that stay on the device."""
+    store = load_dataset("planted-parts")[:120]
+    ledger = cross_validate(
+        store, CONFIG, folds=3, device="cuda", metric=metric, class_weight="balanced", predictions=True
+    )
+    (record,) = ledger.records
+    found, curve = record.predictions, record.curves.validation_metric
+    assert found is not None
+    assert curve is not None
+    for fold, epoch in enumerate(choose_epochs(record)["held-out"].epochs.tolist()):
+        rows = (found.fold == fold) & (found.part == 0)
+        expected = class_metrics(found.y[rows], found.probabilities[rows])[metric.replace("-", "_")]
+        assert curve[fold, epoch - 1] * METRIC_STEP == pytest.approx(expected, abs=2e-6)

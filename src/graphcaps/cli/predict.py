@@ -201,9 +201,8 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
         rows.append(("no class", abstained))
     rows += _accuracy_rows(predictions, summary)
     rows += metric_rows(summary["metrics"])
-    if summary["metrics"] is not None and predictions.true_classes is not None:
-        by_class = {key: predictions.true_classes.count(key) for key in predictions.class_names}
-        caution = metric_caution("the source", by_class)
+    if (by_class := predictions.metric_counts) is not None:
+        caution = metric_caution("this set", by_class)
         rows += [("", caution)] if caution else []
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]

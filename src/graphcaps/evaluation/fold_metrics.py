@@ -97,13 +97,18 @@ class FoldMetrics:
         return cls(tuple(names), tuple(tuple(each) for each in listed), metrics)
 
 
-def cautions(metrics: Sequence[FoldMetrics]) -> list[str]:
-    """Sentences on metrics that are not defined or rest on few graphs; all seeds have the same folds."""
+def cautions(metrics: Sequence[FoldMetrics], unit: str = "fold") -> list[str]:
+    """Sentences on metrics that are not defined or rest on few graphs.
+
+    Args:
+        metrics (sequence): Metrics of each seed; all seeds have the same folds.
+        unit (str): ``"fold"``, or ``"split"`` of repeated splits. (default: "fold")
+    """
     first = metrics[0]
     one_class = [fold for fold, counts in enumerate(first.class_counts) if sum(map(bool, counts)) < 2]
     fewest = min(range(first.num_folds), key=lambda fold: min(first.class_counts[fold]))
     fold = one_class[0] if one_class else fewest
-    part = "the test set" if first.num_folds == 1 else f"test fold {fold + 1}"
+    part = "the test set" if first.num_folds == 1 else f"test {unit} {fold + 1}"
     if len(one_class) > 1:
         part += f" (and {len(one_class) - 1} more)"
     caution = metric_caution(part, dict(zip(first.class_names, first.class_counts[fold], strict=True)))

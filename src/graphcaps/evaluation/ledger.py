@@ -228,7 +228,8 @@ class Ledger:
     def cautions(self) -> tuple[str, ...]:
         """Sentences on :attr:`metrics` that are not defined or rest on few graphs of a class."""
         stored = [record.metrics for record in self.of("held-out") if record.metrics is not None]
-        return tuple(cautions(stored)) if self.metrics else ()
+        unit = "split" if self.is_repeated_split else "fold"
+        return tuple(cautions(stored, unit)) if self.metrics else ()
 
     def per_seed(self) -> list[dict[str, Any]]:
         """Selected epochs and accuracies of every fold, and their mean, for each rule and seed; JSON-safe."""

@@ -18,7 +18,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import NO_NODES
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.split_hashes import Part
-from graphcaps.metrics import class_metrics
+from graphcaps.metrics import class_counts, class_metrics
 from graphcaps.registry import ScoreKind
 
 __all__ = ["Predictions", "predict_store", "with_skipped_rows"]
@@ -118,19 +118,26 @@ class Predictions:
 
         Graphs whose true class is not among the model's classes are left out.
         """
-        if self.true_classes is None:
-            return None
+        rows, y = self._measured
+        return class_metrics(y, self.probabilities[rows]) if rows else None
+
+    @property
+    def metric_counts(self) -> dict[str, int] | None:
+        """Number of graphs of each class that :attr:`metrics` cover; ``None`` without any."""
+        rows, y = self._measured
+        return class_counts(y, self.class_names) if rows else None
+
+    @property
+    def _measured(self) -> tuple[list[int], np.ndarray]:
+        """The graphs that :attr:`metrics` cover, and their class indices."""
         index = {name: number for number, name in enumerate(self.class_names)}
-        labels = zip(self.errors, self.true_classes, self._groups, strict=True)
-        rows = [
-            row
+        labels = zip(self.errors, self.true_classes or (), self._groups, strict=False)
+        measured = {
+            row: index[true]
             for row, (error, true, group) in enumerate(labels)
             if not error and true in index and group in ("held_out", "unknown")
-        ]
-        if not rows:
-            return None
-        y = np.array([index[self.true_classes[row]] for row in rows])
-        return class_metrics(y, self.probabilities[rows])
+        }
+        return [*measured], np.array([*measured.values()], dtype=np.int64)
 
     @property
     def _groups(self) -> list[str]:
