@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import sys
 import time
 from collections.abc import Sequence
@@ -91,15 +92,12 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 def write_rows(path: Path, rows: Sequence[dict[str, str]]) -> None:
     """Replaces rows of the same data set, model and seed, and sorts all rows by these."""
     table = {(row["dataset"], row["model"], int(row["seed"])): row for row in [*read_rows(path), *rows]}
-    lines = [",".join(COLUMNS)]
-    for key in sorted(table):
-        lines.append(",".join(_quoted(table[key][name]) for name in COLUMNS))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table[key] for key in sorted(table))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "\n".join(lines) + "\n")
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if "," in text else text
+    write_atomically(path, text.getvalue())
 
 
 def main() -> None:

@@ -16,7 +16,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pages import defaults, explaining, parts, performance, planted_parts, quality, readme, results
+from benchmarks.pages import (
+    defaults,
+    explaining,
+    molecules,
+    parts,
+    performance,
+    planted_parts,
+    quality,
+    readme,
+    results,
+)
 from benchmarks.pages.reproduction import curves
 from benchmarks.pages.reproduction import page as reproduction
 
@@ -49,6 +59,7 @@ PAGES = (
     Page("docs/images/reproduction-curves.svg", curves.picture, key=curves.embedded_digest),
     Page("docs/explaining.md", explaining.page, explaining.statements),
     Page("docs/data-quality.md", quality.page, quality.statements),
+    Page("docs/molecules.md", molecules.page),
     Page("docs/parts.md", parts.page, parts.statements),
     Page("docs/planted-parts.md", planted_parts.page, planted_parts.statements),
     Page("results/README.md", results.page),

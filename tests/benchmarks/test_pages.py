@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.pages import build, explaining, parts, quality
+from benchmarks.measure_molecules import COLUMNS, read_rows, write_rows
+from benchmarks.pages import build, explaining, molecules, parts, quality
 from benchmarks.pages.build import Page
 from benchmarks.pages.markdown import (
     TEMPLATES,
@@ -150,3 +151,22 @@ def test_tables_of_parts(tmp_path: Path) -> None:
     assert f"| k-means on HGCN's primary capsules | – |{' 0.375 |' * 5}" in text
     assert f"| parts='blocks' | 100.0 |{' 0.500 |' * 5}" in text
     assert f"| HGCN | 3 | 100.0 |{' 0.500 |' * 5}" in text
+
+
+def test_molecules_have_a_row_per_model_and_data_set(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "molecules" / "summary.csv"
+    blank = dict.fromkeys(COLUMNS, "")
+    values = (("hiv", "hgcn", 0, 0.8), ("bace", "forest", 10, 0.7), ("bace", "forest", 9, 0.9))
+    rows = [
+        blank | {"dataset": name, "model": model, "seed": str(seed), "hardware": "2 cores, 1 thread"}
+        | dict.fromkeys(("roc_auc", "pr_auc", "accuracy"), str(value))
+        for name, model, seed, value in values
+    ]  # fmt: skip
+    write_rows(path, rows)
+    write_rows(path, [rows[2] | {"roc_auc": "0.8"}])  # replaces the row of the same seed
+    assert [(row["seed"], row["roc_auc"]) for row in read_rows(path)] == [("9", "0.8"), ("10", "0.7"), ("0", "0.8")]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "molecules.md").write_text("<!-- generated: scaffold -->\n<!-- end -->\n", "utf-8")
+    lines = molecules.page(tmp_path).splitlines()
+    assert lines[3] == "| BACE | forest | 2 | 0.750 ± 0.071 | 0.800 ± 0.141 | 0.800 ± 0.141 |"
+    assert lines[4] == "| HIV | hgcn | 1 | 0.800 | 0.800 | 0.800 |"
