@@ -164,7 +164,11 @@ def test_molecules_have_a_row_per_model_and_data_set(tmp_path: Path) -> None:
     ]  # fmt: skip
     write_rows(path, rows)
     write_rows(path, [rows[2] | {"roc_auc": "0.8"}])  # replaces the row of the same seed
-    assert [(row["seed"], row["roc_auc"]) for row in read_rows(path)] == [("9", "0.8"), ("10", "0.7"), ("0", "0.8")]
+    assert [(row["seed"], row["roc_auc"]) for row in read_rows(path)] == [
+        ("9", "0.8"),
+        ("10", "0.7"),
+        ("0", "0.8"),
+    ]
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "molecules.md").write_text("<!-- generated: scaffold -->\n<!-- end -->\n", "utf-8")
     lines = molecules.page(tmp_path).splitlines()
