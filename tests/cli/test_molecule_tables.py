@@ -79,12 +79,12 @@ def test_an_invalid_row_keeps_its_number(model: Path, table: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("unseen", ["refuse", "ignore"])
-def test_an_unseen_element_is_predicted_with_a_note(model: Path, table: Path, unseen: str) -> None:
+def test_unseen_elements_and_bonds_are_predicted_with_a_note(model: Path, table: Path, unseen: str) -> None:
     result = run("predict", model, table, "--unseen", unseen)
     assert result.exit_code == 0, result.output
     sentence = (
-        "1 of 6 molecules have values that no training molecule has, read as 'other'. "
-        "Molecule 5 (N005): element S on 1 atom."
+        "2 of 6 molecules have values that no training molecule has, read as 'other'. "
+        "Molecule 3 (N003): bond type double on 1 bond."
     )
     assert sentence in result.stderr.splitlines()
     assert "4 of 6 graphs" in result.stdout

@@ -312,7 +312,7 @@ def test_predictions_of_a_table_have_its_ids(tmp_path):
         ["train", str(table), "--label", "active", "--out", str(path), "--epochs", "1", "--device", "cpu"],
     )
     assert trained.exit_code == 0, trained.output
-    assert "preset: default" in trained.stderr
+    assert "preset: molecules" in trained.stderr
     assert "balanced accuracy" in trained.stdout
     done = CliRunner().invoke(
         app, ["predict", str(path), str(table), "--id", "name", "--label", "active", "--out", str(out)]
