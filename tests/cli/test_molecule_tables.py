@@ -91,7 +91,8 @@ def test_unseen_elements_and_bonds_are_predicted_with_a_note(model: Path, table:
     assert json.loads(run("predict", model, table, "--json").stdout)["notes"] == [sentence]
     explained = run("explain", model, table, "--graph", "N005")
     assert explained.exit_code == 0, explained.output
-    assert "Molecule 5 (N005): element S on 1 atom." in explained.stderr
+    expected = "1 of 1 molecules has values that no training molecule has, read as 'other'. "
+    assert f"{expected}Molecule 5 (N005): element S on 1 atom." in explained.stderr
 
 
 def test_the_option_bad_refuses_or_skips_invalid_rows(model: Path, table: Path, tmp_path: Path) -> None:
@@ -115,11 +116,11 @@ def test_a_table_without_a_valid_molecule_ends_with_2(model: Path, tmp_path: Pat
 
 def test_ids_are_shown_unless_they_are_line_numbers(model: Path, table: Path, tmp_path: Path) -> None:
     lines = run("predict", model, table).stdout.splitlines()
-    assert lines[0].split() == ["graph", "id", "class", "probability", "error"]
+    assert lines[0].split() == ["graph", "id", "class", "probability", "used", "in", "error"]
     assert lines[1].split()[:2] == ["1", "N001"]
     unnamed = write_table(tmp_path / "lines.csv", ["CCO", "C1CC"], "smiles")
     result = run("predict", model, unnamed)
-    assert result.stdout.splitlines()[0].split() == ["graph", "class", "probability", "error"]
+    assert result.stdout.splitlines()[0].split() == ["graph", "class", "probability", "used", "in", "error"]
     assert f"Graph 2: {REASON}." in result.stderr
 
 

@@ -56,7 +56,7 @@ def test_an_unseen_value_becomes_other() -> None:
     assert "element=other" in columns(recipe, new[2])  # a metal, as platinum is
     assert new.node_labels[2, 0] == FEATURIZERS["standard"].atoms[0].values.index("S")  # the caller's store
     with pytest.warns(
-        UnseenValueWarning, match=r"1 of 3 molecules have values .*, read as 'other'\. Molecule 1: "
+        UnseenValueWarning, match=r"1 of 3 molecules has values .*, read as 'other'\. Molecule 1: "
     ):
         checked.require()
 

@@ -133,9 +133,9 @@ def describe_others(others: Mapping[int, str], graphs: int, name: str | None = N
         graphs (int): Number of all molecules.
         name (str, optional): Name of the first of them. (default: its index)
     """
-    first = min(others)
+    first, verb = min(others), "has" if len(others) == 1 else "have"
     return (
-        f"{len(others):,} of {graphs:,} molecules have values that no training molecule has, read as 'other'. "
+        f"{len(others):,} of {graphs:,} molecules {verb} values that no training molecule has, read as 'other'. "
         f"Molecule {first if name is None else name}: {others[first]}."
     )
 
