@@ -16,7 +16,7 @@ import csv
 import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,18 +47,19 @@ OUT = Path("results/molecules/summary.csv")
 
 def measure(
     name: str, root: Path, *, model: str | None, preset: str | None, variant: str, seeds: int, device: str
-) -> list[dict[str, str]]:
-    """A row per seed of one data set."""
+) -> Iterator[dict[str, str]]:
+    """A row per seed of one data set, as soon as it is measured."""
     store = open_dataset(root / f"{name}.csv", label=LABELS[name], bad="skip").store
     config = configure(store, preset=preset, model=model)
-    rows = []
     for split in resolve_splits("scaffold", store, seeds=range(seeds)):
         assert split.seed is not None
         began = time.perf_counter()
         training = train_final(store, config, seed=split.seed, split=split, device=device).training
         seconds = time.perf_counter() - began
         metrics = {key: f"{training['test_metrics'][key]:.4f}" for key in METRICS}
-        row = {
+        shown = ", ".join(f"{key} {value}" for key, value in metrics.items())
+        print(f"{name}, {variant}, seed {split.seed}: {shown} ({seconds:.1f} s)", flush=True)
+        yield {
             "dataset": name,
             "model": variant,
             "seed": str(split.seed),
@@ -70,10 +71,6 @@ def measure(
             "commit": versions_and_commit().get("commit", ""),
             "command": " ".join(["python -m benchmarks.measure_molecules", *_without_root(sys.argv[1:])]),
         }
-        rows.append(row)
-        shown = ", ".join(f"{key} {value}" for key, value in metrics.items())
-        print(f"{name}, {variant}, seed {split.seed}: {shown} ({seconds:.1f} s)", flush=True)
-    return rows
 
 
 def _without_root(words: Sequence[str]) -> list[str]:
@@ -123,7 +120,8 @@ def main() -> None:
             seeds=options.seeds,
             device=options.device,
         )
-        write_rows(options.out, rows)
+        for row in rows:
+            write_rows(options.out, [row])
 
 
 if __name__ == "__main__":
