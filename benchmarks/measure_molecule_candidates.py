@@ -3,10 +3,10 @@
     python -m benchmarks.molecule_arrays DIR --root FOLDER --datasets bace bbbp --featurizers standard elements
     python -m benchmarks.measure_molecule_candidates DIR --device cuda --precision tf32 --seeds 2
 
-DIR holds the arrays of the first command; FOLDER the CSV files. Every candidate is trained on the ten scaffold splits of
-BACE and BBBP and on the ten folds of MUTAG and PTC_MR, whose molecules have bond labels too, and judged by the validation
-loss of the epoch that it selects. This program does not read test graphs. Rows of the same candidate, data set and number
-of seeds in ``--out`` are replaced.
+DIR holds the arrays of the first command; FOLDER the CSV files. Every candidate is trained on the ten scaffold splits
+of BACE and BBBP and on the ten folds of MUTAG and PTC_MR, whose molecules have bond labels too, and judged by the
+validation loss of the epoch that it selects. This program does not read test graphs. Rows of the same candidate, data
+set and number of seeds in ``--out`` are replaced.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def candidate_config(values: dict[str, Any], precision: str) -> RunConfig:
     config = load_preset("molecules")
     features = {"edge_labels": None, **{key: values[key] for key in _FEATURES if key in values}}
     training = {key: values[key] for key in _TRAINING if key in values}
-    model = {
-        key: value for key, value in values.items() if key not in (*_FEATURES, *_TRAINING, "featurizer")
-    }
+    model = {key: value for key, value in values.items() if key not in (*_FEATURES, *_TRAINING, "featurizer")}
     return replace(
         config,
         model_arguments={**config.model_arguments, "context": 0, **model},
@@ -117,7 +115,9 @@ def candidate_config(values: dict[str, Any], precision: str) -> RunConfig:
     )
 
 
-def measure(name: str, candidate: str, arrays: Path, root: str | None, options: argparse.Namespace) -> dict[str, str]:
+def measure(
+    name: str, candidate: str, arrays: Path, root: str | None, options: argparse.Namespace
+) -> dict[str, str]:
     """The row of a candidate on a data set."""
     values = CANDIDATES[candidate]
     splits = None

@@ -2,8 +2,8 @@
 
     python -m benchmarks.molecule_arrays DIR --root FOLDER
 
-FOLDER holds bace.csv, bbbp.csv and hiv.csv. For every data set and featurizer DIR gets a file ``NAME-FEATURIZER.npz`` with
-the graphs and the parts of the splits of ``--split scaffold`` with seeds 0 to 9.
+FOLDER holds bace.csv, bbbp.csv and hiv.csv. For every data set and featurizer DIR gets a file ``NAME-FEATURIZER.npz``
+with the graphs and the parts of the splits of ``--split scaffold`` with seeds 0 to 9.
 """
 
 from __future__ import annotations
