@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -187,7 +188,7 @@ def main() -> None:
         holdout = FinalTraining(store, load_preset("default"), device="cpu").holdout
         forest = forest_accuracy(store, holdout.train, holdout.validation)
         row: dict[str, Any] = {"change": "forest on attribute sums", "validation_accuracy": forest}
-        for result in (row, *(measure(store, change, arguments.epochs) for change in CHANGES)):
+        for result in chain([row], (measure(store, change, arguments.epochs) for change in CHANGES)):
             rows.append({"classes": count, "epochs": arguments.epochs} | result)
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
     if arguments.out is not None:
