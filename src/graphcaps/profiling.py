@@ -57,6 +57,8 @@ _clock: ContextVar[RangeClock | None] = ContextVar("range_clock", default=None)
 
 def profiled(name: Phase | Literal["step"]) -> AbstractContextManager[object]:
     """A context manager that marks its block as a range for the clock or the profiler that runs, if any."""
+    if torch.compiler.is_dynamo_compiling():
+        return _NO_RANGE  # the names would break the graph into pieces
     clock = _clock.get()
     if clock is not None:
         return clock.time(name)

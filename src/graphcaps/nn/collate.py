@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.autocast import autocast_enabled
+from graphcaps.ops.compilation import untraced
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
@@ -13,6 +15,7 @@ from graphcaps.types import GraphBatch, Segments
 __all__ = ["collate", "collate_segments"]
 
 
+@untraced
 def collate(
     owner: str,
     x: Tensor,
@@ -33,6 +36,8 @@ def collate(
     """
     if x.dim() != 2:
         raise ShapeError(owner, "x", "have the shape [V, in]", list(x.shape))
+    if autocast_enabled(x):
+        x = x.to(dtype)  # a layer before this one may have made it bfloat16
     if x.dtype != dtype:
         fix = f"Convert it with x.to({dtype})."
         raise ShapeError(owner, "x", f"be {dtype}, as the weights are", x.dtype, fix)

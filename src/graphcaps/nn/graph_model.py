@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.collate import collate
+from graphcaps.ops.compilation import untraced
 from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.registry import RegisteredModel
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
@@ -126,6 +127,21 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             ShapeError: If a class is out of range.
             ArgumentError: If the model holds replicas, or ``edge_attr`` is missing or not read.
         """
+        graphs = self._collate(x, edge_index, batch, y, edge_weight, edge_attr, num_graphs)
+        return self.forward_batch(graphs, y)
+
+    @untraced
+    def _collate(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None,
+        y: Tensor | None,
+        edge_weight: Tensor | None,
+        edge_attr: Tensor | None,
+        num_graphs: int | None,
+    ) -> GraphBatch:
+        """The arguments of :meth:`forward` as a batch, checked."""
         owner = type(self).__name__
         if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
             expected = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
@@ -139,8 +155,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             edge_attr=edge_attr, edge_kinds=self.edge_kinds,
         )  # fmt: skip
         if not x.size(0):
-            collated = GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
-        return self.forward_batch(collated, y)
+            return GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
+        return collated
 
 
 ModelFactory = Callable[[tuple[int, ...]], GraphModel]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.ragged.tiles import segment_product
 from graphcaps.types import EdgeTable, Segments
@@ -12,6 +13,7 @@ from graphcaps.types import EdgeTable, Segments
 __all__ = ["clamp_adjacency", "coarsen", "dense_coarsen"]
 
 
+@full_precision
 def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
     """CᵀAC of every graph as Cᵀ(AC): one sparse product with J columns and one ragged reduction.
 
@@ -26,6 +28,7 @@ def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
     return segment_product(assignment, neighbour_sum(assignment, edges), segments)
 
 
+@full_precision
 def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:
     """CᵀAC above the first level, ``assignment [*lead, B, I, J]``, ``adjacency [*lead, B, I, I]``."""
     return assignment.mT @ (adjacency @ assignment)

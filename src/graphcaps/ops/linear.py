@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.dispatch import uses_reference
+from graphcaps.ops.autocast import autocast_enabled
 
 __all__ = ["matmul_rows"]
 
@@ -21,8 +22,10 @@ def matmul_rows(x: Tensor, weight: Tensor) -> Tensor:
 
     The gradient of the weight is a small matrix, summed over all V rows: as one product it would use few cores of a
     GPU. There the rows are split into chunks; their products are computed in parallel and added in a fixed order.
+    Inside autocast torch decides the precision of the product and of its gradients.
     """
-    if x.device.type == "cpu" or x.requires_grad or not weight.requires_grad or uses_reference():
+    plain = x.device.type == "cpu" or autocast_enabled(x) or uses_reference()
+    if plain or x.requires_grad or not weight.requires_grad:
         return x @ weight
     y: Tensor = _MatmulRows.apply(x, weight)
     return y

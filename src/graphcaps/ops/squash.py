@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import uses_reference
+from graphcaps.ops.autocast import full_precision
 
 __all__ = ["RELEASED_EPSILON", "squash"]
 
@@ -18,6 +19,7 @@ _CHUNK = 1 << 18
 """Size of a temporary tensor on a CPU that stays in its cache; inputs below eight times this are not chunked."""
 
 
+@full_precision
 def squash(z: Tensor, epsilon: float = RELEASED_EPSILON) -> Tensor:
     r"""Squashes vectors along the last axis (HGCN, Eq. 3).
 

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
+from graphcaps.ops.compilation import is_traced
 
 __all__ = [
     "LARGEST_ROUTED_GRAPH",
@@ -310,6 +311,8 @@ def _module(name: str) -> ModuleType:
 
 
 def _current_mode() -> str:
+    if is_traced():
+        return "off"  # torch.compile traces the torch forms, and cannot read the variable
     return _mode.get() or _checked(os.environ.get(_VARIABLE, "auto"), _VARIABLE)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, apply_dropout
+from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 
 __all__ = ["BiasPosition", "activate", "relu_with_bias"]
@@ -16,6 +17,7 @@ BiasPosition = Literal["inside", "outside"]
 """Whether the bias is added before or after the ReLU."""
 
 
+@full_precision
 def activate(
     z: Tensor,
     bias: Tensor,

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select, uses_reference
+from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.compilation import is_traced
 
 __all__ = ["Running", "batch_norm", "standardise"]
 
@@ -20,6 +22,7 @@ Running = tuple[Tensor, Tensor]
 """Running mean and running variance, ``[*lead, C]`` each."""
 
 
+@full_precision
 def batch_norm(
     x: Tensor,
     mask: Tensor | None,
@@ -50,6 +53,7 @@ def batch_norm(
     return form(x, mask, weight, bias, running, training=training, momentum=momentum, epsilon=epsilon)
 
 
+@full_precision
 @torch.no_grad()
 def standardise(
     x: Tensor, mask: Tensor | None, running: Running, *, training: bool, momentum: float, epsilon: float
@@ -181,7 +185,7 @@ def _clear_padding_(rows: Tensor, mask: Tensor | None) -> Tensor:
     """``rows [*lead, V, C]`` with zeros at padding, in place."""
     if mask is None:
         return rows
-    if rows.device.type == "cpu" and not rows.requires_grad and not uses_reference():
+    if rows.device.type == "cpu" and not (rows.requires_grad or uses_reference() or is_traced()):
         # Few rows are padding, so writing only those is faster. On a GPU their indices would need a synchronisation.
         outside = (~mask).reshape(-1).nonzero().squeeze(-1)
         return rows.view(-1, rows.size(-1)).index_fill_(0, outside, 0).view(rows.shape)

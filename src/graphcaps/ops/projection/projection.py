@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select, supports
+from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.projection.sparse_features import sparse_product
 from graphcaps.types import FeatureRows
 
@@ -79,6 +80,7 @@ def _feature_statistics(
     return mean.to(dtype), (var + epsilon).rsqrt().to(dtype)
 
 
+@full_precision
 def project(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
     r"""Standardised rows times a weight, :math:`z = \big((x - \mu)\, \mathrm{diag}(s)\big) W`.
 

@@ -10,12 +10,15 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.compilation import is_traced
 from graphcaps.ops.propagation.propagation import csr_matrix, degrees, edge_list, flat_csr
 from graphcaps.types import EdgeTable
 
 __all__ = ["kind_table", "modulated_hop"]
 
 
+@full_precision
 def modulated_hop(
     x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
 ) -> Tensor:
@@ -68,7 +71,9 @@ def _modulated_hop(
     x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
 ) -> Tensor:
     """Sparse products; the rows of neighbours are gathered, and no message is kept for the backward pass."""
-    if edges.weight is not None and edges.weight.requires_grad:
+    learned = edges.weight is not None and edges.weight.requires_grad
+    half = x.element_size() < torch.float32.itemsize  # a CPU has no sparse products in half precision
+    if learned or half or is_traced():
         return _modulated_hop_reference(x, scale, shift, edges, edge_kinds)
     d = x.size(-1)
     gamma, beta = kind_table(scale, edge_kinds) + 1, kind_table(shift, edge_kinds)
@@ -155,6 +160,7 @@ class _ModulatedHop(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @full_precision
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, gamma = ctx.saved_tensors
         p: _Product = ctx.product

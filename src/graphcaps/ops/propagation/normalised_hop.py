@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm
 from graphcaps.ops.propagation.propagation import propagate
 from graphcaps.ops.ragged.reductions import segment_mean
@@ -32,6 +33,7 @@ class Hop:
     inputs: Tensor
 
 
+@full_precision
 def normalised_hop(
     u: Tensor,
     weight: Tensor,

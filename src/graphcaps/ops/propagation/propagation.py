@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.compilation import is_traced
 from graphcaps.types import EdgeList, EdgeTable
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 
+@full_precision
 def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     r"""One hop of a graph convolution without its weights.
 
@@ -44,7 +47,7 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
 
 
 def _propagate(x: Tensor, edges: EdgeTable) -> Tensor:
-    if edges.weight is None:
+    if edges.weight is None and not is_traced():
         hop: Tensor = _Propagate.apply(x.reshape(-1, x.size(-1)), edges)
         return hop.reshape(x.shape)
     return _propagate_reference(x, edges)
@@ -56,6 +59,7 @@ def _propagate_reference(x: Tensor, edges: EdgeTable) -> Tensor:
     return (neighbour_sum(scaled, edges) + scaled) * scale
 
 
+@full_precision
 def dense_propagate(x: Tensor, adjacency: Tensor) -> Tensor:
     """The same hop on small dense graphs, ``x [*lead, B, J, d]``, ``adjacency [*lead, B, J, J]``."""
     scale = (adjacency.sum(-1) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
@@ -63,6 +67,7 @@ def dense_propagate(x: Tensor, adjacency: Tensor) -> Tensor:
     return (adjacency @ scaled + scaled) * scale
 
 
+@full_precision
 def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
     """The same hop and the mean of the rows of each graph, ``[*lead, B, J, d]`` and ``[*lead, B, 1, d]``."""
     return select("dense_hop", _dense_hop, x, adjacency)(x, adjacency)
@@ -72,6 +77,7 @@ def _dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
     return dense_propagate(x, adjacency), x.mean(-2, keepdim=True)
 
 
+@full_precision
 def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
     """A x: for each row the (weighted) sum over the rows of its neighbours, ``[*lead, V, d]`` to the same shape.
 
@@ -82,7 +88,7 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
 
 def _neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
-    if edges.weight is not None and edges.weight.requires_grad:
+    if is_traced() or (edges.weight is not None and edges.weight.requires_grad):
         return _neighbour_sum_reference(x, edges)
     total: Tensor = _NeighbourSum.apply(x.reshape(-1, x.size(-1)), edges)
     return total.reshape(x.shape)
@@ -150,10 +156,12 @@ class _NeighbourSum(torch.autograd.Function):
     """Product with the symmetric sparse A, which is its diagonal transpose in the backward pass."""
 
     @staticmethod
+    @full_precision
     def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
         ctx.edges = edges
+        wide = x.to(_sparse_type(x))
         # In place: the operator @ would first copy a tensor of zeros.
-        return torch.zeros_like(x).addmm_(_matrix(edges, x.dtype), x)
+        return torch.zeros_like(wide).addmm_(_matrix(edges, wide.dtype), wide).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -164,14 +172,21 @@ class _Propagate(torch.autograd.Function):
     """Product with the symmetric normalised A of edges without weights, in one pass and without a temporary tensor."""
 
     @staticmethod
+    @full_precision
     def forward(ctx: Any, x: Tensor, edges: EdgeTable) -> Tensor:
         ctx.edges = edges
-        matrix, diagonal = _normalised(edges, x.dtype)
-        return (x * diagonal).addmm_(matrix, x)
+        wide = x.to(_sparse_type(x))
+        matrix, diagonal = _normalised(edges, wide.dtype)
+        return (wide * diagonal).addmm_(matrix, wide).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         return _Propagate.apply(grad, ctx.edges), None
+
+
+def _sparse_type(x: Tensor) -> torch.dtype:
+    """The type of a sparse product with ``x``: torch has none in half precision on a CPU, and sums lose digits."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

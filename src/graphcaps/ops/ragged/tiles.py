@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.compilation import is_traced
 from graphcaps.types import Segments
 
 __all__ = [
@@ -93,7 +95,8 @@ def _split(segments: Segments, t: int) -> Tiles:
         graph = torch.arange(B, device=device).expand(*lead, B)
     else:
         tile_ptr = torch.nn.functional.pad(((segments.sizes + t - 1) // t).cumsum(-1), (1, 0))
-        N = V // t + B if device.type != "cpu" else (int(tile_ptr[..., -1].max()) if tile_ptr.numel() else 0)
+        counts = device.type == "cpu" and not is_traced()  # values are read without a synchronisation
+        N = (int(tile_ptr[..., -1].max()) if tile_ptr.numel() else 0) if counts else V // t + B
         tile = torch.arange(N, device=device).expand(*lead, N).contiguous()
         graph = torch.searchsorted(tile_ptr[..., 1:].contiguous(), tile, right=True).clamp_max(B - 1)
     first = ptr[..., :-1].gather(-1, graph)
@@ -117,7 +120,7 @@ def _split(segments: Segments, t: int) -> Tiles:
 def _mask_or_indices(mask: Tensor) -> Tensor:
     """A mask in the form that zeroes rows fastest: indices on a CPU; the mask on a GPU, where indices synchronise."""
     flat = mask.reshape(-1)
-    return flat.nonzero().squeeze(-1) if flat.device.type == "cpu" else flat
+    return flat.nonzero().squeeze(-1) if flat.device.type == "cpu" and not is_traced() else flat
 
 
 def to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
@@ -158,6 +161,7 @@ def is_single_graph(segments: Segments) -> bool:
     return segments.num_graphs == 1 and not segments.padded and segments.index.dim() == 1
 
 
+@full_precision
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """Sum over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``; padding rows are left out."""
     return select("segment_sum", _segment_sum, x)(x, segments)
@@ -175,6 +179,7 @@ def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
     return total[..., :B, :] if segments.padded else total
 
 
+@full_precision
 def segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
     """Values per graph copied to each of its rows: ``[*lead, B, d]`` to ``[*lead, V, d]``.
 
@@ -193,6 +198,7 @@ def _segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
     return flat.reshape(*segments.index.shape, x.size(-1))
 
 
+@full_precision
 def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
     """Sum of aᵢ ⊗ xᵢ over the rows i of each graph, ``[*lead, V, N]`` and ``[*lead, V, d]`` to ``[*lead, B, N, d]``.
 

@@ -20,6 +20,8 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.compilation import untraced
 from graphcaps.ops.propagation.propagation import to_edge_index
 from graphcaps.ops.ragged.tiles import (
     Tiles,
@@ -38,6 +40,8 @@ CHUNK = 1 << 21
 """Size of a temporary tensor on a CPU; a GPU uses eight times as much."""
 
 
+@untraced
+@full_precision
 def reconstruction_loss(
     z: Tensor,
     edges: EdgeTable,

@@ -22,7 +22,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.batch_layout.small_graphs import select_small_graphs
+from graphcaps.ops.compilation import untraced
 from graphcaps.ops.propagation.propagation import to_edge_index
 from graphcaps.ops.ragged.tiles import segment_broadcast
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
@@ -41,6 +43,8 @@ _CHUNK = 1 << 19
 """Size of a temporary tensor on a CPU that stays in its cache; a GPU uses 32 times as much."""
 
 
+@untraced
+@full_precision
 def sampled_reconstruction_loss(
     z: Tensor,
     edges: EdgeTable,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops._triton.dispatch import kernels_available, select, uses_reference
+from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.routing.factored import route_dense_factored, route_factored
 from graphcaps.ops.routing.iterations import route_dense_traced, route_traced
 from graphcaps.ops.routing.naive import route_naive
@@ -19,6 +20,7 @@ __all__ = ["RoutingMethod", "route", "route_dense"]
 RoutingMethod = Literal["auto", "factored", "naive", "kernel"]
 
 
+@full_precision
 def route(
     h: Tensor,
     weight: Tensor,
@@ -93,6 +95,7 @@ def route(
     return form(h, weight, bias, segments, iterations, residual, detach, epsilon)
 
 
+@full_precision
 def route_dense(
     h: Tensor,
     weight: Tensor,
