@@ -24,6 +24,7 @@ from graphcaps.cli.data_options import (
     open_with_splits,
     reader_options,
 )
+from graphcaps.cli.learning_warning import learning_warning
 from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
 from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
 from graphcaps.cli.run_options import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.splits.groups import Grouping
+    from graphcaps.data.store import GraphStore
     from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
 
 __all__ = ["evaluate"]
@@ -196,6 +198,8 @@ def evaluate(
     for dataset, validation in validations:
         ledger = _run(validation, preset, out, as_json)
         ledgers.append(ledger)
+        if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
+            note(warning)
         if out is not None:
             _write_summary(out, ledger, dataset)
         if predictions is not None:
@@ -368,6 +372,21 @@ def _progress_bars(epochs: int, quiet: bool) -> Iterator[Callable[[GroupEpoch], 
 
 
 # Results
+
+
+def _learning_warning(ledger: Ledger, store: GraphStore) -> str:
+    """The warning of ``train``, for the mean training accuracy of all folds and seeds in their last epoch."""
+    if store.y is None:
+        return ""
+    counts = store.y[store.y >= 0].bincount()
+    accuracies = [
+        float(fold[epochs - 1])
+        for record in ledger.records
+        for fold, epochs in zip(record.curves.train_accuracy, record.curves.fold_epochs, strict=True)
+    ]
+    advice = "Train longer (--epochs)." if ledger.selects_epochs else ""
+    mean, largest = sum(accuracies) / len(accuracies), float(counts.max() / counts.sum())
+    return learning_warning(f"{ledger.dataset}: the model has", mean, largest, advice)
 
 
 def _write_summary(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:

@@ -25,6 +25,7 @@ from graphcaps.cli.data_options import (
     open_with_splits,
     reader_options,
 )
+from graphcaps.cli.learning_warning import learning_warning
 from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
 from graphcaps.cli.run_options import (
     BatchSize,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 _DEFAULT_PATIENCE = 50  # with the presets of own graphs, as in HGCNClassifier
-_MIN_GAIN = 0.05  # training accuracy must exceed the share of the largest class by this much
 
 
 def train(
@@ -402,12 +402,6 @@ def _learning_warning(training: SingleTraining, info: dict[str, Any]) -> str:
         return ""
     counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
     largest, accuracy = float(counts.max() / counts.sum()), float(info["train_accuracy"])
-    # With a largest class of 97 % no gain of 5 % is possible: half of the remaining share is enough.
-    if largest == 1 or accuracy > min(largest + _MIN_GAIN, (1 + largest) / 2):
-        return ""
     stopped_early = info.get("epochs_run", info["epochs"]) < info["epochs"]
-    longer = f" Train longer ({'--patience 0' if stopped_early else '--epochs'})."
-    return (
-        f"The model has hardly learned: its training accuracy is {100 * accuracy:.1f} %, and the largest class has "
-        f"{100 * largest:.1f} % of the graphs.{longer if training.has_epochs else ''}"
-    )
+    longer = f"Train longer ({'--patience 0' if stopped_early else '--epochs'})."
+    return learning_warning("The model has", accuracy, largest, longer if training.has_epochs else "")
