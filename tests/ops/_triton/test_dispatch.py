@@ -141,8 +141,9 @@ def test_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "triton_installed", lambda: True)
     x = torch.ones(2, 3)
     with use_kernels("always"):
-        assert supports("margin_loss", x, None)
-        assert not supports("margin_loss", x, torch.ones(3))
+        assert supports("margin_loss", x, None, None)
+        assert not supports("margin_loss", x, torch.ones(3), None)
+        assert not supports("margin_loss", x, None, torch.ones(2))
         assert supports("activate", x, x)
         assert not supports("activate", torch.ones(1, dispatch.WIDEST_ACTIVATION + 1), x)
         assert not supports("segment_sum", torch.ones(2, 3, dtype=torch.long))
