@@ -225,7 +225,7 @@ def test_without_validation_all_graphs_are_trained_on_and_nothing_is_calibrated(
 def test_class_weights_change_probabilities():
     store = labelled()
     y = np.array(["rare"] * 6 + ["often"] * 24)
-    model = small(epochs=6, validation=0)
+    model = small(epochs=50, validation=0)
     plain = model.fit(store, y).predict_proba(store)
     ones = model.set_params(class_weight={"rare": 1.0}).fit(store, y).predict_proba(store)
     balanced = model.set_params(class_weight="balanced").fit(store, y).predict_proba(store)
