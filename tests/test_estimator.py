@@ -24,6 +24,7 @@ from graphcaps import HGCNClassifier
 from graphcaps.data import to_networkx, to_pyg
 from graphcaps.data.coercion import coerce, concat_stores
 from graphcaps.data.label_encoding import text_code
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.estimator import default_config
@@ -376,13 +377,56 @@ def test_invalid_graphs_and_classes_are_refused():
         small().fit(store, np.zeros(30))
     with pytest.raises(ArgumentError, match="requires y to be passed"):
         small().fit(replace(store, y=None))
-    with pytest.raises(ArgumentError, match="Put it into a list"):
-        small().fit("CCO", [1])
+    with pytest.raises(ArgumentError, match="at least two classes"):
+        small().fit(to_networkx(store, 0), [1])  # one graph is one graph
     with pytest.raises(NotFittedError):
         small().predict(store)
     with pytest.raises(ValueError, match="Unknown label type"):
         small().fit(store, np.linspace(0, 1, 30))
     assert coerce(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
+
+
+def test_missing_classes_are_refused_with_the_way_out():
+    pd = pytest.importorskip("pandas")
+    store = labelled()
+    for missing in (float("nan"), None, pd.NA, ""):
+        y = np.array(["a", "b"] * 15, dtype=object)
+        y[4] = y[9] = missing
+        with pytest.raises(ArgumentError) as caught:
+            small().fit(store, y)
+        assert str(caught.value) == (
+            f"HGCNClassifier: 'y' must hold the class of each graph, got {missing!r} for graph 4 (2 such graphs). "
+            "Leave out graphs without a class; coerce(frame, label='…', bad='skip') does so for a DataFrame."
+        )
+    with pytest.raises(
+        ArgumentError, match="'validation' must hold the class of each graph, got nan for graph 0"
+    ):
+        small().fit(store, validation=(store, [float("nan")] * 30))
+
+
+def test_fit_warns_of_salts_contradictions_and_rows_left_out(tmp_path):
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "CC(=O)[O-].[Na+]", "c1ccccc1", "OCC", "CCN", "CCC"]
+    y = [0, 1, 0, 1, 0, 1]
+    with pytest.warns(ReadingWarning) as caught:
+        small(epochs=1, validation=0).fit(smiles, y)
+    salts = (
+        "HGCNClassifier: 1 of 6 molecules has several fragments (salts, mixtures); coerce(X, fragments='largest') "
+        "keeps the largest of each."
+    )
+    copies = (
+        "HGCNClassifier: 1 molecule is in more than one row (1 further row), with different labels; "
+        "all rows are kept."
+    )
+    assert [str(warning.message) for warning in caught] == [salts, copies]
+    assert {warning.filename for warning in caught} == {__file__}
+    read = coerce(smiles, fragments="largest")
+    with pytest.warns(ReadingWarning) as caught:  # of the classes, which only fit has seen
+        small(epochs=1, validation=0).fit(read.store, y)
+    assert [str(warning.message) for warning in caught] == [copies]
+    small(epochs=1, validation=0).fit(
+        smiles[2:] * 2, y[2:] * 2
+    )  # copies with one class, as in bootstrap samples
 
 
 # ---------------------------------------------------------------------- node labels

@@ -24,10 +24,12 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 from torch import Tensor
 
 from graphcaps.config import RunConfig
-from graphcaps.data.class_names import class_name
+from graphcaps.data.class_names import class_name, is_missing
 from graphcaps.data.coercion import GraphInput, coerce, concat_stores
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.readers.featurizers import FEATURIZERS
+from graphcaps.data.readers.graph_metadata import warn_of_notes
+from graphcaps.data.readers.row_rules import describe_fragments, find_repeated
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, ShapeError
 from graphcaps.inference.fitted_model import FittedModel, load
@@ -46,6 +48,7 @@ __all__ = [
     "class_weights",
     "default_config",
     "encode_classes",
+    "fit_notes",
     "load_estimator",
     "run_config",
     "save_estimator",
@@ -214,6 +217,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             validation (tuple, optional): Graphs and class labels ``(X, y)`` of a validation set, in place of the
                 fraction ``validation`` of the constructor. They weigh 1 each.
 
+        Warns:
+            ReadingWarning: Once for each of rows that were left out, salts and mixtures, and copies of a molecule
+                with different classes.
+
         Raises:
             ArgumentError: If a parameter, a graph, a class label or a weight is invalid, or the validation set has
                 other classes than ``y``.
@@ -223,6 +230,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         continues = self.warm_start and hasattr(self, "model_")
         graphs = self._read(X, fitting=not continues)
         self.classes_, store = encode_classes(graphs, y)
+        warn_of_notes(
+            _OWNER, fit_notes(graphs, store, is_read=not isinstance(X, GraphStore), has_y=y is not None)
+        )
         store, weights = drop_weightless(store, sample_weight)
         attributes, labels = store.node_attributes, store.node_labels
         self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))
@@ -396,6 +406,7 @@ def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
     y = column_or_1d(y, warn=True)
     if len(y) != len(graphs.store):
         raise ArgumentError(_OWNER, "y", f"have one class per graph, {len(graphs.store)}", len(y))
+    _refuse_missing(y)
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     classes, index = np.unique(_one_notation(y), return_inverse=True)
@@ -405,6 +416,42 @@ def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
     names = tuple(class_name(label) for label in classes.tolist())
     codes = torch.from_numpy(index.astype(np.int64))
     return classes, replace(graphs.store, y=codes, class_names=names)
+
+
+def _refuse_missing(y: np.ndarray, argument: str = "y") -> None:
+    """Rejects classes with missing values, as pandas marks them, and empty text."""
+    missing = [graph for graph, label in enumerate(y.tolist()) if is_missing(label) or label == ""]
+    if missing:
+        more = f" ({len(missing):,} such graphs)" if len(missing) > 1 else ""
+        got = f"{y.tolist()[missing[0]]!r} for graph {missing[0]}{more}"
+        fix = (
+            "Leave out graphs without a class; coerce(frame, label='…', bad='skip') does so for a DataFrame."
+        )
+        raise ArgumentError(_OWNER, argument, "hold the class of each graph", got, fix)
+
+
+def fit_notes(graphs: GraphInput, store: GraphStore, *, is_read: bool, has_y: bool) -> list[str]:
+    """Sentences on what a training should know of its rows, as the command line prints them.
+
+    Args:
+        graphs (GraphInput): The graphs as they were converted.
+        store (GraphStore): The same graphs with their classes.
+        is_read (bool): Whether ``fit`` read them itself; the function that made a store has said the rest.
+        has_y (bool): Whether the classes were passed beside the graphs, so that no reader could compare them.
+    """
+    notes: list[str] = []
+    if is_read and graphs.metadata is not None:
+        notes += [*graphs.metadata.notes, *graphs.metadata.skipped_notes]
+    if store.smiles is None or store.y is None:
+        return notes
+    if is_read and store.fragments != "largest":
+        count = sum("." in smiles for smiles in store.smiles)
+        option = "coerce(X, fragments='largest')"
+        notes.append(describe_fragments(count, len(store), "all", option))
+    repeated = find_repeated(store.smiles, store.y.tolist())
+    if repeated.contradicting and (is_read or has_y):  # copies with one class change no result in silence
+        notes.append(repeated.describe("keep", has_options=False))
+    return notes
 
 
 def _one_notation(y: np.ndarray) -> np.ndarray:
@@ -429,6 +476,7 @@ def encode_like(graphs: GraphInput, y: Any, store: GraphStore) -> GraphStore:
     if y is None or len(y) != len(graphs.store):
         expected = f"have one class per graph, {len(graphs.store)}"
         raise ArgumentError(_OWNER, "validation", expected, "none" if y is None else len(y))
+    _refuse_missing(y, "validation")
     names = [class_name(label) for label in y.tolist()]
     assert store.y is not None
     trained = {store.class_names[index] for index in store.y.unique().tolist()}

@@ -216,6 +216,48 @@ def test_invalid_molecules_are_skipped_on_request() -> None:
     assert read.metadata.row_indices == (0, 3)
 
 
+def test_rows_of_a_frame_without_a_class() -> None:
+    pytest.importorskip("rdkit")
+    import pandas as pd
+
+    smiles = ["CCO", "CCN", "C(C", "CC", "CCC"]
+    frame = pd.DataFrame({"smiles": smiles, "y": [1.0, None, 1.0, None, 0.0]})
+    with pytest.raises(GraphcapsError) as caught:
+        coerce(frame[["smiles", "y"]].drop(2), label="y")
+    assert str(caught.value) == (
+        "coerce: 'label' must name a column with a class in every row, got nan in row 2 (2 such rows). Leave such "
+        "rows out with bad='skip'."
+    )
+    read = coerce(frame, label="y", bad="skip")
+    assert read.y is not None
+    assert read.y.tolist() == [1.0, 0.0]
+    assert read.metadata is not None
+    assert (read.metadata.row_indices, read.metadata.ids) == ((0, 4), ("0", "4"))
+    assert [(row.line, row.kind) for row in read.metadata.skipped] == [
+        (2, "label"),
+        (3, "molecule"),
+        (4, "label"),
+    ]
+    assert read.metadata.skipped_ids == ("1", "2", "3")
+    assert read.metadata.skipped_notes[-1] == "2 rows without a label were left out: lines 2, 4."
+    with pytest.raises(GraphcapsError, match="'label' must name a column with classes, got none in any row"):
+        coerce(frame.assign(y=None), label="y", bad="skip")
+
+
+def test_rows_of_a_frame_of_networks_without_a_class() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"graph": [nx.path_graph(3), nx.path_graph(4), nx.path_graph(5)], "y": ["a", "NA", "b"]}
+    )
+    read = coerce(frame, label="y", bad="skip")
+    assert read.store.sizes.tolist() == [3, 5]
+    assert read.y is not None
+    assert read.y.tolist() == ["a", "b"]
+    assert read.metadata is not None
+    assert read.metadata.row_indices == (0, 2)
+
+
 # ---------------------------------------------------------------------- matrices and edge lists
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 9), weighted=st.booleans())

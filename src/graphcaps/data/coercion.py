@@ -40,12 +40,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.data.class_names import is_missing, is_missing_label
 from graphcaps.data.convert.array_graphs import from_arrays, is_array
 from graphcaps.data.convert.pyg_graphs import from_pyg
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.features.compatibility import CheckedGraphs, InputColumns, UnseenPolicy, check_graphs
-from graphcaps.data.readers.graph_metadata import GraphMetadata
+from graphcaps.data.readers.graph_metadata import GraphMetadata, ReadingWarning, SkippedRow
 from graphcaps.data.readers.molecules import molecule_smiles, read_smiles
 from graphcaps.data.readers.networks import CLASS_ATTRIBUTES, store_from_networks
 from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES
@@ -110,7 +111,8 @@ def coerce(
         samples (bool): Whether an array is a collection of samples, as in scikit-learn: one matrix outside a list is
             then refused. Any other single graph is one graph. (default: ``False``)
         options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``featurizer``, ``fragments``
-            and ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``;
+            and ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``, where
+            ``bad="skip"`` also leaves out rows without a class;
             ``node_label``, ``edge_label``, ``weight``, ``node_attributes`` and ``edge_attributes`` for networkx graphs;
             ``num_nodes`` for edge lists in arrays.
 
@@ -261,20 +263,14 @@ def _is_instance(value: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(value, kind)
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether it marks a missing entry, as pandas does."""
-    is_nan = isinstance(value, float) and value != value
-    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
-
-
 # ---------------------------------------------------------------------- lists of one kind
 def _from_list(graphs: list[Any], defaults: dict[str, str], options: dict[str, Any]) -> GraphInput:
     """Converts a list of graphs of one kind."""
     if not graphs:
         raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
     kinds = {_kind(graph) for graph in graphs}
-    if "molecule" in kinds and any(_is_missing(graph) for graph in graphs):  # reported as invalid molecules
-        graphs = ["" if _is_missing(graph) else graph for graph in graphs]
+    if "molecule" in kinds and any(is_missing(graph) for graph in graphs):  # reported as invalid molecules
+        graphs = ["" if is_missing(graph) else graph for graph in graphs]
         kinds = {_kind(graph) for graph in graphs}
     if len(kinds) > 1 or "" in kinds:
         got = ", ".join(sorted({type(graph).__name__ for graph in graphs}))
@@ -337,7 +333,7 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
 def _from_networkx(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
     data = store_from_networks(graphs, [None] * len(graphs), name="graphs", strict=True, **options)
     for note in data.metadata.notes:
-        warnings.warn(note, stacklevel=5)
+        warnings.warn(note, ReadingWarning, stacklevel=5)
     values = [next((g.graph[key] for key in CLASS_ATTRIBUTES if key in g.graph), None) for g in graphs]
     is_class = all(isinstance(value, str | int | float | np.generic) for value in values)
     return GraphInput(data.store, np.array(values) if is_class else None)
@@ -349,7 +345,7 @@ def _from_pyg(graphs: list[Any]) -> GraphInput:
         raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
     store = from_pyg([_without_y(data) for data in data_list])
     if store.edge_attributes is not None:
-        warnings.warn("'edge_attr' is kept in the store, but no model uses it.", stacklevel=5)
+        warnings.warn("'edge_attr' is kept in the store, but no model uses it.", ReadingWarning, stacklevel=5)
     values = [_class_of(data) for data in data_list]
     return GraphInput(store, None if any(value is None for value in values) else np.array(values))
 
@@ -383,7 +379,10 @@ def _class_names(store: GraphStore) -> np.ndarray | None:
 
 # ---------------------------------------------------------------------- tables in memory
 def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -> GraphInput:
-    """Reads the column of graphs of a ``DataFrame``, and the column of classes if it is named."""
+    """Reads the column of graphs of a ``DataFrame``, and the column of classes if it is named.
+
+    With ``bad="skip"``, rows without a class are left out, as in a table in a file.
+    """
     options = dict(options)
     column, label = options.pop("smiles", None), options.pop("label", None)
     names = [str(name) for name in frame.columns]
@@ -394,12 +393,52 @@ def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -
     if column is None:
         column = _graph_column(frame, names, label)
     graphs = _entries(frame, names.index(str(column)))
-    read = _from_list(graphs, defaults, options)
     if label is None:
-        return read
+        return _from_list(graphs, defaults, options)
     y = _column(frame, names.index(str(label))).to_numpy()
+    values = y.tolist()
+    missing = [row for row, value in enumerate(values) if is_missing_label(value)]
+    if missing and options.get("bad") != "skip":
+        more = f" ({len(missing):,} such rows)" if len(missing) > 1 else ""
+        got = f"{values[missing[0]]!r} in row {missing[0] + 1:,}{more}"
+        fix = "Leave such rows out with bad='skip'."
+        raise ArgumentError("coerce", "label", "name a column with a class in every row", got, fix)
+    if len(missing) == len(y):
+        raise ArgumentError("coerce", "label", "name a column with classes", "none in any row")
+    kept = sorted(set(range(len(y))) - set(missing))
+    if not any(_kind(graph) == "molecule" for graph in graphs):
+        options.pop("bad", None)  # it decided on the classes; other graphs are never left out
+    read = _from_list([graphs[row] for row in kept], defaults, options)
     rows = None if read.metadata is None else read.metadata.row_indices
-    return replace(read, y=y if rows is None else y[list(rows)])
+    selected = kept if rows is None else [kept[row] for row in rows]
+    if not missing:
+        return replace(read, y=y[selected])
+    return replace(read, y=y[selected], metadata=_skip_rows(read.metadata, selected, kept, missing, label))
+
+
+def _skip_rows(
+    metadata: GraphMetadata | None, selected: list[int], kept: list[int], missing: list[int], label: str
+) -> GraphMetadata:
+    """Metadata of the graphs of a frame: rows are those of the frame, counted from 0, and lines from 1.
+
+    Args:
+        metadata (GraphMetadata, optional): Metadata with rows among ``kept``.
+        selected (list): Row of each graph.
+        kept (list): Rows with a class.
+        missing (list): Rows without one.
+        label (str): Column of the classes.
+    """
+    skipped = [SkippedRow(row + 1, "", f"it has no label in column '{label}'", "label") for row in missing]
+    if metadata is not None:
+        skipped += [replace(entry, line=kept[entry.line - 1] + 1) for entry in metadata.skipped]
+    skipped.sort(key=lambda entry: entry.line)
+    return replace(
+        metadata or GraphMetadata((), has_names=False),
+        ids=tuple(map(str, selected)),
+        skipped=tuple(skipped),
+        row_indices=tuple(selected),
+        skipped_ids=tuple(str(entry.line - 1) for entry in skipped),
+    )
 
 
 def _column(frame: Any, index: int) -> Any:
@@ -415,7 +454,7 @@ def _graph_column(frame: Any, names: list[str], label: str | None) -> str:
     """The only column that holds graphs; of several columns of text, the one named ``smiles``."""
     usable = []
     for index, name in enumerate(names):
-        kinds = {_kind(value) for value in _entries(frame, index) if not _is_missing(value)}
+        kinds = {_kind(value) for value in _entries(frame, index) if not is_missing(value)}
         if len(kinds) == 1 and "" not in kinds and name != label:
             usable.append(name)
     named = [name for name in usable if name.lower() == "smiles"]

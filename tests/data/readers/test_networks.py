@@ -11,6 +11,7 @@ import torch
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.datasets.loading import load_dataset, open_dataset
 from graphcaps.data.label_encoding import text_code
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.readers.networks import read_networks, store_from_networks
 from graphcaps.errors import ArgumentError, DataError
 
@@ -65,17 +66,23 @@ def test_labels_attributes_and_weights_are_read(tmp_path, ending):
 
 def test_display_names_of_gexf_nodes_are_labels_only_on_request(tmp_path):
     path = write(tmp_path / "net.gexf", triangle())
-    assert load_dataset(path).node_labels is None
-    assert load_dataset(path).node_attributes.flatten().tolist() == [3, 4.5, 5]
-    named = load_dataset(path, node_label="name", weight="years")
+    with pytest.warns(ReadingWarning) as caught:
+        store = load_dataset(path)
+    assert str(caught[0].message) == (
+        "load_dataset: The node attributes 'name', 'note' are not read, since they hold no numbers; node_label='…' "
+        "reads one as the label."
+    )
+    assert store.node_labels is None
+    assert store.node_attributes.flatten().tolist() == [3, 4.5, 5]
+    named = open_dataset(path, node_label="name", weight="years").store
     assert named.node_labels[0, 0] == text_code("red")
     assert set(named.edge_weight.tolist()) == {7.0}
 
 
 def test_text_has_the_same_code_in_every_file(tmp_path):
     """Counting texts of a file from 0 would give blue another number beside red than beside black."""
-    one = load_dataset(write(tmp_path / "a.json", triangle(colour="red")))
-    other = load_dataset(write(tmp_path / "b.json", triangle(colour="black")))
+    one = open_dataset(write(tmp_path / "a.json", triangle(colour="red"))).store
+    other = open_dataset(write(tmp_path / "b.json", triangle(colour="black"))).store
     assert torch.equal(one.node_labels[1:], other.node_labels[1:])
     assert one.node_labels[0] != other.node_labels[0]
 
@@ -122,7 +129,7 @@ def test_several_graphs_in_one_file(tmp_path):
     text = two.read_text()
     start, end = text.index("<graph "), text.index("</graph>") + len("</graph>")
     two.write_text(text[:end] + text[start:end] + text[end:])
-    assert len(load_dataset(two)) == 2
+    assert len(open_dataset(two).store) == 2
 
 
 def test_attributes_of_some_nodes_only_are_noted_and_not_read(tmp_path):
@@ -163,7 +170,10 @@ def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
     path = tmp_path / "n.json"
     links = [{"source": 1, "target": 2}, {"source": 2, "target": 1}, {"source": 2, "target": 3}]
     path.write_text(json.dumps({"directed": True, "nodes": [{"id": k} for k in (1, 2, 3)], "links": links}))
-    store = load_dataset(path)
+    with pytest.warns(
+        ReadingWarning, match="load_dataset: 1 graph is directed; edges are read as undirected"
+    ):
+        store = load_dataset(path)
     assert (store.num_edges, store.report.one_way, store.report.repeated) == (2, 1, 0)
 
 
@@ -253,7 +263,7 @@ def test_parallel_edges_loops_and_single_nodes(tmp_path):
     lone = nx.Graph()
     lone.add_node("a")
     for name in ("one.graphml", "one.gexf", "one.json"):
-        store = load_dataset(write(tmp_path / name, lone))
+        store = open_dataset(write(tmp_path / name, lone)).store
         assert (store.num_nodes, store.num_edges) == (1, 0)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import graphcaps
 from graphcaps.data.datasets.loading import open_dataset
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.readers.row_rules import (
     RepeatedMolecules,
     describe_copies_across,
@@ -179,3 +181,16 @@ def test_copies_in_several_parts_and_folds():
         "Copies of 2 molecules may be in different folds; --groups copies keeps them in one."
     )
     assert describe_copies_in_folds(["C", "N"]) == describe_copies_in_folds(None) == ""
+
+
+def test_load_dataset_warns_once_of_each_note(table):
+    with pytest.warns(ReadingWarning) as caught:
+        graphcaps.load_dataset(table, label="active", bad="skip")
+    assert [str(warning.message) for warning in caught] == [
+        "load_dataset: 2 rows without a label were left out: lines 4, 7.",
+        "load_dataset: 1 of 6 molecules has several fragments (salts, mixtures); fragments='largest' keeps the largest "
+        "of each.",
+        "load_dataset: 2 molecules are in more than one row (2 further rows), 1 of them with different labels; all "
+        "rows are kept. duplicates='first' keeps one row of each, duplicates='drop-contradicting' leaves those out.",
+    ]
+    assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}

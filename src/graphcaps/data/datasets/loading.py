@@ -24,7 +24,7 @@ from graphcaps._io.user_folders import expand_home, user_folder
 from graphcaps.data.datasets.cache import load_cached, save_cached
 from graphcaps.data.datasets.catalogue import CATALOGUE, CatalogueEntry, find_entry, similar_names
 from graphcaps.data.datasets.download import DownloadError, download_tu, verify_checksum_file
-from graphcaps.data.readers.graph_metadata import GraphMetadata
+from graphcaps.data.readers.graph_metadata import GraphMetadata, warn_of_notes
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_archive import TUArchive
 from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES, is_user_file, read_user_file
@@ -81,10 +81,17 @@ def load_dataset(
         options: Options for user files, such as ``smiles="smiles", label="active"``; see
             :func:`graphcaps.data.readers.user_files.read_user_file`.
 
+    Warns:
+        ReadingWarning: Once for each note that the command line prints: rows that were left out, salts and mixtures,
+            repeated molecules, entries that are not read.
+
     Raises:
         GraphcapsError: If there is no such data set, or its files are invalid.
     """
-    return open_dataset(name, root, cache=cache, download=download, **options).store
+    loaded = open_dataset(name, root, cache=cache, download=download, **options)
+    if loaded.metadata is not None:
+        warn_of_notes("load_dataset", loaded.metadata.all_notes)
+    return loaded.store
 
 
 def open_dataset(

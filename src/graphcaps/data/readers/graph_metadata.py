@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from graphcaps.data.store import GraphStore
 
-__all__ = ["GraphMetadata", "SkipKind", "SkippedRow", "StoreWithMetadata"]
+__all__ = [
+    "GraphMetadata",
+    "ReadingWarning",
+    "SkipKind",
+    "SkippedRow",
+    "StoreWithMetadata",
+    "warn_of_notes",
+]
 
 _MAX_LISTED = 10  # lines in a sentence
+_OPTION = re.compile(r"--([a-z-]+) ([a-z][a-z-]*)")
+
+
+class ReadingWarning(UserWarning):
+    """What a reader left out, changed or found: rows, attributes, directions, salts, contradicting labels."""
 
 
 SkipKind = Literal["molecule", "label", "duplicate"]
@@ -89,3 +104,16 @@ class StoreWithMetadata:
 
     store: GraphStore
     metadata: GraphMetadata
+
+
+def warn_of_notes(owner: str, notes: Iterable[str], stacklevel: int = 2) -> None:
+    """Gives one :class:`ReadingWarning` for each note, with options as Python arguments.
+
+    Args:
+        owner (str): Function that the user called; a message begins with it.
+        notes (iterable): Sentences, as the command line prints them. Empty ones are left out.
+        stacklevel (int): As in :func:`warnings.warn`, for the caller of this function. (default: 2)
+    """
+    for note in filter(None, notes):
+        sentence = _OPTION.sub(lambda found: f"{found[1].replace('-', '_')}='{found[2]}'", note)
+        warnings.warn(f"{owner}: {sentence}", ReadingWarning, stacklevel=stacklevel + 1)

@@ -82,8 +82,13 @@ class RepeatedMolecules:
     contradicting: int = 0
     contradicting_rows: int = 0
 
-    def describe(self, policy: DuplicatePolicy) -> str:
-        """A sentence on the molecules and what was done; "" if no molecule is repeated."""
+    def describe(self, policy: DuplicatePolicy, *, has_options: bool = True) -> str:
+        """A sentence on the molecules and what was done; "" if no molecule is repeated.
+
+        Args:
+            policy (str): What was done with them.
+            has_options (bool): Whether the options that leave rows out are named. (default: ``True``)
+        """
         if not self.molecules:
             return ""
         rows = f"{self.further_rows:,} further row{'' if self.further_rows == 1 else 's'}"
@@ -98,6 +103,8 @@ class RepeatedMolecules:
             return (
                 f"{start}{different or ', none with different labels'}{'; ' + left_out if different else ''}."
             )
+        if not has_options:
+            return f"{start}{different}; all rows are kept."
         options = "--duplicates first keeps one row of each"
         if self.contradicting:
             options += ", --duplicates drop-contradicting leaves those out"
@@ -144,13 +151,16 @@ def read_labels(table: Table, column: str, policy: UnlabelledPolicy) -> Labelled
 
 
 # ---------------------------------------------------------------------- fragments
-def describe_fragments(count: int, total: int, policy: FragmentPolicy) -> str:
+def describe_fragments(
+    count: int, total: int, policy: FragmentPolicy, option: str = "--fragments largest"
+) -> str:
     """A sentence on molecules of several fragments; "" if there are none.
 
     Args:
         count (int): Number of molecules with several fragments.
         total (int): Number of molecules.
         policy (str): What was done with them.
+        option (str): What keeps the largest fragment. (default: the option of the command line)
     """
     if not count:
         return ""
@@ -158,7 +168,7 @@ def describe_fragments(count: int, total: int, policy: FragmentPolicy) -> str:
     start = f"{count:,} of {total:,} molecules {verb} several fragments (salts, mixtures)"
     if policy == "largest":
         return f"{start}; the largest of each was kept."
-    return f"{start}; --fragments largest keeps the largest of each."
+    return f"{start}; {option} keeps the largest of each."
 
 
 # ---------------------------------------------------------------------- repeated molecules
