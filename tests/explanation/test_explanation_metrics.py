@@ -88,6 +88,7 @@ def test_agreement_is_one_if_the_truth_is_the_assignment() -> None:
     assert (row["nmi"], row["nmi_all"], row["ari"]) == pytest.approx((1, 1, 1))
 
 
+@pytest.mark.filterwarnings("ignore::graphcaps.data.features.truncate.TruncationWarning")
 def test_stability_is_one_for_equal_models_and_less_otherwise() -> None:
     store, fitted = planted(), small_model()
     same = explanation_stability([fitted, fitted], store)

@@ -13,6 +13,7 @@ import torch
 
 import graphcaps
 from graphcaps.data import FeatureRecipe, to_networkx, to_pyg, truncate_nodes
+from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.errors import ArgumentError
 from graphcaps.inference import scorer as module
 from graphcaps.inference.fitted_model import FittedModel, training_summary
@@ -106,7 +107,17 @@ def test_max_nodes_is_applied_after_the_features_are_computed():
     capped = truncate_nodes(store, 20, model.recipe.apply(store))
     with torch.no_grad():
         expected = model.model.forward_batch(capped.store.batch(capped.x)).class_scores
-    torch.testing.assert_close(model.scores(store), expected, rtol=1e-5, atol=1e-6)
+    with pytest.warns(TruncationWarning) as caught:
+        scores = model.scores(store)
+    torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-6)
+    (warning,) = caught
+    count, first = int((store.sizes > 20).sum()), int((store.sizes > 20).nonzero()[0])
+    assert str(warning.message) == (
+        f"FittedModel: {count} of {len(store)} graphs are truncated. Graph {first}: it has {int(store.sizes[first])} "
+        "nodes, of which the model reads the 20 of highest degree."
+    )
+    with pytest.warns(TruncationWarning, match="FittedModel: 1 of 1 graphs is truncated"):
+        model.predict(store[[first]])
     assert not torch.allclose(expected, replace(model, config=small_model().config).scores(store))
 
 

@@ -81,6 +81,7 @@ def entry(tmp_path: Path, name: str):
 
 
 # ---------------------------------------------------------------------- round trip
+@pytest.mark.filterwarnings("ignore::graphcaps.data.features.truncate.TruncationWarning")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_loaded_model_gives_the_same_scores_bit_for_bit(tmp_path, variant):
     name, arguments = VARIANTS[variant]

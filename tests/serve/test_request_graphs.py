@@ -14,7 +14,7 @@ from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
 from graphcaps.serve.responses import respond
 from tests.serve.models import molecule_model, node_link
-from tests.small_models import labelled, labelled_model, planted, small_model
+from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
 GRAPH = node_link(planted(), 0)
 NO_MULTIPART = "python-multipart is not installed: pip install 'graphcaps[serve]'"
@@ -126,6 +126,20 @@ def test_smiles_and_invalid_smiles() -> None:
     assert [graph.error == "" for graph in graphs] == [True, False, False, False, False, False, True, False]
     assert [graph.store.num_nodes for graph in graphs if graph.store] == [6, 3]
     assert "SMILES" in graphs[1].error
+
+
+def test_truncated_graphs_have_a_note() -> None:
+    store = planted()
+    size = int(store.sizes[0])
+    path = {"nodes": [{"id": 0}, {"id": 1}], "links": [{"source": 0, "target": 1}]}
+    model = train_small(store, max_nodes=20)
+    graphs = read([GRAPH, path], model=model)
+    note = f"it has {size} nodes, of which the model reads the 20 of highest degree"
+    assert [graph.truncated for graph in graphs] == [note, ""]
+    rows = respond(model, "predict", graphs)["predictions"]
+    assert [row["truncated"] for row in rows] == [note, None]
+    explained = respond(model, "explain", graphs)["explanations"]
+    assert [row["truncated"] for row in explained] == [note, None]
 
 
 def test_values_that_no_training_molecule_has_are_listed() -> None:

@@ -45,7 +45,7 @@ def test_explanations_are_those_of_the_library() -> None:
     target = fitted.class_names[2]
     response = respond(fitted, "explain", request_graphs(7, node_link(store, 5)), target=target)
     failed, row = response["explanations"]
-    assert set(failed) == {"graph", "name", "unseen_values", "error"}
+    assert set(failed) == {"graph", "name", "unseen_values", "truncated", "error"}
     expected = graphcaps.explain(fitted, store[5], target=target).as_dict()
     assert row["graph"] == 2
     assert row["target"] == target

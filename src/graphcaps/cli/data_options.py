@@ -257,7 +257,7 @@ def note_truncation(store: GraphStore, fitted: FittedModel) -> None:
     """Prints how many nodes of the graphs a model leaves out, if it was trained with a limit."""
     from graphcaps.data.features.truncate import describe_truncation
 
-    sentence = describe_truncation(store, fitted.config.features.max_nodes, "the model was trained so")
+    sentence = describe_truncation(store, fitted.max_nodes, "the model was trained so")
     if sentence:
         note(sentence)
 

@@ -116,6 +116,7 @@ def explain(
     if out is not None:
         check_output_folder(out)
     from graphcaps.data.features.compatibility import UnseenValueWarning, describe_others
+    from graphcaps.data.features.truncate import TruncationWarning
     from graphcaps.explanation import explain_store
     from graphcaps.inference.fitted_model import load
     from graphcaps.training.device import choose_device
@@ -137,7 +138,7 @@ def explain(
     if checked.others:
         note(describe_others(checked.others, len(explained), None if selected is None else selected.label))
     start = time.perf_counter()
-    explanations = explain_store(fitted, replace(checked, others={}), target=target)
+    explanations = explain_store(fitted, replace(checked, others={}, truncated={}), target=target)
     seconds = time.perf_counter() - start
     result: dict[str, Any] = {
         "command": "explain",
@@ -167,7 +168,8 @@ def explain(
     used_in = fitted.used_in(checked)
     metrics = None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnseenValueWarning)  # the note above has said it
+        for said in (UnseenValueWarning, TruncationWarning):  # in the notes above
+            warnings.simplefilter("ignore", said)
         if measure:
             metrics = _compute_metrics(fitted, store, method_names, sample, beside or [], as_json)
             result |= metrics

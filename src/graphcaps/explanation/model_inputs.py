@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
-from graphcaps.data.coercion import coerce, coerce_and_check
+from graphcaps.data.coercion import coerce
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
@@ -124,7 +124,7 @@ def encode_for_model(
         return EncodedGraphs(store, x, names, store.y, None, smiles=store.smiles)
     if x is not None:
         raise ArgumentError("explain", "x", "be omitted with a fitted model", "features")
-    checked = coerce_and_check(graphs, model.recipe, unseen=unseen, dtype=model.dtype, owner="explain")
+    checked = model.check(graphs, unseen=unseen, owner="explain")
     store, max_nodes = checked.require(), model.config.features.max_nodes
     encoded = encode_checked(store, model.recipe, max_nodes=max_nodes, dtype=model.dtype)
     nodes = encoded.nodes

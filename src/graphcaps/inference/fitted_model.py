@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.coercion import coerce, coerce_and_check
 from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.features.truncate import describe_cuts
 from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -85,6 +86,11 @@ class FittedModel:
         return make_scorer(self.model, self.recipe, self.config.features.max_nodes)
 
     @property
+    def max_nodes(self) -> int | None:
+        """Number of nodes that the model reads of a larger graph; ``None`` for all, as classical models do."""
+        return None if isinstance(self.model, ClassicalModel) else self.config.features.max_nodes
+
+    @property
     def score_kind(self) -> ScoreKind:
         """What the class scores are: ``"lengths"`` of class capsules, ``"logits"`` or ``"probabilities"``."""
         return self.model.scores
@@ -130,9 +136,12 @@ class FittedModel:
         Raises:
             ArgumentError: If the graphs have other columns than the training graphs.
         """
-        return coerce_and_check(
+        if isinstance(graphs, CheckedGraphs):
+            return graphs
+        checked = coerce_and_check(
             graphs, self.recipe, unseen=unseen, dtype=self.dtype, owner=owner, argument=argument
         )
+        return replace(checked, truncated=describe_cuts(checked.store, self.max_nodes))
 
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Class scores of each graph on the CPU, ``[G, O]``; :attr:`score_kind` says what they are.
@@ -145,6 +154,9 @@ class FittedModel:
                 networkx graphs, SMILES, matrices, a path), or the result of :meth:`check`.
             unseen (str): For labels that did not occur in training: ``"refuse"`` raises an error; ``"ignore"`` encodes
                 them as zeros and warns with counts. (default: ``"refuse"``)
+
+        Warns:
+            TruncationWarning: Once, if graphs have more nodes than :attr:`max_nodes`.
 
         Raises:
             ArgumentError: If a graph does not match the feature recipe.

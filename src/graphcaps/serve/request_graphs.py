@@ -38,6 +38,7 @@ class RequestGraph:
         error (str): Why the graph cannot be used, or "".
         is_molecule (bool): Whether it was read from SMILES, so that its nodes are atoms.
         unseen_values (str): Values of a molecule that no training molecule has, or "".
+        truncated (str): How many of its nodes the model reads, or "" if it reads all.
     """
 
     name: str
@@ -45,6 +46,7 @@ class RequestGraph:
     error: str = ""
     is_molecule: bool = False
     unseen_values: str = ""
+    truncated: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +260,7 @@ def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
         truth={name: values for name, values in store.truth.items() if name == "element"},
         featurizer=recipe.featurizer,
     )
-    return replace(graph, store=selected, unseen_values=unseen_values)
+    return replace(graph, store=selected, unseen_values=unseen_values, truncated=checked.truncated.get(0, ""))
 
 
 def _shorten(reason: str) -> str:

@@ -69,7 +69,8 @@ def respond(
     explained = {index: explanation[place].as_dict() for place, index in enumerate(predicted)}
     return response | {
         "explanations": [
-            explained.get(index, {}) | {key: row[key] for key in ("graph", "name", "unseen_values", "error")}
+            explained.get(index, {})
+            | {key: row[key] for key in ("graph", "name", "unseen_values", "truncated", "error")}
             for index, row in enumerate(rows)
         ]
     }
@@ -106,6 +107,7 @@ def _predict(fitted: FittedModel, graphs: Sequence[RequestGraph]) -> tuple[list[
     for index, graph in enumerate(graphs):
         empty = {"class": None, "probability": None, "probabilities": None, "error": graph.error}
         ours = {"graph": index + 1, "name": graph.name, "unseen_values": graph.unseen_values or None}
+        ours["truncated"] = graph.truncated or None
         rows.append(ours | results.get(index, empty) | ours)
     return rows, [index for index, row in enumerate(rows) if row["error"] is None]
 

@@ -61,6 +61,10 @@ class GraphResult(BaseModel):
         default=None,
         description="Values of a molecule that no training molecule has, which are read as 'other'; else null.",
     )
+    truncated: str | None = Field(
+        default=None,
+        description="How many nodes of a large graph the model reads, if it was trained with a limit; else null.",
+    )
     error: str | None = Field(description="Why this graph has no result, else null.")
 
 

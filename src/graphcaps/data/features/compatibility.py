@@ -25,6 +25,7 @@ from graphcaps.data.features.label_columns import (
     find_values,
     node_label_columns,
 )
+from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.data.readers.featurizers import find_featurizer
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -81,6 +82,7 @@ class CheckedGraphs:
         errors (dict): Graphs that cannot be encoded, by index from 0, with the reason in words.
         unseen (dict): Graphs whose labels without an input column are encoded as zeros, likewise.
         others (dict): Molecules with values that no training molecule has, likewise.
+        truncated (dict): Graphs with more nodes than the model reads, likewise.
         owner, argument (str): Owner and argument that messages name.
     """
 
@@ -90,9 +92,11 @@ class CheckedGraphs:
     owner: str = "FittedModel"
     argument: str = "graphs"
     others: dict[int, str] = field(default_factory=dict)
+    truncated: dict[int, str] = field(default_factory=dict)
 
     def require(self) -> GraphStore:
-        """The graphs, all of which must be encodable; warns about labels that are encoded as zeros or as "other".
+        """The graphs, all of which must be encodable; warns about labels that are encoded as zeros or as "other", and
+        about graphs that are truncated.
 
         Raises:
             ArgumentError: If a graph cannot be encoded.
@@ -117,12 +121,17 @@ class CheckedGraphs:
         if self.others:
             sentence = describe_others(self.others, len(self.store))
             warnings.warn(f"{self.owner}: {sentence}", UnseenValueWarning, stacklevel=3)
+        if self.truncated:
+            graph, reason = next(iter(self.truncated.items()))
+            verb = "is" if len(self.truncated) == 1 else "are"
+            count = f"{len(self.truncated):,} of {len(self.store):,} graphs {verb} truncated"
+            warnings.warn(f"{self.owner}: {count}. Graph {graph}: {reason}.", TruncationWarning, stacklevel=3)
         return self.store
 
     def select(self, indices: Tensor) -> CheckedGraphs:
         """Some of the graphs, all of which can be encoded; :meth:`require` then neither raises nor warns."""
         store = self.store if indices.numel() == len(self.store) else self.store[indices]
-        return replace(self, store=store, errors={}, unseen={}, others={})
+        return replace(self, store=store, errors={}, unseen={}, others={}, truncated={})
 
 
 def describe_others(others: Mapping[int, str], graphs: int, name: str | None = None) -> str:

@@ -10,7 +10,11 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["TruncatedStore", "describe_truncation", "truncate_nodes"]
+__all__ = ["TruncatedStore", "TruncationWarning", "describe_cuts", "describe_truncation", "truncate_nodes"]
+
+
+class TruncationWarning(UserWarning):
+    """Graphs have more nodes than the model reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,22 @@ def describe_truncation(
         f"{store.name}: {count:,} of {len(store):,} graphs {'has' if count == 1 else 'have'} more than {max_nodes:,} "
         f"nodes; {percent} of all nodes, those of lowest degree, are left out{f'; {fix}' if fix else ''}."
     )
+
+
+def describe_cuts(store: GraphStore, max_nodes: int | None) -> dict[int, str]:
+    """For each graph that :func:`truncate_nodes` truncates, by index from 0, what is left of it in words.
+
+    Args:
+        store (GraphStore): Graphs of any size.
+        max_nodes (int, optional): Limit; ``None`` for no limit.
+    """
+    if max_nodes is None or store.max_size <= max_nodes:
+        return {}
+    return {
+        graph: f"it has {size:,} nodes, of which the model reads the {max_nodes:,} of highest degree"
+        for graph, size in enumerate(store.sizes.tolist())
+        if size > max_nodes
+    }
 
 
 def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -> TruncatedStore:

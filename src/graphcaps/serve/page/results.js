@@ -55,6 +55,13 @@ function unseenNote(predictions) {
   return make("p", { class: "note" }, words);
 }
 
+function truncatedNote(predictions) {
+  const cut = predictions.filter((row) => row.truncated);
+  if (!cut.length) return null;
+  const words = predictions.length === 1 ? `This graph is truncated: ${cut[0].truncated}.` : `${plural(cut.length, "graph")} truncated. Graph ${cut[0].graph}: ${cut[0].truncated}.`;
+  return make("p", { class: "note" }, words);
+}
+
 function classTable({ classes, predictions }) {
   const shown = classes.slice(0, 6);
   const rows = predictions.map((row) => [String(row.graph), row.name, row.class === null ? "–" : className(row.class), ...shown.map((name) => (row.probabilities ? percent(row.probabilities[name], 1) : "–"))]);
@@ -65,7 +72,7 @@ async function showResults(response) {
   const { predictions } = response;
   clear(byId("facts"), factsOf(response));
   const many = predictions.length > 1;
-  clear(byId("notes"), failedList(predictions), unseenNote(predictions), domainNote(predictions), trainingNote(predictions));
+  clear(byId("notes"), failedList(predictions), unseenNote(predictions), truncatedNote(predictions), domainNote(predictions), trainingNote(predictions));
   const stage = byId("stage");
   stage.classList.toggle("alone", !many);
   byId("results").hidden = false;
