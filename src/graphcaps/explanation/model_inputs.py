@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.coercion import coerce
-from graphcaps.data.features.compatibility import UnseenPolicy
+from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
@@ -49,6 +49,10 @@ class FittedClassifier(Protocol):
 
     @property
     def dtype(self) -> torch.dtype: ...
+
+    def check(
+        self, graphs: Any, *, unseen: UnseenPolicy = "refuse", owner: str = "FittedModel"
+    ) -> CheckedGraphs: ...
 
     def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray: ...
 
