@@ -135,3 +135,26 @@ def test_data_check_and_info_list_the_same_notes(table: Path) -> None:
         in info["reading"]
     )
     assert {row["kind"] for row in info["skipped"]} == {"molecule", "label"}
+
+
+def test_edge_lists_with_missing_labels(tmp_path: Path) -> None:
+    edges = [f"g{n},{k},{k + 1}" for n in range(20) for k in range(3 + n % 2 * 3)]
+    write(tmp_path / "edges.csv", ["graph,source,target", *edges])
+    write(
+        tmp_path / "graphs.csv",
+        ["graph,label", *(f"g{n},{'' if n > 17 else 'ab'[n % 2]}" for n in range(20))],
+    )
+    model, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
+    small = ("--epochs", 2, "--model", "gin", "--device", "cpu", "--out", model)
+    refused = run("train", tmp_path, *small)
+    assert refused.exit_code == 2
+    assert "graphs.csv, line 20: expected a label in column 'label'" in refused.stderr
+    trained = run("train", tmp_path, "--bad", "skip", *small)
+    assert trained.exit_code == 0, trained.output
+    assert trained.stderr.splitlines()[0] == "2 rows without a label were left out: lines 20, 21."
+    predicted = run("predict", model, tmp_path, "--out", out, "--device", "cpu")
+    assert predicted.exit_code == 0, predicted.output
+    rows = rows_of(out)
+    assert [row["true_class"] for row in rows[-3:]] == ["b", "", ""]
+    assert all(row["class"] for row in rows)
+    assert len(graphcaps.load(model).predict(tmp_path)) == 20

@@ -129,7 +129,9 @@ def coerce(
     with _name_errors(owner, argument):
         path = _as_path(graphs)
         if path is not None:
-            loaded = open_dataset(path, defaults=defaults, **options)
+            # Graphs for a model need no class.
+            unlabelled = {} if recipe is None else {"unlabelled": "keep"}
+            loaded = open_dataset(path, defaults=defaults | unlabelled, **options)
             return GraphInput(loaded.store, _class_names(loaded.store), loaded.metadata)
         if _is_instance(graphs, "pandas", "DataFrame") or _is_instance(graphs, "polars", "DataFrame"):
             return _from_frame(graphs, defaults, options)

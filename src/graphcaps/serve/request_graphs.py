@@ -182,7 +182,8 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
                 fix = f"Name the column of SMILES; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
                 texts = [row[table.column_index(column, fix)] for row in table.rows]
                 return _from_smiles(texts, [f"line {line}" for line in table.lines], reader)
-        read = coerce(Path(folder) if len(files) > 1 else paths[0], owner="predict")
+        path = Path(folder) if len(files) > 1 else paths[0]
+        read = coerce(path, owner="predict", recipe=reader.recipe)
     assert read.metadata is not None
     _check_count(len(read.store), reader.limits)
     return [

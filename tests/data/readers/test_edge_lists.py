@@ -6,7 +6,7 @@ import pytest
 
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.datasets.loading import open_dataset
-from graphcaps.errors import DataError
+from graphcaps.errors import ArgumentError, DataError
 
 EDGES = "graph,source,target,weight,label\ng1,a,b,2,s\ng1,b,c,1,t\ng2,x,y,3,s\n"
 
@@ -98,3 +98,27 @@ def test_errors_name_file_and_line(folder, file, text, message):
     with pytest.raises(DataError) as caught:
         open_dataset(folder)
     assert str(caught.value).startswith(message)
+
+
+def test_graphs_without_a_class(tmp_path):
+    (tmp_path / "edges.csv").write_text("graph,source,target\ng1,a,b\ng2,a,b\ng2,b,c\ng3,a,b\ng4,b,a\n")
+    (tmp_path / "graphs.csv").write_text("graph,label,part\ng1,yes,train\ng2,NA,test\ng3,,test\ng4,no,test\n")
+    with pytest.raises(DataError) as caught:
+        open_dataset(tmp_path)
+    assert str(caught.value) == (
+        "graphs.csv, line 3: expected a label in column 'label', found 'NA' (2 such rows). Add the label, or leave "
+        "such rows out with bad='skip' (--bad skip)."
+    )
+    skipped = open_dataset(tmp_path, bad="skip", split="part")
+    assert skipped.store.sizes.tolist() == [2, 2]
+    assert (skipped.store.class_names, skipped.store.y.tolist()) == (("no", "yes"), [1, 0])
+    metadata = skipped.metadata
+    assert (metadata.ids, metadata.split, metadata.row_indices) == (("g1", "g4"), ("train", "test"), (0, 3))
+    assert metadata.skipped_ids == ("g2", "g3")
+    assert metadata.all_notes == ("2 rows without a label were left out: lines 3, 4.",)
+    kept = open_dataset(tmp_path, unlabelled="keep")
+    assert kept.store.sizes.tolist() == [2, 3, 2, 2]
+    assert kept.store.y is None
+    assert kept.metadata.classes == ("yes", "", "", "no")
+    with pytest.raises(ArgumentError, match="'bad' must be 'refuse' or 'skip', got 'drop'"):
+        open_dataset(tmp_path, bad="drop")

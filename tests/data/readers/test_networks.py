@@ -278,3 +278,20 @@ def test_classes_of_some_graphs_only_are_rejected(tmp_path):
         DataError, match=r"graph 'n.json#0': expected a class in the graph attribute 'kind', found none"
     ):
         load_dataset(path, label="kind")
+
+
+def test_rows_of_labels_without_a_class(tmp_path):
+    for name in "abc":
+        nx.write_graphml(nx.path_graph(3), tmp_path / f"{name}.graphml")
+    (tmp_path / "labels.csv").write_text("file,label\na.graphml,good\nb.graphml,\nc.graphml,bad\n")
+    with pytest.raises(
+        DataError, match=r"labels.csv, line 3: expected a label in column 'label', .* \(--bad skip\)"
+    ):
+        open_dataset(tmp_path)
+    skipped = open_dataset(tmp_path, bad="skip")
+    assert (skipped.store.class_names, skipped.store.y.tolist()) == (("bad", "good"), [1, 0])
+    assert (skipped.metadata.ids, skipped.metadata.row_indices) == (("a.graphml", "c.graphml"), (0, 2))
+    assert skipped.metadata.skipped_ids == ("b.graphml",)
+    assert skipped.metadata.all_notes == ("1 row without a label was left out: line 3.",)
+    kept = open_dataset(tmp_path, unlabelled="keep")
+    assert (len(kept.store), kept.store.y, kept.metadata.classes) == (3, None, ("good", "", "bad"))

@@ -3,7 +3,8 @@
 * ``edges.csv`` has the columns ``graph``, ``source`` and ``target``, and optionally ``weight`` (numbers) and ``label``
   (categories). Every other column is an edge attribute and holds numbers.
 * ``graphs.csv`` (optional) has the columns ``graph`` and ``label``, the class, and may have a split column. The graphs
-  of the store are its rows, in this order. Without the file there are no classes.
+  of the store are its rows, in this order. Without the file there are no classes. Rows without a class follow the
+  rule of :mod:`graphcaps.data.readers.row_rules`.
 * ``nodes.csv`` (optional) has the columns ``graph``, ``node`` and ``label`` (a category). Every other column is a node
   attribute. It lists all nodes, including isolated ones, in the order of the store. Without the file, the nodes are
   those that occur in edges. A graph of ``graphs.csv`` that has neither has no nodes.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +26,7 @@ from torch import Tensor
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
+from graphcaps.data.readers.row_rules import LabelledRows, UnlabelledPolicy, check_policy, read_labels
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, Table, open_table
 from graphcaps.errors import DataError
 
@@ -35,10 +38,9 @@ EDGE_COLUMNS = ("graph", "source", "target")
 
 @dataclass
 class _Graph:
-    """Nodes, edges and class of one graph, and the rows that they come from."""
+    """Nodes and edges of one graph, and the rows that they come from."""
 
     line: int  # of its first mention
-    y: str | None = None
     nodes: dict[str, int] = field(default_factory=dict)  # node id -> index in the graph
     node_rows: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
@@ -68,6 +70,8 @@ def read_edge_list(
     nodes: str | Path | None = None,
     label: str | None = None,
     split: str | None = None,
+    bad: Literal["refuse", "skip"] = "refuse",
+    unlabelled: UnlabelledPolicy | None = None,
     class_names: Sequence[str] | None = None,
 ) -> StoreWithMetadata:
     """Reads graphs from an edge list.
@@ -78,6 +82,10 @@ def read_edge_list(
             in the same folder, if the table of edges is named ``edges``)
         label (str, optional): Column of the table of graphs with the class. (default: ``label``, if it exists)
         split (str, optional): Column of the table of graphs with the name of the set.
+        bad (str): ``"refuse"`` raises at a graph without a class in a table that has classes, ``"skip"`` leaves such
+            graphs out and lists them. (default: ``"refuse"``)
+        unlabelled (str, optional): The same, or ``"keep"``, which reads such graphs; the store then has no classes if
+            one is missing, and ``metadata.classes`` has the others. (default: ``bad``)
         class_names (sequence, optional): Names of the classes, if they are fixed in advance.
 
     Raises:
@@ -100,7 +108,10 @@ def read_edge_list(
         fix = "Put graphs.csv beside edges.csv, or name it with graphs=…."
         raise DataError(path, expected, "none", fix=fix)
 
-    read = _read_graphs(graph_table, label)
+    check_policy("load_dataset", "bad", bad, Literal["refuse", "skip"])
+    read = _read_graphs(graph_table)
+    labels = _read_classes(graph_table, label, unlabelled or bad)
+    names = None if labels is None else labels.names
     _read_nodes(read, node_table, graphs_fixed=graph_table is not None)
     _read_edges(read, edge_table, graph_table or node_table, nodes_fixed=node_table is not None)
 
@@ -111,18 +122,21 @@ def read_edge_list(
     weight = None
     if edge_table.find_column("weight") is not None:
         weight = torch.tensor(edge_table.numbers("weight"), dtype=torch.float64)
+    rows = range(len(read)) if labels is None else labels.rows
+    listed, graphs_of = list(read), list(read.values())
+    is_complete = labels is not None and labels.is_complete
     arrays = [
         GraphArrays(
             len(graph.nodes),
             torch.tensor(graph.edges, dtype=torch.long).reshape(-1, 2).T,
-            graph.y,
+            names[index] if names is not None and is_complete else None,
             node_labels=node_labels.rows(graph.node_rows),
             node_attributes=node_attributes.rows(graph.node_rows),
             edge_labels=edge_labels.rows(graph.edge_rows),
             edge_attributes=edge_attributes.rows(graph.edge_rows),
             edge_weight=None if weight is None else weight[graph.edge_rows].float(),
         )
-        for graph in read.values()
+        for index, graph in enumerate(graphs_of[row] for row in rows)
     ]
     name = path.parent.resolve().name if has_companions else path.stem
     store = store_from_graphs(
@@ -130,29 +144,44 @@ def read_edge_list(
     )
     set_names = None
     if split is not None and graph_table is not None:
-        set_names = graph_table.column(split, filled=True)
+        column = graph_table.column(split, filled=True)
+        set_names = tuple(column[row] for row in rows)
     columns = {
         "node_labels": node_labels.names,
         "edge_labels": edge_labels.names,
         "node_attributes": node_attributes.names,
         "edge_attributes": edge_attributes.names,
     }
-    return StoreWithMetadata(store, GraphMetadata(tuple(read), set_names, columns=columns))
+    skipped = () if labels is None else labels.skipped
+    metadata = GraphMetadata(
+        tuple(listed[row] for row in rows),
+        set_names,
+        columns=columns,
+        skipped=skipped,
+        row_indices=tuple(rows) if skipped else None,
+        skipped_ids=tuple(name for row, name in enumerate(listed) if row not in set(rows)),
+        classes=None if names is None or is_complete else names,
+    )
+    return StoreWithMetadata(store, metadata)
 
 
-def _read_graphs(table: Table | None, label: str | None) -> dict[str, _Graph]:
+def _read_graphs(table: Table | None) -> dict[str, _Graph]:
     """Graphs by id, from the table of graphs; empty without one."""
     read: dict[str, _Graph] = {}
     if table is None:
         return read
     names = table.column("graph", filled=True)
-    column = label or ("label" if table.find_column("label") is not None else None)
-    classes = None if column is None else table.classes(column)
-    for row, (name, line) in enumerate(zip(names, table.lines, strict=True)):
+    for name, line in zip(names, table.lines, strict=True):
         if name in read:
             raise DataError(table.where, "every graph once", f"'{name}' again", line=line)
-        read[name] = _Graph(line, None if classes is None else classes[row])
+        read[name] = _Graph(line)
     return read
+
+
+def _read_classes(table: Table | None, label: str | None, policy: UnlabelledPolicy) -> LabelledRows | None:
+    """Classes of the table of graphs; ``None`` if it has no such column."""
+    column = label or ("label" if table is not None and table.find_column("label") is not None else None)
+    return None if table is None or column is None else read_labels(table, column, policy)
 
 
 def _read_nodes(read: dict[str, _Graph], table: Table | None, *, graphs_fixed: bool) -> None:

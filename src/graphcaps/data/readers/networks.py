@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from graphcaps.data.class_names import class_name
 from graphcaps.data.convert.networkx_graphs import TRUTH_PREFIX, attribute_values, from_networkx
 from graphcaps.data.label_encoding import label_code
-from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
+from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
+from graphcaps.data.readers.row_rules import UnlabelledPolicy, check_policy, read_labels
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
 from graphcaps.errors import DataError
 
@@ -43,16 +44,26 @@ _MAX_NAMES = 10  # attributes in a sentence
 
 @dataclass(frozen=True)
 class _NamedGraph:
-    """A graph with its name, and the class and set that its folder or table assigns to it."""
+    """A graph with its name, and the class and set that its folder or table assigns to it.
+
+    ``label`` is "" if the table, at ``line``, has no class for it.
+    """
 
     name: str
     graph: Graph
     label: str | None = None
     split: str | None = None
+    line: int = 0
 
 
 def read_networks(
-    path: str | Path, *, label: str | None = None, split: str | None = None, **options: Any
+    path: str | Path,
+    *,
+    label: str | None = None,
+    split: str | None = None,
+    bad: Literal["refuse", "skip"] = "refuse",
+    unlabelled: UnlabelledPolicy | None = None,
+    **options: Any,
 ) -> StoreWithMetadata:
     """Reads a GraphML, GEXF or JSON file, or a folder of such files in order of their names.
 
@@ -66,22 +77,41 @@ def read_networks(
         path (str or Path): A file or folder.
         label (str, optional): Column of ``labels.csv``, or graph attribute, with the class.
         split (str, optional): Column of ``labels.csv``, or graph attribute, with the name of the set.
+        bad (str): ``"refuse"`` raises at a row of ``labels.csv`` without a class, ``"skip"`` leaves its graphs out and
+            lists them. (default: ``"refuse"``)
+        unlabelled (str, optional): The same, or ``"keep"``, which reads such graphs; the store then has no classes if
+            one is missing, and ``metadata.classes`` has the others. (default: ``bad``)
         options: Further arguments of :func:`store_from_networks`.
 
     Raises:
         DataError: If a file is invalid, with file and line.
     """
     path = Path(path)
-    listed = _read_folder(path, label, split) if path.is_dir() else _read_file(path, path.name)
-    return store_from_networks(
-        [one.graph for one in listed],
-        [one.label or _graph_class(one, label) for one in listed],
-        names=[one.name for one in listed],
-        split=None if split is None else [one.split or _graph_split(one, split) for one in listed],
+    check_policy("load_dataset", "bad", bad, Literal["refuse", "skip"])
+    policy = unlabelled or bad
+    listed = _read_folder(path, label, split, policy) if path.is_dir() else _read_file(path, path.name)
+    rows = [row for row, one in enumerate(listed) if policy != "skip" or one.label != ""]
+    kept = [listed[row] for row in rows]
+    classes = [_graph_class(one, label) if one.label is None else one.label for one in kept]
+    is_complete = "" not in classes
+    read = store_from_networks(
+        [one.graph for one in kept],
+        classes if is_complete else [None] * len(kept),
+        names=[one.name for one in kept],
+        split=None if split is None else [one.split or _graph_split(one, split) for one in kept],
         name=path.stem,
         where=path.name,
         **options,
     )
+    left_out = [one for one in listed if policy == "skip" and one.label == ""]
+    metadata = replace(
+        read.metadata,
+        skipped=tuple(SkippedRow(one.line, one.name, "it has no label", "label") for one in left_out),
+        skipped_ids=tuple(one.name for one in left_out),
+        row_indices=tuple(rows) if left_out else None,
+        classes=None if is_complete else tuple(name or "" for name in classes),
+    )
+    return StoreWithMetadata(read.store, metadata)
 
 
 def is_network_folder(path: Path) -> bool:
@@ -276,24 +306,26 @@ def _network_files(folder: Path) -> Iterator[Path]:
 
 
 def _read_file(
-    path: Path, name: str, label: str | None = None, split: str | None = None
+    path: Path, name: str, label: str | None = None, split: str | None = None, line: int = 0
 ) -> list[_NamedGraph]:
     graphs = read_network_file(path)
     several = len(graphs) > 1
     return [
-        _NamedGraph(f"{name}#{index}" if several else name, graph, label, split)
+        _NamedGraph(f"{name}#{index}" if several else name, graph, label, split, line)
         for index, graph in enumerate(graphs)
     ]
 
 
-def _read_folder(folder: Path, label: str | None, split: str | None) -> list[_NamedGraph]:
+def _read_folder(
+    folder: Path, label: str | None, split: str | None, policy: UnlabelledPolicy
+) -> list[_NamedGraph]:
     files = list(_network_files(folder))
     if not files:
         raise DataError(folder, f"files that end in {', '.join(NETWORK_PARSERS)}", "none")
     tables = [
         folder / f"labels{suffix}" for suffix in TABLE_SUFFIXES if (folder / f"labels{suffix}").is_file()
     ]
-    labels = _read_label_table(tables[0], label or "label", split) if tables else None
+    labels = _read_label_table(tables[0], label or "label", split, policy) if tables else None
     in_subfolders = all(path.parent != folder for path in files)
     listed = []
     for path in files:
@@ -308,18 +340,21 @@ def _read_folder(folder: Path, label: str | None, split: str | None) -> list[_Na
     return listed
 
 
-def _read_label_table(path: Path, label: str, split: str | None) -> dict[str, tuple[str, str | None]]:
-    """Class and set of each file, by its name in the table."""
+def _read_label_table(
+    path: Path, label: str, split: str | None, policy: UnlabelledPolicy
+) -> dict[str, tuple[str, str | None, int]]:
+    """Class ("" if it is missing), set and line of each file, by its name in the table."""
     table = open_table(path)
-    files, classes = table.column("file", filled=True), table.classes(label)
+    files, labelled = table.column("file", filled=True), read_labels(table, label, policy)
+    class_of = dict(zip(labelled.rows, labelled.names, strict=True))
     set_names: Sequence[str | None] = (
         [None] * len(files) if split is None else table.column(split, filled=True)
     )
-    labels: dict[str, tuple[str, str | None]] = {}
-    for file, name, set_name, line in zip(files, classes, set_names, table.lines, strict=True):
+    labels: dict[str, tuple[str, str | None, int]] = {}
+    for row, (file, set_name, line) in enumerate(zip(files, set_names, table.lines, strict=True)):
         if file in labels:
             raise DataError(table.where, "every file once", f"'{file}' again", line=line)
-        labels[file] = (name, set_name)
+        labels[file] = (class_of.get(row, ""), set_name, line)
     return labels
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphcaps._io.optional_imports import require
-from graphcaps.data.class_names import is_missing_label
 from graphcaps.errors import DataError
 
 __all__ = ["TABLE_SUFFIXES", "Table", "open_table"]
@@ -71,19 +70,6 @@ class Table:
         for line, value in zip(self.lines, values, strict=True) if filled else ():
             if not value:
                 raise DataError(self.where, f"an entry in column '{name}'", "an empty one", line=line)
-        return values
-
-    def classes(self, name: str) -> tuple[str, ...]:
-        """Entries of a column of class labels.
-
-        Raises:
-            DataError: At the first missing label (:func:`graphcaps.data.class_names.is_missing_label`).
-        """
-        values = self.column(name)
-        for line, value in zip(self.lines, values, strict=True):
-            if is_missing_label(value):
-                found = f"'{value}'" if value else "an empty entry"
-                raise DataError(self.where, f"a label in column '{name}'", found, line=line)
         return values
 
     def numbers(self, name: str) -> list[float]:

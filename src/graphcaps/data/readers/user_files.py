@@ -23,15 +23,13 @@ __all__ = ["READER_OPTIONS", "USER_FILE_SUFFIXES", "is_user_file", "read_user_fi
 USER_FILE_SUFFIXES = (*TABLE_SUFFIXES, *NETWORK_PARSERS)
 """Suffixes of the files that :func:`read_user_file` reads."""
 
-_COMMON_OPTIONS = ("label", "split", "class_names")
+_COMMON_OPTIONS = ("label", "split", "bad", "unlabelled", "class_names")
 _MOLECULE_OPTIONS = (
     *_COMMON_OPTIONS,
     "smiles",
     "id",
     "featurizer",
     "fragments",
-    "bad",
-    "unlabelled",
     "duplicates",
 )
 _EDGE_LIST_OPTIONS = (*_COMMON_OPTIONS, "graphs", "nodes")
@@ -59,9 +57,10 @@ def read_user_file(
         path (str or Path): File or folder.
         defaults (mapping, optional): Options that are used where the format has them.
         options: ``label`` and ``split`` name the columns (or graph attributes) with the class and the set of each
-            graph. Tables of molecules have ``smiles``, ``id``, ``featurizer``, ``fragments``, ``bad``, ``unlabelled``
-            and ``duplicates`` of :func:`graphcaps.data.readers.molecules.read_molecule_table`; edge lists ``graphs``
-            and ``nodes`` of :func:`graphcaps.data.readers.edge_lists.read_edge_list`; networks the arguments of
+            graph, ``bad`` and ``unlabelled`` decide on graphs without a class. Tables of molecules have ``smiles``,
+            ``id``, ``featurizer``, ``fragments`` and ``duplicates`` of
+            :func:`graphcaps.data.readers.molecules.read_molecule_table`; edge lists ``graphs`` and ``nodes`` of
+            :func:`graphcaps.data.readers.edge_lists.read_edge_list`; networks the arguments of
             :func:`graphcaps.data.readers.networks.store_from_networks`. ``None`` leaves an option out.
 
     Raises:
