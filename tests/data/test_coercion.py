@@ -469,7 +469,8 @@ def test_molecules_are_read_with_the_featurizer_of_the_recipe(featurizer: str) -
 def test_edge_attr_that_no_model_uses_is_said() -> None:
     from torch_geometric.data import Data
 
-    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, edge_attr=torch.tensor([[0.5, 1.5]]))
+    edges = torch.tensor([[0, 1], [1, 0]])
+    data = Data(edge_index=edges, num_nodes=2, edge_attr=torch.tensor([[0.5, 1.5]] * 2))
     with pytest.warns(UserWarning, match=r"^'edge_attr' is kept in the store, but no model uses it\.$"):
         coerce(data)
 
@@ -504,7 +505,7 @@ def test_one_graph_outside_a_list_is_one_graph() -> None:
 
     networks = [cycle(n) for n in (4, 5, 6, 7)] * 3
     model = HGCNClassifier(**options).fit(networks, ["even", "odd"] * 6)
-    edges = torch.tensor(list(networks[0].edges)).T
+    edges = torch.tensor([*networks[0].edges, *((b, a) for a, b in networks[0].edges)]).T
     texts = ["blue", "red", "blue", "red"]
     data = Data(edge_index=edges, num_nodes=4, node_labels=texts)
     molecules = HGCNClassifier(**options).fit(["CCO", "CCN"] * 6, ["no", "yes"] * 6)

@@ -157,16 +157,16 @@ def _lines(summary: StoreSummary, loaded: LoadedDataset, seconds: float) -> list
 
 
 def _reading(loaded: LoadedDataset) -> dict[str, Any]:
-    """What the reader of a user's file reports besides the graphs."""
+    """What the reader reports besides the graphs."""
     if loaded.metadata is None:
-        return {}
+        return {"reading": list(loaded.source_notes)} if loaded.source_notes else {}
     split = loaded.metadata.split
     return {
         "split": None if split is None else {part: split.count(part) for part in dict.fromkeys(split)},
         "skipped": [vars(row) for row in loaded.metadata.skipped],
         "columns": {name: list(values) for name, values in loaded.metadata.columns.items()},
         "label_names": {str(code): text for code, text in loaded.store.label_names.items()},
-        "reading": list(loaded.metadata.all_notes),
+        "reading": list(loaded.all_notes),
     }
 
 
@@ -233,7 +233,7 @@ def check(
         write_groups(groups, store, report.duplicates, () if metadata is None else metadata.ids)
     forecast = None if no_forecast else _forecast(store)
     warnings = sum(finding.severity == "warning" for finding in findings)
-    notes = () if metadata is None else metadata.all_notes
+    notes = loaded.all_notes
     if as_json:
         print_json(
             {

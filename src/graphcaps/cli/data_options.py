@@ -214,8 +214,7 @@ def open_source(
     from graphcaps.data.quality.summary import describe_empty_graphs
 
     loaded = open_dataset(source, root, defaults=defaults, **options)
-    notes = () if loaded.metadata is None else loaded.metadata.all_notes
-    for sentence in (*notes, describe_empty_graphs(loaded.store)):
+    for sentence in (*loaded.all_notes, describe_empty_graphs(loaded.store)):
         if sentence:
             note(sentence)
     return loaded
@@ -241,7 +240,7 @@ def open_for_model(
     loaded = open_dataset(
         source, root, defaults=defaults | ({"bad": "skip"} if is_reported else {}), **options
     )
-    notes = () if loaded.metadata is None else loaded.metadata.notes
+    notes = loaded.source_notes + (() if loaded.metadata is None else loaded.metadata.notes)
     if not is_reported:
         notes += () if loaded.metadata is None else loaded.metadata.skipped_notes
         notes += (describe_empty_graphs(loaded.store),)

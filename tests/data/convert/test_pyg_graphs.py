@@ -10,9 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphcaps.data.coercion import coerce
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -107,7 +109,8 @@ def test_edges_are_listed_in_both_directions_within_their_graph() -> None:
 # ---------------------------------------------------------------------- what a Data may hold or lack
 def test_single_data_with_integer_features() -> None:
     data = Data(x=torch.tensor([[1], [0], [2]]), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([4]))
-    store = from_pyg(data, "one")
+    with pytest.warns(ReadingWarning, match="1 edge is listed in one direction only"):
+        store = from_pyg(data, "one")
     assert (store.name, len(store), store.num_nodes, store.num_edges) == ("one", 1, 3, 1)
     assert store.node_attributes is not None
     assert store.node_attributes.dtype == torch.float32
@@ -182,7 +185,11 @@ def test_integers_and_one_hot_rows_of_edge_attr_are_labels() -> None:
 
 def test_tensors_that_are_not_read_are_named() -> None:
     data = Data(
-        edge_index=torch.tensor([[0], [1]]), num_nodes=2, pos=torch.ones(2, 3), z=torch.ones(2), name="a"
+        edge_index=torch.tensor([[0, 1], [1, 0]]),
+        num_nodes=2,
+        pos=torch.ones(2, 3),
+        z=torch.ones(2),
+        name="a",
     )
     with pytest.warns(
         UserWarning, match=r"^from_pyg: 'pos', 'z' are not read; put numbers of nodes into 'x'\.$"
@@ -214,3 +221,15 @@ def test_invalid_graph_is_named(wrong: Any, text: str) -> None:
 def test_no_graphs_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"from_pyg: 'graphs' must hold at least one graph, got none"):
         from_pyg([])
+
+
+def test_edges_in_one_direction_are_said():
+    one_way = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 1]]), num_nodes=3)
+    with pytest.warns(ReadingWarning) as caught:
+        store = from_pyg([one_way])
+    assert [str(warning.message) for warning in caught] == [
+        "from_pyg: 1 edge is listed in one direction only; edges are read as undirected."
+    ]
+    assert store.num_edges == 2
+    with pytest.warns(ReadingWarning, match="from_pyg: 2 edges are listed in one direction only"):
+        coerce([one_way, one_way])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from graphcaps.cli.main import app
 from graphcaps.data.datasets import download, loading
 from graphcaps.data.datasets.cache import cache_contents
 from graphcaps.data.datasets.loading import find_dataset, load_dataset, open_dataset, search_folders
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError, UsageError
 
 
@@ -272,3 +276,17 @@ def test_an_unknown_home_folder_is_reported(tmp_path, monkeypatch):
     assert search_folders(tmp_path) == (tmp_path,)
     with pytest.raises(UsageError, match="home folder is unknown; set HOME"):
         search_folders()
+
+
+def test_graph_attributes_of_a_tu_folder_are_said(tmp_path):
+    folder = write_tu(tmp_path / "own", "own")
+    load_dataset(folder, cache=False)  # says nothing
+    (folder / "own_graph_attributes.txt").write_text("0.5\n0.7\n")
+    note = "own_graph_attributes.txt is not read: models predict classes of graphs."
+    for cache in (False, True, True):
+        with pytest.warns(ReadingWarning) as caught:
+            load_dataset(folder, cache=cache)
+        assert [str(warning.message) for warning in caught] == [f"load_dataset: {note}"]
+    assert open_dataset(folder).all_notes == (note,)
+    shown = CliRunner().invoke(app, ["data", "info", str(folder), "--json"])
+    assert json.loads(shown.stdout)["reading"] == [note]

@@ -4,7 +4,8 @@
 torch-geometric        store
 =====================  ==========================================================================
 ``x``                  ``node_attributes`` as numbers; one-hot columns are not recognised as labels
-``edge_index``         edges, cleaned; ``store.report`` counts the changes
+``edge_index``         edges, cleaned; ``store.report`` counts the changes, and a warning counts edges that are
+                       listed in one direction only
 ``edge_weight``        ``edge_weight``
 ``edge_attr``          integers and one-hot rows: ``edge_labels``, unless there are ``edge_labels``; one number
                        per edge (1-D, floating): ``edge_weight``, unless there is one; other numbers:
@@ -31,6 +32,7 @@ from torch import Tensor
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.label_encoding import label_code
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -86,7 +88,12 @@ def from_pyg(
         replace(each, truth={key: value for key, value in (each.truth or {}).items() if key in shared})
         for each in arrays
     ]
-    return store_from_graphs(arrays, name, class_names=class_names, label_names=names, owner=_OWNER)
+    store = store_from_graphs(arrays, name, class_names=class_names, label_names=names, owner=_OWNER)
+    if one_way := store.report.one_way:
+        subject = "1 edge is" if one_way == 1 else f"{one_way:,} edges are"
+        sentence = f"{subject} listed in one direction only; edges are read as undirected."
+        warnings.warn(f"{_OWNER}: {sentence}", ReadingWarning, stacklevel=2)
+    return store
 
 
 def to_pyg(
@@ -182,7 +189,11 @@ def _warn_unread(graphs: Sequence[Data]) -> None:
     if unread:
         listed = ", ".join(f"'{key}'" for key in unread)
         verb = "is" if len(unread) == 1 else "are"
-        warnings.warn(f"{_OWNER}: {listed} {verb} not read; put numbers of nodes into 'x'.", stacklevel=3)
+        warnings.warn(
+            f"{_OWNER}: {listed} {verb} not read; put numbers of nodes into 'x'.",
+            ReadingWarning,
+            stacklevel=3,
+        )
 
 
 def _read(index: int, data: Data, names: dict[int, str], use: _EdgeAttrUse) -> GraphArrays:

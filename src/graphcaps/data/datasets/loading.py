@@ -53,12 +53,19 @@ class LoadedDataset:
         source (Path, optional): The file or folder; ``None`` for an embedded data set.
         from_cache (bool): Whether the parsed data set came from the cache.
         metadata (GraphMetadata, optional): Ids, split, SMILES and notes of graphs read from a user file.
+        source_notes (tuple): Remarks on what was not read of a TU data set, one sentence each.
     """
 
     store: GraphStore
     source: Path | None
     from_cache: bool
     metadata: GraphMetadata | None = None
+    source_notes: tuple[str, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Remarks on what was not read and on rows, one sentence each."""
+        return (*self.source_notes, *(() if self.metadata is None else self.metadata.all_notes))
 
 
 def load_dataset(
@@ -89,8 +96,7 @@ def load_dataset(
         GraphcapsError: If there is no such data set, or its files are invalid.
     """
     loaded = open_dataset(name, root, cache=cache, download=download, **options)
-    if loaded.metadata is not None:
-        warn_of_notes("load_dataset", loaded.metadata.all_notes)
+    warn_of_notes("load_dataset", loaded.all_notes)
     return loaded.store
 
 
@@ -227,16 +233,28 @@ def _read_tu_cached(path: Path, cache: bool) -> LoadedDataset:
     """Reads a TU folder or zip, or its parsed form from the cache."""
     if path.is_file():
         verify_checksum_file(path)
+    notes = _unread_files(path)
     if not cache:
-        return LoadedDataset(read_tu(path), path, False)
+        return LoadedDataset(read_tu(path), path, False, source_notes=notes)
     digest = _digest(path)
     store = load_cached(digest)
     if store is not None:
-        return LoadedDataset(store, path, True)
+        return LoadedDataset(store, path, True, source_notes=notes)
     store = read_tu(path)
     if _digest(path) == digest:  # a source that changed while it was parsed is not cached
         save_cached(store, digest)
-    return LoadedDataset(store, path, False)
+    return LoadedDataset(store, path, False, source_notes=notes)
+
+
+def _unread_files(path: Path) -> tuple[str, ...]:
+    """A sentence on graph attributes of a TU data set, which are not read."""
+    with TUArchive(path) as archive:
+        file = f"{archive.name}_graph_attributes.txt"
+        return (
+            (f"{file} is not read: models predict classes of graphs.",)
+            if archive.has_graph_attributes
+            else ()
+        )
 
 
 def _digest(path: Path) -> str:

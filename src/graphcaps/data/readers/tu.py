@@ -12,7 +12,7 @@ A data set NAME is a set of text files. Nodes and graphs are numbered from 1 ove
   optional. They have a row per node or per row of ``NAME_A.txt``, with any number of columns.
 * ``NAME_class_names.txt``, ``NAME_label_names.txt``, ``NAME_edge_weights.txt``, ``NAME_featurizer.txt`` and
   ``NAME_truth_….txt`` are additions of graphcaps, see :mod:`graphcaps.data.readers.tu_writer`. Other files, such as
-  ``NAME_graph_attributes.txt``, are not read.
+  ``NAME_graph_attributes.txt``, are not read; a note names that one.
 
 Classes are the sorted distinct values, numbered from 0, or those of ``NAME_class_names.txt``. Labels are integers (3.0
 is read as 3). Attributes are parsed as float64 and stored as float32, or as float64 if a number exceeds the range of

@@ -97,6 +97,9 @@ class TUArchive:
             for file in files
             if (inner := _inner_path(file)).parent == self._folder and self._is_member(inner.name)
         }
+        self.has_graph_attributes = any(  # a file that is not read
+            _inner_path(file) == self._folder / f"{self.name}_graph_attributes.txt" for file in files
+        )
         if self._zip is None:
             self._check_regular_files()
 
