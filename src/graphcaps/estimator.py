@@ -224,6 +224,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         Raises:
             ArgumentError: If a parameter, a graph, a class label or a weight is invalid, or the validation set has
                 other classes than ``y``.
+
+        Warns:
+            CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
         """
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
@@ -263,6 +266,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 for event in events:
                     self._report(event)
             result = training.result()
+        result.warn()
         self.model_ = result.model
         self.n_iter_ = len(result.history)
         self.history_ = [_row(event) for event in result.history]

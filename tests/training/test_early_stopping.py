@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphcaps.config import TrainConfig
 from graphcaps.errors import ArgumentError
+from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.training import Replica, TrainingError
 from graphcaps.training.early_stopping import (
     WINDOW,
@@ -52,6 +53,9 @@ class CurveTrainer:
 
     def scores(self) -> list[Tensor]:
         raise NotImplementedError
+
+    def capsule_use(self) -> list[CapsuleUse]:
+        return []
 
     def weights(self) -> dict[str, Tensor]:
         return {"w": torch.full((len(self.replicas),), float(self.epoch))}

@@ -200,6 +200,8 @@ def evaluate(
         ledgers.append(ledger)
         if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
             note(warning)
+        if ledger.capsule_warning:
+            note(f"{ledger.dataset}: {ledger.capsule_warning}")
         if out is not None:
             _write_summary(out, ledger, dataset)
         if predictions is not None:

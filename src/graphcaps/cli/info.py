@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["info"]
 
-_OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "estimator")
+_OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "capsule_use", "estimator")
 _ACCURACIES = {  # entry of the training record, and what the graphs were used for
     "test": "that training did not use",
     "validation": "that selected the epoch or calibrated the probabilities: not a test",
@@ -189,6 +189,8 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     if isinstance(training.get("class_counts"), dict):
         counts = [f"{name} ({_count(count)})" for name, count in training["class_counts"].items()]
         rows.append(("classes", _some(counts)))
+    if isinstance(use := training.get("capsule_use"), dict):
+        rows.append(("capsules in use", f"{_value(use.get('in_use'))} of {_value(use.get('capsules'))}"))
     for name, value in training.items():
         if name not in skipped and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))

@@ -321,7 +321,8 @@ def _fit_baseline(
 
 
 def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> None:
-    """Prints a summary of the written files, and a warning if the model has hardly learned."""
+    """Prints a summary of the written files, and warnings if the model has hardly learned or its capsules collapsed."""
+    from graphcaps.nn.capsule_use import CapsuleUse
     from graphcaps.training.baseline import Baseline
 
     try:
@@ -329,12 +330,16 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         compared = content.get("baseline")
         content = {name: content[name] for name in ("config", "data", "training", "versions")}
         content["training"]["rule"]
+        listed = content["training"].get("capsule_use")
+        use = None if listed is None else CapsuleUse(**listed)
     except (ValueError, KeyError, TypeError) as error:
         fix = "Train again with --overwrite."
         raise DataError(files.config, "the file is not the configuration of a model", fix=fix) from error
     info = content["training"]
     if warning := _learning_warning(training, info):
         note(warning)
+    if use is not None and use.collapsed:
+        note(use.warning)
     paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
     if as_json:
         details = {name: content[name] for name in ("data", "training", "versions")}
@@ -360,6 +365,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         rows += [(f"validation {name}", value) for name, value in metrics]
         rows += _caution_rows(info, "validation") if metrics else []
     rows += _test_rows(info)
+    if use is not None:
+        rows.append(("capsules in use", f"{use.in_use} of {use.capsules}"))
     if compared is not None:
         rows.append(("baseline", Baseline(**compared).sentence))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]

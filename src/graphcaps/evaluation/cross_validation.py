@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -50,6 +51,7 @@ from graphcaps.evaluation.results_store import ResultsStore, check_settings
 from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
+from graphcaps.nn.capsule_use import CapsuleCollapseWarning, CapsuleUse
 from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
@@ -110,6 +112,7 @@ class CompletedSeed:
         seconds (float): Training time: this seed's share of the time of its groups.
         notes (tuple): Notes recorded during training.
         predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were kept.
+        capsule_use (tuple): Capsules in use of each fold after the last epoch; empty for a model without capsules.
     """
 
     protocol: Protocol
@@ -119,6 +122,7 @@ class CompletedSeed:
     seconds: float
     notes: tuple[str, ...]
     predictions: GraphPredictions | None = None
+    capsule_use: tuple[CapsuleUse, ...] = ()
 
 
 def cross_validate(
@@ -188,6 +192,9 @@ def cross_validate(
 
     Raises:
         GraphcapsError: If the graphs cannot be split or an argument is invalid; raised before training starts.
+
+    Warns:
+        CapsuleCollapseWarning: If in a training one capsule holds almost all nodes (docs/parts.md).
     """
     results_store = results if isinstance(results, ResultsStore) or results is None else ResultsStore(results)
     validation = CrossValidation(
@@ -195,7 +202,10 @@ def cross_validate(
         variant=variant, results=results_store, resume=resume, groups=groups, split=split, patience=patience,
         metric=metric, class_weight=class_weight, predictions=predictions, callbacks=callbacks,
     )  # fmt: skip
-    return validation.run(on_event)
+    ledger = validation.run(on_event)
+    if warning := ledger.capsule_warning:
+        warnings.warn(warning, CapsuleCollapseWarning, stacklevel=2)
+    return ledger
 
 
 class CrossValidation:
@@ -471,6 +481,7 @@ class CrossValidation:
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
             versions_and_commit(), describe_hardware(self.device), notes, self.partition, self.patience,
             self.metric, self.class_weight, metrics, predictions if self.predictions else None,
+            completed.capsule_use,
         )  # fmt: skip
 
 
@@ -594,7 +605,8 @@ class SeedCollector:
                 replicas = [group.replicas[row] for row in rows]
                 probabilities = [result.probabilities[row] for row in rows]
                 predictions = GraphPredictions.from_replicas(replicas, probabilities, self._y)
-            part = _Part(curves.folds(rows), seconds_per_replica * len(rows), predictions)
+            use = tuple(result.capsule_use[row] for row in rows) if result.capsule_use else ()
+            part = _Part(curves.folds(rows), seconds_per_replica * len(rows), predictions, use)
             self._parts.setdefault((group.protocol, *run), []).append(part)
         completed = [key for key, parts in self._parts.items() if _num_folds(parts) == self.num_folds]
         for key in completed:
@@ -603,18 +615,21 @@ class SeedCollector:
             seconds = sum(part.seconds for part in parts)
             kept = [part.predictions for part in parts if part.predictions is not None]
             predictions = GraphPredictions.join(kept) if len(kept) == len(parts) else None
-            yield CompletedSeed(*key, joined, seconds, tuple(dict.fromkeys(self._notes)), predictions)
+            notes = tuple(dict.fromkeys(self._notes))
+            use = tuple(each for part in parts for each in part.capsule_use)
+            yield CompletedSeed(*key, joined, seconds, notes, predictions, use)
         if not self._parts:  # notes apply to all seeds that were trained together
             self._notes.clear()
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some folds of a seed, trained in one group: their curves, seconds and predictions."""
+    """Some folds of a seed, trained in one group: their curves, seconds, predictions and capsules in use."""
 
     curves: EpochRecords
     seconds: float
     predictions: GraphPredictions | None
+    capsule_use: tuple[CapsuleUse, ...]
 
 
 def _num_folds(parts: Sequence[_Part]) -> int:

@@ -29,6 +29,7 @@ from graphcaps.evaluation.fold_metrics import FOLD_METRICS, cautions
 from graphcaps.evaluation.partition import Partition
 from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
 from graphcaps.metrics import METRIC_TITLES, SelectionMetric
+from graphcaps.nn.capsule_use import collapse_warning
 from graphcaps.training.early_stopping import WINDOW
 
 __all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "choose_epochs", "held_out_accuracies"]
@@ -231,6 +232,11 @@ class Ledger:
         unit = "split" if self.is_repeated_split else "fold"
         return tuple(cautions(stored, unit)) if self.metrics else ()
 
+    @property
+    def capsule_warning(self) -> str:
+        """A warning if in a training one capsule of the lowest level holds almost all nodes, else ""."""
+        return collapse_warning(use for record in self.records for use in record.capsule_use)
+
     def per_seed(self) -> list[dict[str, Any]]:
         """Selected epochs and accuracies of every fold, and their mean, for each rule and seed; JSON-safe."""
         rows = []
@@ -297,6 +303,17 @@ class Ledger:
                 for name, estimate in self.metrics.items()
             },
             "cautions": list(self.cautions),
+            "capsule_use": [
+                {
+                    "protocol": record.key.protocol,
+                    "seed": record.key.seed,
+                    "capsules": record.capsule_use[0].capsules,
+                    "in_use": [use.in_use for use in record.capsule_use],
+                }
+                for record in self.records
+                if record.capsule_use
+            ],
+            "capsule_warning": self.capsule_warning,
             "per_seed": self.per_seed(),
             "seconds": round(self.seconds, 3),
             "hardware": self.hardware,

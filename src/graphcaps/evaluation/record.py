@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from graphcaps.config import RunConfig
@@ -15,6 +15,7 @@ from graphcaps.evaluation.fold_metrics import FoldMetrics
 from graphcaps.evaluation.graph_predictions import GraphPredictions
 from graphcaps.evaluation.partition import Partition
 from graphcaps.metrics import METRIC_TITLES, SelectionMetric
+from graphcaps.nn.capsule_use import CapsuleUse
 
 __all__ = ["PROTOCOLS", "DatasetFingerprint", "Protocol", "RecordKey", "SeedRecord", "read_key", "settings"]
 
@@ -79,6 +80,8 @@ class SeedRecord:
         metrics (FoldMetrics, optional): Further metrics of the test graphs at the held-out epoch; ``None`` in records
             of the protocol ``"paper"`` and of earlier versions.
         predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were asked for.
+        capsule_use (tuple): Capsules in use of each fold after the last epoch; empty for models without capsules and in
+            records of earlier versions.
     """
 
     key: RecordKey
@@ -97,6 +100,7 @@ class SeedRecord:
     class_weight: str | None = None
     metrics: FoldMetrics | None = None
     predictions: GraphPredictions | None = None
+    capsule_use: tuple[CapsuleUse, ...] = ()
 
     def __post_init__(self) -> None:
         # Rounded as in the file, so that a record that is read back equals the original.
@@ -136,6 +140,7 @@ class SeedRecord:
             **({} if self.class_weight is None else {"class_weight": self.class_weight}),
             "config": self.config.as_dict(),
             **({} if self.metrics is None else {"metrics": self.metrics.as_dict()}),
+            **({"capsule_use": [asdict(use) for use in self.capsule_use]} if self.capsule_use else {}),
             "curves": self.curves.as_dict() if curves is None else curves,
             **({} if self.predictions is None else {"predictions": self.predictions.as_dict()}),
         }
@@ -185,6 +190,7 @@ class SeedRecord:
             _class_weight(values.get("class_weight"), where),
             None if metrics is None else FoldMetrics.from_dict(metrics, curves.num_folds, where),
             None if predictions is None else GraphPredictions.from_dict(predictions, where),
+            _capsule_use(values["capsule_use"], curves.num_folds, where) if "capsule_use" in values else (),
         )
 
 
@@ -267,6 +273,18 @@ def _class_weight(value: Any, where: str) -> str | None:
     if value not in (None, "balanced"):
         raise DataError(where, "'balanced' under 'class_weight'", repr(value)[:60])
     return None if value is None else "balanced"
+
+
+def _capsule_use(value: Any, folds: int, where: str) -> tuple[CapsuleUse, ...]:
+    entries = value if isinstance(value, list) and len(value) == folds else [None]
+    uses = []
+    for entry in entries:
+        numbers = [entry.get(name) for name in ("in_use", "capsules")] if isinstance(entry, dict) else [None]
+        if not all(type(number) is int and number >= 1 for number in numbers):
+            expected = f"{folds} tables of in_use and capsules under 'capsule_use'"
+            raise DataError(where, expected, repr(value)[:60])
+        uses.append(CapsuleUse(*numbers))
+    return tuple(uses)
 
 
 def _seconds(value: int | float, where: str) -> float:

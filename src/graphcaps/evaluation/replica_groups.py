@@ -23,6 +23,7 @@ from graphcaps.evaluation.selected_scores import SelectedScores
 from graphcaps.inference.probabilities import probabilities
 from graphcaps.metrics import SelectionMetric
 from graphcaps.models.lookup import find_model
+from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.checkpoint import load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
@@ -131,6 +132,7 @@ class GroupResult:
         best (ReplicaWeights, optional): Weights of each replica's best epoch, where they were kept.
         probabilities (list, optional): For each replica those of its validation graphs, then of its test graphs, at
             its held-out epoch, ``[n_f, O]``, where they were kept.
+        capsule_use (tuple): Capsules in use of each replica after the last epoch; empty for a model without capsules.
     """
 
     events: list[EpochEnd]
@@ -138,6 +140,7 @@ class GroupResult:
     notes: tuple[str, ...]
     best: ReplicaWeights | None = None
     probabilities: list[np.ndarray] | None = None
+    capsule_use: tuple[CapsuleUse, ...] = ()
 
 
 def train_group(
@@ -229,7 +232,9 @@ def train_group(
             selected = held_out(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
             predicted = _probabilities(scores.at(selected.epochs), config)
             notes += () if predicted is not None else (_NO_SCORES,)
-        return GroupResult(events, loop.epochs_run, notes, chosen, predicted)
+        with explain():
+            use = tuple(trainer.capsule_use())
+        return GroupResult(events, loop.epochs_run, notes, chosen, predicted, use)
     finally:
         loop.close()
 

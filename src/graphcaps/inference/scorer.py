@@ -22,9 +22,10 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.capsule_layer import CapsuleLayer
+from graphcaps.nn.capsule_use import CapsuleUse, measure_capsule_use
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
-from graphcaps.types import HGCNOutput, ModelOutput
+from graphcaps.types import GraphBatch, HGCNOutput, ModelOutput
 
 __all__ = ["ClassicalScorer", "NetworkScorer", "Scorer", "make_scorer"]
 
@@ -81,6 +82,10 @@ class Scorer(ABC):
             ArgumentError: If the model has no capsules.
         """
         raise ArgumentError("FittedModel", "model", "have capsules", "a model without")
+
+    def capsule_use(self, store: GraphStore) -> CapsuleUse | None:
+        """Capsules in use of the lowest level over graphs with nodes; ``None`` without capsules or graphs."""
+        return None
 
 
 class NetworkScorer(Scorer):
@@ -146,15 +151,26 @@ class NetworkScorer(Scorer):
             rows.append(output.levels[level].capsules.flatten(1).cpu())
         return torch.cat(rows)
 
+    def capsule_use(self, store: GraphStore) -> CapsuleUse | None:
+        if not self.model.has_capsules or not len(store):
+            return None
+        (use,) = measure_capsule_use(self.model, self._batches(store))
+        return use
+
     @torch.no_grad()
     def _outputs(self, store: GraphStore) -> Iterator[ModelOutput]:
         """Outputs of the model, batch by batch."""
         self.model.eval()
+        for batch in self._batches(store):
+            yield self.model.forward_batch(batch)
+
+    def _batches(self, store: GraphStore) -> Iterator[GraphBatch]:
+        """The graphs, encoded, in batches of bounded size."""
         for first, end in size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES):
             graphs = store[torch.arange(first, end)]
             part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
             on_device = part.store.to(self.device)
-            yield self.model.forward_batch(on_device.batch(part.x.to(self.device)))
+            yield on_device.batch(part.x.to(self.device))
 
 
 class ClassicalScorer(Scorer):

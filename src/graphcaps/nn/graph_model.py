@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -36,12 +37,14 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         edge_kinds (tuple): Number of values of each edge label column that the model reads in its message passing
             (:mod:`graphcaps.ops.edge_kinds`). A model that can read edge labels has an option of this name, whose value
             comes from the data. (default: (), none)
+        has_capsules (bool): Whether the output is an :class:`HGCNOutput`, with levels of capsules. (default: False)
 
     Raises:
         ArgumentError: If a size is below 1.
     """
 
     edge_kinds: tuple[int, ...] = ()
+    has_capsules: ClassVar[bool] = False
 
     def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()

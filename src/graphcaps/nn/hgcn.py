@@ -126,6 +126,7 @@ class HGCN(GraphModel):
         >>> output.class_scores.argmax(-1)                               # doctest: +SKIP
     """
 
+    has_capsules: ClassVar[bool] = True
     scores: ClassVar[ScoreKind] = "lengths"
     reference: ClassVar[str] = (
         "Hierarchical Graph Capsule Network, AAAI 2021, https://arxiv.org/abs/2012.08734"

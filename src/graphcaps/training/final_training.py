@@ -335,12 +335,17 @@ def train_final(
         on_epoch (callable, optional): Called with every event, for a progress bar.
         options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split`` and
             ``callbacks`` of :class:`FinalTraining`.
+
+    Warns:
+        CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
     """
     training = make_training(store, config, seed=seed, validation=validation, device=device, **options)
     for event in training.run():
         if on_epoch is not None:
             on_epoch(event)
-    return training.result()
+    result = training.result()
+    result.warn()
+    return result
 
 
 def _final_metrics(training: Mapping[str, Any]) -> dict[str, float]:

@@ -32,6 +32,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.metrics import SelectionMetric
+from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
@@ -136,6 +137,10 @@ class ProcessPoolTrainer:
         """As :meth:`Trainer.scores`, copied from the workers."""
         shards = self._call_all(("scores", ()))
         return [torch.from_numpy(rows) for shard in shards for rows in shard]
+
+    def capsule_use(self) -> list[CapsuleUse]:
+        """As :meth:`Trainer.capsule_use`, computed by the workers."""
+        return [use for shard in self._call_all(("capsule_use", ())) for use in shard]
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Trainer.weights`, copied from the workers."""
@@ -364,6 +369,8 @@ def _call(trainer: Trainer, name: str, arguments: tuple[Any, ...]) -> Any:
             return trainer.keep(*arguments)
         case "scores":
             return [rows.numpy() for rows in trainer.scores()]
+        case "capsule_use":
+            return trainer.capsule_use()
         case "load_state":
             arrays, epoch = arguments
             state = {name: torch.from_numpy(value) for name, value in arrays.items()}

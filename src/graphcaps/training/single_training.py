@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.classical import ClassicalModel
+from graphcaps.nn.capsule_use import CapsuleCollapseWarning, CapsuleUse
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.calibration import calibrate_model
@@ -56,6 +58,17 @@ class FinalResult:
     history: tuple[EpochEnd, ...]
     epoch: int
     training: dict[str, Any]
+
+    @property
+    def capsule_use(self) -> CapsuleUse | None:
+        """Capsules in use of the lowest level over the validation graphs; ``None`` for a model without capsules."""
+        use = self.training.get("capsule_use")
+        return None if use is None else CapsuleUse(**use)
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Gives a :class:`CapsuleCollapseWarning` if one capsule holds almost all nodes."""
+        if self.capsule_use is not None and self.capsule_use.collapsed:
+            warnings.warn(self.capsule_use.warning, CapsuleCollapseWarning, stacklevel=stacklevel + 1)
 
 
 class SingleTraining(ABC):
@@ -220,7 +233,7 @@ class SingleTraining(ABC):
         return None if weights is None else dict(zip(self.source.class_names, weights, strict=True))
 
     def _finish(self, model: GraphModel | ClassicalModel, recipe: FeatureRecipe) -> FinalResult:
-        """Calibrates the model on the validation graphs and evaluates it on the test graphs.
+        """Calibrates the model on the validation graphs, counts its capsules in use, and evaluates it on test graphs.
 
         Args:
             model (GraphModel or ClassicalModel): The trained model, on the CPU.
@@ -229,11 +242,18 @@ class SingleTraining(ABC):
         fitted = FittedModel(model, self.config, recipe, self.source.class_names, self.describe())
         fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
         fitted = replace(fitted, split_hashes=self._split_hashes(recipe))
+        fitted = replace(fitted, training=fitted.training | self._capsule_use(fitted))
         if self.holdout.validation.numel():
             fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
         return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
+
+    def _capsule_use(self, fitted: FittedModel) -> dict[str, Any]:
+        """Capsules in use over the validation graphs, or over the training graphs without those; {} if it has none."""
+        graphs = self.holdout.validation if self.holdout.validation.numel() else self.holdout.train
+        use = fitted.scorer.capsule_use(self.source[graphs].with_nodes())
+        return {} if use is None else {"capsule_use": asdict(use)}
 
     def _split_hashes(self, recipe: FeatureRecipe) -> SplitHashes:
         """Hashes of the graphs of each part, and of the training graphs of the model that was fine-tuned."""

@@ -16,8 +16,9 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.inference.probabilities import class_prior
 from graphcaps.metrics import SelectionMetric
+from graphcaps.nn.capsule_use import CapsuleUse, measure_capsule_use
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, schedule_epoch
+from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, pad_indices, schedule_epoch
 from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.device import limit_threads, matmul_precision
@@ -96,6 +97,14 @@ class ReplicaTrainer(Protocol):
         """Class scores of the last epoch's evaluation, on the host.
 
         For each replica its validation graphs, then its test graphs, ``[n_f, O]``. Only with ``keep_scores``.
+        """
+        ...
+
+    def capsule_use(self) -> list[CapsuleUse]:
+        """Capsules in use of the lowest level with the present weights, one entry per replica.
+
+        Over the validation graphs of a replica, or over its training graphs if it has none. Empty for a model without
+        capsules.
         """
         ...
 
@@ -286,6 +295,22 @@ class Trainer:
             return [torch.empty(0, self.store.num_classes) for _ in self.replicas]
         return [torch.cat(rows) for rows in zip(*parts, strict=True)]
 
+    def capsule_use(self) -> list[CapsuleUse]:
+        """Capsules in use of the lowest level with the present weights, one entry per replica.
+
+        Over the validation graphs of a replica, or over its training graphs if it has none. Empty for a model without
+        capsules.
+        """
+        validation = [with_nodes(replica.validation, self.store) for replica in self.replicas]
+        graphs = [
+            chosen if chosen.numel() else replica.train
+            for chosen, replica in zip(validation, self.replicas, strict=True)
+        ]
+        source = batch_source(self.store, self._device)
+        chunks = pad_indices(graphs).split(self._evaluation_batch_size(graphs), 1)
+        with matmul_precision(self.config.precision, self._device):
+            return measure_capsule_use(self.model, (source.batch(self.x, chunk) for chunk in chunks))
+
     def close(self) -> None:
         """Releases CUDA graphs and the model. No epoch can follow."""
         self._replays.clear()
@@ -344,19 +369,24 @@ class Trainer:
     def _make_evaluator(self, part: str) -> Evaluator | None:
         """The evaluator of one part of the split, or ``None`` where no replica has graphs in it."""
         graphs = [getattr(replica, part) for replica in self.replicas]
-        num_graphs = sum(each.numel() for each in graphs)
-        if not num_graphs:
+        if not any(each.numel() for each in graphs):
             return None
-        batch_size = max(self.config.batch_size, 128)
-        if self._recorder is not None:  # large batches keep a GPU busy, whatever the training batch size is
-            rows = sum(int(self._sizes[each].sum()) for each in graphs)
-            batch_size = max(1, EVALUATION_ROWS * num_graphs // (max(rows, 1) * len(graphs)))
+        batch_size = self._evaluation_batch_size(graphs)
         weights = None if self._sample_weight is None else normalise_weights(self._sample_weight, graphs)
         return Evaluator(
             *(self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors, weights),
             metric=self._metric if part == "validation" else "loss",
             keep_scores=self._keep_scores,
         )
+
+    def _evaluation_batch_size(self, graphs: list[Tensor]) -> int:
+        """Graphs per replica and batch of an evaluation of these graphs of each replica."""
+        if self._recorder is None:
+            return max(self.config.batch_size, 128)
+        # Large batches keep a GPU busy, whatever the training batch size is.
+        rows = sum(int(self._sizes[each].sum()) for each in graphs)
+        num_graphs = sum(each.numel() for each in graphs)
+        return max(1, EVALUATION_ROWS * num_graphs // (max(rows, 1) * len(graphs)))
 
     def _evaluate(self, name: str, evaluator: Evaluator) -> None:
         if self._recorder is not None and name not in self._replays:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
 
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix, reliability
+from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 
 __all__ = ["ReportModel", "describe", "measure_sets"]
 
@@ -53,6 +55,10 @@ def describe(
     others = [measured for measured in sets if measured not in held_out]
     levels = " → ".join(str(assignment.size(-1)) for assignment in explanations.assignments[:-1])
     shape = ["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes"]
+    use = CapsuleUse.from_counts(count_nodes(explanations.assignments[0]))
+    little = "almost all nodes belong to it: parts say little"
+    shown = little if use.collapsed else "at the lowest level, over all graphs"
+    in_use = ["Capsules in use", f"{use.in_use} of {use.capsules}", shown]
     return {
         "classes": list(explanations.class_names),
         "lead": _lead(fitted, name, explanations),
@@ -60,7 +66,8 @@ def describe(
         "history": [_row(row) for row in history] if history else None,
         "best_epoch": best_epoch if isinstance(best_epoch, int) else None,
         "sets": sets,
-        "facts": [*_headline(held_out, sets, training), shape],
+        "facts": [*_headline(held_out, sets, training), shape, in_use],
+        "capsule_use": asdict(use),
         "other_facts": [_accuracy_fact(measured) for measured in others],
         "other_title": "Other graphs"
         if any(measured["name"] == "new" for measured in others)
