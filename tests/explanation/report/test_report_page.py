@@ -55,6 +55,24 @@ def test_columns_hold_the_explanations(tmp_path: Path) -> None:
     assert columns["confidence"] == pytest.approx(explanations.probabilities.amax(-1).numpy(), abs=1e-6)
 
 
+def test_capsules_in_use(tmp_path: Path) -> None:
+    store = make_store(8)
+    explanations = make_explanations(store, capsules=(4,))
+    meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="T"))
+    share = explanations.assignments[0].argmax(-1).bincount(minlength=4) / explanations.node_ptr[-1]
+    in_use = int((share >= 0.05).sum())
+    assert in_use > 1
+    assert meta["capsule_use"] == {"in_use": in_use, "capsules": 4}
+    assert meta["facts"][-1] == ["Capsules in use", f"{in_use} of 4", "at the lowest level, over all graphs"]
+    explanations.assignments[0][:] = torch.tensor([0.2, 0.2, 0.4, 0.2])
+    meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="T"))
+    assert meta["facts"][-1] == [
+        "Capsules in use",
+        "1 of 4",
+        "almost all nodes belong to it: parts say little",
+    ]
+
+
 def test_unknown_values_are_left_out(tmp_path: Path) -> None:
     store = make_store(3, labels=0)
     explanations = replace(make_explanations(store), true_class=None, reconstruction_error=None)
