@@ -85,10 +85,15 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
-    """Compares gradients in units of the largest entry of each tensor."""
+    """Compares gradients in units of the largest entry of each tensor.
+
+    A hundredth of the largest entry of all is the smallest unit: the gradient of a bias before a BatchNorm is zero up
+    to rounding.
+    """
     assert found.keys() == expected.keys()
+    smallest = 0.01 * max(float(value.abs().max()) for value in expected.values())
     for name, value in expected.items():
-        scale = float(value.abs().max()) + 1e-6
+        scale = max(float(value.abs().max()), smallest)
         assert found[name].dtype == value.dtype, name
         assert float((found[name] - value).abs().max()) <= tolerance * scale, name
 
@@ -222,7 +227,8 @@ def test_a_compiled_model_trains_like_an_eager_one(name: str, backend: str, batc
     found = total_loss(model, batch, compiled)
     found.backward()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert_close(gradients(model), gradients(eager), 1e-4)
+    # Inductor fuses operations and reorders sums in float32.
+    assert_close(gradients(model), gradients(eager), 1e-3 if backend == "inductor" else 1e-4)
 
 
 @compiler_test

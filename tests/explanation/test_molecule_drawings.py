@@ -97,7 +97,7 @@ def test_a_store_from_smiles_is_drawn_with_its_elements_and_bonds(
 
 
 def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> None:
-    texts = ["CCO", "CCN", "CCCO", "c1ccccc1", "c1ccccc1O", "Cc1ccccc1N"] * 2
+    texts = ["CCO", "CC(=O)O", "CCCO", "c1ccccc1", "c1ccccc1O", "Cc1ccccc1N"] * 2
     model = HGCNClassifier(
         capsule_dim=8, num_capsules=3, num_factors=2, epochs=2, device="cpu", random_state=0
     )
