@@ -265,7 +265,7 @@ def test_a_random_split_with_other_fractions(small: list[str], networks: str) ->
     out = ["--out", "m.safetensors", *small, "--split", "random", "--fractions", "0.5,0.25,0.25"]
     training = json_of("train", networks, *out, "--seed", "7")["training"]
     assert (training["split"], training["test_graphs"]) == ("random, seed 7", 6)
-    assert sum(training["class_counts"]["validation"].values()) == 6
+    assert sum(training["split_class_counts"]["validation"].values()) == 6
 
 
 def test_options_of_seeded_splits_are_refused_elsewhere(small: list[str], molecules: str) -> None:
@@ -330,5 +330,5 @@ def test_public_molecules_are_split_with_both_classes_in_every_part(
     out = ["--out", "m.safetensors", *small, "--epochs", "1", "--split", "scaffold"]
     training = json_of("train", molecule_data / f"{name}.csv", "--label", label, *out)["training"]
     for part in ("validation", "test"):
-        assert min(training["class_counts"][part].values()) > 40
+        assert min(training["split_class_counts"][part].values()) > 40
     assert training["test_metrics"]["roc_auc"] is not None

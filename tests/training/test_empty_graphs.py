@@ -108,7 +108,7 @@ def test_a_source_of_nothing_else_is_refused_in_one_sentence(config: RunConfig) 
         with pytest.raises(ArgumentError, match=problem.format(count)):
             train_final(only_empty, config, validation=validation, device="cpu")
     y = store.y.clone()
-    y[empty] = only_empty.y
+    y[empty] = torch.tensor([0, 1, 2, 0, 1])  # every part of the split needs every class
     split = Split(empty[:4], kept[:9], kept[9:])
     with pytest.raises(ArgumentError, match=problem.format(4)):
         train_final(replace(store, y=y), config, split=split, device="cpu")
@@ -198,10 +198,13 @@ def test_a_final_training(name: str) -> None:
 
 def test_validation_graphs_without_nodes_only() -> None:
     store, kept, empty = store_with_empty()
-    split = Split(kept[:12], empty[:2], kept[12:])
-    result = train_final(store, CONFIGS["hgcn"], device="cpu", split=split)
+    assert store.y is not None
+    y = store.y.clone()
+    y[empty[:3]] = torch.arange(3)
+    split = Split(kept[:12], empty[:3], kept[12:])
+    result = train_final(replace(store, y=y), CONFIGS["hgcn"], device="cpu", split=split)
     assert result.model.calibration is None
-    assert result.training["validation_graphs"] == 2
+    assert result.training["validation_graphs"] == 3
 
 
 def test_cross_validation_counts_and_names_them() -> None:

@@ -130,7 +130,7 @@ def test_class_counts_of_the_parts_are_kept(store: GraphStore) -> None:
     expected = [
         store.y[part].bincount(minlength=3).tolist() for part in (SPLIT.train, SPLIT.validation, SPLIT.test)
     ]
-    assert [list(row.values()) for row in holdout.describe()["class_counts"].values()] == expected
+    assert [list(row.values()) for row in holdout.describe()["split_class_counts"].values()] == expected
     drawn = FinalTraining(store, CONFIG, split=replace(SPLIT, validation=None), device="cpu").holdout
     assert drawn.class_counts is not None
     assert drawn.class_counts.counts.sum(1).tolist() == [17, 3, 11]

@@ -67,7 +67,7 @@ class HoldoutData:
         if self.test_store is None:
             return counts | shares
         assert self.class_counts is not None
-        parts = {"split": self.split, "class_counts": self.class_counts.as_dict()}
+        parts = {"split": self.split, "split_class_counts": self.class_counts.as_dict()}
         return counts | {"test_graphs": len(self.test_store)} | shares | parts
 
 
