@@ -43,7 +43,8 @@ def full_precision(function: Callable[Parameters, Result]) -> Callable[Parameter
 
 def autocast_enabled(tensor: Tensor) -> bool:
     """Whether autocast is on for the device of the tensor."""
-    return torch.is_autocast_enabled(tensor.device.type)
+    kind = tensor.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # not on "meta"
 
 
 def _widen(value: object) -> object:
