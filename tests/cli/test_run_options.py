@@ -127,10 +127,10 @@ def test_molecules_take_their_preset(tmp_path: Path) -> None:
     config = configure(store)
     assert (config.source, config.dataset) == ("molecules", "proteins")
     assert describe_preset(store, config) == "preset: molecules (read from SMILES)"
-    assert (config.features.edge_labels, config.model_arguments["context"]) == ("messages", 2)
+    assert (config.features.edge_labels, config.training.weight_decay) == ("messages", 0.001)
     assert configure(store, preset="default").features.edge_labels is None
     parts = configure(store, parts="blocks").model_arguments
-    assert (parts["parts"], parts["context"]) == ("blocks", 0)
+    assert (parts["parts"], parts.get("context", 0)) == ("blocks", 0)
 
 
 def test_the_classifier_takes_the_presets_too(tmp_path: Path, store: GraphStore) -> None:
@@ -144,8 +144,9 @@ def test_the_classifier_takes_the_presets_too(tmp_path: Path, store: GraphStore)
         assert config.model_arguments["num_capsules"] == (4,)
         assert config.model_arguments.get("context") == expected.model_arguments.get("context")
         assert config.training.learning_rate == expected.training.learning_rate
+        assert config.training.weight_decay == expected.training.weight_decay
     assert fitted.model_.model.edge_kinds == ()
     parts = graphcaps.HGCNClassifier(epochs=1, parts="blocks", batch_size=32, device="cpu").fit(molecules)
-    assert parts.model_.config.model_arguments["context"] == 0
+    assert parts.model_.config.model_arguments.get("context", 0) == 0
     assert parts.model_.config.training.batch_size == 32
     assert parts.model_.model.edge_kinds != ()
