@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from graphcaps.data import planted_parts
+from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.errors import DataError, ShapeError
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.report import report_page, write_report
@@ -110,7 +111,8 @@ def test_a_real_model_and_planted_parts(tmp_path: Path) -> None:
 def test_truncated_graphs_keep_their_node_numbers(tmp_path: Path) -> None:
     store = planted_parts(num_graphs=9)
     fitted = train_small(store, max_nodes=20)
-    explanations = explain_store(fitted, store)
+    with pytest.warns(TruncationWarning, match="9 of 9 graphs are truncated"):
+        explanations = explain_store(fitted, store)
     _, columns = read(write_report(tmp_path, fitted, store, explanations))
     assert explanations.nodes is not None
     assert columns["node_number"].tolist() == explanations.nodes.tolist()
