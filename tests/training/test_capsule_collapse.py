@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,16 @@ def test_parts_use_several_capsules() -> None:
     assert all(use.in_use > 1 for use in ledger.records[0].capsule_use)
 
 
-@pytest.mark.usefixtures("forced")
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads of torch, on every machine: two processes. A patched function would stay patched in the forks."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("forced", "two_threads")
 @pytest.mark.parametrize("protocol", ["held-out", "paper"])
 @pytest.mark.parametrize("group", [None, 1])
 def test_folds_in_processes(
@@ -101,7 +111,6 @@ def test_folds_in_processes(
         return measure(self)
 
     monkeypatch.setattr(ProcessPoolTrainer, "capsule_use", capsule_use)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     store = planted_parts(num_graphs=18)
     with pytest.warns(CapsuleCollapseWarning, match="In 3 of 3 trainings only 1 of 4 capsules is in use"):
         ledger = cross_validate(
