@@ -20,7 +20,6 @@ from graphcaps.registry import MODELS, Choices, Interval
 __all__ = ["ECFPForest", "morgan_fingerprints"]
 
 _PURPOSE = "The model ecfp-forest"
-_ROWS_PER_STEP = 1024  # rows that are dense at a time
 
 
 def morgan_fingerprints(
@@ -129,23 +128,21 @@ class ECFPForest(ClassicalModel):
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
     ) -> None:
-        # Takes half a second: imported to fit, not to predict.
-        from sklearn.ensemble import RandomForestClassifier
-
-        weight = None if self.class_weight == "none" else self.class_weight
-        forest = RandomForestClassifier(
-            self.trees, n_jobs=self.jobs, random_state=self.seed, class_weight=weight
+        self.forest = ForestArrays.fit_random_forest(
+            self._fingerprints(store, indices),
+            y,
+            sample_weight,
+            num_classes=self.num_classes,
+            trees=self.trees,
+            seed=self.seed,
+            jobs=self.jobs,
+            class_weight=None if self.class_weight == "none" else self.class_weight,
         )
-        forest.fit(self._fingerprints(store, indices), y, sample_weight)
-        self.forest = ForestArrays.from_sklearn(forest, self.num_classes)
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.forest is None:
             raise UsageError("ECFPForest: fit the model before it predicts.")
-        rows = self._fingerprints(store, indices)
-        steps = range(0, len(indices), _ROWS_PER_STEP)
-        parts = [self.forest.predict_proba(rows[first : first + _ROWS_PER_STEP].toarray()) for first in steps]
-        return np.concatenate([np.zeros((0, self.num_classes)), *parts])
+        return self.forest.predict_proba(self._fingerprints(store, indices))
 
     def _fingerprints(self, store: GraphStore, indices: NDArray[np.int64]) -> csr_matrix:
         if store.smiles is None:
@@ -162,7 +159,6 @@ class ECFPForest(ClassicalModel):
         return self.forest.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        forest = ForestArrays.from_state(state, self.num_classes, self.bits, "ECFPForest")
-        if forest.num_trees != self.trees:
-            raise ArgumentError("ECFPForest", "tree_ptr", f"be of {self.trees} trees", forest.num_trees)
-        self.forest = forest
+        self.forest = ForestArrays.from_state(
+            state, self.num_classes, self.bits, "ECFPForest", trees=self.trees
+        )

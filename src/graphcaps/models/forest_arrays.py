@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, csr_matrix
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
@@ -21,6 +22,7 @@ __all__ = ["ForestArrays"]
 
 _LEAF = -1
 _STEP_ENTRIES = 1 << 20  # trees × rows that are traversed at a time
+_STEP_ROWS = 1024  # rows of a sparse matrix that are dense at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,37 @@ class ForestArrays:
     threshold: NDArray[np.float64]
     children: NDArray[np.int32]
     value: NDArray[np.float64]
+
+    @classmethod
+    def fit_random_forest(
+        cls,
+        x: csr_array | csr_matrix,
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+        *,
+        num_classes: int,
+        trees: int,
+        seed: int,
+        jobs: int,
+        class_weight: str | None = None,
+    ) -> ForestArrays:
+        """Fits a random forest of scikit-learn, with its defaults apart from the number of trees.
+
+        Args:
+            x (sparse array): Rows, ``[rows, columns]``.
+            y (ndarray): Class index of each row, ``[rows]``.
+            sample_weight (ndarray, optional): Weight of each row, ``[rows]``.
+            num_classes (int): Number of classes O.
+            trees (int): Number of trees T.
+            seed (int): Seed of the forest.
+            jobs (int): Number of threads; the result does not depend on it.
+            class_weight (str, optional): ``"balanced"`` weighs classes inversely to their frequency. (default: alike)
+        """
+        # Takes half a second: imported to fit, not to predict.
+        from sklearn.ensemble import RandomForestClassifier
+
+        forest = RandomForestClassifier(trees, n_jobs=jobs, random_state=seed, class_weight=class_weight)
+        return cls.from_sklearn(forest.fit(x, y, sample_weight), num_classes)
 
     @classmethod
     def from_sklearn(
@@ -80,20 +113,23 @@ class ForestArrays:
         first = np.repeat(self.tree_ptr[:-1], np.diff(self.tree_ptr))[:, None]
         return self.children + first
 
-    def predict_proba(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
+    def predict_proba(self, x: NDArray[np.float32] | csr_array | csr_matrix) -> NDArray[np.float64]:
         """Class probabilities of each row, ``[rows, O]``; those of a row do not depend on the other rows.
 
         Equal to scikit-learn's ``predict_proba`` bit by bit: rows are float32, thresholds float64, and trees are
         summed in order.
 
         Args:
-            x (ndarray): float32 ``[rows, columns]``.
+            x (ndarray or sparse array): float32 ``[rows, columns]``; of a sparse one 1,024 rows are dense at a time.
         """
         roots = self.tree_ptr[:-1]
-        total = np.zeros((len(x), self.value.shape[1]))
+        total = np.zeros((x.shape[0], self.value.shape[1]))
         step = max(1, _STEP_ENTRIES // max(self.num_trees, 1))
-        for start in range(0, len(x), step):
-            rows = x[start : start + step]
+        if not isinstance(x, np.ndarray):
+            step = min(step, _STEP_ROWS)
+        for start in range(0, x.shape[0], step):
+            part = x[start : start + step]
+            rows = part if isinstance(part, np.ndarray) else part.toarray()
             node = np.repeat(roots, len(rows))  # tree by tree
             row = np.tile(np.arange(len(rows)), self.num_trees)
             moving = np.flatnonzero(self.feature[node] >= 0)
@@ -115,7 +151,13 @@ class ForestArrays:
 
     @classmethod
     def from_state(
-        cls, state: Mapping[str, Tensor], num_classes: int, num_columns: int, owner: str = "ForestArrays"
+        cls,
+        state: Mapping[str, Tensor],
+        num_classes: int,
+        num_columns: int,
+        owner: str = "ForestArrays",
+        *,
+        trees: int | None = None,
     ) -> ForestArrays:
         """Reads the result of :meth:`state`.
 
@@ -124,6 +166,7 @@ class ForestArrays:
             num_classes (int): Number of classes O.
             num_columns (int): Number of columns of a row.
             owner (str): Name of the model, for messages.
+            trees (int, optional): Number of trees that the forest must have. (default: any)
 
         Raises:
             ArgumentError: If an array is missing, or the arrays are not those of a forest of these sizes.
@@ -147,6 +190,8 @@ class ForestArrays:
                 raise ArgumentError(owner, name, f"be {np.dtype(dtype)} of {n} nodes", got)
         forest = cls(**arrays)
         forest._check(num_columns, owner)
+        if trees is not None and forest.num_trees != trees:
+            raise ArgumentError(owner, "tree_ptr", f"be of {trees} trees", forest.num_trees)
         return forest
 
     def _check(self, num_columns: int, owner: str) -> None:

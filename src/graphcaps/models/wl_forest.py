@@ -19,7 +19,6 @@ from graphcaps.registry import MODELS, Choices, Interval
 
 __all__ = ["WLForest"]
 
-_ROWS_PER_STEP = 1024  # rows of counts that are dense at a time
 _MIN_GRAPHS, _GRAPHS_PER_COLOUR = 3, 500
 _COLOURS = ("colour_iteration", "colour")  # names of the vocabulary in a state
 
@@ -86,9 +85,6 @@ class WLForest(ClassicalModel):
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
     ) -> None:
-        # Takes half a second: imported to fit, not to predict.
-        from sklearn.ensemble import RandomForestClassifier
-
         colours = count_colours(store, self.iterations)
         min_graphs = max(_MIN_GRAPHS, len(indices) / _GRAPHS_PER_COLOUR)
         vocabulary = colours.frequent(indices, min_graphs, self.max_columns)
@@ -98,19 +94,22 @@ class WLForest(ClassicalModel):
         if not len(vocabulary):
             # Graphs without nodes have no colours: on one column of zeros the forest learns the class prior.
             vocabulary = ColourVocabulary(np.zeros(1, np.int64), np.zeros(1, np.uint64))
-        forest = RandomForestClassifier(self.trees, n_jobs=self.jobs, random_state=self.seed)
-        forest.fit(colours.select(indices, vocabulary), y, sample_weight)
-        self.vocabulary, self.forest = vocabulary, ForestArrays.from_sklearn(forest, self.num_classes)
+        self.vocabulary = vocabulary
+        self.forest = ForestArrays.fit_random_forest(
+            colours.select(indices, vocabulary),
+            y,
+            sample_weight,
+            num_classes=self.num_classes,
+            trees=self.trees,
+            seed=self.seed,
+            jobs=self.jobs,
+        )
 
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.vocabulary is None or self.forest is None:
             raise UsageError("WLForest: fit the model before it predicts.")
         counts = count_colours(store, self.iterations).select(indices, self.vocabulary)
-        steps = range(0, len(indices), _ROWS_PER_STEP)
-        parts = [
-            self.forest.predict_proba(counts[first : first + _ROWS_PER_STEP].toarray()) for first in steps
-        ]
-        return np.concatenate([np.zeros((0, self.num_classes)), *parts])
+        return self.forest.predict_proba(counts)
 
     def state(self) -> dict[str, Tensor]:
         if self.vocabulary is None or self.forest is None:
@@ -128,9 +127,9 @@ class WLForest(ClassicalModel):
             expected = f"be at most {self.max_columns} ascending colours of iterations 0 to {self.iterations}"
             raise ArgumentError("WLForest", "colour", expected, "other values")
         arrays = {name: value for name, value in state.items() if name not in _COLOURS}
-        forest = ForestArrays.from_state(arrays, self.num_classes, len(vocabulary), "WLForest")
-        if forest.num_trees != self.trees:
-            raise ArgumentError("WLForest", "tree_ptr", f"be of {self.trees} trees", forest.num_trees)
+        forest = ForestArrays.from_state(
+            arrays, self.num_classes, len(vocabulary), "WLForest", trees=self.trees
+        )
         self.vocabulary, self.forest = vocabulary, forest
 
 
