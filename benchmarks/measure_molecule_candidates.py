@@ -12,8 +12,6 @@ set and number of seeds in ``--out`` are replaced.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import graphcaps
+from benchmarks.measure_molecules import read_rows, write_table
 from benchmarks.molecule_arrays import load_molecules
-from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
 from graphcaps.presets import load_preset
@@ -144,17 +142,8 @@ def measure(
 
 def add_rows(path: Path, rows: list[dict[str, str]]) -> None:
     """Writes the rows into a file, in place of those of the same candidate, data set and number of seeds."""
-    stored = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            stored = list(csv.DictReader(file))
-    table = {(row["candidate"], row["dataset"], row["seeds"]): row for row in [*stored, *rows]}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table.values())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.getvalue())
+    table = {(row["candidate"], row["dataset"], row["seeds"]): row for row in [*read_rows(path), *rows]}
+    write_table(path, COLUMNS, list(table.values()))
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.molecule_arrays import LABELS
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.cli.run_options import configure
@@ -28,7 +29,6 @@ from graphcaps.data.splits.groups import resolve_splits
 from graphcaps.training.device import choose_device
 from graphcaps.training.final_training import train_final
 
-LABELS = {"bace": "Class", "bbbp": "p_np", "hiv": "HIV_active"}
 METRICS = ("roc_auc", "pr_auc", "accuracy", "balanced_accuracy", "mcc")
 COLUMNS = (
     "dataset",
@@ -89,10 +89,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 def write_rows(path: Path, rows: Sequence[dict[str, str]]) -> None:
     """Replaces rows of the same data set, model and seed, and sorts all rows by these."""
     table = {(row["dataset"], row["model"], int(row["seed"])): row for row in [*read_rows(path), *rows]}
+    write_table(path, COLUMNS, [table[key] for key in sorted(table)])
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Sequence[dict[str, str]]) -> None:
+    """Writes rows as CSV, in place of an existing file."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table[key] for key in sorted(table))
+    writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.getvalue())
 
