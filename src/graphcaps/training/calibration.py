@@ -106,7 +106,8 @@ def calibrate_model(
     """
     assert store.y is not None
     graphs = store[validation]
-    scores, y = fitted.scores(graphs), store.y[validation].cpu().numpy()
+    checked = replace(fitted.check(graphs), truncated={})  # the training's notes say it of all its graphs
+    scores, y = fitted.scores(checked), store.y[validation].cpu().numpy()
     p, has_nodes = probabilities(scores, fitted.score_kind), (graphs.sizes > 0).cpu().numpy()
     if not np.isfinite(p).all():
         return fitted
