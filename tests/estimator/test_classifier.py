@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 import warnings
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
@@ -24,31 +22,11 @@ from graphcaps import HGCNClassifier
 from graphcaps.data import to_networkx, to_pyg
 from graphcaps.data.coercion import coerce, concat_stores
 from graphcaps.data.label_encoding import text_code
-from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
-from graphcaps.estimator import default_config
+from graphcaps.errors import ArgumentError
 from graphcaps.training import Callback, EpochEnd, TrainingLoop
-from tests.small_models import labelled, planted, train_small
-
-SMALL: dict[str, Any] = {
-    "capsule_dim": 8,
-    "num_capsules": 4,
-    "num_factors": 2,
-    "epochs": 3,
-    "device": "cpu",
-    "random_state": 0,
-}
-
-
-def small(**changes: Any) -> HGCNClassifier:
-    return HGCNClassifier(**SMALL | changes)
-
-
-@cache
-def fitted() -> HGCNClassifier:
-    """A classifier fitted on thirty graphs; treat as read-only."""
-    return small().fit(labelled())
+from tests.estimator.small_classifier import fitted, small
+from tests.small_models import labelled
 
 
 def as_networkx(store: GraphStore) -> list[Any]:
@@ -134,21 +112,6 @@ def test_concatenated_stores_equal_the_store():
 
 
 # ---------------------------------------------------------------------- scikit-learn conventions
-def test_defaults_equal_the_preset():
-    config = default_config()
-    defaults = {name: entry.default for name, entry in inspect.signature(HGCNClassifier).parameters.items()}
-    for name, value in config.model_arguments.items():
-        assert name == "formulation" or defaults[name] == value
-    by_model, of_features = ("dropout", "class_residual"), ("degree_onehot", "max_nodes")
-    assert config.by_data == ("batch_size", *by_model, *of_features, "reconstruct_up_to")
-    assert defaults["batch_size"] is defaults["dropout"] is defaults["max_nodes"] is None
-    training = ("epochs", "learning_rate", "halve_every", "weight_decay", "reconstruction_weight")
-    for name in (*training, "average_epochs"):
-        assert defaults[name] == getattr(config.training, name)
-    model = HGCNClassifier(epochs=1, device="cpu", random_state=0).fit(planted()[:12])
-    assert model.model_.config.source == "default, changed by arguments"
-
-
 def test_the_option_parts():
     model = small(parts="blocks", epochs=1).fit(labelled())
     assert model.model_.config.model_arguments["parts"] == "blocks"
@@ -223,19 +186,6 @@ def test_without_validation_all_graphs_are_trained_on_and_nothing_is_calibrated(
     assert "validation_loss" not in model.history_[0]
 
 
-def test_class_weights_change_probabilities():
-    store = labelled()
-    y = np.array(["rare"] * 6 + ["often"] * 24)
-    model = small(epochs=50, validation=0)
-    plain = model.fit(store, y).predict_proba(store)
-    ones = model.set_params(class_weight={"rare": 1.0}).fit(store, y).predict_proba(store)
-    balanced = model.set_params(class_weight="balanced").fit(store, y).predict_proba(store)
-    by_hand = model.set_params(class_weight={"rare": 2.5, "often": 0.625}).fit(store, y)
-    np.testing.assert_allclose(ones, plain, atol=1e-6)
-    assert (balanced[:, 1] > plain[:, 1]).mean() > 0.9
-    np.testing.assert_allclose(by_hand.predict_proba(store), balanced, atol=1e-6)
-
-
 def test_warm_start_continues_from_the_fitted_weights():
     model = small(warm_start=True, validation=0).fit(labelled())
     first = {name: value.clone() for name, value in model.model_.model.state_dict().items()}
@@ -304,129 +254,6 @@ def test_unseen_labels_give_a_warning_or_an_error():
     refusing = small(unseen="refuse").fit(store)
     with pytest.raises(ArgumentError, match="label"):
         refusing.predict(unseen)
-
-
-# ---------------------------------------------------------------------- files
-@pytest.mark.parametrize("y", [np.arange(30) % 3, np.array(["a", "b"] * 15), np.array([True, False] * 15)])
-def test_a_saved_classifier_is_restored(tmp_path, y):
-    model = small(num_capsules=(4, 2), class_weight="balanced").fit(labelled(), y)
-    model.save(tmp_path / "model.safetensors")
-    loaded = HGCNClassifier.load(tmp_path / "model.safetensors")
-    assert loaded.get_params() == model.get_params()
-    assert loaded.classes_.dtype == model.classes_.dtype
-    assert loaded.history_ == model.history_
-    assert loaded.n_iter_ == model.n_iter_
-    np.testing.assert_array_equal(loaded.predict(labelled()), model.predict(labelled()))
-    np.testing.assert_array_equal(loaded.predict_proba(labelled()), model.predict_proba(labelled()))
-    by_name = graphcaps.load(tmp_path / "model.safetensors").predict(labelled())
-    assert by_name.tolist() == [str(name) for name in model.predict(labelled()).tolist()]
-
-
-def test_a_model_file_of_graphcaps_train_can_be_loaded(tmp_path):
-    train_small(planted()).save(tmp_path / "m.safetensors")
-    model = HGCNClassifier.load(tmp_path / "m.safetensors")
-    assert model.capsule_dim == 8
-    assert model.classes_.tolist() == list(planted().class_names)
-    assert model.predict(planted()).shape == (30,)
-    train_small(planted(), "gin").save(tmp_path / "g.safetensors")
-    with pytest.raises(DataError, match="expected a model 'hgcn', found a model 'gin'"):
-        HGCNClassifier.load(tmp_path / "g.safetensors")
-
-
-# ---------------------------------------------------------------------- errors
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"epochs": 0}, "'epochs' must be an integer of at least 1, got 0"),
-        ({"epochs": 2.5}, "'epochs' must be an integer"),
-        ({"epochs": True}, "'epochs' must be an integer"),
-        ({"patience": 0}, "'patience' must be an integer of at least 1, or None"),
-        ({"dropout": 1.0}, "'dropout' must be at least 0 and below 1"),
-        ({"learning_rate": 0}, "'learning_rate' must be above 0 and finite"),
-        ({"learning_rate": "fast"}, "'learning_rate' must be above 0"),
-        ({"validation": -0.1}, "'validation' must be at least 0 and below 1"),
-        ({"num_capsules": ()}, "'num_capsules' must be a positive integer, or several"),
-        ({"num_factors": 3}, "'num_factors' must divide 'capsule_dim', 8"),
-        ({"class_weight": "equal"}, "'class_weight' must be None, 'balanced' or a dictionary"),
-        ({"class_weight": {"nobody": 1.0}}, "'class_weight' must have classes among"),
-        ({"class_weight": {"ring-star": -1.0}}, "'class_weight' must have positive numbers as values"),
-        (
-            {"metric": "auc"},
-            "'metric' must be one of 'loss', 'accuracy', 'balanced-accuracy', 'roc-auc', 'pr-auc'",
-        ),
-        ({"calibrate": "platt"}, "'calibrate' must be one of True, False, 'temperature', 'isotonic'"),
-        ({"unseen": "hide"}, "'unseen' must be one of"),
-        ({"callbacks": 3}, "'callbacks' must be None or a list of graphcaps.training.Callback"),
-        ({"callbacks": Callback()}, "'callbacks' must be a list"),
-        ({"device": 0}, "'device' must be a string"),
-    ],
-)
-def test_arguments_are_checked_by_fit(change, message):
-    model = small(**change)  # the constructor does not validate
-    with pytest.raises(ArgumentError, match=message.replace("(", r"\(")):
-        model.fit(labelled())
-
-
-def test_invalid_graphs_and_classes_are_refused():
-    store = labelled()
-    with pytest.raises(ArgumentError, match="at least one graph"):
-        small().fit([])
-    with pytest.raises(ArgumentError, match="one class per graph, 30, got 3"):
-        small().fit(store, [0, 1, 0])
-    with pytest.raises(ArgumentError, match="at least two classes"):
-        small().fit(store, np.zeros(30))
-    with pytest.raises(ArgumentError, match="requires y to be passed"):
-        small().fit(replace(store, y=None))
-    with pytest.raises(ArgumentError, match="at least two classes"):
-        small().fit(to_networkx(store, 0), [1])  # one graph is one graph
-    with pytest.raises(NotFittedError):
-        small().predict(store)
-    with pytest.raises(ValueError, match="Unknown label type"):
-        small().fit(store, np.linspace(0, 1, 30))
-    assert coerce(to_pyg(store)[0]).store.num_nodes == int(store.sizes[0])
-
-
-def test_missing_classes_are_refused_with_the_way_out():
-    pd = pytest.importorskip("pandas")
-    store = labelled()
-    for missing in (float("nan"), None, pd.NA, ""):
-        y = np.array(["a", "b"] * 15, dtype=object)
-        y[4] = y[9] = missing
-        with pytest.raises(ArgumentError) as caught:
-            small().fit(store, y)
-        assert str(caught.value) == (
-            f"HGCNClassifier: 'y' must hold the class of each graph, got {missing!r} for graph 4 (2 such graphs). "
-            "Leave out graphs without a class; coerce(frame, label='…', bad='skip') does so for a DataFrame."
-        )
-    with pytest.raises(
-        ArgumentError, match="'validation' must hold the class of each graph, got nan for graph 0"
-    ):
-        small().fit(store, validation=(store, [float("nan")] * 30))
-
-
-def test_fit_warns_of_salts_contradictions_and_rows_left_out(tmp_path):
-    pytest.importorskip("rdkit")
-    smiles = ["CCO", "CC(=O)[O-].[Na+]", "c1ccccc1", "OCC", "CCN", "CCC"]
-    y = [0, 1, 0, 1, 0, 1]
-    with pytest.warns(ReadingWarning) as caught:
-        small(epochs=1, validation=0).fit(smiles, y)
-    salts = (
-        "HGCNClassifier: 1 of 6 molecules has several fragments (salts, mixtures); coerce(X, fragments='largest') "
-        "keeps the largest of each."
-    )
-    copies = (
-        "HGCNClassifier: 1 molecule is in more than one row (1 further row), with different labels; "
-        "all rows are kept."
-    )
-    assert [str(warning.message) for warning in caught] == [salts, copies]
-    assert {warning.filename for warning in caught} == {__file__}
-    read = coerce(smiles, fragments="largest")
-    with pytest.warns(ReadingWarning) as caught:  # of the classes, which only fit has seen
-        small(epochs=1, validation=0).fit(read.store, y)
-    assert [str(warning.message) for warning in caught] == [copies]
-    small(epochs=1, validation=0).fit(
-        smiles[2:] * 2, y[2:] * 2
-    )  # copies with one class, as in bootstrap samples
 
 
 # ---------------------------------------------------------------------- node labels
@@ -521,21 +348,6 @@ def test_mutag_with_defaults_takes_less_than_60_cpu_seconds(shared_data):
     seconds = time.process_time() - start
     assert model.score(mutag) > 0.8
     assert seconds < 60, f"{seconds:.1f} s"
-
-
-# ---------------------------------------------------------------------- class labels in several notations
-def test_numbers_are_one_class_whatever_their_notation():
-    store = labelled()
-    numbers = store.y.double().numpy()
-    model = small().fit(store, numbers)
-    assert model.classes_.tolist() == sorted(set(numbers))
-    assert model.model_.class_names == tuple(str(int(label)) for label in model.classes_)
-    written = [f"{label:.0f}" if index % 2 else f"{label:.1f}" for index, label in enumerate(numbers)]
-    mixed = small().fit(store, written)  # "1" and "1.0"
-    assert mixed.classes_.tolist() == list(model.model_.class_names)
-    assert mixed.score(store, numbers) == mixed.score(store, written) == model.score(store, written)
-    texts = small().fit(store, [f"{label:.1f}" for label in numbers])
-    assert texts.classes_.tolist() == [f"{label:.1f}" for label in model.classes_]  # one notation is kept
 
 
 def test_the_metric_selects_the_epoch():

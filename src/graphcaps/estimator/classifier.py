@@ -1,0 +1,387 @@
+"""``HGCNClassifier``: HGCN as a scikit-learn classifier for graphs."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
+from torch import Tensor
+
+from graphcaps.data.class_names import class_name
+from graphcaps.data.coercion import GraphInput, coerce
+from graphcaps.data.features.compatibility import CheckedGraphs
+from graphcaps.data.readers.graph_metadata import warn_of_notes
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.estimator.estimator_file import EstimatorState, load_estimator, save_estimator
+from graphcaps.estimator.fit_inputs import (
+    class_weights,
+    drop_weightless,
+    encode_classes,
+    encode_like,
+    join_validation,
+)
+from graphcaps.estimator.fit_notes import fit_notes
+from graphcaps.estimator.parameters import OWNER, check_parameters, default_config, run_config
+from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.probabilities import MIN_PROBABILITY, abstain
+from graphcaps.metrics import SelectionMetric
+from graphcaps.training.device import use_threads
+from graphcaps.training.final_training import FinalTraining
+from graphcaps.training.loop import Callback
+from graphcaps.training.trainer import EpochEnd
+
+__all__ = ["HGCNClassifier"]
+
+_MODEL, _TRAINING = default_config().model_arguments, default_config().training
+
+
+class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Classifies graphs with a Hierarchical Graph Capsule Network.
+
+    Graphs are of any kind that :func:`graphcaps.data.coerce` accepts: a ``GraphStore``, a list of torch-geometric
+    ``Data``, networkx graphs, SMILES, molecules or matrices, a column of a ``DataFrame``, or a path. Defaults are those
+    of the preset ``default``; docs/estimator.md gives the reason for each. For molecules from SMILES, parameters that
+    are left at their default take the values of the preset ``molecules``, whose model reads the bonds. As in
+    scikit-learn, the constructor only stores its arguments and ``fit`` checks them.
+
+    Args:
+        capsule_dim (int): Length of a capsule.
+        num_capsules (int or tuple): Number of capsules of each hidden level, from the nodes upwards.
+        num_factors (int): Number of factors of a primary capsule; divides ``capsule_dim``.
+        routing_iterations (int): Number of routing iterations.
+        parts ("blocks" or None): With ``"blocks"``, a loss trains the lowest capsules to be parts of the graph
+            (docs/parts.md).
+        dropout (float, optional): Dropout rate in training; ``None`` is 0.5 up to 1,500 graphs and 0.1 above.
+        epochs (int): Largest number of epochs.
+        batch_size (int, optional): Graphs per step; ``None`` is about a fortieth of them, from 16 to 128.
+        learning_rate (float): Initial learning rate of Adam.
+        halve_every (int): Number of epochs after which the learning rate is halved, repeatedly.
+        weight_decay (float): Factor of the weights that is added to their gradient.
+        reconstruction_weight (float): Weight of the reconstruction loss.
+        average_epochs (int): Number of epochs whose weights are averaged for evaluation and for the fitted model;
+            1 uses the weights of the last epoch.
+        max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree. ``None`` and 0 keep
+            all nodes, ``None`` except those of a data set of the catalogue above 1000, as in the paper.
+        validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
+            all graphs for all epochs, without calibration. (default: 0.1)
+        patience (int, optional): Number of epochs without an improvement of ``metric`` by 0.0005, after which training
+            stops; ``None`` trains all epochs. (default: 50)
+        metric (str): Metric of the validation graphs that selects the epoch: ``"loss"``, ``"accuracy"``,
+            ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. (default: "loss")
+        class_weight ("balanced", dict or None): Weight of a graph of each class. (default: 1 each)
+        calibrate (bool or str): Calibration of the probabilities: ``True`` or ``"temperature"``, ``"isotonic"``,
+            ``False``. (default: ``True``)
+        featurizer (str, optional): Properties of atoms and bonds that are read from SMILES, ``"standard"`` or
+            ``"elements"`` (docs/featurizers.md); for molecules only. (default: ``"standard"``)
+        unseen (str): Handling of labels that were not in the training graphs: ``"ignore"`` encodes them as zeros with
+            a warning, ``"refuse"`` raises. (default: "ignore")
+        random_state (int, RandomState or None): Seed of the hold-out, the initial weights, the order of graphs and
+            dropout. On a CPU, equal seeds give bit-identical models.
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
+        n_jobs (int, optional): Number of CPU threads of ``fit`` and of predictions; −1 uses all cores. ``None`` is
+            torch's own setting. The last bits of the weights may depend on it.
+        warm_start (bool): Whether a second ``fit`` continues from the weights of the first. (default: ``False``)
+        verbose (int): 0 is silent; n writes a line to stderr every n epochs. (default: 0)
+        callbacks (list, optional): :class:`graphcaps.training.Callback` objects, for trackers (docs/tracking.md).
+
+    Attributes:
+        classes_ (ndarray): The class labels, ascending.
+        n_features_in_ (int): Number of node columns: attributes and labels.
+        model_ (FittedModel): The trained model; ``model_.info()`` describes it.
+        history_ (list): A dictionary per epoch: losses and accuracies on training and validation graphs.
+        n_iter_ (int): Number of epochs trained.
+
+    Example:
+        >>> model = HGCNClassifier(random_state=0).fit(graphs, y)                  # doctest: +SKIP
+        >>> model.predict_proba(new_graphs)                                        # doctest: +SKIP
+    """
+
+    classes_: np.ndarray
+    n_features_in_: int
+    model_: FittedModel
+    history_: list[dict[str, float]]
+    n_iter_: int
+
+    def __init__(
+        self,
+        *,
+        capsule_dim: int = _MODEL["capsule_dim"],
+        num_capsules: int | tuple[int, ...] = _MODEL["num_capsules"],
+        num_factors: int = _MODEL["num_factors"],
+        routing_iterations: int = _MODEL["routing_iterations"],
+        parts: Literal["blocks"] | None = None,
+        dropout: float | None = None,
+        epochs: int = _TRAINING.epochs,
+        batch_size: int | None = None,
+        learning_rate: float = _TRAINING.learning_rate,
+        halve_every: int = _TRAINING.halve_every,
+        weight_decay: float = _TRAINING.weight_decay,
+        reconstruction_weight: float = _TRAINING.reconstruction_weight,
+        average_epochs: int = _TRAINING.average_epochs,
+        max_nodes: int | None = None,
+        validation: float = 0.1,
+        patience: int | None = 50,
+        metric: SelectionMetric = "loss",
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        calibrate: bool | Literal["temperature", "isotonic"] = True,
+        featurizer: Literal["standard", "elements"] | None = None,
+        unseen: Literal["ignore", "refuse"] = "ignore",
+        random_state: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        callbacks: Sequence[Callback] | None = None,
+    ) -> None:
+        self.capsule_dim = capsule_dim
+        self.num_capsules = num_capsules
+        self.num_factors = num_factors
+        self.routing_iterations = routing_iterations
+        self.parts = parts
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.halve_every = halve_every
+        self.weight_decay = weight_decay
+        self.reconstruction_weight = reconstruction_weight
+        self.average_epochs = average_epochs
+        self.max_nodes = max_nodes
+        self.validation = validation
+        self.patience = patience
+        self.metric = metric
+        self.class_weight = class_weight
+        self.calibrate = calibrate
+        self.featurizer = featurizer
+        self.unseen = unseen
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False  # graphs, not rows of numbers
+        tags.input_tags.string = True  # SMILES
+        tags.transformer_tags.preserves_dtype = []  # always float32
+        return tags
+
+    # ------------------------------------------------------------------ fitting
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, validation: tuple[Any, Any] | None = None
+    ) -> HGCNClassifier:
+        """Trains the model.
+
+        Args:
+            X: Graphs.
+            y (array, optional): Class label of each graph. (default: the classes of the store or file, ``Data.y`` or
+                ``graph.graph["y"]``)
+            sample_weight (array, optional): Weight of each graph in the training and the validation loss. Only ratios
+                matter, and graphs of weight 0 are left out. (default: 1 each)
+            validation (tuple, optional): Graphs and class labels ``(X, y)`` of a validation set, in place of the
+                fraction ``validation`` of the constructor. They weigh 1 each.
+
+        Warns:
+            ReadingWarning: Once for each of rows that were left out, salts and mixtures, and copies of a molecule
+                with different classes.
+
+        Raises:
+            ArgumentError: If a parameter, a graph, a class label or a weight is invalid, or the validation set has
+                other classes than ``y``.
+
+        Warns:
+            CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
+        """
+        parameters = self.get_params(deep=False)
+        check_parameters(parameters)
+        continues = self.warm_start and hasattr(self, "model_")
+        graphs = self._read(X, fitting=not continues)
+        self.classes_, store = encode_classes(graphs, y)
+        warn_of_notes(
+            OWNER, fit_notes(graphs, store, is_read=not isinstance(X, GraphStore), has_y=y is not None)
+        )
+        store, weights = drop_weightless(store, sample_weight)
+        attributes, labels = store.node_attributes, store.node_labels
+        self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))
+        assert store.y is not None
+        class_weight = class_weights(self.class_weight, self.classes_, store.y)
+        held_out: float | Tensor = float(self.validation)
+        if validation is not None:
+            added = self._read_validation(validation, store, fitting=not continues)
+            held_out = torch.arange(len(store), len(store) + len(added))
+            weights = None if weights is None else np.concatenate([weights, np.ones(len(added))])
+            store = join_validation(store, added)
+        with use_threads(self.n_jobs):
+            training = FinalTraining(
+                store,
+                run_config(parameters, store),
+                seed=self._seed(),
+                validation=held_out,
+                device=self.device,
+                patience=self.patience,
+                metric=self.metric,
+                class_weight=class_weight,
+                sample_weight=weights,
+                calibrate="temperature" if self.calibrate is True else self.calibrate or None,
+                start=self.model_ if continues else None,
+                callbacks=self.callbacks or (),
+            )
+            with closing(training.run()) as events:
+                for event in events:
+                    self._report(event)
+            result = training.result()
+        result.warn()
+        self.model_ = result.model
+        self.n_iter_ = len(result.history)
+        self.history_ = [_row(event) for event in result.history]
+        return self
+
+    @property
+    def partial_fit(self) -> Any:
+        """Does not exist: a property, so that ``hasattr`` is false and the message says what to use instead."""
+        raise AttributeError(
+            "HGCNClassifier has no partial_fit: the validation set, the input columns and the number of epochs are "
+            "chosen for all graphs together. Fit all graphs at once; to continue a fitted model on further graphs, "
+            "use warm_start=True and fit again."
+        )
+
+    def _read_validation(self, validation: Any, store: GraphStore, *, fitting: bool) -> GraphStore:
+        """The validation set of :meth:`fit`, with the class indices of the training graphs."""
+        if not isinstance(validation, tuple | list) or len(validation) != 2:
+            expected = "be a pair of graphs and class labels, (X, y)"
+            raise ArgumentError(OWNER, "validation", expected, type(validation).__name__)
+        graphs = self._read(validation[0], fitting=fitting, argument="validation")
+        return encode_like(graphs, validation[1], store)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _report(self, event: EpochEnd) -> None:
+        if self.verbose and event.epoch % self.verbose == 0:
+            metrics = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
+            sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
+
+    def _read(self, X: Any, *, fitting: bool = False, argument: str = "X") -> GraphInput:
+        """Converts graphs; molecules to classify are read with the featurizer of the training graphs."""
+        recipe = None if fitting else self.model_.recipe
+        options = {"featurizer": self.featurizer} if fitting and self.featurizer is not None else {}
+        return coerce(X, owner=OWNER, argument=argument, recipe=recipe, samples=True, **options)
+
+    # ------------------------------------------------------------------ predicting
+    def _checked(self, X: Any) -> CheckedGraphs:
+        check_is_fitted(self, "model_")
+        return self.model_.check(self._read(X).store, unseen=self.unseen, owner=OWNER, argument="X")
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, ``[G, O]``, in the order of ``classes_``; calibrated if ``calibrate`` is set."""
+        checked = self._checked(X)
+        with use_threads(self.n_jobs):
+            return self.model_.predict_proba(checked)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds of the second class, ``[G]``, for two classes; log-probability of each class, ``[G, O]``, for more.
+
+        They order graphs and classes as :meth:`predict_proba` does.
+        """
+        logarithms = np.log(np.maximum(self.predict_proba(X), MIN_PROBABILITY))
+        return logarithms[:, 1] - logarithms[:, 0] if len(self.classes_) == 2 else logarithms
+
+    def predict(self, X: Any, *, abstain_below: float | None = None) -> np.ndarray:
+        """Predicted class label of each graph, ``[G]``.
+
+        Args:
+            X: Graphs.
+            abstain_below (float, optional): Probability below which the prediction for a graph is ``None``; the
+                result then has dtype object.
+        """
+        probabilities = self.predict_proba(X)
+        return abstain(self.classes_[probabilities.argmax(-1)], probabilities, abstain_below)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy; without ``y``, with respect to the class labels of the graphs."""
+        if y is None:
+            check_is_fitted(self, "model_")
+            y = self._read(X).y
+        if y is None:
+            raise ArgumentError(OWNER, "y", "hold the class of each graph", "None")
+        true = [class_name(label) for label in column_or_1d(y, warn=True).tolist()]
+        predicted = [class_name(label) for label in self.predict(X).tolist()]
+        return float(accuracy_score(true, predicted, sample_weight=sample_weight))
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``."""
+        checked = self._checked(X)
+        with use_threads(self.n_jobs):
+            return self.model_.embed(checked).numpy()
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of :meth:`transform`: class and index within its capsule."""
+        check_is_fitted(self, "model_")
+        width = range(int(self.model_.config.model_arguments["capsule_dim"]))
+        return np.array([f"{name}[{index}]" for name in self.classes_ for index in width], dtype=object)
+
+    def out_of_distribution(self, X: Any) -> tuple[str, ...]:
+        """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside."""
+        checked = self._checked(X)
+        return self.model_.out_of_distribution(checked)
+
+    def explain(self, X: Any, *, target: Any = None) -> Any:
+        """Explains predictions, see :func:`graphcaps.explain`; ``target`` is the class label to explain."""
+        check_is_fitted(self, "model_")
+        store = coerce(X, owner=OWNER, argument="X", recipe=self.model_.recipe).store
+        checked = self.model_.check(store, unseen=self.unseen, owner=OWNER, argument="X")
+        if target is not None:
+            names = [class_name(label) for label in self.classes_.tolist()]
+            index = names.index(class_name(target)) if class_name(target) in names else None
+            if index is None:
+                labels = ", ".join(map(str, self.classes_[:5]))
+                raise ArgumentError(OWNER, "target", f"be a class among {labels}", repr(target))
+            target = index
+        return self.model_.explain(checked, target=target)
+
+    # ------------------------------------------------------------------ files
+    def save(self, path: Any) -> None:
+        """Writes a model file for :meth:`load` and :func:`graphcaps.load`."""
+        check_is_fitted(self, "model_")
+        parameters = self.get_params(deep=False)
+        fitted = (self.classes_, self.n_features_in_, self.n_iter_, self.history_, self.model_)
+        save_estimator(EstimatorState(parameters, *fitted), path)
+
+    @classmethod
+    def load(cls, path: Any) -> HGCNClassifier:
+        """Reads a model file of :meth:`save` or of ``graphcaps train``; runs no code from the file."""
+        state = load_estimator(path, inspect.signature(cls).parameters)
+        model = cls(**state.parameters)
+        model.model_, model.classes_ = state.model, state.classes
+        model.n_features_in_, model.history_ = state.num_features, state.history
+        model.n_iter_ = state.num_epochs
+        return model
+
+
+def _row(event: EpochEnd) -> dict[str, float]:
+    """The metrics of an epoch as a dictionary."""
+    row: dict[str, float] = {"epoch": event.epoch, "seconds": event.seconds}
+    for name in (
+        "train_loss",
+        "train_accuracy",
+        "validation_loss",
+        "validation_accuracy",
+        "validation_metric",
+    ):
+        values = getattr(event, name)
+        if values:
+            row[name] = values[0]
+    return row

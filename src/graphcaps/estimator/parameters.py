@@ -1,0 +1,161 @@
+"""Parameters of ``HGCNClassifier``: their defaults, their checks and the configuration that they make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from numbers import Integral, Real
+from typing import Any, get_args
+
+from graphcaps.config import RunConfig
+from graphcaps.data.readers.featurizers import FEATURIZERS
+from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.metrics import SelectionMetric
+from graphcaps.training.loop import Callback
+
+__all__ = ["OWNER", "check_parameters", "default_config", "run_config"]
+
+OWNER = "HGCNClassifier"  # first word of the messages of this package
+
+
+@cache
+def default_config(preset: str = "default") -> RunConfig:
+    """The preset ``default``, the single source of default values, or ``molecules``."""
+    file = resources.files("graphcaps").joinpath("presets", f"{preset}.toml")
+    return RunConfig.from_toml(file.read_text("utf-8"), preset)
+
+
+_MODEL, _TRAINING = default_config().model_arguments, default_config().training
+
+
+_INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allowed
+    "capsule_dim": (1, False),
+    "num_factors": (1, False),
+    "routing_iterations": (1, False),
+    "epochs": (1, False),
+    "batch_size": (1, True),
+    "halve_every": (1, False),
+    "average_epochs": (1, False),
+    "patience": (1, True),
+    "max_nodes": (0, True),
+    "verbose": (0, False),
+}
+_REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, condition in words
+    "dropout": (0, 1, "be at least 0 and below 1, or None"),
+    "learning_rate": (0, math.inf, "be above 0 and finite"),
+    "weight_decay": (0, math.inf, "be at least 0 and finite"),
+    "reconstruction_weight": (0, math.inf, "be at least 0 and finite"),
+    "validation": (0, 1, "be at least 0 and below 1"),
+}
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "parts": (None, "blocks"),
+    "calibrate": (True, False, "temperature", "isotonic"),
+    "featurizer": (None, *FEATURIZERS),
+    "unseen": ("ignore", "refuse"),
+    "warm_start": (True, False),
+    "metric": get_args(SelectionMetric),
+}
+_MODEL_PARAMETERS = ("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts")
+_TRAINING_PARAMETERS = (
+    *("epochs", "batch_size", "learning_rate", "halve_every", "weight_decay"),
+    *("reconstruction_weight", "average_epochs"),
+)
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Checks the parameters of :class:`HGCNClassifier`.
+
+    Raises:
+        ArgumentError: If a parameter is invalid.
+    """
+    for name, (minimum, optional) in _INTEGERS.items():
+        value = parameters[name]
+        if not (optional and value is None) and not (_is_integer(value) and value >= minimum):
+            words = f"be an integer of at least {minimum}" + (", or None" if optional else "")
+            raise ArgumentError(OWNER, name, words, repr(value))
+    for name, (low, high, words) in _REALS.items():
+        value = parameters[name]
+        if name == "dropout" and value is None:
+            continue  # chosen by the number of graphs
+        valid = isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) < high
+        if not valid or (name == "learning_rate" and not value > 0):
+            raise ArgumentError(OWNER, name, words, repr(value))
+    for name, choices in _CHOICES.items():
+        if not any(parameters[name] is choice or parameters[name] == choice for choice in choices):
+            raise ArgumentError(
+                OWNER, name, f"be one of {', '.join(map(repr, choices))}", repr(parameters[name])
+            )
+    capsules = parameters["num_capsules"]
+    listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
+    if not listed or not all(_is_integer(count) and count >= 1 for count in listed):
+        words = "be a positive integer, or several, one per level"
+        raise ArgumentError(OWNER, "num_capsules", words, repr(capsules))
+    if parameters["capsule_dim"] % parameters["num_factors"]:
+        words = f"divide 'capsule_dim', {parameters['capsule_dim']}, without remainder"
+        raise ArgumentError(OWNER, "num_factors", words, parameters["num_factors"])
+    weights = parameters["class_weight"]
+    if not (
+        weights is None
+        or isinstance(weights, Mapping)
+        or (isinstance(weights, str) and weights == "balanced")
+    ):
+        words = "be None, 'balanced' or a dictionary from class to weight"
+        raise ArgumentError(OWNER, "class_weight", words, repr(weights))
+    callbacks = parameters["callbacks"]
+    listed = callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
+    if callbacks is not None and not all(isinstance(each, Callback) for each in listed):
+        words = "be None or a list of graphcaps.training.Callback"
+        raise ArgumentError(OWNER, "callbacks", words, repr(callbacks))
+    if isinstance(callbacks, Callback):
+        raise ArgumentError(OWNER, "callbacks", "be a list", repr(callbacks), "Put it into a list.")
+    jobs = parameters["n_jobs"]
+    if not (jobs is None or (_is_integer(jobs) and jobs != 0)):
+        raise ArgumentError(OWNER, "n_jobs", "be None, a positive integer, or −1 for all cores", repr(jobs))
+    if not isinstance(parameters["device"], str):
+        raise ArgumentError(
+            OWNER, "device", "be a string such as 'cpu', 'cuda' or 'auto'", repr(parameters["device"])
+        )
+
+
+def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
+    """The preset for the graphs, changed by the parameters of :class:`HGCNClassifier`.
+
+    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. A parameter that has its default
+    value, which is that of ``default``, leaves the value of the preset as it is.
+    """
+    base = default_config("default" if store.featurizer is None else "molecules")
+    capsules = parameters["num_capsules"]
+    listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
+    limit = _to_python(parameters["max_nodes"])
+    changed = replace(base, dataset=store.name)
+    changed = changed if limit is None else changed.with_features(max_nodes=limit or None)
+    model = {key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS}
+    model["num_capsules"] = tuple(int(count) for count in listed)
+    changed = changed.with_model(**_without_defaults(model, _MODEL))
+    if parameters["parts"] is not None and "context" in changed.model_arguments:
+        changed = changed.with_model(context=0)  # parts have message passing layers of their own
+    training = {key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS}
+    changed = changed.with_training(**_without_defaults(training, vars(_TRAINING)))
+    same = replace(changed, dataset=base.dataset) == base
+    return changed if same else replace(changed, source=f"{base.source}, changed by arguments")
+
+
+def _without_defaults(values: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that differ from those of the preset ``default``; what it derives from the data has none there."""
+    by_data = default_config().by_data
+    return {key: value for key, value in values.items() if key in by_data or value != defaults.get(key)}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _to_python(value: Any) -> Any:
+    """A numpy number, as parameter searches pass it, as a Python number."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else value

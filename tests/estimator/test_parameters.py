@@ -1,0 +1,62 @@
+"""Parameters of HGCNClassifier: defaults and checks."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from graphcaps import HGCNClassifier
+from graphcaps.errors import ArgumentError
+from graphcaps.estimator.parameters import default_config
+from graphcaps.training import Callback
+from tests.estimator.small_classifier import small
+from tests.small_models import labelled, planted
+
+
+def test_defaults_equal_the_preset():
+    config = default_config()
+    defaults = {name: entry.default for name, entry in inspect.signature(HGCNClassifier).parameters.items()}
+    for name, value in config.model_arguments.items():
+        assert name == "formulation" or defaults[name] == value
+    by_model, of_features = ("dropout", "class_residual"), ("degree_onehot", "max_nodes")
+    assert config.by_data == ("batch_size", *by_model, *of_features, "reconstruct_up_to")
+    assert defaults["batch_size"] is defaults["dropout"] is defaults["max_nodes"] is None
+    training = ("epochs", "learning_rate", "halve_every", "weight_decay", "reconstruction_weight")
+    for name in (*training, "average_epochs"):
+        assert defaults[name] == getattr(config.training, name)
+    model = HGCNClassifier(epochs=1, device="cpu", random_state=0).fit(planted()[:12])
+    assert model.model_.config.source == "default, changed by arguments"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "'epochs' must be an integer of at least 1, got 0"),
+        ({"epochs": 2.5}, "'epochs' must be an integer"),
+        ({"epochs": True}, "'epochs' must be an integer"),
+        ({"patience": 0}, "'patience' must be an integer of at least 1, or None"),
+        ({"dropout": 1.0}, "'dropout' must be at least 0 and below 1"),
+        ({"learning_rate": 0}, "'learning_rate' must be above 0 and finite"),
+        ({"learning_rate": "fast"}, "'learning_rate' must be above 0"),
+        ({"validation": -0.1}, "'validation' must be at least 0 and below 1"),
+        ({"num_capsules": ()}, "'num_capsules' must be a positive integer, or several"),
+        ({"num_factors": 3}, "'num_factors' must divide 'capsule_dim', 8"),
+        ({"class_weight": "equal"}, "'class_weight' must be None, 'balanced' or a dictionary"),
+        ({"class_weight": {"nobody": 1.0}}, "'class_weight' must have classes among"),
+        ({"class_weight": {"ring-star": -1.0}}, "'class_weight' must have positive numbers as values"),
+        (
+            {"metric": "auc"},
+            "'metric' must be one of 'loss', 'accuracy', 'balanced-accuracy', 'roc-auc', 'pr-auc'",
+        ),
+        ({"calibrate": "platt"}, "'calibrate' must be one of True, False, 'temperature', 'isotonic'"),
+        ({"unseen": "hide"}, "'unseen' must be one of"),
+        ({"callbacks": 3}, "'callbacks' must be None or a list of graphcaps.training.Callback"),
+        ({"callbacks": Callback()}, "'callbacks' must be a list"),
+        ({"device": 0}, "'device' must be a string"),
+    ],
+)
+def test_arguments_are_checked_by_fit(change, message):
+    model = small(**change)  # the constructor does not validate
+    with pytest.raises(ArgumentError, match=message.replace("(", r"\(")):
+        model.fit(labelled())
