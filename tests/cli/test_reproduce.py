@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from graphcaps.cli.main import app
+from graphcaps.evaluation import RecordKey, ResultsStore
+from graphcaps.evaluation.epoch_records import CURVES
+from graphcaps.evaluation.record import PROTOCOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = ("--report", "--results", str(ROOT / "results" / "reproduction"))
@@ -70,7 +74,7 @@ def test_stored_results_say_that_nothing_was_trained_with_date_and_hardware() ->
     assert result.exit_code == 0, result.stderr
     sentence = result.stderr.strip().splitlines()[-1]
     assert re.match(
-        r"Shown from 10 stored records of 20\d\d-\d\d-\d\d( to 20\d\d-\d\d-\d\d)?, NVIDIA H200; nothing was trained\.",
+        r"Shown from 10 stored records of 20[-\d]+( to 20[-\d]+)?, 1,000 epochs, NVIDIA H200; nothing was trained",
         sentence,
     )
     rows = json.loads(_run("table1", "--rows", "HGCN,GIN", "--datasets", "MUTAG", *STORED, "--json").stdout)
@@ -106,12 +110,73 @@ def test_a_report_without_results_is_mentioned(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def _stored_with_epochs(folder: Path, epochs: int) -> None:
+    """A folder with the two records of MUTAG and seed 0, cut to the first epochs."""
+    source, store = ResultsStore(ROOT / "results" / "reproduction"), ResultsStore(folder)
+    for protocol in PROTOCOLS:
+        record = source.get(RecordKey("MUTAG", "hgcn", protocol, 0))
+        assert record is not None
+        curves = record.curves
+        cut = {name: getattr(curves, name)[:, :epochs] for name in CURVES}
+        config = record.config.with_training(epochs=epochs)
+        store.add(replace(record, curves=replace(curves, **cut), config=config))
+
+
+MUTAG = ("table1", "--rows", "HGCN", "--datasets", "MUTAG", "--seeds", "1")
+
+
+def test_records_of_other_epochs_are_not_shown(tmp_path: Path) -> None:
+    _stored_with_epochs(tmp_path, 20)
+    folder = ("--report", "--results", str(tmp_path))
+    published = _run(*MUTAG, *folder)
+    assert published.exit_code == 0, published.stderr
+    assert published.stdout.count("  ours             –\n") == 2
+    assert published.stderr.strip() == (
+        "Not shown: 2 stored records of 20 epochs (MUTAG), since the published number of epochs was asked for. "
+        f"They are shown with --epochs 20 --results {tmp_path}."
+    )
+    rows = json.loads(_run(*MUTAG, *folder, "--json").stdout)
+    assert [(row["ours"], row["epochs"], row["seeds"]) for row in rows] == [(None, None, 0)] * 2
+    asked = _run(*MUTAG, *folder, "--epochs", "20")
+    assert re.search(r"  ours +\d\d\.\d\d\n", asked.stdout)
+    assert re.match(
+        r"Shown from 2 stored records of [-\d]+, 20 epochs, NVIDIA H200; nothing was", asked.stderr
+    )
+    other = _run(*MUTAG, *folder, "--epochs", "30")
+    assert "since 30 epochs were asked for. They are shown with --epochs 20" in other.stderr
+
+
+def test_epochs_of_stored_records_are_never_passed_over(tmp_path: Path) -> None:
+    """Without --report, --epochs trains; where a folder holds other epochs, an error says so before the training."""
+    _stored_with_epochs(tmp_path, 20)
+    before = sorted(tmp_path.iterdir())
+    for words, count in (((), "1,000 epochs"), (("--epochs", "3"), "3 epochs")):
+        result = _run(*MUTAG, "--results", str(tmp_path), "--device", "cpu", *words)
+        assert result.exit_code == 2
+        assert result.stderr.strip() == (
+            f"graphcaps: {tmp_path}: expected records of {count} (MUTAG), found those of 20 epochs (MUTAG). To train, "
+            f"name another folder (--results DIR). They are shown with --epochs 20 --results {tmp_path}."
+        )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_report_says_what_would_have_to_be_trained() -> None:
+    words = ("table1", "--rows", "HGCN", "--datasets", "MUTAG", "--seeds", "7")
+    result = _run(*words, *STORED)
+    assert (
+        "4 of 14 records are not stored (MUTAG). Run the command without --report to train" in result.stderr
+    )
+    assert "Shown from 10 stored records" in result.stderr
+    assert "not stored" not in _run("table1", "--rows", "GIN", *STORED).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("table9",), "table1"),
-        (("table1", "--datasets", "MUTAGG"), "MUTAG"),
-        (("table1", "--rows", "GNI"), "GIN"),
+        (("table1", "--datasets", "MUTAGG"), "among MUTAG, NCI1, PROTEINS, DD, "),
+        (("table1", "--datasets", "MUTAGG"), "Did you mean 'MUTAG'?"),
+        (("table1", "--rows", "gni"), "GCAPS-CNN, HGCN, HGCN (equations), got 'gni'. Did you mean 'GIN'?"),
         (("table1", "--seeds", "0"), "--seeds"),
         (("table1", "--format", "html"), "latex"),
         (("table1", "--epochs", "0", "--device", "cpu", "--datasets", "MUTAG"), "epochs"),

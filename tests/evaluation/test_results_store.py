@@ -72,7 +72,7 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         store.add(record(config=CONFIG.with_training(epochs=9, batch_size=64)))
     message = "expected one run of MUTAG, hgcn, held-out, seed 0, found two that differ "
     message += (
-        "(training.epochs 4 and 9, training.batch_size 32 and 64). Give one of them another variant name"
+        "(training.epochs 4 and 9, training.batch_size 32 and 64). Use another folder for one of the two."
     )
     assert message in str(raised.value)
     assert store.records() == (record(),)

@@ -19,7 +19,8 @@ from graphcaps.reproduction.table_formats import latex, lines, markdown
 from tests.cli.test_evaluate import write_tu
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
-FEW = {"seeds": 1, "epochs": 2, "device": "cpu"}
+EPOCHS = 2
+FEW = {"seeds": 1, "epochs": EPOCHS, "device": "cpu"}
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def _runs(store: ResultsStore, tables: str = "table3", seeds: int = 1, **chosen: list[str]) -> list[str]:
-    return [run.title for run in plan_runs(_needed(tables, **chosen), store, seeds)]
+    return [run.title for run in plan_runs(_needed(tables, **chosen), store, seeds, EPOCHS)]
 
 
 def _needed(table: str, **chosen: list[str]) -> list:  # type: ignore[type-arg]
@@ -53,7 +54,7 @@ def test_finished_trainings_are_not_repeated(tmp_path: Path, root: Path) -> None
     before = {path.name: path.read_bytes() for path in store.folder.glob("*.json")}
     assert len(before) == 2
     assert _runs(store, rows=["A3", "K=2"], criteria=["C"]) == []
-    again = plan_runs(_needed("table3", rows=["A3", "K=2", "K=8"], criteria=["C"]), store, 1)
+    again = plan_runs(_needed("table3", rows=["A3", "K=2", "K=8"], criteria=["C"]), store, 1, EPOCHS)
     assert [run.title for run in again] == ["MUTAG K=8 paper"]
     reproduce(again, store, root=root, **FEW)
     assert before.items() < {path.name: path.read_bytes() for path in store.folder.glob("*.json")}.items()
@@ -88,8 +89,11 @@ def test_records_with_other_epochs_are_refused(tmp_path: Path, root: Path) -> No
     store = ResultsStore(tmp_path / "results")
     first = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 1)
     reproduce(first, store, root=root, **FEW)
-    more = plan_runs(_needed("table3", rows=["A3"], criteria=["C"]), store, 2)
-    with pytest.raises(DataError, match="epochs"):
+    needed = _needed("table3", rows=["A3"], criteria=["C"])
+    with pytest.raises(DataError, match=r"records of 3 epochs .MUTAG., found those of 2 epochs"):
+        plan_runs(needed, store, 2, 3)
+    more = plan_runs(needed, store, 2, EPOCHS)
+    with pytest.raises(DataError, match=r"training\.epochs 2 and 3.*Use another folder"):
         reproduce(more, store, root=root, **(FEW | {"seeds": 2, "epochs": 3}))
 
 
@@ -139,12 +143,12 @@ def test_the_origin_says_what_was_trained_and_what_was_stored(tmp_path: Path) ->
     )
     paper, held_out = sorted(store.records(), key=lambda record: record.key.protocol, reverse=True)
     day = paper.finished[:10]
-    stored = f"Shown from 2 stored records of {day}, NVIDIA H200; nothing was trained."
+    stored = f"Shown from 2 stored records of {day}, 1,000 epochs, NVIDIA H200; nothing was trained."
     assert describe_origin(results, set()) == stored
     mixed = describe_origin(results, {paper.key})
     assert mixed == (
-        f"Trained now: 1 record, {paper.seconds:.0f} s of training, NVIDIA H200. "
-        f"Shown from 1 stored record of {held_out.finished[:10]}, NVIDIA H200."
+        f"Trained now: 1 record, 1,000 epochs, {paper.seconds:.0f} s of training, NVIDIA H200. "
+        f"Shown from 1 stored record of {held_out.finished[:10]}, 1,000 epochs, NVIDIA H200."
     )
     assert "Shown" not in describe_origin(results, {paper.key, held_out.key})
     assert describe_origin([], set()) == ""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphcaps.cli.output import note, option, print_json, terminal
+from graphcaps.cli.output import count_noun, note, option, print_json, terminal
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from graphcaps.evaluation import RecordKey, ResultsStore
-    from graphcaps.reproduction.cells import Cell
+    from graphcaps.reproduction.cells import Training
     from graphcaps.reproduction.measured import CellResult
     from graphcaps.reproduction.plan import Progress
 
@@ -40,20 +40,30 @@ def reproduce(
     ] = None,
     seeds: Annotated[int, option("--seeds", metavar="N", help="Number of seeds: 0, 1, 2, …")] = 5,
     epochs: Annotated[
-        int | None, option("--epochs", metavar="N", help="Number of epochs. Default: as published.")
+        int | None,
+        option(
+            "--epochs",
+            metavar="N",
+            help="Number of epochs to train and to show. Default: as published.",
+        ),
     ] = None,
     report: Annotated[bool, option("--report", help="Train nothing; show the stored results.")] = False,
     resume: Annotated[bool, option("--resume", help="Continue interrupted trainings.")] = False,
     results: Annotated[
         Path | None,
-        option("--results", metavar="DIR", help="Folder of records. Default: results/reproduction."),
+        option(
+            "--results",
+            metavar="DIR",
+            help="Folder of records. Default: results/reproduction; with --epochs N, results/reproduction-N-epochs.",
+        ),
     ] = None,
     form: Annotated[
         str, option("--format", metavar="NAME", help="table, markdown, latex or json.")
     ] = "table",
     as_json: Annotated[bool, option("--json", help="Same as --format json.")] = False,
     precision: Annotated[
-        str, option("--precision", metavar="NAME", help="On a GPU: float32, tf32 or bf16.")
+        str,
+        option("--precision", metavar="NAME", help="Of new trainings on a GPU: float32, tf32 or bf16."),
     ] = "tf32",
     device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
     jobs: Annotated[
@@ -71,8 +81,8 @@ def reproduce(
     Cells without a record are trained with the presets of the paper on its ten folds. Finished records are kept, so
     running the command again trains only what is missing. C and C* select the epoch on the test folds, as the
     published results do, and are upper bounds; held-out selects it on a validation fold. Rows of other systems are
-    copied from the paper and marked "reported". The last line says what was trained now, and the date and hardware of
-    the records that were stored before.
+    copied from the paper and marked "reported". The last lines say what was trained now, and date, hardware and number
+    of epochs of the records that were stored before. Records of another number of epochs are not shown.
     """
     form = "json" if as_json else form
     if form not in _FORMATS:
@@ -80,18 +90,23 @@ def reproduce(
     if not 1 <= seeds <= 1000:
         raise ArgumentError("reproduce", "--seeds", "be from 1 to 1000", seeds)
     from graphcaps.evaluation import ResultsStore
-    from graphcaps.reproduction.cells import choose_cells
-    from graphcaps.reproduction.measured import MeasuredLedgers, cell_results, describe_origin
+    from graphcaps.reproduction.cells import choose_cells, trainings
+    from graphcaps.reproduction.measured import MeasuredLedgers, cell_results, describe_origin, other_epochs
 
     cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
     store = ResultsStore(results or _folder(epochs))
-    missing, not_started = _missing_keys(cells, store, seeds), 0
+    needed = trainings(cells)
+    others = other_epochs(needed, store, seeds, epochs)
+    keys = {key for training in needed for key in training.keys(seeds)}
+    missing, not_started = {key for key in keys if key not in store or key in others}, 0
     if not report:
         not_started = _train(
-            cells, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
+            needed, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
         )
-    found = cell_results(cells, MeasuredLedgers(store, seeds))
+    found = cell_results(cells, MeasuredLedgers(store, seeds), epochs)
     _show(found, form, store, missing)
+    if report:
+        _note_missing(missing, others, store, len(keys), epochs)
     if origin := describe_origin(found, missing):
         again = "" if "Trained now" in origin else " An empty folder (--results DIR) trains them again."
         note(origin + again)
@@ -108,21 +123,35 @@ def _list(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _missing_keys(cells: Sequence[Cell], store: ResultsStore, seeds: int) -> set[RecordKey]:
-    """Keys of the records that the cells need and the store does not hold."""
-    from graphcaps.evaluation import RecordKey
-    from graphcaps.reproduction.cells import trainings
+def _note_missing(
+    missing: set[RecordKey],
+    others: dict[RecordKey, int],
+    store: ResultsStore,
+    num_keys: int,
+    epochs: int | None,
+) -> None:
+    """Says which records of other epochs are not shown, and what would have to be trained."""
+    from graphcaps.reproduction.measured import describe_epochs, how_to_show
 
-    keys = {
-        RecordKey(training.dataset, training.variant.name, training.protocol, seed)
-        for training in trainings(cells)
-        for seed in range(seeds)
-    }
-    return {key for key in keys if key not in store}
+    if others:
+        count = count_noun(len(others), "stored record")
+        asked = (
+            "the published number of epochs was" if epochs is None else f"{count_noun(epochs, 'epoch')} were"
+        )
+        sentence = f"Not shown: {count} of {describe_epochs(others)}, since {asked} asked for."
+        note(f"{sentence} {how_to_show(others, store, epochs)}".strip())
+    elif missing:
+        datasets = ", ".join(sorted({key.dataset for key in missing}))
+        stored = f"{len(missing):,} of {num_keys:,} records are not stored ({datasets})."
+        if len(missing) == num_keys:
+            stored = f"No results are stored in {store.folder}."
+        note(
+            f"{stored} Run the command without --report to train them, or name another folder (--results DIR)."
+        )
 
 
 def _train(
-    cells: Sequence[Cell],
+    needed: Sequence[Training],
     store: ResultsStore,
     seeds: int,
     resume: bool,
@@ -135,11 +164,10 @@ def _train(
     root: Path | None,
 ) -> int:
     from graphcaps.cli.output_files import check_output_folder
-    from graphcaps.reproduction.cells import trainings
     from graphcaps.reproduction.plan import plan_runs, reproduce
 
     check_output_folder(store.folder)
-    runs = plan_runs(trainings(cells), store, seeds)
+    runs = plan_runs(needed, store, seeds, epochs)
     if not runs:
         return 0
     note(f"{len(runs)} trainings are missing; records go to {store.folder}.")
@@ -229,7 +257,3 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
     console.print(f"{legend} Records: {store.folder}", style="dim", soft_wrap=True)
     for rule in dict.fromkeys(each.cell.criterion for each in found):
         console.print(f"{rule}: {RULES[rule]}.", style="dim", soft_wrap=True)
-    if all(each.ours is None for each in found if each.cell.variant is not None):
-        note(
-            f"No results are stored in {store.folder}: run the command without --report, or name another folder."
-        )

@@ -244,7 +244,7 @@ def check_settings(present: dict[str, Any], new: dict[str, Any], key: RecordKey,
             where,
             f"one run of {key}",
             f"two that differ ({', '.join(differences)}{more})",
-            fix="Give one of them another variant name, or another folder.",
+            fix="Use another folder for one of the two.",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError
-from graphcaps.evaluation.record import Protocol
+from graphcaps.evaluation.record import Protocol, RecordKey
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import (
     PublishedResult,
@@ -110,7 +110,15 @@ class Training:
     def cost(self) -> float:
         """Estimate of the relative training time: nodes of all graphs times epochs."""
         counts = statistics(self.dataset)
-        return counts.graphs * counts.avg_nodes * self.variant.config(self.dataset).training.epochs
+        return counts.graphs * counts.avg_nodes * self.num_epochs()
+
+    def num_epochs(self, epochs: int | None = None) -> int:
+        """Number of epochs of its records: ``epochs``, or the published number without it."""
+        return self.variant.config(self.dataset, epochs=epochs).training.epochs
+
+    def keys(self, seeds: int) -> list[RecordKey]:
+        """Keys of its records under seeds 0, 1, 2, …"""
+        return [RecordKey(self.dataset, self.variant.name, self.protocol, seed) for seed in range(seeds)]
 
 
 EQUATIONS = "HGCN (equations)"
@@ -243,13 +251,18 @@ def _match(option: str, name: str, names: Sequence[str]) -> str:
     for each in names:
         if each.lower() == name.lower():
             return each
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
-    raise ArgumentError("reproduce", f"--{option}", f"be among {', '.join(near)}", repr(name))
+    raise _unknown(option, name, names)
 
 
 def _match_dataset(name: str) -> str:
     entry = find_entry(name)
     if entry is None or entry.name not in paper_datasets():
-        near = difflib.get_close_matches(name.upper(), paper_datasets(), n=3, cutoff=0.4) or paper_datasets()
-        raise ArgumentError("reproduce", "--datasets", f"be among {', '.join(near)}", repr(name))
+        raise _unknown("datasets", name, paper_datasets())
     return entry.name
+
+
+def _unknown(option: str, name: str, names: Sequence[str]) -> ArgumentError:
+    """The error on a name that is not among ``names``: it lists all of them, and the nearest one."""
+    nearest = difflib.get_close_matches(name.upper(), [each.upper() for each in names], n=1, cutoff=0.4)
+    fix = next((f"Did you mean '{each}'?" for each in names if [each.upper()] == nearest), "")
+    return ArgumentError("reproduce", f"--{option}", f"be among {', '.join(names)}", repr(name), fix)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from graphcaps.evaluation.epoch_selection import AccuracyEstimate
 from graphcaps.evaluation.ledger import Ledger
-from graphcaps.evaluation.record import RecordKey, SeedRecord
+from graphcaps.evaluation.record import Protocol, RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.reproduction.cells import Cell
+from graphcaps.reproduction.cells import Cell, Training
 
-__all__ = ["CellResult", "MeasuredLedgers", "cell_results", "describe_origin"]
+__all__ = [
+    "CellResult",
+    "MeasuredLedgers",
+    "cell_results",
+    "describe_epochs",
+    "describe_origin",
+    "how_to_show",
+    "other_epochs",
+]
 
 
 @dataclass(frozen=True)
@@ -87,16 +95,23 @@ class MeasuredLedgers:
 
     def __init__(self, results: ResultsStore, seeds: int | None = None) -> None:
         self.results, self.seeds = results, seeds
-        self._ledgers: dict[tuple[str, str, str], Ledger | None] = {}
+        self._ledgers: dict[tuple[str, str, str, int | None], Ledger | None] = {}
 
-    def ledger(self, dataset: str, variant: str, protocol: str) -> Ledger | None:
-        """The records of consecutive seeds from 0 on; ``None`` if seed 0 is missing."""
-        key = (dataset, variant, protocol)
+    def ledger(
+        self, dataset: str, variant: str, protocol: Protocol, epochs: int | None = None
+    ) -> Ledger | None:
+        """The records of consecutive seeds from 0 on; ``None`` if seed 0 is missing.
+
+        A record of other folds than the paper's counts as missing, and with ``epochs`` one of another number of epochs.
+        """
+        key = (dataset, variant, protocol, epochs)
         if key not in self._ledgers:
             records: list[SeedRecord] = []
             while self.seeds is None or len(records) < self.seeds:
-                record = self.results.get(RecordKey(*key, len(records)))
-                if record is None or record.partition is not None:  # not the paper's folds
+                record = self.results.get(RecordKey(dataset, variant, protocol, len(records)))
+                if record is None or record.partition is not None:
+                    break
+                if epochs is not None and record.curves.num_epochs != epochs:
                     break
                 records.append(record)
             self._ledgers[key] = Ledger(tuple(records)) if records else None
@@ -104,29 +119,89 @@ class MeasuredLedgers:
 
     def estimate(self, dataset: str, variant: str, name: str) -> AccuracyEstimate | None:
         """An accuracy by its name in :data:`graphcaps.evaluation.RULES`; ``None`` if it was not measured."""
-        protocol = "paper" if name in ("C", "C*") else "held-out"
+        protocol: Protocol = "paper" if name in ("C", "C*") else "held-out"
         ledger = self.ledger(dataset, variant, protocol)
         return None if ledger is None else ledger.estimates.get(name)
 
 
-def cell_results(cells: Iterable[Cell], measured: MeasuredLedgers) -> list[CellResult]:
-    """The measured and the published accuracy of each cell."""
+def cell_results(
+    cells: Iterable[Cell], measured: MeasuredLedgers, epochs: int | None = None
+) -> list[CellResult]:
+    """The measured and the published accuracy of each cell.
+
+    Args:
+        cells (iterable): Cells of the tables.
+        measured (MeasuredLedgers): Records; those of another number of epochs are not used.
+        epochs (int, optional): Number of epochs. (default: the published number of each data set)
+    """
     results = []
     for cell in cells:
-        ledger = (
-            None if cell.variant is None else measured.ledger(cell.dataset, cell.variant.name, cell.protocol)
-        )
+        if cell.variant is None:
+            results.append(CellResult(cell, None, None, None))
+            continue
+        num_epochs = Training(cell.dataset, cell.variant, cell.protocol).num_epochs(epochs)
+        ledger = measured.ledger(cell.dataset, cell.variant.name, cell.protocol, num_epochs)
         if ledger is None:
             results.append(CellResult(cell, None, None, None))
             continue
-        epochs = ledger.records[0].curves.num_epochs
         ours = ledger.estimates[cell.criterion]
-        results.append(CellResult(cell, ours, epochs, ledger.seconds, ledger.of(cell.protocol)))
+        results.append(CellResult(cell, ours, num_epochs, ledger.seconds, ledger.of(cell.protocol)))
     return results
 
 
+def other_epochs(
+    needed: Iterable[Training], results: ResultsStore, seeds: int, epochs: int | None = None
+) -> dict[RecordKey, int]:
+    """The stored records of trainings that have another number of epochs, with that number.
+
+    Args:
+        needed (iterable): Trainings of some cells.
+        results (ResultsStore): Records.
+        seeds (int): Number of seeds; they are 0, 1, 2, …
+        epochs (int, optional): Number of epochs. (default: the published number of each data set)
+    """
+    others = {}
+    for training in needed:
+        for key in training.keys(seeds):
+            record = results.get(key)
+            if record is not None and record.curves.num_epochs != training.num_epochs(epochs):
+                others[key] = record.curves.num_epochs
+    return others
+
+
+def describe_epochs(stored: Mapping[RecordKey, int]) -> str:
+    """Numbers of epochs with the data sets behind them: ``20 epochs (MUTAG, PTC_MR), 1,000 epochs (DD)``.
+
+    Args:
+        stored (mapping): Number of epochs of records, as from :func:`other_epochs`.
+    """
+    counts = sorted(set(stored.values()))
+    names = {
+        count: sorted({key.dataset for key, each in stored.items() if each == count}) for count in counts
+    }
+    return ", ".join(f"{_epochs(count)} ({', '.join(names[count])})" for count in counts)
+
+
+def how_to_show(others: Mapping[RecordKey, int], results: ResultsStore, epochs: int | None) -> str:
+    """The options that show records of another number of epochs, as a sentence; "" if no single number shows them.
+
+    Args:
+        others (mapping): From :func:`other_epochs`.
+        results (ResultsStore): Their folder.
+        epochs (int, optional): The number of epochs that does not show them.
+    """
+    counts = set(others.values())
+    if len(counts) == 1:
+        return f"They are shown with --epochs {counts.pop()} --results {results.folder}."
+    return (
+        "" if epochs is None else f"Without --epochs, {results.folder} shows those of the published number."
+    )
+
+
 def describe_origin(results: Iterable[CellResult], trained_keys: Collection[RecordKey]) -> str:
-    """Says which records were trained and which were stored before, with date and hardware; "" without records.
+    """Says which records were trained and which were stored before; "" without records.
+
+    Both come with their hardware and number of epochs, stored ones with their date too.
 
     Args:
         results (list): Cells with their records; several cells may share one.
@@ -140,19 +215,29 @@ def describe_origin(results: Iterable[CellResult], trained_keys: Collection[Reco
     sentences = []
     if trained:
         seconds = sum(record.seconds for record in trained)
-        sentences.append(
-            f"Trained now: {_count(trained)}, {seconds:.0f} s of training, {_hardware(trained)}."
-        )
+        details = f"{_range(trained)}, {seconds:.0f} s of training, {_hardware(trained)}"
+        sentences.append(f"Trained now: {_count(trained)}, {details}.")
     if stored:
         days = sorted({record.finished[:10] for record in stored})
         period = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         nothing = "" if trained else "; nothing was trained"
-        sentences.append(f"Shown from {_count(stored, 'stored ')} of {period}, {_hardware(stored)}{nothing}.")
+        details = f"{_range(stored)}, {_hardware(stored)}{nothing}"
+        sentences.append(f"Shown from {_count(stored, 'stored ')} of {period}, {details}.")
     return " ".join(sentences)
 
 
 def _count(records: list[SeedRecord], kind: str = "") -> str:
     return f"{len(records):,} {kind}record{'' if len(records) == 1 else 's'}"
+
+
+def _range(records: list[SeedRecord]) -> str:
+    """Number of epochs of the records, as a range if they differ."""
+    counts = {record.curves.num_epochs for record in records}
+    return _epochs(max(counts)) if len(counts) == 1 else f"{min(counts):,} to {_epochs(max(counts))}"
+
+
+def _epochs(count: int) -> str:
+    return f"{count:,} epoch{'' if count == 1 else 's'}"
 
 
 def _hardware(records: list[SeedRecord]) -> str:

@@ -11,11 +11,13 @@ from time import monotonic
 
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import DataError
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch
-from graphcaps.evaluation.record import Protocol, RecordKey
+from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.reproduction.cells import Training
+from graphcaps.reproduction.measured import describe_epochs, how_to_show, other_epochs
 from graphcaps.training.device import choose_device
 
 __all__ = ["Progress", "Run", "plan_runs", "reproduce"]
@@ -59,20 +61,30 @@ class Progress:
     finished: bool = False
 
 
-def plan_runs(needed: Iterable[Training], results: ResultsStore, seeds: int) -> list[Run]:
+def plan_runs(
+    needed: Iterable[Training], results: ResultsStore, seeds: int, epochs: int | None = None
+) -> list[Run]:
     """The trainings that lack a record, combined where they can be replicas of one run.
 
     Args:
         needed (list): Trainings, in the order in which to run them.
         results (ResultsStore): Existing records.
         seeds (int): Number of seeds; they are 0, 1, 2, …
+        epochs (int, optional): Number of epochs in place of the published one.
+
+    Raises:
+        DataError: If a record that is needed is stored with another number of epochs: a folder holds one record per
+            training and seed.
     """
+    trainings = list(needed)
+    if others := other_epochs(trainings, results, seeds, epochs):
+        wanted = {key: each.num_epochs(epochs) for each in trainings for key in each.keys(seeds)}
+        expected = f"records of {describe_epochs({key: wanted[key] for key in others})}"
+        fix = f"To train, name another folder (--results DIR). {how_to_show(others, results, epochs)}"
+        raise DataError(results.folder, expected, f"those of {describe_epochs(others)}", fix=fix.strip())
     runs: list[list[Training]] = []
-    for training in needed:
-        keys = (
-            RecordKey(training.dataset, training.variant.name, training.protocol, s) for s in range(seeds)
-        )
-        if all(key in results for key in keys):
+    for training in trainings:
+        if all(key in results for key in training.keys(seeds)):
             continue
         for run in runs:
             if _one_computation(run[0], training):
