@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import graphcaps
 from graphcaps.cli import progress
 from graphcaps.cli.tracking_options import open_log
+from graphcaps.training import Callback
 from tests.cli.training import invoke, refusal, write_inputs
 
 EPOCHS = 3
@@ -41,6 +44,49 @@ def test_other_trackers_are_refused(inputs: list[str], tmp_path: Path) -> None:
         message = refusal(*inputs, "--out", tmp_path / "m.safetensors", "--log", text)
         assert f"'--log' must be tensorboard, or tensorboard:DIR, got '{text}'." in message
     assert list(tmp_path.glob("m.*")) == []
+
+
+@pytest.mark.parametrize("verb", [("train", "--out", "m.safetensors"), ("evaluate",)])
+def test_options_are_checked_before_the_data_are_read(verb: tuple[str, ...], tmp_path: Path) -> None:
+    name, *out = verb
+    words = (name, tmp_path / "missing.csv", *(tmp_path / word if "." in word else word for word in out))
+    for option, value in (("--log", "x"), ("--metric", "auc"), ("--class-weight", "equal")):
+        assert f"'{option}' must be" in refusal(*words, option, value)
+    if name == "train":
+        assert "'--calibrate' must be temperature, isotonic or none" in refusal(*words, "--calibrate", "x")
+
+
+class Full(Callback):
+    """A logger on a full disk."""
+
+    folder = run_folder = Path("runs")
+
+    def on_result(self, results: Mapping[str, float]) -> None:
+        raise OSError("No space left on device")
+
+
+DISK_IS_FULL = (
+    "graphcaps: The callback Full failed in on_result: OSError: No space left on device. "
+    "All epochs are trained, and the result is kept."
+)
+
+
+def test_results_are_written_before_a_callback_raises(
+    inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for verb in ("train", "evaluate"):
+        monkeypatch.setattr(f"graphcaps.cli.{verb}.open_log", lambda text, owner: [Full()])
+    out = tmp_path / "results"
+    result = invoke("evaluate", *inputs[1:], "--folds", 3, "--out", out)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, DISK_IS_FULL)
+    assert "held-out" in result.stdout
+    assert len(list(out.glob("*.summary.json"))) == 1
+    model = tmp_path / "m.safetensors"
+    result = invoke(*inputs, "--out", model)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, DISK_IS_FULL)
+    assert "training accuracy" in result.stdout
+    assert graphcaps.load(model).training["epochs_run"] == EPOCHS
+    assert not (tmp_path / "m.safetensors.checkpoint").exists()
 
 
 def test_classical_models_have_no_epochs_to_log(inputs: list[str], tmp_path: Path) -> None:

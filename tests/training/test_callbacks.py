@@ -17,6 +17,7 @@ from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.errors import ArgumentError
 from graphcaps.training import Callback, CallbackError, EpochEnd, FinalTraining, TrainingLoop, train_final
+from graphcaps.training.single_training import FinalResult
 
 STORE = planted_parts(num_graphs=30)
 CONFIG = RunConfig(
@@ -134,6 +135,62 @@ def test_a_callback_that_raises_is_one_sentence_and_the_epoch_is_kept(tmp_path: 
     whole = train_final(STORE, CONFIG, device="cpu").model.model.state_dict()
     weights = resumed.result().model.model.state_dict()
     assert all(torch.equal(weights[name], whole[name]) for name in whole)
+
+
+class FailsAfter(Recorder):
+    """Raises in the method that keeps the given call."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self.call = call
+
+    def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
+        super().on_epoch_end(loop, event)
+        self._raise()
+
+    def on_end(self, loop: TrainingLoop) -> None:
+        super().on_end(loop)
+        self._raise()
+
+    def on_result(self, results: Mapping[str, float]) -> None:
+        super().on_result(results)
+        self._raise()
+
+    def _raise(self) -> None:
+        if self.calls[-1] == self.call:
+            raise ValueError("no connection")
+
+
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [("epoch 4", "on_epoch_end of epoch 4"), ("end", "on_end"), ("result", "on_result")],
+)
+def test_a_callback_that_raises_after_the_last_epoch_loses_no_model(call: str, method: str) -> None:
+    fails, other = FailsAfter(call), Recorder()
+    sizes = {"capsule_dim": 8, "num_capsules": 3, "num_factors": 2, "epochs": 4, "device": "cpu"}
+    model = HGCNClassifier(**sizes, random_state=0, callbacks=[fails, other])
+    message = (
+        rf"^The callback FailsAfter failed in {method}: ValueError: no connection\. All epochs are trained"
+    )
+    with pytest.raises(CallbackError, match=message) as caught:
+        model.fit(STORE)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert isinstance(caught.value.result, FinalResult)
+    assert other.calls[-1] == "result"  # the other callbacks are called all the same
+    assert model.n_iter_ == len(model.history_) == 4
+    weights = model.model_.model.state_dict()
+    sound = HGCNClassifier(**sizes, random_state=0).fit(STORE).model_.model.state_dict()
+    assert all(torch.equal(weights[name], sound[name]) for name in sound)
+
+
+def test_a_callback_that_raises_at_the_end_loses_no_result() -> None:
+    message = r"on_result: ValueError: no connection\. All epochs are trained, and the result is kept\.$"
+    with pytest.raises(CallbackError, match=message) as caught:
+        graphcaps.cross_validate(STORE, CONFIG, folds=3, callbacks=[FailsAfter("result")])
+    assert isinstance(caught.value.result, graphcaps.Ledger)
+    with pytest.raises(CallbackError, match=message) as caught:
+        train_final(STORE, CONFIG, device="cpu", callbacks=[FailsAfter("result")])
+    assert isinstance(caught.value.result, FinalResult)
 
 
 def test_a_cross_validation_resumes_after_a_callback_that_raises(tmp_path: Path) -> None:

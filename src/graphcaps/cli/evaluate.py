@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from graphcaps.data.splits.groups import Grouping
     from graphcaps.data.store import GraphStore
     from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
+    from graphcaps.training import CallbackError
 
 __all__ = ["evaluate"]
 
@@ -158,6 +159,7 @@ def evaluate(
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     _check_folds(names, folds, groups, split, protocol)
     _check_seeded(split, {"--repeat": repeat, "--seed": seed})
+    loggers = open_log(log, "evaluate")
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.training.auto_config import check_network_options
@@ -166,7 +168,6 @@ def evaluate(
     split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
     loaded = _load(names, root, options, split, split_seeds, fractions)
     results = None if out is None else ResultsStore(out)
-    loggers = open_log(log, "evaluate")
     validations = []
     for dataset, fixed_splits in loaded:  # all options are checked before the first training
         store = dataset.store
@@ -194,9 +195,10 @@ def evaluate(
         if groups is not None and validation.partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")
         validations.append((dataset, validation))
-    ledgers = []
+    ledgers: list[Ledger] = []
+    callback_errors: list[CallbackError] = []
     for dataset, validation in validations:
-        ledger = _run(validation, preset, out, as_json)
+        ledger = _run(validation, preset, out, as_json, callback_errors)
         ledgers.append(ledger)
         if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
             note(warning)
@@ -211,6 +213,8 @@ def evaluate(
         print_json([ledger.summary() for ledger in ledgers])
     else:
         _show_ledgers(ledgers, out)
+    if callback_errors:  # last: an exception in a callback loses nothing
+        raise callback_errors[0]
 
 
 # Options
@@ -309,8 +313,20 @@ def _groups(name: str | None, loaded: LoadedDataset) -> Grouping | None:
 # Training
 
 
-def _run(validation: CrossValidation, preset: str | None, out: Path | None, quiet: bool) -> Ledger:
-    """Trains one data set with a progress bar; Ctrl-C says how to continue."""
+def _run(
+    validation: CrossValidation,
+    preset: str | None,
+    out: Path | None,
+    quiet: bool,
+    callback_errors: list[CallbackError],
+) -> Ledger:
+    """Trains one data set with a progress bar; Ctrl-C says how to continue.
+
+    An exception in a callback that follows a complete cross-validation is added to ``callback_errors``.
+    """
+    from graphcaps.evaluation import Ledger
+    from graphcaps.training import CallbackError
+
     name, config, seeds = validation.store.name, validation.config, len(validation.seeds)
     folds, partition = validation.folds.num_folds, validation.partition
     unit = "split" if partition is not None and partition.kind != "groups" else "fold"
@@ -328,6 +344,11 @@ def _run(validation: CrossValidation, preset: str | None, out: Path | None, quie
             note(_describe_memory(validation))
         with _progress_bars(config.training.epochs, quiet) as update:
             return validation.run(update)
+    except CallbackError as error:
+        if not isinstance(error.result, Ledger):
+            raise
+        callback_errors.append(error)
+        return error.result
     except KeyboardInterrupt as error:
         note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
         raise typer.Exit(130) from error

@@ -146,6 +146,9 @@ def train(
 
     files = TrainingFiles(out)
     files.check(overwrite=overwrite, resume=resume)
+    loggers, selection = open_log(log, "train"), selection_metric(metric, "train")
+    calibration = _calibration_method(calibrate)
+    _check_class_weight(class_weight)
 
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.final_training import make_training
@@ -180,7 +183,6 @@ def train(
     check_network_options(config, network_options, "options")
     if patience is None and config.source in ("default", "molecules"):
         patience = _DEFAULT_PATIENCE
-    loggers = open_log(log, "train")
     training = make_training(
         store,
         config,
@@ -188,9 +190,9 @@ def train(
         validation=validation,
         device=device,
         patience=patience or None,
-        metric=selection_metric(metric, "train"),
+        metric=selection,
         class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
-        calibrate=_calibration_method(calibrate),
+        calibrate=calibration,
         split=holdout,
         callbacks=loggers,
     )
@@ -212,7 +214,8 @@ def train(
         ):
             for event in events:
                 update(event)
-        write_training(files, training, training.result(), loaded)
+        result = training.result()
+        write_training(files, training, result, loaded)
     except KeyboardInterrupt as error:
         epoch = training.save(files.checkpoint)
         if not training.has_epochs:
@@ -226,6 +229,7 @@ def train(
         _fit_baseline(files, store, seed=seed, validation=validation, split=holdout)
     note_log(loggers)
     _report(files, training, as_json)
+    training.notify_callbacks(result)  # last: an exception in a callback loses nothing
 
 
 # Options
@@ -241,14 +245,17 @@ def _check_validation_share(context: typer.Context, split: Split | None) -> None
         raise ArgumentError("train", "--validation", expected, got)
 
 
+def _check_class_weight(name: str | None) -> None:
+    if name not in (None, "balanced"):
+        raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{name}'")
+
+
 def _class_weights(name: str | None, store: GraphStore) -> Tensor | None:
     from graphcaps.training.class_weights import balanced_class_weights
 
-    if name is None:
+    if name is None or store.y is None:
         return None
-    if name != "balanced":
-        raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{name}'")
-    return None if store.y is None else balanced_class_weights(store.y, store.num_classes)
+    return balanced_class_weights(store.y, store.num_classes)
 
 
 def _calibration_method(name: str) -> CalibrationMethod | None:

@@ -192,15 +192,14 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             validation (tuple, optional): Graphs and class labels ``(X, y)`` of a validation set, in place of the
                 fraction ``validation`` of the constructor. They weigh 1 each.
 
-        Warns:
-            ReadingWarning: Once for each of rows that were left out, salts and mixtures, and copies of a molecule
-                with different classes.
-
         Raises:
             ArgumentError: If a parameter, a graph, a class label or a weight is invalid, or the validation set has
                 other classes than ``y``.
+            CallbackError: If a callback raises. After the last epoch, the classifier is fitted all the same.
 
         Warns:
+            ReadingWarning: Once for each of rows that were left out, salts and mixtures, and copies of a molecule
+                with different classes.
             CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
         """
         parameters = self.get_params(deep=False)
@@ -245,6 +244,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.model_ = result.model
         self.n_iter_ = len(result.history)
         self.history_ = [_row(event) for event in result.history]
+        training.notify_callbacks(result)  # last: an exception in a callback leaves a fitted classifier
         return self
 
     @property

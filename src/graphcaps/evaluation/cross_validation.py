@@ -58,7 +58,7 @@ from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_metric, check_patience
 from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import check_nodes, label_column_hint
-from graphcaps.training.loop import Callback, RunInfo, hyperparameters, notify_result
+from graphcaps.training.loop import Callback, CallbackError, RunInfo, hyperparameters, notify_result
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
@@ -192,6 +192,7 @@ def cross_validate(
 
     Raises:
         GraphcapsError: If the graphs cannot be split or an argument is invalid; raised before training starts.
+        CallbackError: If a callback raises. If it does so in ``on_result``, ``result`` of the error is the ledger.
 
     Warns:
         CapsuleCollapseWarning: If in a training one capsule holds almost all nodes (docs/parts.md).
@@ -360,7 +361,11 @@ class CrossValidation:
                 for name, ledger in ledgers.items()
                 for rule, estimate in ledger.estimates.items()
             }
-            notify_result(self.callbacks, results)
+            try:
+                notify_result(self.callbacks, results)
+            except CallbackError as error:
+                error.result = ledgers[self.variant]
+                raise
         return ledgers
 
     @property

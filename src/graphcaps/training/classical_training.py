@@ -214,6 +214,9 @@ class ClassicalTraining(SingleTraining):
         recipe = FeatureRecipe(**recipe_arguments(self.config.features)).fit(self.source)  # type: ignore[arg-type]
         return self._finish(self._fitted.model, recipe)
 
+    def notify_callbacks(self, result: FinalResult) -> None:
+        """Does nothing: a fit without epochs has no callbacks."""
+
     @property
     def _best_epoch(self) -> int:
         return 1

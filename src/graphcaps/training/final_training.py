@@ -30,7 +30,14 @@ from graphcaps.training.early_stopping import (
     check_metric,
     check_patience,
 )
-from graphcaps.training.loop import Callback, RunInfo, TrainingLoop, hyperparameters, notify_result
+from graphcaps.training.loop import (
+    Callback,
+    CallbackError,
+    RunInfo,
+    TrainingLoop,
+    hyperparameters,
+    notify_result,
+)
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replicas import replica_model
@@ -144,6 +151,7 @@ class FinalTraining(SingleTraining):
         info = RunInfo(f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options))
         self.loop = TrainingLoop(self.trainer, self._selection, explain, callbacks, info)
         self._notes: tuple[str, ...] = ()
+        self._callback_error: CallbackError | None = None
 
     @property
     def epoch(self) -> int:
@@ -173,15 +181,21 @@ class FinalTraining(SingleTraining):
         Args:
             checkpoint (str or Path, optional): File to write checkpoints to.
             every (int, optional): Number of epochs between checkpoints. (default: at the first epoch end after 20 s)
+
+        Raises:
+            CallbackError: If a callback raises before the last epoch is trained. A later error is raised by
+                :meth:`notify_callbacks`, since the model is complete.
         """
         if checkpoint is not None:
             self._writer = CheckpointWriter(checkpoint, self.fingerprint, every=every)
         self.loop.callbacks = self._selection + ([] if self._writer is None else [self._writer])
         try:
             yield from self.loop.run()
-        except BaseException:  # also if the caller ends the iteration
+        except BaseException as error:  # also if the caller ends the iteration
             self.loop.interrupt()
-            raise
+            if not (isinstance(error, CallbackError) and self.ended):
+                raise
+            self._callback_error = error.after_training()
 
     def save(self, path: str | Path) -> int:
         """Writes a checkpoint of the last completed epoch.
@@ -225,9 +239,21 @@ class FinalTraining(SingleTraining):
             TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
         """
         model = replica_model(self.best.weights(self.loop), self._factory, 0).cpu().eval()
-        result = self._finish(model, self.recipe)
-        notify_result(self.loop.observers, _final_metrics(result.training))
-        return result
+        return self._finish(model, self.recipe)
+
+    def notify_callbacks(self, result: FinalResult) -> None:
+        """Passes the final metrics to all callbacks of the user. Call once the result is kept.
+
+        Raises:
+            CallbackError: If a callback raises, or raised after the last epoch; its ``result`` is the given one.
+        """
+        try:
+            notify_result(self.loop.observers, _final_metrics(result.training))
+        except CallbackError as error:
+            self._callback_error = self._callback_error or error
+        if self._callback_error is not None:
+            self._callback_error.result = result
+            raise self._callback_error
 
     def describe(self) -> dict[str, Any]:
         """Provenance of the model, JSON-safe, with the metric that selected its epoch."""
@@ -336,6 +362,10 @@ def train_final(
         options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split`` and
             ``callbacks`` of :class:`FinalTraining`.
 
+    Raises:
+        CallbackError: If a callback raises. If it does so after the last epoch, ``result`` of the error is what this
+            function returns otherwise.
+
     Warns:
         CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
     """
@@ -345,6 +375,7 @@ def train_final(
             on_epoch(event)
     result = training.result()
     result.warn()
+    training.notify_callbacks(result)
     return result
 
 

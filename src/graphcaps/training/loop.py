@@ -34,13 +34,32 @@ __all__ = [
 
 
 class CallbackError(GraphcapsError):
-    """An exception in a callback of the user, as one sentence."""
+    """An exception in a callback of the user, as one sentence.
 
-    def __init__(self, callback: Callback, method: str, error: Exception) -> None:
-        super().__init__(
-            f"The callback {type(callback).__name__} failed in {method}: {type(error).__name__}: {error}. "
-            "The training itself is sound; correct the callback and resume or repeat the run."
+    Attributes:
+        result (object): If all epochs are trained, what the call would have returned: the ``FinalResult`` of
+            ``train_final``, the ``Ledger`` of ``cross_validate``. ``None`` otherwise.
+    """
+
+    result: object = None
+
+    def __init__(
+        self, callback: Callback, method: str, error: Exception, *, is_trained: bool = False
+    ) -> None:
+        consequence = (
+            "All epochs are trained, and the result is kept."
+            if is_trained
+            else "The training itself is sound; correct the callback and resume or repeat the run."
         )
+        name, kind = type(callback).__name__, type(error).__name__
+        super().__init__(f"The callback {name} failed in {method}: {kind}: {error}. {consequence}")
+        self._origin = (callback, method, error)
+
+    def after_training(self) -> CallbackError:
+        """The same error, of a run whose epochs are all trained."""
+        trained = CallbackError(*self._origin, is_trained=True)
+        trained.__cause__ = self.__cause__
+        return trained
 
 
 @dataclass(frozen=True)
@@ -77,7 +96,8 @@ class Callback:
 
     Callbacks of a user are called in their order, after an epoch is complete and its checkpoint, if one is due, is
     written. They must not change the trainer. An exception in one of them ends the training with a
-    :class:`CallbackError`, and the last complete epoch can be resumed. docs/tracking.md has examples.
+    :class:`CallbackError`, and the last complete epoch can be resumed. After the last epoch the result is kept and the
+    error raised at the end. docs/tracking.md has examples.
 
     Attributes:
         name (str): Prefix of its tensors in a checkpoint; for callbacks of the training itself.
@@ -276,12 +296,19 @@ class TrainingLoop:
 
 
 def notify_result(observers: Sequence[Callback], results: Mapping[str, float]) -> None:
-    """Calls ``on_result`` of a user's callbacks.
+    """Calls ``on_result`` of all callbacks of a user, also after one that raises.
 
     Raises:
-        CallbackError: If one of them raises.
+        CallbackError: If one of them raises; the first of several.
     """
-    notify(observers, "on_result", lambda observer: observer.on_result(results))
+    failures = []
+    for observer in observers:
+        try:
+            notify([observer], "on_result", lambda each: each.on_result(results))
+        except CallbackError as error:
+            failures.append(error.after_training())
+    if failures:
+        raise failures[0]
 
 
 def notify(observers: Sequence[Callback], method: str, call: Callable[[Callback], None]) -> None:

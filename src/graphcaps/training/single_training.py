@@ -192,6 +192,14 @@ class SingleTraining(ABC):
             TrainingError: If the training is not complete.
         """
 
+    @abstractmethod
+    def notify_callbacks(self, result: FinalResult) -> None:
+        """Passes the final metrics to the callbacks of the user. Call once the result is kept.
+
+        Raises:
+            CallbackError: If a callback raises, or raised after the last epoch.
+        """
+
     @property
     @abstractmethod
     def _best_epoch(self) -> int:
