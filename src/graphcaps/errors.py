@@ -1,4 +1,4 @@
-"""Errors that a user can fix, in one grammar.
+"""Errors that a user can fix, in one grammar, and warnings that point to the user's code.
 
 The command line prints a :class:`GraphcapsError` as one sentence and exits with code 2; any other exception is a bug
 in graphcaps. A message names the owner or the file, what was expected, what was found and what to do, in that order.
@@ -6,9 +6,21 @@ in graphcaps. A message names the owner or the file, what was expected, what was
 
 from __future__ import annotations
 
+import sys
+import warnings
 from pathlib import Path
 
-__all__ = ["ArgumentError", "DataError", "GraphcapsError", "MissingExtraError", "ShapeError", "UsageError"]
+__all__ = [
+    "ArgumentError",
+    "DataError",
+    "GraphcapsError",
+    "MissingExtraError",
+    "ShapeError",
+    "UsageError",
+    "warn_user",
+]
+
+_LIBRARIES = ("graphcaps", "sklearn", "joblib")  # scikit-learn calls the classifier for the user
 
 
 class GraphcapsError(Exception):
@@ -70,3 +82,16 @@ class MissingExtraError(GraphcapsError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         self.package, self.extra = package, extra
         super().__init__(f"{purpose} needs {package}: install it with: pip install 'graphcaps[{extra}]'")
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Gives a warning at the line of the user's code, the innermost one outside graphcaps and scikit-learn.
+
+    Args:
+        message (str): One or more sentences; the first names the function that the user called.
+        category (type): Class of the warning. (default: ``UserWarning``)
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -29,7 +29,6 @@ import copy
 import os
 import re
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -51,7 +50,7 @@ from graphcaps.data.readers.molecules import molecule_smiles, read_smiles
 from graphcaps.data.readers.networks import CLASS_ATTRIBUTES, store_from_networks
 from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, warn_user
 
 __all__ = ["GraphInput", "coerce", "coerce_and_check", "concat_stores", "reader_defaults"]
 
@@ -335,7 +334,7 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
 def _from_networkx(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
     data = store_from_networks(graphs, [None] * len(graphs), name="graphs", strict=True, **options)
     for note in data.metadata.notes:
-        warnings.warn(note, ReadingWarning, stacklevel=5)
+        warn_user(note, ReadingWarning)
     values = [next((g.graph[key] for key in CLASS_ATTRIBUTES if key in g.graph), None) for g in graphs]
     is_class = all(isinstance(value, str | int | float | np.generic) for value in values)
     return GraphInput(data.store, np.array(values) if is_class else None)
@@ -347,7 +346,7 @@ def _from_pyg(graphs: list[Any]) -> GraphInput:
         raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
     store = from_pyg([_without_y(data) for data in data_list])
     if store.edge_attributes is not None:
-        warnings.warn("'edge_attr' is kept in the store, but no model uses it.", ReadingWarning, stacklevel=5)
+        warn_user("'edge_attr' is kept in the store, but no model uses it.", ReadingWarning)
     values = [_class_of(data) for data in data_list]
     return GraphInput(store, None if any(value is None for value in values) else np.array(values))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,7 +29,7 @@ from graphcaps.data.splits.class_counts import (
 from graphcaps.data.splits.folds import Folds, Split, stratified_folds
 from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, warn_user
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.classical_folds import fit_group
 from graphcaps.evaluation.epoch_records import EpochRecords
@@ -205,7 +204,7 @@ def cross_validate(
     )  # fmt: skip
     ledger = validation.run(on_event)
     if warning := ledger.capsule_warning:
-        warnings.warn(warning, CapsuleCollapseWarning, stacklevel=2)
+        warn_user(warning, CapsuleCollapseWarning)
     return ledger
 
 

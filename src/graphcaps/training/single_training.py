@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +22,7 @@ from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import warn_user
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
@@ -65,10 +65,10 @@ class FinalResult:
         use = self.training.get("capsule_use")
         return None if use is None else CapsuleUse(**use)
 
-    def warn(self, stacklevel: int = 2) -> None:
+    def warn(self) -> None:
         """Gives a :class:`CapsuleCollapseWarning` if one capsule holds almost all nodes."""
         if self.capsule_use is not None and self.capsule_use.collapsed:
-            warnings.warn(self.capsule_use.warning, CapsuleCollapseWarning, stacklevel=stacklevel + 1)
+            warn_user(self.capsule_use.warning, CapsuleCollapseWarning)
 
 
 class SingleTraining(ABC):

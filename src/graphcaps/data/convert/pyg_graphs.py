@@ -34,7 +34,7 @@ from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, warn_user
 
 # torch-geometric takes seconds to import, so it is imported only on conversion.
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def from_pyg(
     if one_way := store.report.one_way:
         subject = "1 edge is" if one_way == 1 else f"{one_way:,} edges are"
         sentence = f"{subject} listed in one direction only; edges are read as undirected."
-        warnings.warn(f"{_OWNER}: {sentence}", ReadingWarning, stacklevel=2)
+        warn_user(f"{_OWNER}: {sentence}", ReadingWarning)
     return store
 
 
@@ -189,11 +189,7 @@ def _warn_unread(graphs: Sequence[Data]) -> None:
     if unread:
         listed = ", ".join(f"'{key}'" for key in unread)
         verb = "is" if len(unread) == 1 else "are"
-        warnings.warn(
-            f"{_OWNER}: {listed} {verb} not read; put numbers of nodes into 'x'.",
-            ReadingWarning,
-            stacklevel=3,
-        )
+        warn_user(f"{_OWNER}: {listed} {verb} not read; put numbers of nodes into 'x'.", ReadingWarning)
 
 
 def _read(index: int, data: Data, names: dict[int, str], use: _EdgeAttrUse) -> GraphArrays:

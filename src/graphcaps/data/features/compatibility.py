@@ -9,7 +9,6 @@ the value "other" of its column, and is reported. It is encoded as zeros if no t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -28,7 +27,7 @@ from graphcaps.data.features.label_columns import (
 from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.data.readers.featurizers import find_featurizer
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, warn_user
 from graphcaps.types import EdgeLabelUse
 
 __all__ = [
@@ -114,18 +113,17 @@ class CheckedGraphs:
         if self.unseen:
             graph, reason = next(iter(self.unseen.items()))
             count = f"{len(self.unseen)} of {len(self.store)} graphs"
-            warnings.warn(
-                f"{self.owner}: unseen labels are encoded as zeros in {count}. Graph {graph}: {reason}.",
-                stacklevel=3,
+            warn_user(
+                f"{self.owner}: unseen labels are encoded as zeros in {count}. Graph {graph}: {reason}."
             )
         if self.others:
             sentence = describe_others(self.others, len(self.store))
-            warnings.warn(f"{self.owner}: {sentence}", UnseenValueWarning, stacklevel=3)
+            warn_user(f"{self.owner}: {sentence}", UnseenValueWarning)
         if self.truncated:
             graph, reason = next(iter(self.truncated.items()))
             verb = "is" if len(self.truncated) == 1 else "are"
             count = f"{len(self.truncated):,} of {len(self.store):,} graphs {verb} truncated"
-            warnings.warn(f"{self.owner}: {count}. Graph {graph}: {reason}.", TruncationWarning, stacklevel=3)
+            warn_user(f"{self.owner}: {count}. Graph {graph}: {reason}.", TruncationWarning)
         return self.store
 
     def select(self, indices: Tensor) -> CheckedGraphs:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import warn_user
 
 __all__ = [
     "GraphMetadata",
@@ -106,14 +106,13 @@ class StoreWithMetadata:
     metadata: GraphMetadata
 
 
-def warn_of_notes(owner: str, notes: Iterable[str], stacklevel: int = 2) -> None:
+def warn_of_notes(owner: str, notes: Iterable[str]) -> None:
     """Gives one :class:`ReadingWarning` for each note, with options as Python arguments.
 
     Args:
         owner (str): Function that the user called; a message begins with it.
         notes (iterable): Sentences, as the command line prints them. Empty ones are left out.
-        stacklevel (int): As in :func:`warnings.warn`, for the caller of this function. (default: 2)
     """
     for note in filter(None, notes):
         sentence = _OPTION.sub(lambda found: f"{found[1].replace('-', '_')}='{found[2]}'", note)
-        warnings.warn(f"{owner}: {sentence}", ReadingWarning, stacklevel=stacklevel + 1)
+        warn_user(f"{owner}: {sentence}", ReadingWarning)

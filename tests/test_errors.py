@@ -1,0 +1,46 @@
+"""Warnings that point to the user's code."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import pytest
+from sklearn.model_selection import cross_val_predict
+
+from graphcaps.data import to_pyg
+from graphcaps.errors import warn_user
+from tests.estimator.small_classifier import fitted, small
+from tests.small_models import labelled
+
+
+class SomeWarning(UserWarning):
+    pass
+
+
+def test_a_warning_names_the_line_outside_the_library() -> None:
+    with pytest.warns(SomeWarning, match=r"^text$") as caught:
+        warn_user("text", SomeWarning)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        exec("warn_user('text')", {"warn_user": warn_user, "__name__": "graphcaps.deep.inside"})
+    assert recorded[0].filename == __file__
+
+
+def test_warnings_of_the_classifier_name_the_line_of_the_user() -> None:
+    """Predictions and embeddings directly, and a cross-validation that calls them through scikit-learn."""
+    store = labelled()
+    unseen = replace(store, node_labels=store.node_labels + 1)
+    rare = replace(store, node_labels=store.node_labels.clone())
+    rare.node_labels[: int(store.sizes[0])] = 99  # in one fold only
+    calls = (
+        lambda: fitted().predict(unseen),
+        lambda: fitted().transform(unseen),
+        lambda: fitted().explain(unseen[0]),
+        lambda: cross_val_predict(small(epochs=1), to_pyg(rare), store.y.numpy(), cv=2),
+    )
+    for call in calls:
+        with pytest.warns(UserWarning, match="unseen labels are encoded as zeros") as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}
