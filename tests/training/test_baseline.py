@@ -11,6 +11,7 @@ import torch
 
 import graphcaps
 from graphcaps.config import RunConfig
+from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.splits.groups import resolve_split
@@ -33,9 +34,10 @@ def test_test_graphs_are_scored_by_a_forest_on_the_training_graphs(graphs: Graph
     forest = WLForest(graphs.num_classes, trees=100, seed=3)
     forest.fit(graphs, np.arange(40), graphs.y.numpy()[:40])
     expected = class_metrics(graphs.y.numpy()[50:], forest.predict_proba(graphs, np.arange(50, 60)))
-    assert result == Baseline(
-        "wl-forest", "test", 10, expected["accuracy"], None
-    )  # three classes: no ROC-AUC
+    largest = graphs.y[:40].bincount().argmax()
+    majority = float((graphs.y[50:] == largest).double().mean())
+    # Three classes: no ROC-AUC.
+    assert result == Baseline("wl-forest", "test", 10, expected["accuracy"], None, majority)
 
 
 def test_without_test_graphs_the_validation_graphs_of_the_training_are_scored(graphs: GraphStore) -> None:
@@ -63,11 +65,29 @@ def test_molecules_are_compared_with_fingerprints() -> None:
     assert result.accuracy > 0.8
     assert result.roc_auc is not None
     assert result.sentence == (
-        f"ecfp-forest on the same split: test accuracy {100 * result.accuracy:.1f} %, ROC-AUC {result.roc_auc:.3f}"
+        f"ecfp-forest on the same split: test accuracy {100 * result.accuracy:.1f} %, ROC-AUC {result.roc_auc:.3f}; "
+        f"largest class: {100 * result.majority:.1f} %"
     )
 
 
+def test_attributes_are_read() -> None:
+    """Rings of 20 classes that differ in one attribute only: for colours they are all the same graph."""
+    ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    drawn = [
+        GraphArrays(3, ring, graph % 20, node_attributes=torch.full((3, 1), float(graph % 20)))
+        for graph in range(200)
+    ]
+    store = store_from_graphs(drawn, "rings")
+    assert baseline_model(store) == "features-trees"
+    assert baseline_model(replace(store, node_attributes=None)) == "wl-forest"
+    result = fit_baseline(store)
+    assert result is not None
+    assert (result.model, result.part) == ("features-trees", "validation")
+    assert result.accuracy > 0.99
+    assert result.majority == 0.05
+
+
 def test_the_sentence_without_roc_auc() -> None:
-    assert Baseline("wl-forest", "validation", 10, 0.5, None).sentence == (
-        "wl-forest on the same graphs: validation accuracy 50.0 %"
+    assert Baseline("wl-forest", "validation", 10, 0.5, None, 0.4).sentence == (
+        "wl-forest on the same graphs: validation accuracy 50.0 %; largest class: 40.0 %"
     )

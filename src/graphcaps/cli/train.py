@@ -124,7 +124,7 @@ def train(
         bool,
         option(
             "--baseline/--no-baseline",
-            help="Also fit a forest to the same graphs, for comparison. Only for your own graphs.",
+            help="Also fit a forest to the same graphs, for comparison. Only for your own graphs (docs/training.md).",
         ),
     ] = True,
     precision: Precision = None,
@@ -334,11 +334,12 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
 
     try:
         content = json.loads(files.config.read_bytes())
-        compared = content.get("baseline")
+        listed = content.get("baseline")
+        compared = None if listed is None else Baseline(**listed)
         content = {name: content[name] for name in ("config", "data", "training", "versions")}
         content["training"]["rule"]
-        listed = content["training"].get("capsule_use")
-        use = None if listed is None else CapsuleUse(**listed)
+        capsules = content["training"].get("capsule_use")
+        use = None if capsules is None else CapsuleUse(**capsules)
     except (ValueError, KeyError, TypeError) as error:
         fix = "Train again with --overwrite."
         raise DataError(files.config, "the file is not the configuration of a model", fix=fix) from error
@@ -350,7 +351,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     paths = {"model": str(files.model), "history": str(files.history), "config": str(files.config)}
     if as_json:
         details = {name: content[name] for name in ("data", "training", "versions")}
-        print_json(paths | {"resolved": content["config"]} | details | {"baseline": compared})
+        print_json(paths | {"resolved": content["config"]} | details | {"baseline": listed})
         return
     epochs = info.get("epochs_run", info["epochs"])
     has_epochs = training.has_epochs
@@ -375,7 +376,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     if use is not None:
         rows.append(("capsules in use", f"{use.in_use} of {use.capsules}"))
     if compared is not None:
-        rows.append(("baseline", Baseline(**compared).sentence))
+        rows.append(("baseline", compared.sentence))
     rows += [("time", f"{info['seconds']:.1f} s"), ("also written", f"{paths['history']}, {paths['config']}")]
     print_pairs(terminal(), rows)
 

@@ -202,15 +202,22 @@ def _check_absent_class(subject: _Classical) -> None:
 
 
 def _check_sample_weight(subject: _Classical) -> None:
-    """Weights enter the fit: graphs of a class that weigh more make that class more probable."""
+    """Weights enter the fit: of two classes of the same graph, the one that weighs more becomes more probable.
+
+    Every graph is in the training set with its class and with another one: a model that separates all graphs, as trees
+    with pure leaves do, has to follow the weights.
+    """
     store = _draw()
-    train, y = np.arange(_TRAIN), _classes(store)[:_TRAIN]
-    expected = subject.fit(store, train).predict_proba(store, _everything())[:, 0].mean()
+    own = _classes(store)[:_TRAIN]
+    train, y = np.tile(np.arange(_TRAIN), 2), np.concatenate([own, (own + 1) % _CLASSES])
+    expected = subject.build()
+    expected.fit(store, train, y)
     model = subject.build()
     model.fit(store, train, y, np.where(y == 0, 20.0, 1.0))
     values = model.predict_proba(store, _everything())
     _expect_probabilities(values, _GRAPHS, "the probabilities after a weighted fit")
-    expect(values[:, 0].mean() > expected, "a class whose graphs weigh more must become more probable")
+    unweighted = expected.predict_proba(store, _everything())[:, 0].mean()
+    expect(values[:, 0].mean() > unweighted, "a class whose graphs weigh more must become more probable")
 
 
 def _check_few_graphs(subject: _Classical) -> None:
@@ -253,14 +260,16 @@ def _check_new_graphs(subject: _Classical) -> None:
 def _check_inputs(subject: _Classical) -> None:
     """What ``inputs`` does not name is not read, and what it names is."""
     store = _draw()
-    assert store.node_labels is not None
+    # Labels that say nothing about the class: with others, a model may separate the graphs by them alone.
+    labels = torch.randint(0, 3, (store.num_nodes, 2), generator=torch.Generator().manual_seed(1))
+    store = replace(store, node_labels=labels)
     assert store.node_attributes is not None
     assert store.smiles is not None
     edge_labels = (
         store.neighbours.long() + torch.arange(store.num_nodes).repeat_interleave(store.degree)
     ) % 2
     changed = {
-        "node_labels": replace(store, node_labels=store.node_labels.flip(0)),
+        "node_labels": replace(store, node_labels=labels.flip(0)),
         "node_attributes": replace(store, node_attributes=store.node_attributes.flip(0)),
         "edge_labels": replace(store, edge_labels=edge_labels[:, None]),
         "edges": _without_edges(store),

@@ -42,7 +42,8 @@ def _describe_edge_labels(store: GraphStore, config: RunConfig) -> str:
     if store.edge_labels is None or store.catalogue_name is not None:
         return ""
     if is_classical(config.model):
-        used = "edge_labels" in find_classical_model(config.model).inputs
+        # SMILES hold the bonds that the edge labels of a molecule were read from.
+        used = find_classical_model(config.model).inputs & {"edge_labels", "smiles"}
         return "" if used else f"{store.name}: edge labels are not used by {config.model}."
     if config.features.edge_labels is not None:
         return ""
