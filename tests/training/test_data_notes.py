@@ -55,7 +55,9 @@ def test_unused_edge_labels_are_said():
     )
     assert describe_reading(store, RunConfig(features=FeatureConfig(edge_labels="counts"))) == ()
     for model in ("wl-forest", "features-trees"):
-        assert describe_reading(store, RunConfig(model=model)) == (f"own: edge labels are not used by {model}.",)
+        assert describe_reading(store, RunConfig(model=model)) == (
+            f"own: edge labels are not used by {model}.",
+        )
     # It reads the molecule, bonds included.
     assert describe_reading(store, RunConfig(model="ecfp-forest")) == ()
     assert describe_reading(replace(store, catalogue_name="MUTAG"), RunConfig()) == ()
