@@ -21,8 +21,11 @@ CORE = {
 # Triton comes with torch where there is a GPU; only these modules name it, and they are imported late.
 TRITON = re.compile(r"graphcaps\.ops\.(_triton\.\w+|\w+\.\w+_triton)")
 # Packages of the extra "serve"; only these modules name them, and graphcaps.serve imports them on first use.
-SERVE_EXTRA = {"fastapi", "starlette", "pydantic", "python_multipart"}
-SERVE_MODULES = {"graphcaps.serve.app", "graphcaps.serve.schema", "graphcaps.serve.uploads"}
+SERVE_EXTRA = {"fastapi", "starlette", "pydantic", "python_multipart", "uvicorn", "h11"}
+SERVE_MODULES = {
+    f"graphcaps.serve.{name}"
+    for name in ("app", "connections", "request_body", "schema", "server", "uploads")
+}
 BASE = {"types", "errors", "registry", "config", "metrics", "profiling", "_io"}
 # What each part may import besides itself; "base" stands for the modules above.
 ALLOWED: dict[str, set[str]] = {
@@ -197,7 +200,7 @@ def test_every_module_belongs_to_a_known_part():
         ("graphcaps.explanation.explanation", "from graphcaps.training import fit"),
         ("graphcaps.serve.app", "from graphcaps.cli import main"),
         ("graphcaps.serve.worker", "import fastapi"),
-        ("graphcaps.serve.app", "import uvicorn"),
+        ("graphcaps.serve.worker_pool", "import uvicorn"),
         ("graphcaps.data.readers.molecules", "import rdkit.Chem"),
         ("graphcaps.estimator", "import pandas"),
     ],

@@ -6,10 +6,7 @@ import json
 import re
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +26,7 @@ create_app = graphcaps.serve.create_app  # imports FastAPI, hence below the chec
 
 GRAPH = node_link(planted(), 0)
 LIMITS = Limits(max_bytes=300_000, max_seconds=6.0, max_waiting=1)
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +70,8 @@ def test_health(client: Any) -> None:
     assert health["version"] == __version__
     assert health["uptime_seconds"] > 0
     assert health["limits"] == vars(LIMITS)
+    assert (health["workers"], health["waiting"]) == (1, 0)
+    assert DIGEST.fullmatch(health["model"]["sha256"])
 
 
 def test_invalid_requests_get_an_error_of_one_sentence(client: Any) -> None:
@@ -98,6 +98,8 @@ def test_invalid_requests_get_an_error_of_one_sentence(client: Any) -> None:
     assert "257" in error_of(client.post("/predict", json={"graphs": [7] * 257}), 413)
     error_of(client.get("/predict"), 405)
     error_of(client.get("/nothing"), 404)
+    error_of(client.post("/predict/", json=GRAPH), 404)  # no redirection
+    assert "found none" in error_of(client.post("/predict", content=b"x"), 415)
     error_of(client.get("/page/serve.html"), 404)
     error_of(client.get("/..%2f..%2fetc/passwd"), 404)
 
@@ -174,62 +176,3 @@ def test_the_server_process_does_not_import_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A model behind a worker that sleeps for the seconds that ``column`` gives, or crashes."""
-    module = tmp_path / "slow_worker.py"
-    module.write_text(
-        "import json, os, sys, time\n"
-        "from graphcaps.serve import worker\n"
-        "from graphcaps.serve.limits import Limits\n"
-        "class Model: pass\n"
-        "def load(path, limits, output):\n"
-        "    output.write(worker.encode_message({'status': 200}, b'{\"model\": {}, \"assets\": {}}'))\n"
-        "    output.flush()\n"
-        "    return Model()\n"
-        "def handle(fitted, limits, header, body):\n"
-        "    column = header['options'].get('column', '0')\n"
-        "    if column == 'crash': os._exit(3)\n"
-        "    time.sleep(float(column)); return 200, b'{}'\n"
-        "worker._load, worker.handle = load, handle\n"
-        "worker.main(sys.argv[1], Limits(**json.loads(sys.argv[2])))\n"
-    )
-    import graphcaps.serve.worker_pool as worker_pool
-
-    monkeypatch.setattr(worker_pool, "WORKER", (str(module),))
-    return tmp_path / "none.safetensors"
-
-
-def test_a_worker_that_hangs_or_crashes_is_replaced(slow: Path) -> None:
-    limits = Limits(max_seconds=2.0)
-    with testclient.TestClient(create_app(slow, limits=limits), base_url="http://localhost") as client:
-        start = time.monotonic()
-        assert "2 s" in error_of(client.post("/predict", params={"column": "60"}), 503)
-        assert time.monotonic() - start < 5
-        assert _recovers(client)
-        assert "aborted" in error_of(client.post("/predict", params={"column": "crash"}), 500)
-        assert _recovers(client)
-
-
-def _recovers(client: Any) -> bool:
-    """Whether a request succeeds within ten attempts: a new worker needs time to start."""
-    return any(client.post("/predict").status_code == 200 for _ in range(10))
-
-
-def test_the_number_of_waiting_requests_is_limited(slow: Path) -> None:
-    limits = Limits(max_seconds=20.0, max_waiting=1)
-    with testclient.TestClient(create_app(slow, limits=limits), base_url="http://localhost") as client:
-        statuses: list[int] = []
-
-        def post() -> None:
-            statuses.append(client.post("/predict", params={"column": "1.5"}).status_code)
-
-        threads = [threading.Thread(target=post) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.2)
-        for thread in threads:
-            thread.join()
-        assert sorted(statuses) == [200, 200, 503]

@@ -15,7 +15,7 @@ from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import NO_NODES
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
-from graphcaps.serve.responses import respond
+from graphcaps.serve.responses import predict_requests, respond
 from tests.serve.models import molecule_model, node_link
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
@@ -45,7 +45,9 @@ def test_explanations_are_those_of_the_library() -> None:
     target = fitted.class_names[2]
     response = respond(fitted, "explain", request_graphs(7, node_link(store, 5)), target=target)
     failed, row = response["explanations"]
-    assert set(failed) == {"graph", "name", "unseen_values", "truncated", "error"}
+    assert list(failed) == list(row)
+    assert (failed["graph"], failed["node_scores"]) == (1, None)
+    assert "nodes" in failed["error"]
     expected = graphcaps.explain(fitted, store[5], target=target).as_dict()
     assert row["graph"] == 2
     assert row["target"] == target
@@ -72,6 +74,32 @@ def test_a_graph_without_nodes_is_named_in_every_response() -> None:
     alone = respond(fitted, "page", request_graphs(empty))
     assert alone["block"] is None
     assert alone["predictions"][0]["class"] == fitted.class_names[fitted.class_prior.argmax()]
+
+
+def test_entries_with_and_without_an_error_have_the_same_fields() -> None:
+    for fitted in (labelled_model(), train_small(labelled(), "gin")):
+        good, bad = respond(fitted, "predict", request_graphs(node_link(labelled(), 0), 7))["predictions"]
+        assert list(bad) == list(good)
+        filled = {"graph", "name", "abstained", "error"}
+        assert {name for name, value in bad.items() if value is not None} == filled
+
+
+def test_requests_are_predicted_together_as_alone() -> None:
+    fitted, store = labelled_model(), labelled()
+    requests = [
+        request_graphs(node_link(store, 0), 7),
+        request_graphs(8),
+        request_graphs(node_link(store, 4), node_link(store, 5)),
+    ]
+    together = predict_requests(fitted, requests)
+    assert [[row["graph"] for row in rows] for rows in together] == [[1, 2], [1], [1, 2]]
+    for graphs, rows in zip(requests, together, strict=True):
+        (alone,) = predict_requests(fitted, [graphs])
+        for row, expected in zip(rows, alone, strict=True):
+            assert row.pop("probabilities") == pytest.approx(expected.pop("probabilities"), abs=1e-6)
+            assert row.pop("probability") == pytest.approx(expected.pop("probability"), abs=1e-6)
+            assert row.pop("lengths") == pytest.approx(expected.pop("lengths"), abs=1e-6)
+            assert row == expected
 
 
 def test_a_request_without_a_readable_graph_is_rejected() -> None:

@@ -32,7 +32,7 @@ def serve(
             metavar="N",
             min=1,
             max=64,
-            help="Number of worker processes, and of requests computed at once.",
+            help="Number of worker processes, each with the model.",
         ),
     ] = 1,
     max_mb: Annotated[
@@ -45,14 +45,39 @@ def serve(
         int, option("--max-nodes", metavar="N", min=1, help="Limit of nodes per graph.")
     ] = 20_000,
     max_seconds: Annotated[
-        float, option("--max-seconds", metavar="S", min=1, help="Time limit of a request in seconds.")
+        float,
+        option(
+            "--max-seconds",
+            metavar="S",
+            min=1,
+            help="Time limit of a request in seconds, including the time in the queue.",
+        ),
     ] = 30.0,
+    max_waiting: Annotated[
+        int,
+        option(
+            "--max-waiting",
+            metavar="N",
+            min=0,
+            help="Limit of requests that wait for a worker process; more are refused (503).",
+        ),
+    ] = 256,
+    grace: Annotated[
+        float,
+        option(
+            "--grace",
+            metavar="S",
+            min=0,
+            help="Seconds that running and waiting requests have to finish after Ctrl-C or SIGTERM.",
+        ),
+    ] = 10.0,
 ) -> None:
     """Serve a model over HTTP: a page in the browser, and /predict and /explain for programs.
 
     Only this machine can use the server unless --host is given. There is no password.
 
-    Ctrl-C stops it.
+    Ctrl-C stops it when the requests that it has accepted are answered; a second Ctrl-C stops it at once. The model
+    file is read once, at the start; SIGHUP reads it again.
     """
     from graphcaps.serve import Limits
     from graphcaps.serve import serve as run
@@ -64,6 +89,8 @@ def serve(
         max_total_nodes=max(Limits.max_total_nodes, max_nodes),
         max_seconds=max_seconds,
         workers=workers,
+        max_waiting=max_waiting,
+        grace_seconds=grace,
     )
     note(f"Loading {model.name} …")
     run(model, host=host, port=port, limits=limits, on_ready=_show_address)

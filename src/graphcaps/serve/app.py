@@ -1,25 +1,29 @@
-"""The FastAPI application: routes, limits of the body, and errors as one sentence in JSON."""
+"""The FastAPI application: routes, security headers, and errors as one sentence in JSON."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import GraphcapsError
 from graphcaps.serve.docs_page import docs_page
 from graphcaps.serve.explorer_page import explorer_page
 from graphcaps.serve.ipc import error_json
-from graphcaps.serve.limits import Limits, RequestError
+from graphcaps.serve.limits import Limits, RequestError, too_slow
+from graphcaps.serve.request_body import BodyReader
 from graphcaps.serve.schema import (
     ExplainOptions,
     ExplainResponse,
@@ -28,11 +32,15 @@ from graphcaps.serve.schema import (
     PredictResponse,
     describe_api,
     document,
+    document_health,
 )
 from graphcaps.serve.security import SECURITY_HEADERS, check_host_and_origin
+from graphcaps.serve.uploads import check_content_type
 from graphcaps.serve.worker_pool import WorkerPool
 
 __all__ = ["create_app"]
+
+_LOG = logging.getLogger("graphcaps.serve")
 
 
 def create_app(model: str | Path, *, limits: Limits | None = None, any_host: bool = False) -> FastAPI:
@@ -40,7 +48,8 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
 
     Args:
         model (str or Path): A model file.
-        limits (Limits, optional): Limits of a request.
+        limits (Limits, optional): Limits of requests. Those of connections are kept by
+            :func:`graphcaps.serve.serve`; with another server they are that server's.
         any_host (bool): Whether to accept any host name in requests; otherwise only loopback names.
             (default: ``False``)
 
@@ -51,7 +60,7 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
         ``uvicorn.run(create_app("mutag.safetensors"))``
     """
     limits = limits or Limits()
-    pool = WorkerPool(model, limits)
+    pool, bodies = WorkerPool(model, limits), BodyReader(limits)
     name, version, started = Path(model).stem, library_versions()["graphcaps"], time.monotonic()
 
     @asynccontextmanager
@@ -68,24 +77,29 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
         description=describe_api(limits),
         docs_url=None,  # FastAPI's own page loads its scripts from another host
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
         exception_handlers=dict.fromkeys(_ERRORS, _report_error),
     )
     app.state.pool = pool
+    app.add_middleware(_SecureRequests, any_host=any_host)
 
     async def compute(request: Request, task: str, options: PredictOptions) -> Response:
+        content_type = request.headers.get("content-type", "")
+        check_content_type(content_type)
+        pool.check_open()  # before the body is read
+        header = {
+            "task": task,
+            "content_type": content_type,
+            "options": options.model_dump(exclude_unset=True),
+        }
+        deadline = asyncio.get_running_loop().time() + limits.max_seconds
         try:
-            async with asyncio.timeout(limits.max_seconds):
-                header = {
-                    "task": task,
-                    "content_type": request.headers.get("content-type", ""),
-                    "options": options.model_dump(exclude_unset=True),
-                }
-                status, content = await pool.submit(header, await _read_body(request, limits))
+            async with asyncio.timeout_at(deadline), bodies.read(request) as body:
+                status, content = await pool.submit(header, body, deadline)
         except TimeoutError as error:
-            message = f"server: the request took more than {limits.max_seconds:g} s and was stopped."
-            raise RequestError(503, message) from error
-        return _json_response(status, content)
+            raise too_slow(limits) from error
+        return Response(content, status, media_type="application/json")
 
     @app.post("/predict", operation_id="predict", **document(PredictResponse))
     async def predict(request: Request, options: Annotated[PredictOptions, Query()]) -> Response:
@@ -97,12 +111,17 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
         """The capsules and nodes that each prediction is based on."""
         return await compute(request, "explain", options)
 
-    @app.get("/health", operation_id="health")
+    @app.get("/health", operation_id="health", **document_health())
     async def health() -> HealthResponse:
-        """The model, its limits, and the time since the start."""
-        uptime = round(time.monotonic() - started, 1)
+        """The model, its limits, and the time since the start; an error while no worker process serves."""
+        pool.check_serving()
         return HealthResponse(
-            model={"name": name} | pool.model, version=version, uptime_seconds=uptime, limits=limits
+            model={"name": name} | pool.model | {"sha256": pool.sha256},
+            workers=pool.num_serving,
+            waiting=pool.num_waiting,
+            version=version,
+            uptime_seconds=round(time.monotonic() - started, 1),
+            limits=limits,
         )
 
     @app.post("/page/data", include_in_schema=False)
@@ -127,48 +146,51 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
     async def docs(request: Request) -> Response:
         return Response(docs_page(app.openapi(), str(request.base_url).rstrip("/")), media_type="text/html")
 
-    @app.middleware("http")
-    async def secure(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        try:
-            check_host_and_origin(request.headers, any_host=any_host)
-            response = await call_next(request)
-        except RequestError as error:
-            response = await _report_error(request, error)
-        response.headers.update(SECURITY_HEADERS)
-        return response
-
     return app
 
 
-async def _read_body(request: Request, limits: Limits) -> bytes:
-    """The body of a request; reading stops as soon as it is larger than allowed."""
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise RequestError(415, f"request: compressed bodies are not supported, found '{encoding[:40]}'.")
-    too_large = RequestError(413, f"request: the body is larger than {limits.max_bytes / 1e6:g} MB.")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > limits.max_bytes:
-        raise too_large
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limits.max_bytes:
-            raise too_large
-    return bytes(body)
+class _SecureRequests:
+    """Checks host and origin of every request, and adds the security headers to every response."""
+
+    def __init__(self, app: ASGIApp, *, any_host: bool) -> None:
+        self.app, self.any_host = app, any_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def send_secured(message: Message) -> None:
+            nonlocal started
+            started = True
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
+            await send(message)
+
+        try:
+            check_host_and_origin(Headers(scope=scope), any_host=self.any_host)
+            await self.app(scope, receive, send_secured)
+        except Exception as error:
+            if not isinstance(error, RequestError):
+                _LOG.exception("graphcaps: internal error")
+            if started:  # too late for another response: the connection is closed
+                raise
+            response = await _report_error(Request(scope), error)
+            await response(scope, receive, send_secured)
 
 
-def _json_response(status: int, content: bytes) -> Response:
-    return Response(content, status, {"Retry-After": "5"} if status == 503 else None, "application/json")
-
-
-_ERRORS = (RequestError, GraphcapsError, RequestValidationError, HTTPException, ClientDisconnect, Exception)
+_ERRORS = (RequestError, GraphcapsError, RequestValidationError, HTTPException, ClientDisconnect)
 
 
 async def _report_error(_: Request, error: Exception) -> Response:
-    """The response to a request that raised one of ``_ERRORS``."""
+    """The response to a request that raised an exception; any but one of ``_ERRORS`` is a bug."""
     status, message = 500, "server: internal error; see the log of the server."
+    headers: dict[str, str] = {}
     if isinstance(error, RequestError):
         status, message = error.status, str(error)
+        if error.retry_after is not None:
+            headers["Retry-After"] = str(error.retry_after)
     elif isinstance(error, GraphcapsError):
         message = str(error)
     elif isinstance(error, RequestValidationError):
@@ -179,7 +201,7 @@ async def _report_error(_: Request, error: Exception) -> Response:
         status = error.status_code
         known = {404: "there is no such page; see /docs", 405: "this page does not support the method"}
         message = f"request: {known.get(status, error.detail)}."
-    return _json_response(status, error_json(message))
+    return Response(error_json(message), status, headers, "application/json")
 
 
 def _invalid_option(error: RequestValidationError) -> str:

@@ -1,21 +1,55 @@
-"""Messages between the server and its worker processes: a JSON header and a body, preceded by their lengths."""
+"""Messages between the server and its worker processes: a JSON header and parts of bytes.
+
+A message is the length of the header, the header, and the parts one after the other; the header has their lengths.
+The server sends the model, then batches of requests. A worker answers the model with a description of it, and each
+batch with the number of every request that it begins to read and at the end with all responses.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
-__all__ = ["LENGTHS", "encode_message", "error_json"]
+__all__ = ["Message", "encode_message", "error_json", "read_message", "receive_message"]
 
-LENGTHS = struct.Struct(">II")
-"""Lengths of header and body in bytes."""
+_LENGTH = struct.Struct(">I")
 
 
-def encode_message(header: dict[str, Any], body: bytes) -> bytes:
-    """A message as bytes: both lengths, the header as JSON, the body."""
-    encoded = json.dumps(header).encode()
-    return LENGTHS.pack(len(encoded), len(body)) + encoded + body
+@dataclass(frozen=True)
+class Message:
+    """A message: its ``header`` of JSON values and its ``parts``."""
+
+    header: dict[str, Any]
+    parts: tuple[bytes, ...]
+
+
+def encode_message(header: dict[str, Any], parts: Sequence[bytes] = ()) -> bytes:
+    """A message as bytes."""
+    encoded = json.dumps(header | {"lengths": [len(part) for part in parts]}).encode()
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, *parts))
+
+
+def read_message(stream: BinaryIO) -> Message | None:
+    """The next message of a stream, or ``None`` at its end."""
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        return None
+    header = json.loads(stream.read(*_LENGTH.unpack(length)))
+    return Message(header, tuple(stream.read(size) for size in header["lengths"]))
+
+
+async def receive_message(stream: asyncio.StreamReader) -> Message:
+    """The next message of a stream.
+
+    Raises:
+        EOFError: If the stream ends before the message does.
+    """
+    header = json.loads(await stream.readexactly(*_LENGTH.unpack(await stream.readexactly(_LENGTH.size))))
+    return Message(header, tuple([await stream.readexactly(size) for size in header["lengths"]]))
 
 
 def error_json(message: str) -> bytes:

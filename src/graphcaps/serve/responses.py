@@ -23,7 +23,7 @@ from graphcaps.nn import HGCN
 from graphcaps.serve.limits import RequestError
 from graphcaps.serve.request_graphs import RequestGraph
 
-__all__ = ["Task", "describe_model", "respond"]
+__all__ = ["Task", "describe_model", "predict_requests", "respond"]
 
 Task = Literal["predict", "explain", "page"]
 
@@ -34,6 +34,7 @@ def respond(
     graphs: Sequence[RequestGraph],
     *,
     target: str | None = None,
+    rows: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The response to one request.
 
@@ -42,12 +43,15 @@ def respond(
         task (str): ``"predict"``, ``"explain"``, or ``"page"`` for predictions and the data of the explorer page.
         graphs (sequence): The graphs of the request, checked against the model.
         target (str, optional): Class that node scores are for. (default: the predicted class)
+        rows (list, optional): Predictions of the graphs, from :func:`predict_requests`. (default: computed here)
 
     Raises:
         RequestError: 422, if no graph can be predicted.
         ArgumentError: If the model has no class ``target``.
     """
-    rows, predicted = _predict(fitted, graphs)
+    if rows is None:
+        (rows,) = predict_requests(fitted, [graphs])
+    predicted = [index for index, row in enumerate(rows) if row["error"] is None]
     if not predicted:
         first = (
             f" (the first of {len(rows)}: {rows[0]['error']})" if len(rows) > 1 else f": {rows[0]['error']}"
@@ -67,9 +71,10 @@ def respond(
         block = _page_block(explanation, graphs, predicted) if checked.store.num_nodes else None
         return response | {"predictions": rows, "block": block}
     explained = {index: explanation[place].as_dict() for place, index in enumerate(predicted)}
+    missing = dict.fromkeys(explained[predicted[0]])  # the same fields for a graph without an explanation
     return response | {
         "explanations": [
-            explained.get(index, {})
+            explained.get(index, missing)
             | {key: row[key] for key in ("graph", "name", "unseen_values", "truncated", "error")}
             for index, row in enumerate(rows)
         ]
@@ -96,20 +101,38 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
     }
 
 
-def _predict(fitted: FittedModel, graphs: Sequence[RequestGraph]) -> tuple[list[dict[str, Any]], list[int]]:
-    """A row for every graph, and the indices of the graphs that have a class."""
+def predict_requests(
+    fitted: FittedModel, requests: Sequence[Sequence[RequestGraph]]
+) -> list[list[dict[str, Any]]]:
+    """The predictions of several requests, computed together: a row of JSON values per graph.
+
+    A row has the same fields whether or not its graph could be predicted; what it does not have is ``None``. Values are
+    those of each request alone up to rounding.
+
+    Args:
+        fitted (FittedModel): The model.
+        requests (sequence): The graphs of each request.
+    """
+    graphs = [graph for request in requests for graph in request]
     readable = [index for index, graph in enumerate(graphs) if graph.store is not None]
     results: dict[int, dict[str, Any]] = {}
     if readable:
         predictions = predict_store(fitted, _join([graphs[index] for index in readable]))
         results = dict(zip(readable, predictions.rows(), strict=True))
-    rows = []
-    for index, graph in enumerate(graphs):
-        empty = {"class": None, "probability": None, "probabilities": None, "error": graph.error}
-        ours = {"graph": index + 1, "name": graph.name, "unseen_values": graph.unseen_values or None}
-        ours["truncated"] = graph.truncated or None
-        rows.append(ours | results.get(index, empty) | ours)
-    return rows, [index for index, row in enumerate(rows) if row["error"] is None]
+    rows = iter(_row(fitted, graph, results.get(index)) for index, graph in enumerate(graphs))
+    return [[{"graph": number} | next(rows) for number in range(1, len(one) + 1)] for one in requests]
+
+
+def _row(fitted: FittedModel, graph: RequestGraph, predicted: dict[str, Any] | None) -> dict[str, Any]:
+    """The row of one graph; ``predicted`` is its row of :meth:`Predictions.rows`, or ``None`` with an error."""
+    row: dict[str, Any] = {"name": graph.name}
+    row["unseen_values"], row["truncated"] = graph.unseen_values or None, graph.truncated or None
+    if predicted is not None:
+        return row | {name: value for name, value in predicted.items() if name != "graph"}
+    scores = "lengths" if fitted.score_kind == "lengths" else "scores"
+    names = ("class", "probability", "probabilities", scores)
+    row |= dict.fromkeys(names) | {"abstained": False, "out_of_distribution": None, "used_in": None}
+    return row | {"error": graph.error}
 
 
 def _join(graphs: Sequence[RequestGraph]) -> CheckedGraphs:

@@ -17,6 +17,7 @@ __all__ = [
     "PredictResponse",
     "describe_api",
     "document",
+    "document_health",
 ]
 
 
@@ -51,7 +52,7 @@ class GraphsBody(BaseModel):
 
 
 class GraphResult(BaseModel):
-    """What every entry has; an entry with an error may have nothing else."""
+    """What every entry has. An entry with an error has the same fields as the others, and null in most of them."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["graph", "name", "error"]})
 
@@ -90,18 +91,18 @@ class Prediction(GraphResult):
 class GraphExplanation(GraphResult):
     """The explanation of one graph."""
 
-    predicted: str = Field(description="The predicted class.")
-    target: str = Field(description="The class that the scores are for.")
-    probabilities: list[float] = Field(
+    predicted: str | None = Field(description="The predicted class.")
+    target: str | None = Field(description="The class that the scores are for.")
+    probabilities: list[float] | None = Field(
         description="Probability of each class, in the order of 'class_names'."
     )
-    node_scores: list[float] = Field(
+    node_scores: list[float] | None = Field(
         description="Contribution of each node: for the class above 0, against it below."
     )
     note: str | None = Field(description="Why there is nothing to explain, for a graph without nodes.")
-    edges: list[list[int]] = Field(description="Each edge once, as a pair of nodes counted from 0.")
-    edge_scores: list[float] = Field(description="Contribution of each edge.")
-    levels: list[dict[str, Any]] = Field(
+    edges: list[list[int]] | None = Field(description="Each edge once, as a pair of nodes counted from 0.")
+    edge_scores: list[float] | None = Field(description="Contribution of each edge.")
+    levels: list[dict[str, Any]] | None = Field(
         description="Per level: assignment (routing coefficients of the last iteration), rounds (of every iteration), "
         "capsule, lengths, adjacency, contributions to the lengths and residual_contributions; both add up to the "
         "length, at the last level to the class score."
@@ -123,13 +124,17 @@ class ExplainResponse(BaseModel):
 
 
 class HealthResponse(BaseModel):
-    """Response of ``/health``."""
+    """Response of ``/health`` while at least one worker process has loaded the model."""
 
     status: Literal["ok"] = "ok"
-    model: dict[str, Any] = Field(description="Name, kind, classes and expected input of the model.")
+    model: dict[str, Any] = Field(
+        description="Name, kind, classes and expected input of the model, and the SHA-256 of its file."
+    )
+    workers: int = Field(description="Number of worker processes that have loaded the model.")
+    waiting: int = Field(description="Number of requests that wait for a worker process.")
     version: str = Field(description="Version of graphcaps.")
     uptime_seconds: float = Field(description="Seconds since the server was started.")
-    limits: Limits = Field(description="Limits of a request.")
+    limits: Limits = Field(description="Limits of requests and connections.")
 
 
 class ErrorResponse(BaseModel):
@@ -142,7 +147,8 @@ _ERRORS = {
     413: "The request is too large, or has too many graphs or nodes.",
     415: "The content type or file format is not supported.",
     422: "The request or its graphs cannot be read.",
-    503: "The request took too long, or too many requests are waiting.",
+    500: "The worker process ended twice on this request, or an internal error.",
+    503: "The request took too long, too many requests are waiting, no worker process is ready, or the server stops.",
 }
 _EXAMPLE = {
     "graphs": [
@@ -160,8 +166,14 @@ def describe_api(limits: Limits) -> str:
         f"A request may have {limits.max_bytes / 1e6:g} MB and {limits.max_graphs} graphs of at most "
         f"{limits.max_nodes:,} nodes each, {limits.max_total_nodes:,} together, and may take {limits.max_seconds:g} s. "
         "A graph that cannot be read has an 'error' in its entry. If no graph can be read, or the request itself is "
-        'wrong, the response is {"error": "one sentence"}.'
+        'wrong, the response is {"error": "one sentence"}, as every response with a status of 400 or more.'
     )
+
+
+def document_health() -> dict[str, Any]:
+    """What the schema says of ``/health``."""
+    unavailable = "No worker process has loaded the model; the error says why."
+    return {"responses": {503: {"model": ErrorResponse, "description": unavailable}}}
 
 
 def document(response: type[BaseModel]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from graphcaps.serve.limits import RequestError
 if TYPE_CHECKING:
     from python_multipart.multipart import File
 
-__all__ = ["CONTENT_TYPES", "SUFFIXES", "Upload", "read_uploads"]
+__all__ = ["CONTENT_TYPES", "SUFFIXES", "Upload", "check_content_type", "read_uploads"]
 
 CONTENT_TYPES = {
     "application/json": ".json",
@@ -33,6 +33,8 @@ SUFFIXES = {
     ".gexf": ".xml",
 }
 """Suffixes of file names, and the format of each."""
+
+_FORM = "multipart/form-data"
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,23 @@ def read_uploads(content_type: str, body: bytes) -> list[Upload]:
     Raises:
         RequestError: 415 for an unknown content type, 422 for an invalid or incomplete form.
     """
-    media_type = _media_type(content_type)
-    if media_type == "multipart/form-data":
+    media_type = check_content_type(content_type)
+    if media_type == _FORM:
         return _read_form(content_type, body)
-    if media_type not in CONTENT_TYPES:
-        listed = ", ".join((*CONTENT_TYPES, "multipart/form-data"))
-        raise RequestError(
-            415, f"request: expected one of the content types {listed}, found '{media_type[:60]}'."
-        )
     return [Upload(f"file{CONTENT_TYPES[media_type]}", media_type, body)]
+
+
+def check_content_type(content_type: str) -> str:
+    """The content type of a request without its parameters.
+
+    Raises:
+        RequestError: 415, if bodies of this type are not read.
+    """
+    media_type = _media_type(content_type)
+    if media_type != _FORM and media_type not in CONTENT_TYPES:
+        listed, found = ", ".join((*CONTENT_TYPES, _FORM)), f"'{media_type[:60]}'" if media_type else "none"
+        raise RequestError(415, f"request: expected one of the content types {listed}, found {found}.")
+    return media_type
 
 
 def _read_form(content_type: str, body: bytes) -> list[Upload]:
@@ -90,7 +100,7 @@ def _read_form(content_type: str, body: bytes) -> list[Upload]:
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     try:
         parser = FormParser(
-            "multipart/form-data",
+            _FORM,
             on_field=None,
             on_file=files.append,
             on_end=lambda: ended.append(True),

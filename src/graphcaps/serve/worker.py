@@ -1,7 +1,8 @@
-"""The worker process: ``python -m graphcaps.serve.worker MODEL LIMITS``.
+"""The worker process: ``python -m graphcaps.serve.worker LIMITS``.
 
-It reads messages from its standard input and writes messages to its standard output, one request at a time, until
-the input ends. Its first message describes the model. Log messages go to the error stream.
+It reads messages (:mod:`graphcaps.serve.ipc`) from its standard input and writes messages to its standard output until
+the input ends. The first message holds the model file; every further one is a batch of requests. Log messages go to
+the error stream.
 """
 
 from __future__ import annotations
@@ -11,83 +12,187 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from graphcaps.errors import GraphcapsError, MissingExtraError
-from graphcaps.serve.ipc import LENGTHS, encode_message, error_json
+from graphcaps.serve.ipc import encode_message, error_json, read_message
 from graphcaps.serve.limits import Limits, RequestError
 
 if TYPE_CHECKING:
     from graphcaps.inference.fitted_model import FittedModel
+    from graphcaps.serve.request_graphs import RequestGraph
+    from graphcaps.serve.responses import Task
 
-__all__ = ["handle", "main"]
+__all__ = ["Response", "WorkerRequest", "handle_batch", "main"]
 
 
-def main(path: str, limits: Limits) -> None:
-    """Loads the model and answers requests until the input ends."""
+@dataclass(frozen=True)
+class WorkerRequest:
+    """A request as a worker gets it.
+
+    Args:
+        task (str): As in :func:`graphcaps.serve.responses.respond`.
+        content_type (str): Content type of the body.
+        options (dict): Options of the query string that were given.
+        body (bytes): The complete body.
+    """
+
+    task: Task
+    content_type: str
+    options: dict[str, Any]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Response:
+    """HTTP status and JSON of the response to one request."""
+
+    status: int
+    content: bytes
+
+
+def main(limits: Limits) -> None:
+    """Loads the model and answers batches of requests until the input ends."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the messages
-    requests = sys.stdin.buffer
-    fitted = _load(path, limits, output)
-    while fitted is not None and (lengths := requests.read(LENGTHS.size)):
-        header_length, body_length = LENGTHS.unpack(lengths)
-        header, body = json.loads(requests.read(header_length)), requests.read(body_length)
+    fitted = _load(sys.stdin.buffer, limits, output)
+    if fitted is None:
+        return
+    while (message := read_message(sys.stdin.buffer)) is not None:
+        listed = zip(message.header["requests"], message.parts, strict=True)
+        requests = [WorkerRequest(**header, body=body) for header, body in listed]
         _set_alarm(limits.max_seconds + 2)
-        status, content = handle(fitted, limits, header, body)
+        responses = handle_batch(
+            fitted, limits, requests, on_read=lambda index: _send(output, {"reading": index})
+        )
         _set_alarm(0)
-        _send(output, status, content)
+        statuses = [response.status for response in responses]
+        _send(output, {"statuses": statuses}, [response.content for response in responses])
 
 
-def handle(fitted: FittedModel, limits: Limits, header: dict[str, Any], body: bytes) -> tuple[int, bytes]:
-    """Status and JSON of the response to one request. Raises nothing.
+def handle_batch(
+    fitted: FittedModel,
+    limits: Limits,
+    requests: Sequence[WorkerRequest],
+    *,
+    on_read: Callable[[int], None] | None = None,
+) -> list[Response]:
+    """The responses to several requests; their graphs are predicted together. Raises nothing.
 
     Args:
         fitted (FittedModel): The model.
-        limits (Limits): Limits of the request.
-        header (dict): ``task``, ``content_type`` and ``options`` of the request.
-        body (bytes): Body of the request.
+        limits (Limits): Limits of each request.
+        requests (sequence): The requests.
+        on_read (Callable, optional): Called with the index of each request before it is read, and with their number
+            when all are read.
     """
     from graphcaps.serve.request_graphs import read_request
-    from graphcaps.serve.responses import respond
+    from graphcaps.serve.responses import predict_requests, respond
 
-    options = dict(header["options"])
-    reading = {name: options.pop(name) for name in ("column", "unseen") if name in options}
-    try:
-        graphs = read_request(header["content_type"], body, fitted, limits, **reading)
-        response = respond(fitted, header["task"], graphs, **options)
-        return 200, json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-    except RequestError as error:
-        return error.status, error_json(str(error))
-    except MissingExtraError as error:  # the server lacks a package: not the request's fault
-        return 501, error_json(f"server: {error}")
-    except GraphcapsError as error:
-        return 422, error_json(str(error))
-    except Exception:
-        traceback.print_exc()
-        return 500, error_json("server: internal error on these graphs; see the log of the server.")
+    responses: dict[int, Response] = {}
+    graphs: dict[int, list[RequestGraph]] = {}
+    for index, request in enumerate(requests):
+        if on_read is not None:
+            on_read(index)
+        reading = {name: request.options[name] for name in ("column", "unseen") if name in request.options}
+        try:
+            graphs[index] = read_request(request.content_type, request.body, fitted, limits, **reading)
+        except Exception as error:
+            responses[index] = _failed(error)
+    if on_read is not None:
+        on_read(len(requests))
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for indices in _groups({index: _num_nodes(listed) for index, listed in graphs.items()}, limits):
+        try:
+            rows |= zip(indices, predict_requests(fitted, [graphs[i] for i in indices]), strict=True)
+        except (
+            Exception
+        ) as error:  # each of them is predicted alone below, so that the others do not fail with it
+            if len(indices) == 1:
+                responses[indices[0]] = _failed(error)
+    for index, request in enumerate(requests):
+        if index in responses:
+            continue
+        try:
+            content = respond(
+                fitted,
+                request.task,
+                graphs[index],
+                target=request.options.get("target"),
+                rows=rows.get(index),
+            )
+            encoded = json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+            responses[index] = Response(200, encoded)
+        except Exception as error:
+            responses[index] = _failed(error)
+    return [responses[index] for index in range(len(requests))]
 
 
-def _load(path: str, limits: Limits, output: BinaryIO) -> FittedModel | None:
-    """The model, after a first message that describes it or says why it cannot be loaded."""
+def _num_nodes(graphs: Sequence[RequestGraph]) -> int:
+    return sum(graph.store.num_nodes for graph in graphs if graph.store is not None)
+
+
+def _groups(num_nodes: dict[int, int], limits: Limits) -> list[list[int]]:
+    """Requests that are predicted together: as many as have ``max_total_nodes`` nodes.
+
+    Args:
+        num_nodes (dict): Number of nodes of each request.
+        limits (Limits): Limits of a request.
+    """
+    groups: list[list[int]] = []
+    total = 0
+    for index, nodes in num_nodes.items():
+        if not groups or total + nodes > limits.max_total_nodes:
+            groups.append([])
+            total = 0
+        groups[-1].append(index)
+        total += nodes
+    return groups
+
+
+def _failed(error: Exception) -> Response:
+    """The response to a request that raised an exception."""
+    if isinstance(error, RequestError):
+        return Response(error.status, error_json(str(error)))
+    if isinstance(error, MissingExtraError):  # the server lacks a package: not the request's fault
+        return Response(501, error_json(f"server: {error}"))
+    if isinstance(error, GraphcapsError):
+        return Response(422, error_json(str(error)))
+    traceback.print_exception(error)
+    return Response(500, error_json("server: internal error on these graphs; see the log of the server."))
+
+
+def _load(requests: BinaryIO, limits: Limits, output: BinaryIO) -> FittedModel | None:
+    """The model of the first message, after an answer that describes it or says why it cannot be loaded."""
+    message = read_message(requests)
+    if message is None:  # the server has ended
+        return None
     from graphcaps.inference.fitted_model import load
     from graphcaps.serve.explorer_page import page_assets
     from graphcaps.serve.responses import describe_model
 
-    fitted = None
-    try:
-        fitted = load(path)
-        description = {"model": describe_model(fitted), "assets": page_assets()}
-        status, content = 200, json.dumps(description, ensure_ascii=False).encode("utf-8", "replace")
-        _share_cores(limits.workers)
-    except GraphcapsError as error:
-        status, content = 422, error_json(str(error))
-    _send(output, status, content)
+    with tempfile.TemporaryDirectory(prefix="graphcaps-") as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(message.parts[0])
+        try:
+            fitted = load(path)
+        except GraphcapsError as error:  # the message names the file that the server read
+            reason = str(error).replace(str(path), message.header["path"])
+            _send(output, {"error": reason})
+            return None
+    _share_cores(limits.workers)
+    description = {"model": describe_model(fitted), "assets": page_assets()}
+    _send(output, {}, [json.dumps(description, ensure_ascii=False).encode("utf-8", "replace")])
     return fitted
 
 
-def _send(output: BinaryIO, status: int, content: bytes) -> None:
-    output.write(encode_message({"status": status}, content))
+def _send(output: BinaryIO, header: dict[str, Any], parts: Sequence[bytes] = ()) -> None:
+    output.write(encode_message(header, parts))
     output.flush()
 
 
@@ -106,4 +211,4 @@ def _set_alarm(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Limits(**json.loads(sys.argv[2])))
+    main(Limits(**json.loads(sys.argv[1])))

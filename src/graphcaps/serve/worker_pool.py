@@ -1,148 +1,293 @@
-"""The pool of worker processes: started, given requests, and replaced when they fail or take too long."""
+"""The pool of worker processes: given batches of requests, and replaced when they end or take too long."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from asyncio.subprocess import Process
-from dataclasses import asdict
+import logging
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from graphcaps.errors import GraphcapsError
-from graphcaps.serve.ipc import LENGTHS, encode_message
-from graphcaps.serve.limits import Limits, RequestError
+from graphcaps.serve.limits import Limits, RequestError, too_slow
+from graphcaps.serve.model_snapshot import ModelSnapshot, read_snapshot
+from graphcaps.serve.request_queue import Job, RequestQueue
+from graphcaps.serve.worker_process import WorkerProcess, start_worker
 
-__all__ = ["WORKER", "WorkerPool"]
+__all__ = ["WorkerPool"]
 
-WORKER = ("-m", "graphcaps.serve.worker")
-"""Arguments of Python that start a worker."""
+_LOG = logging.getLogger("graphcaps.serve")
+_MAX_FAILURES = 2
 
 
 class WorkerPool:
-    """Worker processes with the same model; each computes one request at a time.
+    """Worker processes with the same model, which take batches of requests from one queue.
+
+    A worker that ends is replaced at once. If the new one does not start, or ends before it has answered a request, the
+    next attempt follows after :attr:`first_delay` seconds, and twice as long after each further failure, up to
+    :attr:`longest_delay`.
+
+    A request whose worker ended is tried again alone; if a worker ends a second time, it is answered with an error.
 
     Args:
-        path (str or Path): The model file.
-        limits (Limits): Number of workers, and of requests that may wait for one.
+        path (str or Path): The model file. It is read by :meth:`start` and :meth:`reload`, and not otherwise.
+        limits (Limits): Limits of requests, among them the number of workers.
 
     Attributes:
         model (dict): Description of the model, from :func:`graphcaps.serve.responses.describe_model`.
         assets (dict): Parts of the explorer page, from :func:`graphcaps.serve.explorer_page.page_assets`.
     """
 
+    first_delay = 0.5
+    longest_delay = 30.0
+
     def __init__(self, path: str | Path, limits: Limits) -> None:
         self.path, self.limits = Path(path), limits
         self.model: dict[str, Any] = {}
         self.assets: dict[str, str] = {}
-        self._idle: asyncio.Queue[Process] = asyncio.Queue()
-        self._workers: set[Process] = set()
-        self._replacements: set[asyncio.Task[None]] = set()
-        self._waiting = 0
+        self._snapshot: ModelSnapshot | None = None
+        self._queue = RequestQueue(limits)
+        self._jobs: set[Job] = set()  # waiting or computed
+        self._serving: set[WorkerProcess] = set()
+        self._idle = 0
+        self._tasks: set[asyncio.Task[None]] = set()  # one per worker
+        self._stop = asyncio.Event()  # ends the tasks after their batches
+        self._reloading = asyncio.Lock()
+        self._aborted = False
+        self._failure = ""  # why the last worker did not start
+        self._next_attempt = 0.0
 
     async def start(self) -> None:
-        """Starts the workers and waits until they have loaded the model; does nothing if they run.
+        """Reads the model file, starts the workers and waits until they have loaded it; does nothing if they run.
 
         Raises:
-            GraphcapsError: If the model cannot be loaded, with the loader's message.
+            GraphcapsError: If the file cannot be read or the model cannot be loaded, with the loader's message.
         """
-        if self._workers:
-            return
-        self._idle = asyncio.Queue()
-        try:
-            for worker in await asyncio.gather(*(self._start_worker() for _ in range(self.limits.workers))):
-                self._idle.put_nowait(worker)
-        except BaseException:
-            await self.close()
-            raise
+        if not self._tasks:
+            self._aborted = False
+            snapshot = read_snapshot(self.path)
+            self._run(snapshot, await self._start_workers(snapshot))
+
+    async def reload(self) -> None:
+        """Reads the model file again. All workers switch to it, or none if it cannot be loaded.
+
+        New workers load the model while the others go on. Then the others finish their batches and end, and after that
+        the new ones take requests: no response of the old model follows one of the new.
+        """
+        async with self._reloading:
+            try:
+                snapshot = await asyncio.to_thread(read_snapshot, self.path)
+                workers = await self._start_workers(snapshot)
+            except GraphcapsError as error:
+                _LOG.warning("graphcaps: the model was not replaced: %s", error)
+                return
+            self._serving.update(workers)
+            self._stop.set()
+            await asyncio.gather(*self._tasks)
+            self._run(snapshot, workers)
+            _LOG.warning("graphcaps: the model was replaced; SHA-256 %s.", snapshot.sha256)
 
     async def close(self) -> None:
-        """Ends all workers."""
-        for task in list(self._replacements):
+        """Ends all workers; requests that are not finished get an error."""
+        self.abort()
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._replacements, return_exceptions=True)
-        await asyncio.gather(*(self._end_worker(worker) for worker in list(self._workers)))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def submit(self, header: dict[str, Any], body: bytes) -> tuple[int, bytes]:
-        """Status and JSON of the response to a request. Cancelling it ends the worker that computes.
+    def abort(self) -> None:
+        """Answers every request that is not finished, and every further one, with an error."""
+        self._aborted = True
+        for job in list(self._jobs):
+            job.fail(_stopped())
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the model file that the workers have loaded."""
+        return "" if self._snapshot is None else self._snapshot.sha256
+
+    @property
+    def num_serving(self) -> int:
+        """Number of workers that have loaded the model."""
+        return len(self._serving)
+
+    @property
+    def num_waiting(self) -> int:
+        """Number of requests that wait for a worker."""
+        return len(self._queue)
+
+    def check_serving(self) -> None:
+        """Raises a :class:`RequestError` with status 503 while no worker has loaded the model."""
+        if not self._serving:
+            after = self._retry_after()
+            reason = self._failure or "a new one is being started."
+            raise RequestError(503, f"server: no worker process is ready: {reason}", retry_after=after)
+
+    def check_open(self) -> None:
+        """Raises a :class:`RequestError` with status 503 if a request need not be sent: it would only be rejected.
+
+        That is so if too many requests wait, or if no worker is left and the last attempt to start one failed.
+        """
+        if self._aborted:
+            raise _stopped()
+        if not self._serving and self._failure:
+            self.check_serving()
+        self._queue.check_space(self._idle)
+
+    async def submit(self, header: dict[str, Any], body: bytes, deadline: float) -> tuple[int, bytes]:
+        """Status and JSON of the response to a request.
+
+        Args:
+            header (dict): ``task``, ``content_type`` and ``options`` of the request.
+            body (bytes): Its body.
+            deadline (float): Time of the event loop after which its worker is ended.
 
         Raises:
-            RequestError: 503 if too many requests wait, 500 if the worker ended.
+            RequestError: 503 if it cannot be computed now, 500 if its worker ended twice.
         """
-        if self._idle.empty() and self._waiting >= self.limits.max_waiting:
-            raise RequestError(503, f"server: busy, {self._waiting} requests are waiting; try again later.")
-        self._waiting += 1
+        self.check_open()
+        job = Job(header, body, deadline)
+        self._jobs.add(job)
+        self._queue.put(job)
         try:
-            worker = await self._idle.get()
+            return await job.response
         finally:
-            self._waiting -= 1
-        try:
-            response = await _exchange(worker, encode_message(header, body))
-        except (OSError, EOFError) as error:
-            self._replace(worker)
-            message = "server: the computation was aborted; these graphs may be too large for this machine."
-            raise RequestError(500, message) from error
-        except BaseException:
-            self._replace(worker)
-            raise
-        self._idle.put_nowait(worker)
-        return response
+            self._jobs.discard(job)
+            self._queue.remove(job)
 
-    async def _start_worker(self) -> Process:
-        worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, *WORKER),
-            *(str(self.path), json.dumps(asdict(self.limits))),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C goes to the server alone
-        )
-        self._workers.add(worker)
-        try:
-            status, content = await _receive(worker)
-        except (OSError, EOFError) as error:
-            raise GraphcapsError("serve: a worker process did not start; see the messages above.") from error
-        description = json.loads(content)
-        if status != 200:
-            raise GraphcapsError(description["error"])
-        self.model, self.assets = description["model"], description["assets"]
-        return worker
+    def _retry_after(self) -> int:
+        return max(1, math.ceil(self._next_attempt - asyncio.get_running_loop().time()))
 
-    def _replace(self, worker: Process) -> None:
-        """Ends a worker and starts another in the background."""
+    async def _start_workers(self, snapshot: ModelSnapshot) -> list[WorkerProcess]:
+        """As many workers as asked for, or an exception and none."""
+        starting = (start_worker(snapshot, self.limits) for _ in range(self.limits.workers))
+        results = await asyncio.gather(*starting, return_exceptions=True)
+        workers = [result for result in results if isinstance(result, WorkerProcess)]
+        for result in results:
+            if isinstance(result, BaseException):
+                await asyncio.gather(*(worker.end() for worker in workers))
+                raise result
+        return workers
 
-        async def replace() -> None:
-            await self._end_worker(worker)
+    def _run(self, snapshot: ModelSnapshot, workers: Sequence[WorkerProcess]) -> None:
+        """Lets new workers take requests."""
+        self._snapshot, self.model, self.assets = snapshot, workers[0].model, workers[0].assets
+        self._stop = asyncio.Event()
+        for worker in workers:
+            self._serving.add(worker)
+            task = asyncio.get_running_loop().create_task(self._keep_running(worker, snapshot, self._stop))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _keep_running(
+        self, worker: WorkerProcess | None, snapshot: ModelSnapshot, stop: asyncio.Event
+    ) -> None:
+        """Lets a worker take requests, and replaces it when it ends, until ``stop`` is set."""
+        failures = 0
+        while not stop.is_set():
+            if worker is None:
+                try:
+                    worker = await start_worker(snapshot, self.limits)
+                except (
+                    Exception
+                ) as error:  # whatever it is: without another attempt the server would be of no use
+                    failures += 1
+                    self._failure = str(error)
+                    await self._pause(failures, stop)
+                    continue
+                self._failure = ""
+                self._serving.add(worker)
             try:
-                self._idle.put_nowait(await self._start_worker())
-            except GraphcapsError as error:  # the model file was removed, or memory is exhausted
-                print(f"graphcaps: {error}", file=sys.stderr)
+                was_used = await self._serve(worker, stop)
+            finally:
+                self._serving.discard(worker)
+                status = await worker.end()
+            worker = None
+            if stop.is_set():
+                return
+            _LOG.warning("graphcaps: a worker process ended with status %d and is replaced.", status)
+            failures = 0 if was_used else failures + 1
+            if failures > 1:
+                self._failure = "serve: a worker process ended before it was given a request."
+                await self._pause(failures - 1, stop)
 
-        task = asyncio.get_running_loop().create_task(replace())
-        self._replacements.add(task)
-        task.add_done_callback(self._replacements.discard)
-
-    async def _end_worker(self, worker: Process) -> None:
-        self._workers.discard(worker)
-        if worker.stdin is not None:
-            worker.stdin.close()  # an idle worker ends at the end of its input
+    async def _pause(self, failures: int, stop: asyncio.Event) -> None:
+        """Waits before the next attempt to start a worker."""
+        delay = min(self.longest_delay, self.first_delay * 2.0 ** min(failures - 1, 20))
+        self._next_attempt = asyncio.get_running_loop().time() + delay
+        _LOG.warning("graphcaps: %s The next attempt follows in %g s.", self._failure, delay)
         try:
-            async with asyncio.timeout(0.2):
-                await worker.wait()
+            async with asyncio.timeout(delay):
+                await stop.wait()
         except TimeoutError:
-            worker.kill()
-            await worker.wait()
+            pass
+
+    async def _serve(self, worker: WorkerProcess, stop: asyncio.Event) -> bool:
+        """Computes batches until the worker ends or ``stop`` is set; whether there was at least one."""
+        stopping, was_used = asyncio.get_running_loop().create_task(stop.wait()), False
+        try:
+            while jobs := await self._take(worker, stopping):
+                was_used = True
+                try:
+                    async with asyncio.timeout_at(self._time_limit(jobs)):
+                        responses = await worker.compute(jobs)
+                except Exception as error:  # the end of the process, a time-out, or a message that is none
+                    self._try_again(jobs, worker.reading, timed_out=isinstance(error, TimeoutError))
+                    break
+                for job, (status, content) in zip(jobs, responses, strict=True):
+                    job.finish(status, content)
+        finally:
+            stopping.cancel()
+        return was_used
+
+    async def _take(self, worker: WorkerProcess, stopping: asyncio.Task[bool]) -> list[Job]:
+        """The next batch, or an empty one if the worker has ended or must stop."""
+        if stopping.done() or worker.ended.done():
+            return []
+        self._idle += 1
+        taking = asyncio.get_running_loop().create_task(self._queue.take())
+        try:
+            await asyncio.wait({taking, stopping, worker.ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._idle -= 1
+            taking.cancel()  # does nothing if it is done
+        if not taking.done() or taking.cancelled():
+            return []
+        if worker.ended.done():
+            self._queue.put_back(taking.result())
+            return []
+        return taking.result()
+
+    def _time_limit(self, jobs: Sequence[Job]) -> float:
+        """Time at which a worker is ended: for a batch early enough to compute its requests again."""
+        latest = max(job.deadline for job in jobs)
+        soon = asyncio.get_running_loop().time() + self.limits.max_seconds / 2
+        return latest if len(jobs) == 1 else min(latest, soon)
+
+    def _try_again(self, jobs: Sequence[Job], reading: int, *, timed_out: bool) -> None:
+        """Puts the requests of a worker that ended back into the queue.
+
+        The request that was being read goes to the end, and is computed alone; the others go to the front. If all were
+        read, each of them may be the cause.
+
+        Args:
+            jobs (sequence): The requests.
+            reading (int): Index of the one that was being read; their number if all were read.
+            timed_out (bool): Whether the worker was ended because it took too long.
+        """
+        suspects = [jobs[reading]] if reading < len(jobs) else list(jobs)
+        self._queue.put_back(job for job in jobs if job not in suspects and not job.response.done())
+        for job in suspects:
+            job.failures += 1
+            if timed_out and len(jobs) == 1:
+                job.fail(too_slow(self.limits))
+            elif job.failures >= _MAX_FAILURES:
+                message = "the worker process ended twice; these graphs may be too large for this machine."
+                job.fail(RequestError(500, f"server: {message}"))
+            elif not job.response.done():
+                self._queue.put(job)
 
 
-async def _exchange(worker: Process, request: bytes) -> tuple[int, bytes]:
-    assert worker.stdin is not None
-    worker.stdin.write(request)
-    await worker.stdin.drain()
-    return await _receive(worker)
-
-
-async def _receive(worker: Process) -> tuple[int, bytes]:
-    assert worker.stdout is not None
-    header_length, body_length = LENGTHS.unpack(await worker.stdout.readexactly(LENGTHS.size))
-    header = json.loads(await worker.stdout.readexactly(header_length))
-    return header["status"], await worker.stdout.readexactly(body_length)
+def _stopped() -> RequestError:
+    message = "server: it is stopping and the request was not finished; send it again later."
+    return RequestError(503, message, retry_after=1)

@@ -1,0 +1,55 @@
+"""A worker without a model that does what requests ask for, to test the pool. It starts in a fraction of a second.
+
+The body of a request is a command: ``sleep SECONDS``, ``exit`` (every time), ``exit once FILE``, or text that is
+returned. The model file holds commands for the start: ``exit``, or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from graphcaps.serve import worker
+from graphcaps.serve.ipc import read_message
+from graphcaps.serve.limits import Limits
+from graphcaps.serve.worker import Response, WorkerRequest
+
+
+def load(requests: BinaryIO, limits: Limits, output: BinaryIO) -> str | None:
+    message = read_message(requests)
+    assert message is not None
+    content = message.parts[0].decode()
+    commands = dict(line.split(" ", 1) for line in content.splitlines())
+    if Path(commands.get("exit_if", os.devnull)).is_file():
+        os._exit(3)
+    worker._send(output, {}, [json.dumps({"model": {"content": content}, "assets": {}}).encode()])
+    return content
+
+
+def handle_batch(
+    fitted: Any, limits: Limits, requests: Sequence[WorkerRequest], *, on_read: Callable[[int], None]
+) -> list[Response]:
+    responses = []
+    for index, request in enumerate(requests):
+        on_read(index)
+        command, *arguments = request.body.decode().split() or [""]
+        if command == "sleep":
+            time.sleep(float(arguments[0]))
+        if command == "exit":
+            os._exit(3)
+        if command == "exit_once" and not Path(arguments[0]).exists():
+            Path(arguments[0]).touch()
+            os._exit(3)
+        responses.append(Response(200, json.dumps({"batch": len(requests), "model": fitted}).encode()))
+    on_read(len(requests))
+    return responses
+
+
+if __name__ == "__main__":
+    worker._load, worker.handle_batch = load, handle_batch  # type: ignore[assignment]
+    worker.main(Limits(**json.loads(sys.argv[1])))
