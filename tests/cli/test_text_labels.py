@@ -18,7 +18,7 @@ from graphcaps import HGCNClassifier
 from graphcaps.cli.main import app
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.serve.limits import Limits
-from graphcaps.serve.worker import handle
+from graphcaps.serve.worker import WorkerRequest, handle_batch
 
 SMALL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": 3, "num_factors": 2, "epochs": 2, "device": "cpu"}
 
@@ -57,9 +57,8 @@ def probabilities(rows: list[dict[str, Any]]) -> np.ndarray:
 
 
 def respond(model: FittedModel, content_type: str, body: bytes, **options: str) -> tuple[int, dict[str, Any]]:
-    header = {"task": "predict", "content_type": content_type, "options": options}
-    status, content = handle(model, Limits(), header, body)
-    return status, json.loads(content)
+    (response,) = handle_batch(model, Limits(), [WorkerRequest("predict", content_type, dict(options), body)])
+    return response.status, json.loads(response.content)
 
 
 def test_a_classifier_fitted_on_networkx_predicts_a_file(tmp_path: Path) -> None:
@@ -160,6 +159,6 @@ def test_the_report_shows_the_text_of_labels(tmp_path: Path) -> None:
 
 
 def respond_page(model: FittedModel, body: bytes) -> tuple[int, dict[str, Any]]:
-    header = {"task": "page", "content_type": "application/graphml+xml", "options": {}}
-    status, content = handle(model, Limits(), header, body)
-    return status, json.loads(content)
+    request = WorkerRequest("page", "application/graphml+xml", {}, body)
+    (response,) = handle_batch(model, Limits(), [request])
+    return response.status, json.loads(response.content)
