@@ -22,6 +22,7 @@ BASE = "base"
 # What each package is for, below its name.
 ROLES = {
     BASE: "types · errors · config · registry · _io",
+    "chemistry": "guarded calls of RDKit",
     "ops": "pure functions, kernels",
     "data": "stores, readers, splits",
     "nn": "layers, HGCN",

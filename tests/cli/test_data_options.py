@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from graphcaps.chemistry.featurizers import FEATURIZERS
 from graphcaps.cli.data_options import AtomFeaturizer, open_for_model
 from graphcaps.cli.main import app
 from graphcaps.data.coercion import reader_defaults
 from graphcaps.data.datasets import loading
-from graphcaps.data.readers.featurizers import FEATURIZERS
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow
 from tests.small_models import planted, small_model
 

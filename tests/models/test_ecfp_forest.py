@@ -139,7 +139,7 @@ def test_it_predicts_smiles_in_any_notation(molecules: GraphStore, tmp_path: Pat
 
 def test_without_rdkit_the_message_has_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     store = from_smiles(["C", "CC"], [0, 1])
-    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
+    monkeypatch.setitem(sys.modules, "rdkit", None)
     with pytest.raises(MissingExtraError, match=r"ecfp-forest needs rdkit: .* 'graphcaps\[chem\]'"):
         ECFPForest(2).fit(store, np.arange(2), np.array([0, 1]))
 

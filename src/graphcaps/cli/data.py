@@ -171,7 +171,7 @@ def _reading(loaded: LoadedDataset) -> dict[str, Any]:
 
 
 def _describe_labels(summary: StoreSummary, kind: str) -> str:
-    from graphcaps.data.readers.featurizers import find_featurizer
+    from graphcaps.chemistry.featurizers import find_featurizer
 
     labels = summary.node_labels if kind == "node" else summary.edge_labels
     if labels is None:

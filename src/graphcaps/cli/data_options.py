@@ -73,7 +73,7 @@ class DuplicateRows(StrEnum):
 
 
 class AtomFeaturizer(StrEnum):
-    """Featurizers of molecules; a test compares them with graphcaps.data.readers.featurizers, which loads torch."""
+    """Featurizers of molecules; a test compares them with graphcaps.chemistry.featurizers, which loads torch."""
 
     standard = "standard"
     elements = "elements"

@@ -122,7 +122,7 @@ def _calibrated(calibration: dict[str, Any] | None) -> str:
 
 
 def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
-    from graphcaps.data.readers.featurizers import find_featurizer
+    from graphcaps.chemistry.featurizers import find_featurizer
 
     expects, recipe = described["expects"], described["expects"]["recipe"]
     blocks, attributes = expects["node_labels"], expects["node_attributes"]
@@ -157,7 +157,7 @@ def _expects(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _edge_labels(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     """How many values each edge label column has, and where the model reads them; nothing if it does not."""
-    from graphcaps.data.readers.featurizers import find_featurizer
+    from graphcaps.chemistry.featurizers import find_featurizer
 
     blocks = recipe["edge_label_values"]
     if not blocks:

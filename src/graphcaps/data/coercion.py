@@ -310,7 +310,8 @@ def _check_options(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
-    texts = [graph if isinstance(graph, str) else molecule_smiles(graph) for graph in graphs]
+    written = iter(molecule_smiles([graph for graph in graphs if not isinstance(graph, str)]))
+    texts = [graph if isinstance(graph, str) else next(written) for graph in graphs]
     try:
         molecules = read_smiles(texts, **options)
     except DataError as error:

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, get_args
 
 from graphcaps.config import RunConfig
-from graphcaps.data.readers.featurizers import FEATURIZERS
+from graphcaps.chemistry.featurizers import FEATURIZERS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import SelectionMetric

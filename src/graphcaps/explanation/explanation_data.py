@@ -71,7 +71,7 @@ class ExplanationData(ShapeRepr):
             model's ``max_nodes``; else ``None``.
         elements (Tensor, optional): Atomic number of each node, ``[n]``, if the graph was read from SMILES.
         bonds (Tensor, optional): Bond type of each edge, ``[E]``, a code of
-            :data:`graphcaps.data.readers.featurizers.BOND_TYPE`.
+            :data:`graphcaps.chemistry.featurizers.BOND_TYPE`.
         featurizer (str, optional): Featurizer of the node labels, if the graph was read from SMILES.
         smiles (str, optional): Canonical SMILES whose atoms are the nodes, if the graph was read from SMILES and is
             not truncated.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +14,12 @@ from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.optional_imports import require
+from graphcaps.chemistry.featurizers import BOND_TYPE, OTHER, find_featurizer
+from graphcaps.chemistry.rdkit_pool import call_rdkit
+from graphcaps.chemistry.rdkit_tasks import MAX_SMILES_LENGTH
 from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
-from graphcaps.data.readers.featurizers import BOND_TYPE, OTHER, find_featurizer
-from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, UsageError
 from graphcaps.explanation.explanation_data import ExplanationData
 from graphcaps.explanation.graph_drawing import check_suffix, class_label, normalise_scores
 from graphcaps.explanation.palette import WHITE, capsule_colour, score_colour
@@ -30,6 +32,7 @@ __all__ = [
     "molecule_from_elements",
     "molecule_from_smiles",
     "molecule_from_store",
+    "molecules_from_smiles",
 ]
 
 
@@ -253,17 +256,25 @@ def molecule_from_smiles(smiles: str) -> Any:
         ArgumentError: If RDKit cannot read the text, or it is too long.
         MissingExtraError: Without RDKit.
     """
-    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
-    log = require("rdkit.rdBase", extra="chem", purpose=PURPOSE)
     if len(smiles) > MAX_SMILES_LENGTH:
         expected = f"have at most {MAX_SMILES_LENGTH:,} characters"
         raise ArgumentError("molecule_from_smiles", "smiles", expected, f"{len(smiles):,}")
-    with log.BlockLogs():  # the error below replaces RDKit's log lines
-        molecule = chem.MolFromSmiles(smiles)
-    if molecule is None or not molecule.GetNumAtoms():
-        raise ArgumentError("molecule_from_smiles", "smiles", "be a valid SMILES", repr(smiles))
-    require("rdkit.Chem.rdDepictor", extra="chem", purpose=PURPOSE).Compute2DCoords(molecule)
+    (molecule,) = molecules_from_smiles([smiles])
+    if molecule is None:
+        raise ArgumentError("molecule_from_smiles", "smiles", "be a valid SMILES", repr(smiles[:80]))
     return molecule
+
+
+def molecules_from_smiles(smiles: Sequence[str], *, kekulize: bool = False) -> list[Any]:
+    """As :func:`molecule_from_smiles`, of many molecules; ``None`` for one that RDKit cannot read or place.
+
+    Args:
+        smiles (sequence): One SMILES per molecule.
+        kekulize (bool): With alternating instead of aromatic bonds, and with wedges. (default: ``False``)
+    """
+    answers = call_rdkit("draw-smiles", smiles, {"kekulize": kekulize}, purpose=PURPOSE)
+    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
+    return [None if answer.problem else chem.Mol(answer.content) for answer in answers]
 
 
 def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = None) -> Any:
@@ -370,7 +381,9 @@ def _with_bonds(chem: Any, molecule: Any, bonds: Iterable[tuple[int, int, int]],
             molecule.GetBondBetweenAtoms(node, other).SetIsAromatic(True)
             for atom in (node, other):
                 molecule.GetAtomWithIdx(atom).SetIsAromatic(True)
-    whole = molecule.GetMol()
-    chem.FastFindRings(whole)
-    require("rdkit.Chem.rdDepictor", extra="chem", purpose=PURPOSE).Compute2DCoords(whole)
-    return whole
+    properties = chem.PropertyPickleOptions.AllProps
+    binary = base64.b64encode(molecule.GetMol().ToBinary(properties)).decode()
+    (answer,) = call_rdkit("draw-graph", [binary], purpose=PURPOSE)
+    if answer.problem:
+        raise UsageError(f"The molecule cannot be drawn: {answer.problem}.")
+    return chem.Mol(answer.content)

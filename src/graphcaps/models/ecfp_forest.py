@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from graphcaps._io.optional_imports import require
+from graphcaps.chemistry.rdkit_pool import call_rdkit
+from graphcaps.chemistry.rdkit_tasks import INTEGERS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.classical import ClassicalModel, RawInput
@@ -37,29 +38,19 @@ def morgan_fingerprints(
         ArgumentError: If a SMILES is invalid.
         MissingExtraError: If RDKit is not installed.
     """
-    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
-    log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    generators = require("rdkit.Chem.rdFingerprintGenerator", extra="chem", purpose=_PURPOSE)
-    generator = generators.GetMorganGenerator(radius=radius, fpSize=bits)
-    columns: list[int] = []
-    values: list[int] = []
-    ends = [0]
-    with log.BlockLogs():
-        for index, text in enumerate(smiles):
-            molecule = chem.MolFromSmiles(text)
-            if molecule is None:
-                raise ArgumentError(
-                    "morgan_fingerprints", "smiles", "be valid SMILES", f"{text!r} at {index}"
-                )
-            if counts:
-                entries = generator.GetCountFingerprint(molecule).GetNonzeroElements()
-                columns += entries.keys()
-                values += entries.values()
-            else:
-                columns += generator.GetFingerprint(molecule).GetOnBits()
-            ends.append(len(columns))
-    data = np.array(values, dtype=np.float32) if counts else np.ones(len(columns), dtype=np.float32)
-    return csr_matrix((data, np.array(columns, dtype=np.int64), np.array(ends)), shape=(len(smiles), bits))
+    options = {"radius": radius, "bits": bits, "counts": counts}
+    answers = call_rdkit("fingerprint", smiles, options, purpose=_PURPOSE, until_problem=True)
+    entries = []
+    for index, answer in enumerate(answers):
+        if answer.problem:
+            got = f"{smiles[index][:80]!r} at {index}: {answer.problem}"
+            raise ArgumentError("morgan_fingerprints", "smiles", "be valid SMILES", got)
+        numbers = np.frombuffer(answer.content, dtype=INTEGERS)
+        entries.append(numbers.reshape(2 if counts else 1, -1))  # columns, and with counts also values
+    joined = np.concatenate([np.zeros((2 if counts else 1, 0), dtype=np.int64), *entries], axis=1)
+    ends = np.cumsum([0, *(entry.shape[1] for entry in entries)])
+    data = joined[1].astype(np.float32) if counts else np.ones(joined.shape[1], dtype=np.float32)
+    return csr_matrix((data, joined[0], ends), shape=(len(smiles), bits))
 
 
 @MODELS.register("ecfp-forest")

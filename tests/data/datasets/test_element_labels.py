@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphcaps.chemistry.featurizers import ELEMENT_SYMBOLS, FEATURIZERS
 from graphcaps.data.datasets.element_labels import atom_names, describe_labels, name_node_labels
-from graphcaps.data.readers.featurizers import ELEMENT_SYMBOLS, FEATURIZERS
 from graphcaps.data.readers.molecules import from_smiles
 from tests.graphs import random_graphs
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import graphcaps
+from graphcaps.chemistry.featurizers import FEATURIZERS
 from graphcaps.config import RunConfig
 from graphcaps.data import FeatureRecipe
 from graphcaps.data.features.compatibility import UnseenValueWarning, check_graphs
-from graphcaps.data.readers.featurizers import FEATURIZERS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.models.builder import build_classical

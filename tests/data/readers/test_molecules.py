@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphcaps.chemistry.featurizers import BOND_TYPE, ELEMENT
+from graphcaps.chemistry.rdkit_tasks import MAX_SMILES_LENGTH
 from graphcaps.data.convert.networkx_graphs import to_networkx
-from graphcaps.data.readers.featurizers import BOND_TYPE, ELEMENT
-from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH, from_smiles, read_smiles
+from graphcaps.data.readers.molecules import from_smiles, read_smiles
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
 chem = pytest.importorskip("rdkit.Chem")
@@ -121,7 +122,7 @@ def test_invalid_arguments_are_rejected():
 def test_without_rdkit_the_message_has_the_install_command(monkeypatch):
     import sys
 
-    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
+    monkeypatch.setitem(sys.modules, "rdkit", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'graphcaps\[chem\]'"):
         from_smiles(["C"])
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphcaps.chemistry.featurizers import ELEMENT_SYMBOLS, OTHER, find_featurizer
 from graphcaps.data.label_encoding import label_text
-from graphcaps.data.readers.featurizers import ELEMENT_SYMBOLS, OTHER, find_featurizer
 from graphcaps.data.store import GraphStore
 
 __all__ = [

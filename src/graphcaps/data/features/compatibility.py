@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.chemistry.featurizers import find_featurizer
 from graphcaps.data.datasets.element_labels import atom_names, describe_labels
 from graphcaps.data.features.label_columns import (
     LabelBlocks,
@@ -25,7 +26,6 @@ from graphcaps.data.features.label_columns import (
     node_label_columns,
 )
 from graphcaps.data.features.truncate import TruncationWarning
-from graphcaps.data.readers.featurizers import find_featurizer
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, warn_user
 from graphcaps.types import EdgeLabelUse

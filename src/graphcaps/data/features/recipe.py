@@ -16,6 +16,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from graphcaps.chemistry.featurizers import Featurizer, find_featurizer
 from graphcaps.data.features.compatibility import UnseenPolicy, check_graphs, non_finite_attributes
 from graphcaps.data.features.label_columns import (
     LabelBlocks,
@@ -23,7 +24,6 @@ from graphcaps.data.features.label_columns import (
     find_values,
     node_label_columns,
 )
-from graphcaps.data.readers.featurizers import Featurizer, find_featurizer
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edge_kinds import MOST_EDGE_KINDS, count_edge_kinds, edge_kind

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphcaps.chemistry.featurizers import find_featurizer
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_leakage
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
-from graphcaps.data.readers.featurizers import find_featurizer
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError

@@ -6,7 +6,10 @@ Each SMILES goes through these steps:
 2. Explicit hydrogens are removed.
 3. With ``fragments="largest"``, only the largest of several dot-separated fragments is kept.
 4. Atoms are put in the order of the canonical SMILES, so that a molecule gives the same arrays however it is written.
-5. A featurizer (:mod:`graphcaps.data.readers.featurizers`) gives the label columns of atoms and bonds.
+5. A featurizer (:mod:`graphcaps.chemistry.featurizers`) gives the label columns of atoms and bonds.
+
+RDKit runs in processes of its own, with a time and a memory limit for each molecule
+(:mod:`graphcaps.chemistry.rdkit_pool`): a molecule that exceeds them is an invalid one, with the reason.
 
 Charges, tautomers and isotopes stay as written. ``store.featurizer`` has the name of the featurizer, and
 ``store.truth["element"]`` the atomic number of each node, for drawings and messages; no model reads it.
@@ -14,6 +17,7 @@ Charges, tautomers and isotopes stay as written. ``store.featurizer`` has the na
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,17 +25,19 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcaps._io.optional_imports import require
-from graphcaps.data.convert.graph_arrays import class_indices
-from graphcaps.data.readers.featurizers import (
+from graphcaps.chemistry.featurizers import (
     DEFAULT_FEATURIZER,
     ELEMENT,
     FeatureColumn,
     Featurizer,
     find_featurizer,
 )
+from graphcaps.chemistry.rdkit_pool import Answer, call_rdkit
+from graphcaps.chemistry.rdkit_tasks import INTEGERS
+from graphcaps.data.convert.graph_arrays import class_indices
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
 from graphcaps.data.readers.row_rules import (
     DuplicatePolicy,
@@ -50,17 +56,12 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.ops.edges import clean_edges
 
 __all__ = [
-    "MAX_SMILES_LENGTH",
     "MoleculeSet",
     "from_smiles",
     "molecule_smiles",
     "read_molecule_table",
     "read_smiles",
 ]
-
-MAX_SMILES_LENGTH = 5_000
-"""Longest SMILES that is parsed, in characters. RDKit follows bonds recursively and ends the whole process when the
-stack overflows: with the usual 8 MiB, at a chain of 16,000 to 20,000 atoms."""
 
 _PURPOSE = "Reading SMILES"
 _MAX_SHOWN = 80  # characters of a SMILES in a message
@@ -133,7 +134,7 @@ def read_smiles(
         smiles (sequence): One SMILES per molecule.
         y (sequence, optional): Class of each molecule, text or whole numbers.
         featurizer (str): Name of the featurizer of atoms and bonds, a key of
-            :data:`graphcaps.data.readers.featurizers.FEATURIZERS`. (default: ``"standard"``)
+            :data:`graphcaps.chemistry.featurizers.FEATURIZERS`. (default: ``"standard"``)
         fragments (str): ``"largest"`` keeps the fragment with the most heavy atoms (a salt loses its counter-ion; in a
             tie, the first in order of canonical SMILES), ``"all"`` keeps every fragment. (default: ``"all"``)
         bad (str): ``"refuse"`` raises at the first invalid SMILES, ``"skip"`` leaves it out and lists it in
@@ -148,46 +149,47 @@ def read_smiles(
         MissingExtraError: If RDKit is not installed.
     """
     columns = _check_arguments(smiles, y, featurizer, fragments, bad)
-    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
-    log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    molecules = _MoleculeArrays(columns)
-    canonical, row_indices, skipped, fragmented = [], [], [], 0
-    with log.BlockLogs():  # our message has the reason already
-        for index, text in enumerate(smiles):
-            line = index + 1 if lines is None else lines[index]
-            try:
-                molecule, written, count = _parse(chem, text, fragments)
-            except _InvalidSmiles as error:
-                if bad == "refuse":
-                    found = f"{_shortened(text)}: {error}"
-                    fix = "Correct the row, or skip such rows with bad='skip' (--bad skip)."
-                    raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix) from error
-                skipped.append(SkippedRow(line, "" if text is None else str(text), str(error)))
-                continue
-            molecules.add(molecule)
-            canonical.append(written)
+    answers = call_rdkit(
+        "graph",
+        smiles,
+        {"featurizer": columns.name, "fragments": fragments},
+        purpose=_PURPOSE,
+        until_problem=bad == "refuse",
+    )
+    row_indices, skipped = [], []
+    for index, answer in enumerate(answers):
+        if not answer.problem:
             row_indices.append(index)
-            fragmented += count > 1
+            continue
+        line, text = index + 1 if lines is None else lines[index], smiles[index]
+        if bad == "refuse":
+            found = f"{_shortened(text)}: {answer.problem}"
+            fix = "Correct the row, or skip such rows with bad='skip' (--bad skip)."
+            raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix)
+        skipped.append(SkippedRow(line, "" if text is None else str(text), answer.problem))
     if not row_indices:
         first = f" (line {skipped[0].line}: {skipped[0].reason})" if skipped else ""
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     labels = [None if y is None else y[row] for row in row_indices]
     classes, names = class_indices("from_smiles", labels, class_names)
-    store = molecules.to_store(
-        name, y=classes, class_names=names, smiles=tuple(canonical), fragments=fragments
+    valid = [answers[index] for index in row_indices]
+    canonical = tuple(answer.texts[0] for answer in valid)
+    store, counts = _to_store(
+        name, valid, columns, y=classes, class_names=names, smiles=canonical, fragments=fragments
     )
-    return MoleculeSet(store, tuple(canonical), tuple(row_indices), tuple(skipped), fragmented)
+    return MoleculeSet(store, canonical, tuple(row_indices), tuple(skipped), int((counts > 1).sum()))
 
 
-def molecule_smiles(molecule: Any) -> str:
-    """The SMILES of an RDKit molecule, so that it takes the same steps as text; "" if it cannot be written."""
-    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
-    log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    try:
-        with log.BlockLogs():
-            return str(chem.MolToSmiles(molecule))
-    except Exception:  # an edited molecule that was not sanitised; RDKit raises several types
-        return ""
+def molecule_smiles(molecules: Sequence[Any]) -> list[str]:
+    """The SMILES of RDKit molecules, so that they take the same steps as text; "" for one that cannot be written."""
+    binaries = []
+    for molecule in molecules:
+        try:
+            binaries.append(base64.b64encode(molecule.ToBinary()).decode())
+        except Exception:  # an edited molecule that was not sanitised; RDKit raises several types
+            binaries.append("")
+    answers = call_rdkit("smiles", binaries, purpose=_PURPOSE)
+    return ["" if answer.problem else answer.texts[0] for answer in answers]
 
 
 def read_molecule_table(
@@ -326,100 +328,50 @@ def _check_arguments(
     return find_featurizer(featurizer, owner)
 
 
-class _InvalidSmiles(Exception):
-    """The reason why a text is not a valid SMILES."""
-
-
-def _parse(chem: Any, text: object, fragments: str) -> tuple[Any, str, int]:
-    """The molecule, its canonical SMILES and the number of fragments written.
-
-    RDKit keeps the order of the atoms in that SMILES as a property of the molecule.
-    """
-    if not isinstance(text, str) or not text.strip():
-        raise _InvalidSmiles("the entry is empty")
-    if len(text.split()) > 1:
-        raise _InvalidSmiles("it contains a space")
-    if len(text.strip()) > MAX_SMILES_LENGTH:
-        raise _InvalidSmiles(f"it has {len(text.strip()):,} characters, more than {MAX_SMILES_LENGTH:,}")
-    molecule = chem.MolFromSmiles(text.strip())  # sanitised, without explicit hydrogens
-    if molecule is None:
-        raise _InvalidSmiles(_problem(chem, text.strip()))
-    if not molecule.GetNumAtoms():
-        raise _InvalidSmiles("it contains no atom")
-    count = len(chem.GetMolFrags(molecule)) if "." in text else 1
-    if fragments == "largest" and count > 1:
-        parts = chem.GetMolFrags(molecule, asMols=True)
-        largest = min(parts, key=lambda part: (-part.GetNumHeavyAtoms(), chem.MolToSmiles(part)))
-        molecule = chem.MolFromSmiles(chem.MolToSmiles(largest))
-        if molecule is None:
-            raise _InvalidSmiles("its largest fragment cannot be parsed")
-    canonical = chem.MolToSmiles(molecule)
-    if "*" in canonical:  # however it was written
-        raise _InvalidSmiles("it contains the wildcard atom *")
-    return molecule, canonical, count
-
-
-def _problem(chem: Any, text: str) -> str:
-    """Why RDKit cannot read a SMILES."""
-    raw = chem.MolFromSmiles(text, sanitize=False)
-    problems = () if raw is None else chem.DetectChemistryProblems(raw)
-    return " ".join(problems[0].Message().split()).rstrip(".") if problems else "invalid SMILES syntax"
-
-
-class _MoleculeArrays:
-    """Collects molecules as flat lists of RDKit's numbers; vocabularies are looked up for all of them at once.
+def _to_store(
+    name: str, answers: Sequence[Answer], featurizer: Featurizer, **columns: Any
+) -> tuple[GraphStore, NDArray[np.int64]]:
+    """The molecules as a store, and the number of fragments of each, ``[G]``.
 
     Args:
+        name (str): Name of the store.
+        answers (sequence): Numbers of each molecule, from the task ``"graph"``.
         featurizer (Featurizer): Gives the label columns.
+        columns: Further arguments of :class:`GraphStore`.
     """
-
-    def __init__(self, featurizer: Featurizer) -> None:
-        self.featurizer = featurizer
-        self.sizes: list[int] = []
-        self.ends: tuple[list[int], list[int]] = ([], [])  # of every bond, among the atoms of all molecules
-        self.atoms: list[list[int]] = [[] for _ in featurizer.atoms]
-        self.bonds: list[list[int]] = [[] for _ in featurizer.bonds]
-        self.num_atoms = 0
-
-    def add(self, molecule: Any) -> None:
-        """Adds a molecule whose canonical SMILES was written; its atoms are added in that order."""
-        order = list(molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
-        node_of = {atom: self.num_atoms + node for node, atom in enumerate(order)}
-        atom_at, bond_at = molecule.GetAtomWithIdx, molecule.GetBondWithIdx
-        atoms = [atom_at(index) for index in order]
-        bonds = [bond_at(index) for index in range(molecule.GetNumBonds())]
-        for numbers, column in zip(self.atoms, self.featurizer.atoms, strict=True):
-            numbers += column.read(molecule, atoms)
-        for numbers, column in zip(self.bonds, self.featurizer.bonds, strict=True):
-            numbers += column.read(molecule, bonds)
-        self.ends[0].extend(node_of[bond.GetBeginAtomIdx()] for bond in bonds)
-        self.ends[1].extend(node_of[bond.GetEndAtomIdx()] for bond in bonds)
-        self.sizes.append(len(order))
-        self.num_atoms += len(order)
-
-    def to_store(self, name: str, **columns: Any) -> GraphStore:
-        """The molecules as a store; ``columns`` are further arguments of :class:`GraphStore`."""
-        begin, end = (torch.tensor(nodes, dtype=torch.long) for nodes in self.ends)
-        bonds = _label_table(self.featurizer.bonds, self.bonds)
-        edges = clean_edges(
-            torch.cat([begin, end]),
-            torch.cat([end, begin]),
-            self.num_atoms,
-            labels=torch.cat([bonds, bonds]) if len(bonds) else None,
-        )
-        return GraphStore.from_clean_edges(
-            name,
-            torch.nn.functional.pad(torch.tensor(self.sizes).cumsum(0), (1, 0)),
-            edges,
-            node_labels=_label_table(self.featurizer.atoms, self.atoms),
-            truth={ELEMENT.name: torch.tensor(self.atoms[0])},
-            featurizer=self.featurizer.name,
-            **columns,
-        )
+    numbers = [np.frombuffer(answer.content, dtype=INTEGERS) for answer in answers]
+    counts, sizes, num_bonds = np.array([listed[:3] for listed in numbers], dtype=np.int64).T
+    atoms, bonds, ends = [], [], []
+    for listed, n, m in zip(numbers, sizes.tolist(), num_bonds.tolist(), strict=True):
+        after_atoms = 3 + n * len(featurizer.atoms)
+        after_bonds = after_atoms + m * len(featurizer.bonds)
+        atoms.append(listed[3:after_atoms].reshape(len(featurizer.atoms), n))
+        bonds.append(listed[after_atoms:after_bonds].reshape(len(featurizer.bonds), m))
+        ends.append(listed[after_bonds:].reshape(2, m))
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), sizes.cumsum()])
+    begin, end = torch.from_numpy(np.concatenate(ends, axis=1) + np.repeat(offsets[:-1], num_bonds))
+    atom_numbers = np.concatenate(atoms, axis=1).astype(np.int64)
+    bond_labels = _label_table(featurizer.bonds, np.concatenate(bonds, axis=1))
+    edges = clean_edges(
+        torch.cat([begin, end]),
+        torch.cat([end, begin]),
+        int(offsets[-1]),
+        labels=torch.cat([bond_labels, bond_labels]) if len(bond_labels) else None,
+    )
+    store = GraphStore.from_clean_edges(
+        name,
+        torch.from_numpy(offsets),
+        edges,
+        node_labels=_label_table(featurizer.atoms, atom_numbers),
+        truth={ELEMENT.name: torch.from_numpy(atom_numbers[0].copy())},
+        featurizer=featurizer.name,
+        **columns,
+    )
+    return store, counts
 
 
-def _label_table(columns: Sequence[FeatureColumn], numbers: Sequence[Sequence[int]]) -> Tensor:
-    """Codes of all atoms or bonds, ``[rows, columns]``."""
+def _label_table(columns: Sequence[FeatureColumn], numbers: NDArray[np.integer[Any]]) -> Tensor:
+    """Codes of all atoms or bonds, ``[rows, columns]``, from RDKit's numbers, ``[columns, rows]``."""
     codes = [column.codes(listed) for column, listed in zip(columns, numbers, strict=True)]
     return torch.from_numpy(np.stack(codes, axis=1))
 

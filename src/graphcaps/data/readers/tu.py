@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcaps.data.readers.featurizers import FEATURIZERS
+from graphcaps.chemistry.featurizers import FEATURIZERS
 from graphcaps.data.readers.number_tables import read_integers, read_numbers
 from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TUArchive
 from graphcaps.data.store import GraphStore

@@ -7,14 +7,12 @@ The scaffold of Bemis and Murcko (1996) is the ring systems of a molecule and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcaps._io.optional_imports import require
-from graphcaps.data.readers.molecules import MAX_SMILES_LENGTH
+from graphcaps.chemistry.rdkit_pool import call_rdkit
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.splits.seeded_splits import FRACTIONS, grouped_split
 from graphcaps.errors import ArgumentError
@@ -31,11 +29,7 @@ def murcko_scaffolds(smiles: Sequence[str]) -> tuple[str, ...]:
         ArgumentError: If a SMILES is invalid.
         MissingExtraError: If RDKit is not installed.
     """
-    murcko = require("rdkit.Chem.Scaffolds.MurckoScaffold", extra="chem", purpose=_PURPOSE)
-    return tuple(
-        murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
-        for molecule in _molecules(smiles, "murcko_scaffolds")
-    )
+    return tuple(scaffold for scaffold, _ in _scaffolds_and_skeletons(smiles, "murcko_scaffolds"))
 
 
 def scaffold_groups(smiles: Sequence[str]) -> NDArray[np.int64]:
@@ -52,8 +46,6 @@ def scaffold_groups(smiles: Sequence[str]) -> NDArray[np.int64]:
         ArgumentError: If a SMILES is invalid.
         MissingExtraError: If RDKit is not installed.
     """
-    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
-    murcko = require("rdkit.Chem.Scaffolds.MurckoScaffold", extra="chem", purpose=_PURPOSE)
     parent: dict[str, str] = {}  # of scaffolds and skeletons: a forest whose trees are the groups
 
     def root(key: str) -> str:
@@ -62,9 +54,8 @@ def scaffold_groups(smiles: Sequence[str]) -> NDArray[np.int64]:
         return key
 
     skeletons = []
-    for molecule in _molecules(smiles, "scaffold_groups"):
-        scaffold = murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
-        skeletons.append(f"skeleton {_skeleton(chem, molecule)}")
+    for scaffold, skeleton in _scaffolds_and_skeletons(smiles, "scaffold_groups"):
+        skeletons.append(f"skeleton {skeleton}")
         if scaffold:
             parent[root(skeletons[-1])] = root(f"scaffold {scaffold}")
     first: dict[str, str] = {}  # smallest SMILES of each group
@@ -114,28 +105,13 @@ def scaffold_split(
     return grouped_split(groups, y, fractions, seed, class_names=class_names, name="by scaffold", owner=owner)
 
 
-def _molecules(smiles: Sequence[str], owner: str) -> Iterator[Any]:
-    """RDKit's molecules of valid SMILES."""
-    chem = require("rdkit.Chem", extra="chem", purpose=_PURPOSE)
-    log = require("rdkit.rdBase", extra="chem", purpose=_PURPOSE)
-    with log.BlockLogs():
-        for index, text in enumerate(smiles):
-            # Longer texts can crash the process inside RDKit, see data/readers/molecules.py.
-            molecule = chem.MolFromSmiles(text) if len(text) <= MAX_SMILES_LENGTH else None
-            if molecule is None:
-                got = f"{text if len(text) <= 60 else text[:60] + '…'!r} at {index}"
-                raise ArgumentError(owner, "smiles", "be valid SMILES", got)
-            yield molecule
-
-
-def _skeleton(chem: Any, molecule: Any) -> str:
-    """Canonical text of elements and bonds; the molecule is changed."""
-    chem.RemoveStereochemistry(molecule)
-    for atom in molecule.GetAtoms():
-        atom.SetFormalCharge(0)
-        atom.SetIsotope(0)
-        atom.SetNumExplicitHs(0)
-        atom.SetNumRadicalElectrons(0)
-        atom.SetAtomMapNum(0)
-        atom.SetNoImplicit(True)  # otherwise brackets differ with the hydrogens
-    return str(chem.MolToSmiles(molecule))
+def _scaffolds_and_skeletons(smiles: Sequence[str], owner: str) -> Iterator[tuple[str, str]]:
+    """Canonical texts of the scaffold and of elements and bonds of each molecule."""
+    answers = call_rdkit("scaffold", smiles, purpose=_PURPOSE, until_problem=True)
+    for index, answer in enumerate(answers):
+        if answer.problem:
+            text = smiles[index]
+            got = f"{text if len(text) <= 60 else text[:60] + '…'!r} at {index}: {answer.problem}"
+            raise ArgumentError(owner, "smiles", "be valid SMILES", got)
+        scaffold, skeleton = answer.texts
+        yield scaffold, skeleton

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps._io.optional_imports import require
 from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.molecule_drawings import (
-    PURPOSE,
     molecule_from_elements,
-    molecule_from_smiles,
     molecule_from_store,
+    molecules_from_smiles,
 )
 from graphcaps.explanation.report.report_data import Columns, smallest_type
 
@@ -50,10 +47,11 @@ def molecule_columns(
         return {}, {}
     symbols: dict[str, int] = {}
     tables: dict[str, list[np.ndarray]] = {name: [] for name in ("atom_x", "atom_y", "atom", "bond", "wedge")}
+    drawn = _drawn_from_smiles(explanations, graphs.tolist())
     for graph in graphs.tolist():
         nodes = slice(*explanations.node_ptr[graph : graph + 2].tolist())
         edges = explanations.edges[:, slice(*explanations.edge_ptr[graph : graph + 2].tolist())].numpy()
-        molecule = _molecule(explanations, store, graph)
+        molecule = drawn[graph] if graph in drawn else _molecule(explanations, store, graph)
         n = nodes.stop - nodes.start
         if molecule is None or molecule.GetNumAtoms() != n:
             for name in tables:
@@ -90,14 +88,15 @@ def _are_molecules(explanations: StoreExplanationData, store: GraphStore | None)
     return has_labels and known and explanations.nodes is None
 
 
+def _drawn_from_smiles(explanations: StoreExplanationData, graphs: list[int]) -> dict[int, Any]:
+    """RDKit molecules of the graphs with SMILES, ``None`` for one that cannot be drawn; all at once, on all cores."""
+    smiles = {} if explanations.smiles is None else {graph: explanations.smiles[graph] for graph in graphs}
+    written = {graph: text for graph, text in smiles.items() if text is not None}
+    return dict(zip(written, molecules_from_smiles(list(written.values()), kekulize=True), strict=True))
+
+
 def _molecule(explanations: StoreExplanationData, store: GraphStore | None, graph: int) -> Any:
-    """The RDKit molecule of a graph with 2D coordinates; ``None`` if it cannot be drawn."""
-    smiles = None if explanations.smiles is None else explanations.smiles[graph]
-    if smiles is not None:
-        try:
-            return _prepared(molecule_from_smiles(smiles))
-        except ArgumentError:
-            return None
+    """The RDKit molecule of a graph without SMILES, with 2D coordinates."""
     if explanations.elements is not None:
         nodes = slice(*explanations.node_ptr[graph : graph + 2].tolist())
         edges = slice(*explanations.edge_ptr[graph : graph + 2].tolist())
@@ -108,17 +107,6 @@ def _molecule(explanations: StoreExplanationData, store: GraphStore | None, grap
         return molecule_from_elements(explanations.elements[nodes], labels, listed, explanations.featurizer)
     assert store is not None
     return molecule_from_store(store, graph)
-
-
-def _prepared(molecule: Any) -> Any:
-    """With alternating instead of aromatic bonds and with wedges, as RDKit draws it."""
-    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
-    try:
-        chem.Kekulize(molecule, clearAromaticFlags=True)
-    except chem.KekulizeException:
-        return molecule
-    chem.WedgeMolBonds(molecule, molecule.GetConformer())
-    return molecule
 
 
 def _symbol(atom: Any) -> str:

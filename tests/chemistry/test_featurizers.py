@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.data.quality.duplicates import find_duplicates
-from graphcaps.data.readers.featurizers import (
+from graphcaps.chemistry.featurizers import (
     BOND_TYPE,
     DEFAULT_FEATURIZER,
     ELEMENT,
@@ -19,6 +18,7 @@ from graphcaps.data.readers.featurizers import (
     OTHER,
     find_featurizer,
 )
+from graphcaps.data.quality.duplicates import find_duplicates
 from graphcaps.data.readers.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -235,7 +235,7 @@ def test_the_store_has_the_name_of_the_featurizer() -> None:
 
 @pytest.mark.parametrize("kind", ["atoms", "bonds"])
 def test_the_page_lists_every_column_and_value(kind: str) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "featurizers.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "featurizers.md").read_text("utf-8")
     table = page.partition(f"| {kind} | values in graphcaps |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
     listed = {name.strip("`"): values for name, values, _ in rows if name.startswith("`")}

@@ -32,12 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from graphcaps.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "BOND_TYPE",
@@ -88,6 +89,8 @@ class FeatureColumn:
 
     def codes(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """The code of each number; of an unlisted number, that of ``"other"``, or 0 where there is none."""
+        import numpy as np  # here: the processes that call RDKit never need it, and start faster without
+
         listed = np.asarray(self.numbers, dtype=np.int64)
         order = np.argsort(listed)
         values = np.asarray(numbers, dtype=np.int64)
