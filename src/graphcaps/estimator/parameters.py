@@ -10,8 +10,8 @@ from importlib import resources
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from graphcaps.config import RunConfig
 from graphcaps.chemistry.featurizers import FEATURIZERS
+from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import SelectionMetric
