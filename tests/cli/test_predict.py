@@ -346,6 +346,9 @@ def test_rows_that_trained_the_model_are_marked_and_counted_apart(tmp_path):
     assert f"{count} of 30 graphs trained this model; their accuracy says nothing about new graphs." in (
         result.stderr
     )
+    write_tu(store[parts.index("training")], tmp_path / "ONE", 1)
+    alone = run(tmp_path / "m.safetensors", tmp_path / "ONE", "--device", "cpu")
+    assert "This graph trained this model; its prediction says nothing about new graphs." in alone.stderr
 
     def accuracy(part: str) -> float:
         chosen = [row for row in rows if row["used_in"] == part]

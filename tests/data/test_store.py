@@ -398,3 +398,10 @@ def test_batch_refuses_a_mask() -> None:
         ArgumentError, match=r"'graphs' must hold integers, got torch\.bool\. Use mask\.nonzero"
     ):
         store.batch(x, torch.tensor([True, False, True]))
+
+
+@pytest.mark.parametrize("y", ["a", [0, 1], torch.tensor(1)])
+def test_a_column_that_is_no_tensor_is_refused(y):
+    store = planted_parts(num_graphs=3)
+    with pytest.raises(ArgumentError, match=r"^GraphStore: 'y' must be a tensor with 3 rows, got "):
+        replace(store, y=y)

@@ -30,7 +30,7 @@ def test_a_saved_classifier_is_restored(tmp_path, y):
 def test_a_model_file_of_graphcaps_train_can_be_loaded(tmp_path):
     train_small(planted()).save(tmp_path / "m.safetensors")
     model = HGCNClassifier.load(tmp_path / "m.safetensors")
-    assert model.capsule_dim == 8
+    assert (model.capsule_dim, model.edge_labels) == (8, False)
     assert model.classes_.tolist() == list(planted().class_names)
     assert model.predict(planted()).shape == (30,)
     train_small(planted(), "gin").save(tmp_path / "g.safetensors")

@@ -34,6 +34,18 @@ def test_invalid_graphs_and_classes_are_refused():
         small().fit([])
     with pytest.raises(ArgumentError, match="one class per graph, 30, got 3"):
         small().fit(store, [0, 1, 0])
+    for single in ("a", 3):
+        message = (
+            f"^HGCNClassifier: 'y' must have one class per graph, 30, got a single value, {single!r}\\.$"
+        )
+        with pytest.raises(ArgumentError, match=message):
+            small().fit(store, single)
+    with pytest.raises(
+        ArgumentError, match="'validation' must have one class per graph, 30, got a single value, 'a'"
+    ):
+        small().fit(store, validation=(store, "a"))
+    with pytest.raises(ArgumentError, match="1 graph of class 'rare' in all"):
+        small().fit(store, ["often"] * 15 + ["usual"] * 14 + ["rare"])
     with pytest.raises(ArgumentError, match="at least two classes"):
         small().fit(store, np.zeros(30))
     with pytest.raises(ArgumentError, match="requires y to be passed"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.estimator.parameters import default_config
 from graphcaps.training import Callback
 from tests.estimator.small_classifier import small
-from tests.small_models import labelled, planted
+from tests.small_models import bonded, labelled, planted
 
 
 def test_defaults_equal_the_preset():
@@ -51,6 +52,11 @@ def test_defaults_equal_the_preset():
         ),
         ({"calibrate": "platt"}, "'calibrate' must be one of True, False, 'temperature', 'isotonic'"),
         ({"unseen": "hide"}, "'unseen' must be one of"),
+        (
+            {"edge_labels": True},
+            "'edge_labels' must be one of None, False, 'counts', 'messages', 'both', got True",
+        ),
+        ({"edge_labels": "messages"}, "'edge_labels' must be left out for graphs without edge labels"),
         ({"callbacks": 3}, "'callbacks' must be None or a list of graphcaps.training.Callback"),
         ({"callbacks": Callback()}, "'callbacks' must be a list"),
         ({"device": 0}, "'device' must be a string"),
@@ -60,3 +66,24 @@ def test_arguments_are_checked_by_fit(change, message):
     model = small(**change)  # the constructor does not validate
     with pytest.raises(ArgumentError, match=message.replace("(", r"\(")):
         model.fit(labelled())
+
+
+def test_edge_labels_are_read_as_the_parameter_says() -> None:
+    store = bonded()
+    recipes = {}
+    for use in (None, False, "counts", "messages", "both"):
+        model = small(epochs=1, edge_labels=use)
+        recipes[use] = model.fit(replace(store, catalogue_name="MUTAG")).model_.recipe
+        assert model.model_.config.features.edge_labels == (use or None)
+    assert recipes[None] == recipes[False]
+    columns = {use: len(recipe.column_names()) for use, recipe in recipes.items()}
+    assert columns[False] == columns["messages"] < columns["counts"] == columns["both"]
+    assert recipes["messages"].edge_kinds == recipes["both"].edge_kinds != ()
+
+
+def test_molecules_can_be_read_without_their_bonds() -> None:
+    pytest.importorskip("rdkit")
+    smiles, y = ["CCO", "CCN", "CCC", "CCF", "C=C", "C=O"], [0, 0, 0, 1, 1, 1]
+    models = {use: small(epochs=1, edge_labels=use).fit(smiles, y).model_ for use in (None, False, "both")}
+    uses = {use: model.config.features.edge_labels for use, model in models.items()}
+    assert uses == {None: "messages", False: None, "both": "both"}

@@ -37,7 +37,7 @@ def test_nodes_that_are_left_out_are_counted(store):
 def test_a_sampled_reconstruction_is_said(store):
     config = RunConfig(model_arguments={"reconstruct_up_to": 5})
     sentence = (
-        "own: 1 of 2 graphs has more than 5 nodes; their reconstruction loss is estimated from sampled pairs."
+        "own: 1 of 2 graphs has more than 5 nodes; its reconstruction loss is estimated from sampled pairs."
     )
     assert describe_reading(store, config) == (sentence,)
     cut = replace(config, features=FeatureConfig(max_nodes=5))

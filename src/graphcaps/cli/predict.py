@@ -231,7 +231,9 @@ def _note_training_graphs(predictions: Predictions) -> None:
     count, graphs = predictions.used_in.count("training"), len(predictions)
     if count:
         some = f"{count:,} of {graphs:,} graphs" if count < graphs else f"All {graphs:,} graphs"
-        note(f"{some} trained this model; their accuracy says nothing about new graphs.")
+        subject = "This graph" if graphs == 1 else some
+        accuracy = "its prediction" if graphs == 1 else "their accuracy"
+        note(f"{subject} trained this model; {accuracy} says nothing about new graphs.")
 
 
 def _show_rows(console: Console, predictions: Predictions, names: Sequence[str] | None) -> None:

@@ -99,6 +99,8 @@ class GraphStore:
         }
         for name, rows in expected.items():
             tensor = getattr(self, name)
+            if tensor is not None and not (isinstance(tensor, Tensor) and tensor.dim()):
+                raise ArgumentError("GraphStore", name, f"be a tensor with {rows} rows", repr(tensor)[:60])
             if tensor is not None and tensor.size(0) != rows:
                 raise ShapeError("GraphStore", name, f"have {rows} rows", tensor.size(0))
         for name in ("node_labels", "node_attributes", "edge_labels", "edge_attributes"):

@@ -29,7 +29,7 @@ from graphcaps.estimator.fit_inputs import (
     encode_like,
     join_validation,
 )
-from graphcaps.estimator.fit_notes import fit_notes
+from graphcaps.estimator.fit_notes import fit_notes, training_notes
 from graphcaps.estimator.parameters import OWNER, check_parameters, default_config, run_config
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY, abstain
@@ -38,6 +38,7 @@ from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.loop import Callback
 from graphcaps.training.trainer import EpochEnd
+from graphcaps.types import EdgeLabelUse
 
 __all__ = ["HGCNClassifier"]
 
@@ -82,6 +83,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             ``False``. (default: ``True``)
         featurizer (str, optional): Properties of atoms and bonds that are read from SMILES, ``"standard"`` or
             ``"elements"`` (docs/featurizers.md); for molecules only. (default: ``"standard"``)
+        edge_labels (str or False, optional): How edge labels are used: ``"counts"`` adds their number at each node to
+            its features, ``"messages"`` lets the message passing depend on them, ``"both"`` does both, ``False``
+            ignores them (docs/inputs.md). ``None`` is ``"messages"`` for molecules from SMILES and ``False`` for other
+            graphs. (default: ``None``)
         unseen (str): Handling of labels that were not in the training graphs: ``"ignore"`` encodes them as zeros with
             a warning, ``"refuse"`` raises. (default: "ignore")
         random_state (int, RandomState or None): Seed of the hold-out, the initial weights, the order of graphs and
@@ -134,6 +139,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         calibrate: bool | Literal["temperature", "isotonic"] = True,
         featurizer: Literal["standard", "elements"] | None = None,
+        edge_labels: EdgeLabelUse | Literal[False] | None = None,
         unseen: Literal["ignore", "refuse"] = "ignore",
         random_state: Any = None,
         device: str = "auto",
@@ -162,6 +168,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.class_weight = class_weight
         self.calibrate = calibrate
         self.featurizer = featurizer
+        self.edge_labels = edge_labels
         self.unseen = unseen
         self.random_state = random_state
         self.device = device
@@ -198,8 +205,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             CallbackError: If a callback raises. After the last epoch, the classifier is fitted all the same.
 
         Warns:
-            ReadingWarning: Once for each of rows that were left out, salts and mixtures, and copies of a molecule
-                with different classes.
+            ReadingWarning: Once for each of rows that were left out, salts and mixtures, copies of a molecule with
+                different classes, edge labels that are not used, nodes that are left out, a reconstruction loss that
+                is estimated, and validation graphs that are training graphs.
             CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
         """
         parameters = self.get_params(deep=False)
@@ -236,6 +244,12 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 start=self.model_ if continues else None,
                 callbacks=self.callbacks or (),
             )
+            notes = training_notes(
+                training,
+                has_own_validation=validation is not None,
+                ignores_edges=self.edge_labels is not None,
+            )
+            warn_of_notes(OWNER, notes)
             with closing(training.run()) as events:
                 for event in events:
                     self._report(event)

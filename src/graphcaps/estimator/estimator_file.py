@@ -105,8 +105,9 @@ def _restore(fitted: FittedModel, record: dict[str, Any], names: Collection[str]
 
 def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
     """Parameters of the configuration of a model that ``graphcaps train`` wrote."""
-    training = fitted.config.as_dict()["training"]
-    return fitted.config.model_arguments | training | {"max_nodes": fitted.config.features.max_nodes or 0}
+    training, features = fitted.config.as_dict()["training"], fitted.config.features
+    read = {"max_nodes": features.max_nodes or 0, "edge_labels": features.edge_labels or False}
+    return fitted.config.model_arguments | training | read
 
 
 def _to_json(value: Any) -> Any:

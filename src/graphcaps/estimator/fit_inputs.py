@@ -41,7 +41,7 @@ def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
             "Fitting requires y to be passed, but the target y is None, and the graphs have no class labels."
         )
         raise ArgumentError(OWNER, "y", "hold the class of each graph", "none", fix)
-    y = column_or_1d(y, warn=True)
+    y = _one_dimensional(y, len(graphs.store), "y")
     if len(y) != len(graphs.store):
         raise ArgumentError(OWNER, "y", f"have one class per graph, {len(graphs.store)}", len(y))
     _refuse_missing(y)
@@ -54,6 +54,15 @@ def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
     names = tuple(class_name(label) for label in classes.tolist())
     codes = torch.from_numpy(index.astype(np.int64))
     return classes, replace(graphs.store, y=codes, class_names=names)
+
+
+def _one_dimensional(y: Any, num_graphs: int, argument: str) -> np.ndarray:
+    """The class labels as an array ``[G]``; a single label is refused, other shapes as scikit-learn does."""
+    if np.ndim(y) == 0:
+        expected = f"have one class per graph, {num_graphs}"
+        raise ArgumentError(OWNER, argument, expected, f"a single value, {repr(y)[:60]}")
+    labels: np.ndarray = column_or_1d(y, warn=True)
+    return labels
 
 
 def _refuse_missing(y: np.ndarray, argument: str = "y") -> None:
@@ -86,7 +95,7 @@ def encode_like(graphs: GraphInput, y: Any, store: GraphStore) -> GraphStore:
     Raises:
         ArgumentError: If there is not one class label per graph, or the two sets have different classes.
     """
-    y = graphs.y if y is None else column_or_1d(y, warn=True)
+    y = graphs.y if y is None else _one_dimensional(y, len(graphs.store), "validation")
     if y is None or len(y) != len(graphs.store):
         expected = f"have one class per graph, {len(graphs.store)}"
         raise ArgumentError(OWNER, "validation", expected, "none" if y is None else len(y))

@@ -16,6 +16,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import SelectionMetric
 from graphcaps.training.loop import Callback
+from graphcaps.types import EdgeLabelUse
 
 __all__ = ["OWNER", "check_parameters", "default_config", "run_config"]
 
@@ -55,6 +56,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "parts": (None, "blocks"),
     "calibrate": (True, False, "temperature", "isotonic"),
     "featurizer": (None, *FEATURIZERS),
+    "edge_labels": (None, False, *get_args(EdgeLabelUse)),
     "unseen": ("ignore", "refuse"),
     "warm_start": (True, False),
     "metric": get_args(SelectionMetric),
@@ -126,6 +128,9 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
 
     Molecules from SMILES have the preset ``molecules``, other graphs ``default``. A parameter that has its default
     value, which is that of ``default``, leaves the value of the preset as it is.
+
+    Raises:
+        ArgumentError: If ``edge_labels`` says how to use labels that the graphs do not have.
     """
     base = default_config("default" if store.featurizer is None else "molecules")
     capsules = parameters["num_capsules"]
@@ -133,6 +138,12 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     limit = _to_python(parameters["max_nodes"])
     changed = replace(base, dataset=store.name)
     changed = changed if limit is None else changed.with_features(max_nodes=limit or None)
+    edge_labels = parameters["edge_labels"]
+    if edge_labels and store.edge_labels is None:
+        expected = "be left out for graphs without edge labels"
+        raise ArgumentError(OWNER, "edge_labels", expected, repr(edge_labels))
+    if edge_labels is not None:
+        changed = changed.with_features(edge_labels=edge_labels or None)
     model = {key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS}
     model["num_capsules"] = tuple(int(count) for count in listed)
     changed = changed.with_model(**_without_defaults(model, _MODEL))

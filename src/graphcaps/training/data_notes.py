@@ -10,17 +10,24 @@ from graphcaps.models.lookup import find_classical_model, is_classical
 __all__ = ["describe_reading"]
 
 
-def describe_reading(store: GraphStore, config: RunConfig) -> tuple[str, ...]:
+def describe_reading(
+    store: GraphStore,
+    config: RunConfig,
+    *,
+    keep_nodes: str = "--max-nodes 0 keeps all",
+    use_labels: str = "edge_labels under [features] uses them (docs/inputs.md)",
+) -> tuple[str, ...]:
     """One sentence each on nodes that are left out, on a sampled reconstruction loss and on unused edge labels.
 
     Args:
         store (GraphStore): All graphs of the run.
         config (RunConfig): Model, features and training, resolved.
+        keep_nodes, use_labels (str): What to do about the first and the last of them. (default: on the command line)
     """
     notes = (
-        describe_truncation(store, config.features.max_nodes),
+        describe_truncation(store, config.features.max_nodes, keep_nodes),
         _describe_sampling(store, config),
-        _describe_edge_labels(store, config),
+        _describe_edge_labels(store, config, use_labels),
     )
     return tuple(filter(None, notes))
 
@@ -33,11 +40,11 @@ def _describe_sampling(store: GraphStore, config: RunConfig) -> str:
     count = int((store.sizes > limit).sum())
     return (
         f"{store.name}: {count:,} of {len(store):,} graphs {'has' if count == 1 else 'have'} more than {limit:,} "
-        "nodes; their reconstruction loss is estimated from sampled pairs."
+        f"nodes; {'its' if count == 1 else 'their'} reconstruction loss is estimated from sampled pairs."
     )
 
 
-def _describe_edge_labels(store: GraphStore, config: RunConfig) -> str:
+def _describe_edge_labels(store: GraphStore, config: RunConfig, use_labels: str) -> str:
     # The published presets of the catalogue's data sets are known not to use them.
     if store.edge_labels is None or store.catalogue_name is not None:
         return ""
@@ -47,7 +54,4 @@ def _describe_edge_labels(store: GraphStore, config: RunConfig) -> str:
         return "" if used else f"{store.name}: edge labels are not used by {config.model}."
     if config.features.edge_labels is not None:
         return ""
-    return (
-        f"{store.name}: edge labels are not used by {config.model} with this preset; "
-        "edge_labels under [features] uses them (docs/inputs.md)."
-    )
+    return f"{store.name}: edge labels are not used by {config.model} with this preset; {use_labels}."

@@ -153,3 +153,23 @@ def test_split_from_names():
         split_from_names(["train", "x"])
     with pytest.raises(ArgumentError, match="at least one graph to test"):
         split_from_names(["train", "val"])
+
+
+def test_classes_may_be_names():
+    names = ["b"] * 6 + ["a"] * 5 + ["c"]
+    indices = torch.tensor([1] * 6 + [0] * 5 + [2])
+    folds, by_index = stratified_folds(names, 3), stratified_folds(indices, 3, class_names=("a", "b", "c"))
+    assert torch.equal(folds.assignment, by_index.assignment)
+    assert folds.notes == by_index.notes == ("Class 'c' has 1 graph for 3 folds and is missing from some.",)
+    assert folds.checksum == by_index.checksum
+    groups = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert torch.equal(
+        stratified_folds(names, 3, groups=groups).assignment,
+        stratified_folds(indices, 3, groups=groups).assignment,
+    )
+
+
+@pytest.mark.parametrize("y", ["a", 3, [[0, 1]], [0.5, 1.0], [None, "a"]])
+def test_other_values_are_no_classes(y):
+    with pytest.raises(ArgumentError, match="'y' must hold the class index or class name of each graph"):
+        stratified_folds(y, 2)

@@ -160,7 +160,7 @@ class Folds:
 
 
 def stratified_folds(
-    y: Tensor | None,
+    y: Tensor | NDArray[np.generic] | Sequence[int | str] | None,
     num_folds: int = 10,
     seed: int = 12345,
     *,
@@ -174,15 +174,16 @@ def stratified_folds(
     ``notes`` then states.
 
     Args:
-        y (Tensor): Class index of each graph, ``[G]``.
+        y (Tensor or sequence): Class index or class name of each graph, ``[G]``.
         num_folds (int): Number of folds, at least 2. (default: 10)
         seed (int): Seed of the shuffle, from 0 to 2³² − 1. (default: 12345)
-        class_names (sequence): Names of the classes for messages. (default: their indices)
+        class_names (sequence): Names of the class indices for messages. (default: the indices)
         groups (sequence, optional): Group of each graph. Graphs of one group, such as duplicates, stay in one fold;
             see :func:`group_folds`.
 
     Raises:
-        ArgumentError: If ``y`` is missing, has fewer than two classes, or has too few graphs for the folds.
+        ArgumentError: If ``y`` is missing or not one class per graph, has fewer than two classes, or has too few graphs
+            for the folds.
     """
     owner = "stratified_folds"
     if groups is not None:
@@ -193,6 +194,7 @@ def stratified_folds(
         raise ArgumentError(owner, "num_folds", "be an integer of at least 2", num_folds)
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ArgumentError(owner, "seed", "be an integer from 0 to 2³² − 1", seed)
+    y, class_names = _encode_names(y, class_names, owner)
     classes = _as_numpy(y)
     if len(classes) < num_folds:
         raise ArgumentError(owner, "y", f"hold at least {num_folds} graphs for as many folds", len(classes))
@@ -238,7 +240,7 @@ def stratified_folds(
 
 
 def group_folds(
-    y: Tensor | None,
+    y: Tensor | NDArray[np.generic] | Sequence[int | str] | None,
     groups: Sequence[int | str] | np.ndarray | Tensor,
     num_folds: int = 10,
     seed: int = 12345,
@@ -252,7 +254,7 @@ def group_folds(
     the single graphs. If no group has two graphs, the folds are those of :func:`stratified_folds`.
 
     Args:
-        y (Tensor): Class index of each graph, ``[G]``.
+        y (Tensor or sequence): Class index or class name of each graph, ``[G]``.
         groups (sequence): Group of each graph, ``[G]``, such as ``find_duplicates(store).group_ids()``.
         num_folds (int): Number of folds, at least 2. (default: 10)
         seed (int): Seed of the shuffle. (default: 12345)
@@ -277,7 +279,8 @@ def group_folds(
         raise ArgumentError(owner, "groups", f"be at least {num_folds}, one per fold", len(counts))
 
     assert y is not None
-    assignment = _assign_groups(_as_numpy(y), ids, num_folds, np.random.default_rng(seed))
+    classes = _as_numpy(_encode_names(y, class_names, owner)[0])
+    assignment = _assign_groups(classes, ids, num_folds, np.random.default_rng(seed))
     sizes = np.bincount(assignment, minlength=num_folds)
     if sizes.min() == 0:
         got = f"{len(counts)} groups, the largest with {counts.max()} of {len(ungrouped)} graphs"
@@ -331,6 +334,28 @@ def label_checksum(y: Tensor) -> str:
 
 def _as_numpy(y: Tensor) -> NDArray[np.int64]:
     return torch.as_tensor(y).detach().cpu().long().reshape(-1).numpy()
+
+
+def _encode_names(
+    y: Tensor | NDArray[np.generic] | Sequence[int | str], class_names: Sequence[str], owner: str
+) -> tuple[Tensor, Sequence[str]]:
+    """Class indices and the names of the classes; class names in ``y`` get indices in ascending order.
+
+    Raises:
+        ArgumentError: If ``y`` does not hold one class index or class name per graph.
+    """
+    if isinstance(y, Tensor):
+        return y, class_names
+    values = np.asarray(y)
+    whole = values.dtype.kind in "iub" or (values.dtype.kind == "f" and bool((values % 1 == 0).all()))
+    is_text = values.dtype.kind == "U" or all(isinstance(value, str) for value in values.flat)
+    if values.ndim != 1 or not (whole or is_text):
+        got = f"{y!r:.60}" if values.ndim == 0 else f"{values.dtype} {list(values.shape)}"
+        raise ArgumentError(owner, "y", "hold the class index or class name of each graph", got)
+    if whole:
+        return torch.from_numpy(values.astype(np.int64)), class_names
+    names, indices = np.unique(values.astype(str), return_inverse=True)
+    return torch.from_numpy(indices.reshape(-1).astype(np.int64)), tuple(names.tolist())
 
 
 def _class_name(label: int, names: Sequence[str]) -> str:

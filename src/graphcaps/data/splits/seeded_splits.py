@@ -41,6 +41,8 @@ def random_split(
     Raises:
         ArgumentError: If an argument is invalid, or a part would lack one of the classes.
     """
+    if y is None or isinstance(y, str) or np.ndim(y) != 1:
+        raise ArgumentError("random_split", "y", "hold the class of each graph", repr(y)[:60])
     groups = np.arange(len(y))
     return grouped_split(
         groups, y, fractions, seed, name="random", owner="random_split", class_names=class_names
