@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,16 @@ torch.set_num_threads(1)
 # Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def pytest_collection_finish() -> None:
+    """Exempts what exists after collection from garbage collection.
+
+    A training ends with a full collection, which takes 0.4 s where all test modules are imported, and less than a
+    millisecond once their 700,000 objects are exempt.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
