@@ -51,9 +51,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
-# PYTEST_ARGS: which tests and how, e.g. PYTEST_ARGS="tests/ops -x".
+# PYTEST_ARGS: which tests and how, e.g. PYTEST_ARGS="tests/ops -x". The empty variable lets Python keep compiled
+# modules, so that the processes that tests start need not compile the package again.
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(SLOW),,-m "not slow") $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 $(if $(SLOW),,-m "not slow") $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,39 @@ torch.set_num_threads(1)
 # Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+# CPU time in seconds above which a test is expected to carry the mark slow.
+SLOW_SECONDS = 5.0
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of its finished child processes: unlike wall-clock time, independent of load."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    start = _cpu_seconds()
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_seconds", _cpu_seconds() - start))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Lists tests that take long and are not marked slow. It is a report: no test fails because of it."""
+    seconds = {
+        report.nodeid: dict(report.user_properties).get("cpu_seconds", 0.0)
+        for report in terminalreporter.getreports("passed")
+        if report.when == "call" and "slow" not in report.keywords
+    }
+    long = {name: value for name, value in seconds.items() if value > SLOW_SECONDS}
+    if long:
+        terminalreporter.section(f"tests of more than {SLOW_SECONDS:g} s of CPU time without the mark slow")
+        for name, value in sorted(long.items(), key=lambda entry: -entry[1]):
+            terminalreporter.write_line(f"{value:6.1f} s  {name}")
 
 
 def pytest_collection_finish() -> None:
