@@ -25,6 +25,7 @@ from graphcaps.metrics import (
     metric_caution,
     metric_of,
     pr_auc,
+    reliability,
     roc_auc,
 )
 
@@ -55,6 +56,19 @@ def test_three_classes_equal_sklearn():
     assert scores["brier"] == pytest.approx(((proba - np.eye(3)[y]) ** 2).sum(1).mean())
 
 
+def test_rounding_of_scores_does_not_change_areas():
+    """Two graphs of the same probability and different classes: float32 ranks them by the batch they were in."""
+    generator = np.random.default_rng(2)
+    p, y = generator.uniform(0.01, 0.99, 40), generator.integers(0, 2, 40)
+    p[1], y[0], y[1] = p[0], 0, 1
+    above, below = (p * (1 + sign * 2e-7 * (np.arange(40) == 1)) for sign in (1, -1))
+    areas = [class_metrics(y, np.stack([1 - each, each], 1)) for each in (p, above, below)]
+    for name in ("roc_auc", "pr_auc"):
+        assert areas[0][name] == areas[1][name] == areas[2][name]
+    assert areas[0]["roc_auc"] == pytest.approx(metrics.roc_auc_score(y, p))
+    assert metrics.roc_auc_score(y, above) > metrics.roc_auc_score(y, below)
+
+
 def test_undefined_metrics_are_none():
     one = class_metrics(np.zeros(3, dtype=int), PROBA[:3])
     assert one["accuracy"] == pytest.approx(1 / 3)
@@ -71,6 +85,25 @@ def test_bins_have_equal_mass():
     low, middle, high = confidence[:10].mean(), confidence[10:20].mean(), confidence[20:].mean()
     expected = (low + (1 - middle) + (1 - high)) / 3
     assert expected_calibration_error(y, proba, 3) == pytest.approx(expected, abs=1e-6)
+
+
+def test_reliability_by_hand() -> None:
+    confidence = np.array([0.9, 0.5, 0.6, 0.8])
+    correct = np.array([True, False, True, True])
+    curve = reliability(confidence, correct, bins=2)
+    assert curve.confidence == pytest.approx([0.55, 0.85])
+    assert curve.accuracy == pytest.approx([0.5, 1.0])
+    assert curve.count.tolist() == [2, 2]
+    assert curve.ece == pytest.approx((0.05 * 2 + 0.15 * 2) / 4)
+
+
+def test_bins_are_of_equal_size_and_never_empty() -> None:
+    confidence = np.linspace(0.5, 1, 188)
+    assert sorted(set(reliability(confidence, confidence > 0.7).count.tolist())) == [12, 13]
+    assert len(reliability(np.ones(2000), np.ones(2000, dtype=bool)).count) == 15
+    few = reliability(np.array([0.6, 0.7]), np.array([True, False]))
+    assert few.count.tolist() == [1, 1]
+    assert reliability(np.empty(0), np.empty(0, dtype=bool)).ece == 0
 
 
 def test_true_probabilities_have_a_small_calibration_error():
@@ -115,7 +148,7 @@ def test_replicas_with_ties_and_padding_equal_sklearn(seed, replicas, num_classe
     """A row per replica; few levels make many ties, and some replicas have fewer graphs or a single class."""
     generator = np.random.default_rng(seed)
     p = generator.integers(0, levels + 1, (replicas, n, num_classes)) + 1e-3
-    p = p / p.sum(-1, keepdims=True)
+    p = (p / p.sum(-1, keepdims=True)).round(9)  # ties are exact, as scikit-learn needs them
     y = generator.integers(-1, num_classes, (replicas, n))
     y[0] = np.where(y[0] >= 0, y[0].max(), -1)
     for name in get_args(SelectionMetric)[1:]:

@@ -8,6 +8,7 @@ same metrics of NumPy arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "METRIC_TITLES",
     "MIN_CLASS_GRAPHS",
     "NUM_BINS",
+    "Reliability",
     "SelectionMetric",
     "balanced_accuracy",
     "check_selection_metric",
@@ -30,6 +32,7 @@ __all__ = [
     "metric_caution",
     "metric_of",
     "pr_auc",
+    "reliability",
     "roc_auc",
 ]
 
@@ -50,12 +53,15 @@ NUM_BINS = 15
 MIN_CLASS_GRAPHS = 10
 """With fewer graphs of a class, an area under a curve or a correlation is reported with a caution."""
 _MIN_PROBABILITY = 1e-12
+_TIE_STEP = 1e-5  # of log-odds; rounding of float32 scores changes them by about 1e-7
 
 
 def roc_auc(probabilities: Tensor, y: Tensor) -> Tensor:
     r"""Area under the ROC curve, ``[*lead]``; NaN where it is not defined.
 
-    The probability that a graph of the class is ranked above one of another class; ties count one half (midranks):
+    The probability that a graph of the class is ranked above one of another class; ties count one half (midranks).
+    Probabilities whose log-odds agree to 0.00001 are ties: float32 scores of the same graph differ by less from batch
+    to batch, and the area must not depend on it.
 
     .. math:: \mathrm{AUC} = \frac{1}{P N} \sum_{y_i = 1} \sum_{y_j = 0} \big([p_i > p_j] + \tfrac12 [p_i = p_j]\big)
 
@@ -136,17 +142,16 @@ def check_selection_metric(owner: str, metric: str) -> SelectionMetric:
 
 
 class _Ranked:
-    """Graphs in ascending order of the probability of a class.
+    """Graphs in ascending order of their score of a class.
 
     Args:
-        score (Tensor): Probability of the class, ``[*lead, n]``.
+        score (Tensor): Score of the class; equal ones are ties, ``[*lead, n]``.
         positive (Tensor): Whether a graph is of the class, ``[*lead, n]``.
         real (Tensor): False at padding, ``[*lead, n]``.
 
     Attributes:
         positive (Tensor): 1 for graphs of the class, in the order, float64 ``[*lead, n]``.
-        first, end (Tensor): First position of graphs of the same probability and the one after the last,
-            ``[*lead, n]``.
+        first, end (Tensor): First position of graphs of the same score and the one after the last, ``[*lead, n]``.
         num_positive, num_negative (Tensor): Number of graphs of the class and of the others, ``[*lead]``.
     """
 
@@ -177,7 +182,8 @@ def _one_versus_rest(probabilities: Tensor, y: Tensor, area: Callable[[_Ranked],
         classes = classes[1:]
     score = probabilities.double()[..., -classes.numel() :].transpose(-1, -2).contiguous()  # [*lead, C, n]
     real = (y >= 0).unsqueeze(-2).expand(score.shape)
-    ranked = _Ranked(score, y.unsqueeze(-2) == classes.unsqueeze(-1), real)
+    log_odds = (score.clamp(0, 1).logit() / _TIE_STEP).round()
+    ranked = _Ranked(log_odds, y.unsqueeze(-2) == classes.unsqueeze(-1), real)
     defined = (ranked.num_positive > 0) & (ranked.num_negative > 0)  # [*lead, C]
     total = torch.where(defined, area(ranked), 0.0).sum(-1)
     finite = (score.isfinite() | ~real).all(-1).all(-1)
@@ -297,10 +303,45 @@ def expected_calibration_error(y: np.ndarray, probabilities: np.ndarray, bins: i
         raise ArgumentError("expected_calibration_error", "bins", "be at least 1", bins)
     if not len(y):
         raise ArgumentError("expected_calibration_error", "y", "hold at least one graph", "none")
-    confidence, correct = probabilities.max(-1), probabilities.argmax(-1) == y
-    order = confidence.argsort(kind="stable")
-    parts = np.array_split(order, min(bins, len(y)))
-    return float(sum(abs(correct[b].sum() - confidence[b].sum()) for b in parts) / len(y))
+    return reliability(probabilities.max(-1), probabilities.argmax(-1) == y, bins).ece
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Confidence and accuracy in B bins of equal mass, as in a reliability diagram.
+
+    Args:
+        confidence, accuracy (ndarray): Mean of each bin, ``[B]``.
+        count (ndarray): Number of graphs of each bin, ``[B]``.
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    count: np.ndarray
+
+    @property
+    def ece(self) -> float:
+        """The expected calibration error of these bins, see :func:`expected_calibration_error`; 0 without graphs."""
+        if not self.count.sum():
+            return 0.0
+        return float(np.abs(self.confidence - self.accuracy) @ self.count / self.count.sum())
+
+
+def reliability(confidence: np.ndarray, correct: np.ndarray, bins: int = NUM_BINS) -> Reliability:
+    """Sorts graphs by confidence and divides them into bins whose sizes differ by at most one.
+
+    Args:
+        confidence (ndarray): Probability of the predicted class, ``[G]``.
+        correct (ndarray): Whether the prediction is correct, ``[G]``.
+        bins (int): Number of bins, at most one per graph. (default: 15)
+    """
+    order = np.argsort(confidence, kind="stable")
+    groups = [group for group in np.array_split(order, bins) if len(group)]
+    return Reliability(
+        np.array([confidence[group].mean() for group in groups]),
+        np.array([correct[group].mean() for group in groups]),
+        np.array([len(group) for group in groups]),
+    )
 
 
 def _check(owner: str, y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -409,7 +409,8 @@ def _learning_warning(ledger: Ledger, store: GraphStore) -> str:
     ]
     advice = "Train longer (--epochs)." if ledger.selects_epochs else ""
     mean, largest = sum(accuracies) / len(accuracies), float(counts.max() / counts.sum())
-    return learning_warning(f"{ledger.dataset}: the model has", mean, largest, advice)
+    graphs = round(float(ledger.records[0].curves.train_graphs.mean()))
+    return learning_warning(f"{ledger.dataset}: the model has", mean, largest, graphs, advice)
 
 
 def _write_summary(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:

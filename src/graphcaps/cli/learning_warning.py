@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-__all__ = ["learning_warning"]
+__all__ = ["learning_threshold", "learning_warning"]
 
 _MIN_GAIN = 0.05  # training accuracy must exceed the share of the largest class by this much
+_STANDARD_ERRORS = 2  # and by this many standard errors of that share
 
 
-def learning_warning(subject: str, accuracy: float, largest: float, advice: str = "") -> str:
+def learning_threshold(largest: float, graphs: int) -> float:
+    r"""Training accuracy above which a model has learned.
+
+    .. math:: m + \min\big(\max(0.05,\, 2 \sqrt{m (1 - m) / n}),\, (1 - m) / 2\big)
+
+    with the share m of the largest class among n training graphs. Two standard errors are the gain that chance alone
+    explains in few graphs. Half of the remaining share is always enough: with a largest class of 97 % no gain of 5 % is
+    possible.
+
+    Args:
+        largest (float): Share of the largest class among the training graphs.
+        graphs (int): Number of training graphs.
+    """
+    gain = max(_MIN_GAIN, _STANDARD_ERRORS * _standard_error(largest, graphs))
+    return largest + min(gain, (1 - largest) / 2)
+
+
+def learning_warning(subject: str, accuracy: float, largest: float, graphs: int, advice: str = "") -> str:
     """A warning if predicting the largest class would be about as accurate on training graphs, else "".
 
     Args:
-        subject (str): Whose training accuracy it is, at the start of a sentence, such as "The model".
+        subject (str): Whose training accuracy it is, at the start of a sentence, such as "The model has".
         accuracy (float): Training accuracy, from 0 to 1.
         largest (float): Share of the largest class among the training graphs.
+        graphs (int): Number of training graphs.
         advice (str): What to do, a sentence. (default: none)
     """
-    # With a largest class of 97 % no gain of 5 % is possible: half of the remaining share is enough.
-    if largest == 1 or accuracy > min(largest + _MIN_GAIN, (1 + largest) / 2):
+    threshold = learning_threshold(largest, graphs)
+    if largest == 1 or accuracy > threshold:
         return ""
+    error = 100 * _standard_error(largest, graphs)
     sentence = (
         f"{subject} hardly learned: its training accuracy is {100 * accuracy:.1f} %, and the largest class has "
-        f"{100 * largest:.1f} % of the graphs."
+        f"{100 * largest:.1f} % of {graphs:,} graphs (standard error {error:.1f} %); a model that has learned is above "
+        f"{100 * threshold:.1f} %."
     )
     return f"{sentence} {advice}" if advice else sentence
+
+
+def _standard_error(share: float, graphs: int) -> float:
+    return float((share * (1 - share) / graphs) ** 0.5)

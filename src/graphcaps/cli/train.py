@@ -357,7 +357,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     has_epochs = training.has_epochs
     how = f"epoch {info['epoch']} of {epochs}: {info['rule']}" if has_epochs else info["rule"]
     rows = [("model", paths["model"]), ("selected" if has_epochs else "training", how)]
-    rows.append(("training accuracy", _accuracy(info, "train")))
+    measured = ", measured during the epoch" if has_epochs else ""
+    rows.append(("training accuracy", _accuracy(info, "train") + measured))
     if info["validation_accuracy"] is not None:
         accuracy = _accuracy(info, "validation")
         caution = (
@@ -416,7 +417,9 @@ def _learning_warning(training: SingleTraining, info: dict[str, Any]) -> str:
     if "class_weight" in training.fingerprint or training.source.y is None:
         return ""
     counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
-    largest, accuracy = float(counts.max() / counts.sum()), float(info["train_accuracy"])
+    graphs, accuracy = int(counts.sum()), float(info["train_accuracy"])
+    largest = float(counts.max()) / graphs
     stopped_early = info.get("epochs_run", info["epochs"]) < info["epochs"]
     longer = f"Train longer ({'--patience 0' if stopped_early else '--epochs'})."
-    return learning_warning("The model has", accuracy, largest, longer if training.has_epochs else "")
+    advice = longer if training.has_epochs else ""
+    return learning_warning("The model has", accuracy, largest, graphs, advice)

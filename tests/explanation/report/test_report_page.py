@@ -19,6 +19,8 @@ from graphcaps.explanation import explain_store
 from graphcaps.explanation.report import report_page, write_report
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
+from graphcaps.explanation.report.report_text import measure_sets
+from graphcaps.metrics import NUM_BINS, class_metrics
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 from tests.small_models import train_small
 
@@ -322,3 +324,14 @@ def test_all_scripts_are_included_and_build_no_markup_from_text() -> None:
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "</script"):
         assert word not in page_script(), word
     json.dumps(page_script())
+
+
+def test_the_calibration_error_is_that_of_the_metrics() -> None:
+    """As ``info`` and ``predict`` give it."""
+    store = make_store(60)
+    explanations = make_explanations(store, right=0.7)
+    (measured,) = measure_sets(explanations, ["test"] * 60)
+    assert store.y is not None
+    expected = class_metrics(store.y.numpy(), explanations.probabilities.numpy())["ece"]
+    assert measured["ece"] == pytest.approx(expected)
+    assert len(measured["reliability"]) == NUM_BINS

@@ -1,7 +1,6 @@
 import numpy as np
-import pytest
 
-from graphcaps.explanation.report import confusion_matrix, reliability
+from graphcaps.explanation.report import confusion_matrix
 from graphcaps.explanation.report.report_tables import metric_tables
 
 
@@ -51,25 +50,6 @@ def test_other_shapes() -> None:
     assert by_method["rows"] == [["a", 1.5]]  # a row without any number is left out
     (plain,) = metric_tables({"nmi": 0.5, "odd_name": 3})
     assert plain["rows"] == [["NMI", 0.5], ["odd name", 3]]
-
-
-def test_reliability_by_hand() -> None:
-    confidence = np.array([0.9, 0.5, 0.6, 0.8])
-    correct = np.array([True, False, True, True])
-    curve = reliability(confidence, correct, bins=2)
-    assert curve.confidence == pytest.approx([0.55, 0.85])
-    assert curve.accuracy == pytest.approx([0.5, 1.0])
-    assert curve.count.tolist() == [2, 2]
-    assert curve.ece == pytest.approx((0.05 * 2 + 0.15 * 2) / 4)
-
-
-def test_bins_are_of_equal_size_and_never_empty() -> None:
-    confidence = np.linspace(0.5, 1, 188)
-    assert sorted(set(reliability(confidence, confidence > 0.7).count.tolist())) == [18, 19]
-    assert len(reliability(np.ones(2000), np.ones(2000, dtype=bool)).count) == 15
-    few = reliability(np.array([0.6, 0.7]), np.array([True, False]))
-    assert few.count.tolist() == [1, 1]
-    assert reliability(np.empty(0), np.empty(0, dtype=bool)).ece == 0
 
 
 def test_confusion_by_hand() -> None:

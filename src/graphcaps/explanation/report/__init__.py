@@ -1,6 +1,6 @@
 """The report: one self-contained HTML page about a model and its explanations, without network requests."""
 
 from graphcaps.explanation.report.report_page import explanation_page, write_report
-from graphcaps.explanation.report.report_tables import Reliability, confusion_matrix, reliability
+from graphcaps.explanation.report.report_tables import confusion_matrix
 
-__all__ = ["Reliability", "confusion_matrix", "explanation_page", "reliability", "write_report"]
+__all__ = ["confusion_matrix", "explanation_page", "write_report"]

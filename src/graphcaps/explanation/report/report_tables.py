@@ -1,60 +1,20 @@
-"""Tables of the report: explanation metrics, confusion matrix and reliability."""
+"""Tables of the report: explanation metrics and confusion matrix."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Reliability", "confusion_matrix", "metric_tables", "reliability"]
-
-
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """Reliability diagram: confidence and accuracy in B bins of about equal size.
-
-    Args:
-        confidence, accuracy (ndarray): Mean of each bin, ``[B]``.
-        count (ndarray): Number of graphs of each bin, ``[B]``.
-    """
-
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    count: np.ndarray
-
-    @property
-    def ece(self) -> float:
-        r"""Expected calibration error: mean of \|confidence − accuracy\|, weighted by the number of graphs."""
-        if not self.count.sum():
-            return 0.0
-        return float(np.abs(self.confidence - self.accuracy) @ self.count / self.count.sum())
+__all__ = ["confusion_matrix", "metric_tables"]
 
 
 def confusion_matrix(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
     """Number of graphs of each true class (rows) and predicted class (columns), ``[O, O]``."""
     cells = np.bincount(true * num_classes + predicted, minlength=num_classes**2)
     return cells.reshape(num_classes, num_classes)
-
-
-def reliability(confidence: np.ndarray, correct: np.ndarray, bins: int | None = None) -> Reliability:
-    """Bins graphs by confidence into bins of about equal size.
-
-    Args:
-        confidence (ndarray): Probability of the predicted class, ``[G]``.
-        correct (ndarray): Whether the prediction is correct, ``[G]``.
-        bins (int, optional): Number of bins, at most one per graph. (default: 10, or 15 from 1,500 graphs)
-    """
-    num_bins = bins or (15 if len(confidence) >= 1500 else 10)
-    order = np.argsort(confidence, kind="stable")
-    groups = [group for group in np.array_split(order, num_bins) if len(group)]
-    return Reliability(
-        np.array([confidence[group].mean() for group in groups]),
-        np.array([correct[group].mean() for group in groups]),
-        np.array([len(group) for group in groups]),
-    )
 
 
 # Heading and definition of each metric.

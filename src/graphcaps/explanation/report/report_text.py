@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphcaps.explanation.explanation_data import StoreExplanationData
-from graphcaps.explanation.report.report_tables import confusion_matrix, reliability
+from graphcaps.explanation.report.report_tables import confusion_matrix
+from graphcaps.metrics import reliability
 from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 
 __all__ = ["ReportModel", "describe", "measure_sets"]
