@@ -77,7 +77,7 @@ def test_the_model_file_names_them(folder: Path) -> None:
 
 
 def test_evaluate_names_them(folder: Path) -> None:
-    words = ("--preset", folder / "small.toml", "--folds", 3, "--device", "cpu")
+    words = ("--preset", folder / "small.toml", "--folds", 3, "--no-baseline", "--device", "cpu")
     result = run(folder, "evaluate", *words)
     assert NOTE in " ".join(result.stdout.split())
     assert json.loads(run(folder, "evaluate", *words, "--json").stdout)[0]["notes"] == [NOTE]

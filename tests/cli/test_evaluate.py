@@ -12,6 +12,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner, Result
 
+import graphcaps.cli.evaluate as evaluate_module
 from graphcaps.cli.main import app
 from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore
 
@@ -65,8 +66,8 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def run(root: Path, *arguments: object) -> Result:
-    words = ["evaluate", *arguments, "--root", root, "--preset", root / "small.toml"]
+def run(root: Path, *arguments: object, baseline: str = "--no-baseline") -> Result:
+    words = ["evaluate", *arguments, "--root", root, "--preset", root / "small.toml", baseline]
     return RUNNER.invoke(app, [str(word) for word in words])
 
 
@@ -382,6 +383,51 @@ def test_predictions_of_a_classical_model_and_of_a_resumed_run(root: Path, tmp_p
     check_predictions(again, tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
     assert "1 of 1 records are finished" in again.stderr
+
+
+def test_simple_models_stand_below_each_data_set(root: Path, tmp_path: Path) -> None:
+    """On the same folds: their accuracies are those of a run of their own."""
+    out = tmp_path / "out"
+    result = run(root, "OWN", *FAST, "--seeds", 2, "--out", out, baseline="--baseline")
+    assert result.exit_code == 0, result.stderr
+    table = result.stdout.split("\n\n")[0].splitlines()
+    rows = [line for line in table if " held-out " in line]
+    assert [line.split()[:2] for line in rows] == [
+        ["OWN", "hgcn"],
+        ["wl-forest", "held-out"],
+        ["majority", "held-out"],
+    ]
+    assert rows[2].split()[2:5] == ["50.00", "0.00", "–"]
+    assert result.stdout.count("ROC-AUC   ") == 2  # the largest class has none
+    assert "wl-forest, majority: simple models on the same folds, with one seed." in result.stdout
+    forest, majority = json.loads((out / "OWN--hgcn.summary.json").read_text())["baselines"]
+    assert (forest["variant"], majority["variant"]) == ("wl-forest", "majority")
+    alone = ["evaluate", "OWN", "--root", str(root), "--folds", "3", "--model", "wl-forest", "--json"]
+    (summary,) = json.loads(RUNNER.invoke(app, alone).stdout)
+    assert forest["figures"]["held-out"]["mean"] == summary["figures"]["held-out"]["mean"]
+    assert set(summary) == {*json.loads((out / "OWN--hgcn.summary.json").read_text())} - {
+        "baselines",
+        "source",
+    }
+    assert len(ResultsStore(out).records()) == 2
+
+
+def test_own_graphs_get_simple_models_and_others_on_request(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(evaluate_module, "_run_baselines", lambda each: asked.append(each.store.name) or [])
+    words = ["--folds", "3", "--epochs", "1", "--preset", str(root / "small.toml"), "--device", "cpu"]
+    for source, more in (("planted-parts", []), ("planted-parts", ["--baseline"]), (str(root / "OWN"), [])):
+        assert RUNNER.invoke(app, ["evaluate", source, *words, *more]).exit_code == 0
+    assert RUNNER.invoke(app, ["evaluate", str(root / "OWN"), "--model", "majority"]).exit_code == 0
+    assert asked == ["planted-parts", "OWN"]
+
+
+def test_class_weights_are_said(root: Path) -> None:
+    result = run(root, "OWN", *FAST, "--class-weight", "balanced")
+    assert "OWN: class weights (balanced) '1' 1, '2' 1.\n" in result.stderr
+    assert "class weights" not in run(root, "OWN", *FAST).stderr
 
 
 def test_metrics_are_printed_with_a_caution_and_are_in_the_json(root: Path, tmp_path: Path) -> None:

@@ -55,6 +55,27 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
 
 
+def test_predictions_of_repeated_splits_have_ids_and_seeds(tmp_path: Path) -> None:
+    lines = [f"{'C' * n}{end},{end},M-{end}{n}" for end in "ON" for n in range(1, 21)]
+    table = write(tmp_path / "named.csv", ["smiles,active,code", *lines])
+    words = ("--id", "code", "--label", "active", "--epochs", 1, "--model", "gin", "--device", "cpu")
+    out = tmp_path / "p.csv"
+    seeds = ("--split", "random", "--repeat", 2, "--seed", 3, "--seeds", 2)
+    result = run("evaluate", table, *words, *seeds, "--no-baseline", "--predictions", out)
+    assert result.exit_code == 0, result.output
+    rows = rows_of(out)
+    assert {(row["seed"], row["fold"], row["split_seed"]) for row in rows} == {
+        *(("0", "1", "3"), ("0", "2", "4"), ("1", "1", "3"), ("1", "2", "4"))
+    }
+    assert all(row["id"] == f"M-{row['label']}{len(row['smiles']) - 1}" for row in rows)
+    folds = run("evaluate", table, *words, "--folds", 3, "--no-baseline", "--predictions", out)
+    assert folds.exit_code == 0, folds.output
+    assert "split_seed" not in rows_of(out)[0]
+    missing = run("train", table, "--id", "nome", "--label", "active", "--out", tmp_path / "m.safetensors")
+    assert missing.exit_code == 2
+    assert "'nome'" in missing.stderr
+
+
 def test_training_says_what_was_left_out(table: Path, tmp_path: Path) -> None:
     result = train(table, tmp_path / "m.safetensors")
     lines = result.stderr.splitlines()

@@ -91,7 +91,7 @@ def test_a_file_of_ones_own_named_as_a_data_set_of_the_paper(tmp_path: Path) -> 
     assert (config.source, config.model_arguments["num_capsules"]) == ("molecules", (10,))
     assert config.model_arguments["residual_nodes"] is None
 
-    words = ("evaluate", path, "--label", "enzyme", "--folds", 3, *SMALL)
+    words = ("evaluate", path, "--label", "enzyme", "--folds", 3, "--no-baseline", *SMALL)
     evaluated = invoke(*words, "--json")
     assert evaluated.exit_code == 0, evaluated.output
     assert f"proteins: 3 folds × 1 seed, hgcn, {own}." in evaluated.stderr

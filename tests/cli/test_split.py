@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ MOLECULES = [f"{chain}{end}" for end in ("O", "N") for chain in ALKYL] + [
 def small(tmp_path: Path) -> list[str]:
     """The options of a small model."""
     (tmp_path / "small.toml").write_text(PRESET.format(epochs=2))
-    return ["--preset", str(tmp_path / "small.toml"), "--device", "cpu"]
+    return ["--preset", str(tmp_path / "small.toml"), "--device", "cpu", "--no-baseline"]
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def json_of(*arguments: object) -> Any:
 
 # ---------------------------------------------------------------------- train
 def test_train_uses_the_sets_of_a_column(small: list[str], molecules: str) -> None:
+    small.remove("--no-baseline")
     arguments = ["train", molecules, "--label", "kind", "--split", "Part", *small]
     result = invoke(*arguments, "--out", "m.safetensors")
     assert result.exit_code == 0, result.stderr
@@ -216,6 +218,24 @@ def test_the_example_is_split_by_scaffold(small: list[str]) -> None:
     )
     assert "Split (by scaffold, seed 0):\n              graphs  alcohol  ether" in result.stderr
     assert "  test            50       25     25\n" in result.stderr
+    single = "One split says little, since results differ from split to split. Mean and spread of ten:"
+    assert (
+        f"{single} graphcaps evaluate with the same columns, --split scaffold and --repeat 10.\n"
+        in result.stderr
+    )
+
+
+def test_copies_across_the_parts_are_said_without_molecules_too(small: list[str], networks: str) -> None:
+    """Every second graph is a copy of the one before."""
+    drawn = invoke("train", networks, *small, "--epochs", 1, "--out", "m.safetensors")
+    assert re.search(
+        r"\d of \d distinct validation graphs equals? a training graph as the model", drawn.stderr
+    )
+    assert "so that validation results are too good; graphcaps data check lists copies.\n" in drawn.stderr
+    split = invoke("train", networks, *small, "--epochs", 1, "--split", "parts.csv", "--out", "s.safetensors")
+    assert re.search(
+        r"\d of \d distinct test graphs equals? another graph as the model reads them", split.stderr
+    )
 
 
 # ---------------------------------------------------------------------- seeded splits
@@ -239,6 +259,7 @@ def test_evaluate_repeats_a_seeded_split(small: list[str], molecules: str) -> No
     assert "Splits (by scaffold, seeds 4 to 6):\n" in result.stderr
     assert "3 splits (by scaffold, seeds 4 to 6): 20 training, 2 validation, 2 test graphs." in result.stdout
     assert "± splits" in result.stdout
+    assert "One split says little" not in result.stderr
     (summary,) = json_of(*whole, "--seed", "4", "--resume")
     assert (summary["folds"], summary["partition"]["kind"], summary["partition"]["count"]) == (3, "splits", 3)
     assert summary["partition"]["by"] == "by scaffold, seeds 4 to 6"
@@ -262,6 +283,8 @@ def test_a_random_split_with_other_fractions(small: list[str], networks: str) ->
     ]
     result = invoke(*nets)
     assert "2 splits (random, seeds 0 to 1): 12 training, 6 validation, 6 test graphs." in result.stdout
+    alone = invoke(*nets[:-2])
+    assert "from split to split. Mean and spread of ten: add --repeat 10.\n" in alone.stderr
     out = ["--out", "m.safetensors", *small, "--split", "random", "--fractions", "0.5,0.25,0.25"]
     training = json_of("train", networks, *out, "--seed", "7")["training"]
     assert (training["split"], training["test_graphs"]) == ("random, seed 7", 6)

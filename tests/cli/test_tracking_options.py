@@ -77,7 +77,7 @@ def test_results_are_written_before_a_callback_raises(
     for verb in ("train", "evaluate"):
         monkeypatch.setattr(f"graphcaps.cli.{verb}.open_log", lambda text, owner: [Full()])
     out = tmp_path / "results"
-    result = invoke("evaluate", *inputs[1:], "--folds", 3, "--out", out)
+    result = invoke("evaluate", *inputs[1:], "--no-baseline", "--folds", 3, "--out", out)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, DISK_IS_FULL)
     assert "held-out" in result.stdout
     assert len(list(out.glob("*.summary.json"))) == 1
@@ -144,7 +144,7 @@ def test_an_interrupted_training_loses_and_doubles_no_step(
 def test_evaluate_logs_every_fold(inputs: list[str], tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="the extra 'track' is not installed")
     logs = tmp_path / "logs"
-    words = ("evaluate", *inputs[1:], "--folds", 3, "--log", f"tensorboard:{logs}", "--json")
+    words = ("evaluate", *inputs[1:], "--no-baseline", "--folds", 3, "--log", f"tensorboard:{logs}", "--json")
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     (run,) = logs.iterdir()

@@ -62,6 +62,10 @@ def test_the_table_has_a_row_per_seed_fold_and_graph_with_exact_numbers() -> Non
     assert rows[3]["predicted"] == "no"  # equal probabilities: the first class, as in the accuracy
     assert rows[7]["seed"] == "1"
     assert "id" not in predictions_csv([(0, found)], ["no", "yes"]).splitlines()[0]
+    seeded = predictions_csv([(0, found)], ["no", "yes"], split_seeds=[7, 9])
+    assert {(row["fold"], row["split_seed"]) for row in csv.DictReader(io.StringIO(seeded))} == {
+        *(("1", "7"), ("2", "9"))
+    }
 
 
 def test_what_is_written_is_read_back() -> None:

@@ -28,6 +28,12 @@ def hashes(*numbers: int) -> np.ndarray:
     return np.array(numbers, dtype=np.uint64)
 
 
+def test_copies_across_the_parts_are_counted() -> None:
+    found = SplitHashes.from_parts(hashes(1, 2, 3, 3), hashes(3, 4, 5), hashes(1, 4, 6, 6))
+    assert found.copies() == {"validation": 1, "test": 2}
+    assert SplitHashes.from_parts(hashes(1), hashes(2), hashes(3)).copies() == {"validation": 0, "test": 0}
+
+
 @pytest.mark.parametrize("model", ["hgcn", "wl-forest", "majority"])
 def test_every_training_records_its_graphs_in_the_model_file(model: str, tmp_path: Path) -> None:
     config = CONFIG if model == "hgcn" else RunConfig("planted-parts", model, {})

@@ -62,7 +62,7 @@ def test_a_plugin_trains_predicts_and_evaluates_by_name(installed: Path, tmp_pat
         ["train", data, "--model", "sgc", "--epochs", "3", "--out", "sgc.safetensors"],
         ["info", "sgc.safetensors", "--json"],
         ["predict", "sgc.safetensors", data, "--out", "predicted.csv"],
-        ["evaluate", data, "--model", "sgc", "--epochs", "2", "--folds", "3", "--json"],
+        ["evaluate", data, "--model", "sgc", "--epochs", "2", "--folds", "3", "--no-baseline", "--json"],
     ]
     output = succeed(run(tmp_path, "-c", COMMANDS, json.dumps(commands), packages=installed))
     models, _, info, _, evaluation, predictions = map(json.loads, output.splitlines())

@@ -145,7 +145,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"O{message}" in again.stderr
     assert "capsules in use 1 of 3" in " ".join(again.stdout.split())
     assert "capsules in use 1 of 3" in " ".join(invoke("info", "m.safetensors").stdout.split())
-    words = ["evaluate", *arguments[1:], "--folds", "3", "--out", "results"]
+    words = ["evaluate", *arguments[1:], "--folds", "3", "--no-baseline", "--out", "results"]
     evaluated = invoke(*words, "--json")
     assert f"SMALL: In 3 of 3 trainings o{message}" in evaluated.stderr
     (summary,) = json.loads(evaluated.stdout)

@@ -39,6 +39,7 @@ __all__ = [
     "Source",
     "SplitBy",
     "SplitColumn",
+    "describe_single_split",
     "display_names",
     "graph_label",
     "note_truncation",
@@ -296,6 +297,20 @@ def open_with_splits(
     if sentence := describe_copies_across(loaded.store.smiles, parts):
         note(sentence)
     return loaded, splits
+
+
+def describe_single_split(split: Split | None, command: str) -> str:
+    """A sentence on a single seeded split, with the way to repeat it; "" for another split or none.
+
+    Args:
+        split (Split, optional): The split.
+        command (str): What gives ten splits.
+    """
+    if split is None or split.seed is None:
+        return ""
+    return (
+        f"One split says little, since results differ from split to split. Mean and spread of ten: {command}"
+    )
 
 
 def _parse_fractions(owner: str, text: str) -> tuple[float, ...]:

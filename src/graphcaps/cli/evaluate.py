@@ -16,11 +16,13 @@ from graphcaps.cli.data_options import (
     Duplicates,
     Fractions,
     Fragments,
+    Id,
     Json,
     Label,
     Root,
     Smiles,
     SplitBy,
+    describe_single_split,
     open_with_splits,
     reader_options,
 )
@@ -43,9 +45,11 @@ from graphcaps.cli.run_options import (
     selection_metric,
 )
 from graphcaps.cli.tracking_options import Log, note_log, open_log
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, GraphcapsError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.splits.groups import Grouping
@@ -58,6 +62,7 @@ __all__ = ["evaluate"]
 _MAX_VARIANT_LENGTH = 100
 _MAX_SEEDS = 1000
 _FOLDS = 10
+_MAX_CLASSES = 10  # in a sentence
 
 
 def evaluate(
@@ -118,6 +123,13 @@ def evaluate(
     max_nodes: MaxNodes = None,
     precision: Precision = None,
     device: Device = "auto",
+    baseline: Annotated[
+        bool | None,
+        option(
+            "--baseline/--no-baseline",
+            help="Also fit a forest and the largest class on the same folds. Default: for your own graphs.",
+        ),
+    ] = None,
     group: Annotated[
         int | None,
         option(
@@ -138,6 +150,7 @@ def evaluate(
     ] = False,
     smiles: Smiles = None,
     label: Label = None,
+    id: Id = None,
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
@@ -150,6 +163,8 @@ def evaluate(
     Protocol held-out trains on eight of ten folds, selects the epoch on the ninth and tests on the tenth; it
     gives the held-out accuracy. Protocol paper trains on nine folds and selects the epoch on the test folds, as
     the published results do (C, C*); these are upper bounds. both runs the two.
+
+    A forest and the largest class on the same folds show what the graphs give without a network (--no-baseline).
 
     --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
     --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
@@ -164,7 +179,9 @@ def evaluate(
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.training.auto_config import check_network_options
 
-    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms)
+    options = reader_options(
+        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms
+    )
     split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
     loaded = _load(names, root, options, split, split_seeds, fractions)
     results = None if out is None else ResultsStore(out)
@@ -197,22 +214,26 @@ def evaluate(
         validations.append((dataset, validation))
     ledgers: list[Ledger] = []
     callback_errors: list[CallbackError] = []
+    baselines: dict[str, list[Ledger]] = {}
     for dataset, validation in validations:
         ledger = _run(validation, preset, out, as_json, callback_errors)
         ledgers.append(ledger)
+        is_wanted = dataset.store.catalogue_name is None and not validation.is_classical
+        if is_wanted if baseline is None else baseline:
+            baselines[ledger.dataset] = _run_baselines(validation)
         if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
             note(warning)
         if ledger.capsule_warning:
             note(f"{ledger.dataset}: {ledger.capsule_warning}")
         if out is not None:
-            _write_summary(out, ledger, dataset)
+            _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset)
         if predictions is not None:
-            _write_predictions(predictions, ledger, dataset)
+            _write_predictions(predictions, ledger, dataset, validation.splits)
         note_log(loggers)
     if as_json:
-        print_json([ledger.summary() for ledger in ledgers])
+        print_json([_summary(ledger, baselines.get(ledger.dataset, [])) for ledger in ledgers])
     else:
-        _show_ledgers(ledgers, out)
+        _show_ledgers(ledgers, baselines, out)
     if callback_errors:  # last: an exception in a callback loses nothing
         raise callback_errors[0]
 
@@ -335,6 +356,10 @@ def _run(
     if validation.class_counts is not None and partition is not None:
         what = "Folds" if partition.kind == "groups" else "Split" if folds == 1 else "Splits"
         note(f"{what} ({partition.by}):\n{validation.class_counts.table()}")
+        if folds == 1 and (sentence := describe_single_split(validation.splits[0], "add --repeat 10.")):
+            note(sentence)
+    if validation.class_weight is not None:
+        note(_describe_weights(validation.store))
     total = len(validation.protocols) * seeds
     if validation.finished:
         note(f"{name}: {len(validation.finished)} of {total} records are finished.")
@@ -352,6 +377,35 @@ def _run(
     except KeyboardInterrupt as error:
         note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
         raise typer.Exit(130) from error
+
+
+def _describe_weights(store: GraphStore) -> str:
+    """The class weights of the whole data set; those of a fold are of its training graphs."""
+    from graphcaps.training.class_weights import balanced_class_weights
+
+    assert store.y is not None
+    weights = balanced_class_weights(store.y, store.num_classes).tolist()
+    shown = [f"'{name}' {weight:.3g}" for name, weight in zip(store.class_names, weights, strict=True)]
+    more = f", … ({len(shown)} classes)" if len(shown) > _MAX_CLASSES else ""
+    return f"{store.name}: class weights (balanced) {', '.join(shown[:_MAX_CLASSES])}{more}."
+
+
+def _run_baselines(validation: CrossValidation) -> list[Ledger]:
+    """The ledgers of simple models on the same folds, the better one first; notes why one is missing."""
+    from graphcaps.training.baseline import baseline_configs
+
+    ledgers = []
+    for config in baseline_configs(validation.store):
+        if config.model == validation.config.model:
+            continue
+        try:
+            ledgers.append(validation.baseline(config).run())
+        except GraphcapsError as error:
+            note(f"The baseline {config.model} could not be fitted: {error}")
+        except KeyboardInterrupt:
+            note("Stopped the baseline; --no-baseline leaves it out.")
+            break
+    return ledgers
 
 
 def _describe_memory(validation: CrossValidation) -> str:
@@ -413,16 +467,25 @@ def _learning_warning(ledger: Ledger, store: GraphStore) -> str:
     return learning_warning(f"{ledger.dataset}: the model has", mean, largest, graphs, advice)
 
 
-def _write_summary(out: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
+def _summary(ledger: Ledger, baselines: Sequence[Ledger]) -> dict[str, Any]:
+    """The summary of a ledger, with the results of simple models on the same folds."""
+    names = ("variant", "figures", "metrics", "seconds")
+    rows = [{name: each.summary()[name] for name in names} for each in baselines]
+    return ledger.summary() | ({"baselines": rows} if rows else {})
+
+
+def _write_summary(out: Path, ledger: Ledger, baselines: Sequence[Ledger], loaded: LoadedDataset) -> None:
     """Writes the summary of the records: results, configuration, versions and source of the graphs."""
     from graphcaps.evaluation.results_store import file_name
 
     source = {"source": None if loaded.source is None else str(loaded.source)}
     path = out / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
-    write_json(path, ledger.summary() | source)
+    write_json(path, _summary(ledger, baselines) | source)
 
 
-def _write_predictions(path: Path, ledger: Ledger, loaded: LoadedDataset) -> None:
+def _write_predictions(
+    path: Path, ledger: Ledger, loaded: LoadedDataset, splits: Sequence[Split] = ()
+) -> None:
     """Writes a row per seed, fold and graph."""
     from graphcaps._io.atomic_write import write_atomically
     from graphcaps.evaluation.graph_predictions import predictions_csv
@@ -431,12 +494,19 @@ def _write_predictions(path: Path, ledger: Ledger, loaded: LoadedDataset) -> Non
     ids = None if metadata is None else metadata.ids
     seeds = [(record.key.seed, record.predictions) for record in ledger.of("held-out")]
     kept = [(seed, predictions) for seed, predictions in seeds if predictions is not None]
-    write_atomically(path, predictions_csv(kept, store.class_names, ids=ids, smiles=store.smiles))
+    text = predictions_csv(
+        kept,
+        store.class_names,
+        ids=ids,
+        smiles=store.smiles,
+        split_seeds=[split.seed for split in splits if split.seed is not None],
+    )
+    write_atomically(path, text)
     note(f"Predictions of {sum(len(predictions) for _, predictions in kept):,} rows: {path}")
 
 
-def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
-    """Prints one line per result, and the rule of each below the table."""
+def _show_ledgers(ledgers: list[Ledger], baselines: dict[str, list[Ledger]], out: Path | None) -> None:
+    """Prints one line per result, simple models below each data set, and the rule of each result below the table."""
     from graphcaps.evaluation import RULES
 
     several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
@@ -444,16 +514,9 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
     numbers = ("mean", f"± {unit}", *(("± seeds",) if several_seeds else ()), "seconds")
     table = columns("data set", "model", "result", *numbers, "", right=numbers)
     for ledger in ledgers:
-        head = (ledger.dataset, ledger.variant, f"{ledger.seconds:.1f}")
-        for name in _shown(ledger):
-            figure = ledger.estimates[name]
-            spreads = (figure.std_folds, figure.std_seeds)[: len(numbers) - 2]
-            cells = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
-            bound = "upper bound" if ledger.is_upper_bound(name) else ""
-            table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *cells, head[2], bound)
-            head = ("", "", "")
-            for cells in _metric_cells(ledger, len(numbers) - 2) if name == "held-out" else ():
-                table.add_row("", "", *cells, "", "")
+        _add_rows(table, ledger, ledger.dataset, len(numbers) - 2)
+        for baseline in baselines.get(ledger.dataset, []):
+            _add_rows(table, baseline, "", len(numbers) - 2)
     console = terminal()
     console.print(table)
     with_metrics = any(ledger.metrics for ledger in ledgers)
@@ -464,6 +527,9 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
             console.print(
                 f"{name}: {_describe_rule(name, ledgers)}.", style="dim", markup=False, soft_wrap=True
             )
+    if names := list(dict.fromkeys(each.variant for rows in baselines.values() for each in rows)):
+        sentence = f"{', '.join(names)}: simple models on the same {unit}, with one seed."
+        console.print(sentence, style="dim", soft_wrap=True)
     for ledger in ledgers:
         for sentence in ledger.cautions:
             name = f"{ledger.dataset}: " if len(ledgers) > 1 else ""
@@ -472,6 +538,21 @@ def _show_ledgers(ledgers: list[Ledger], out: Path | None) -> None:
         console.print(sentence, markup=False, soft_wrap=True)
     if out is not None:
         console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
+
+
+def _add_rows(table: Table, ledger: Ledger, title: str, num_spreads: int) -> None:
+    """Adds a row per result of a ledger, and of the held-out accuracy one per metric."""
+    head = (title, ledger.variant, f"{ledger.seconds:.1f}")
+    for name in _shown(ledger):
+        figure = ledger.estimates[name]
+        spreads = (figure.std_folds, figure.std_seeds)[:num_spreads]
+        cells = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
+        bound = "upper bound" if ledger.is_upper_bound(name) else ""
+        table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *cells, head[2], bound)
+        head = ("", "", "")
+        has_metrics = name == "held-out" and ledger.variant != "majority"  # its scores rank nothing
+        for cells in _metric_cells(ledger, num_spreads) if has_metrics else ():
+            table.add_row("", "", *cells, "", "")
 
 
 def _metric_cells(ledger: Ledger, num_spreads: int) -> Iterator[list[str]]:

@@ -16,12 +16,14 @@ from graphcaps.cli.data_options import (
     Duplicates,
     Fractions,
     Fragments,
+    Id,
     Json,
     Label,
     Root,
     Smiles,
     Source,
     SplitBy,
+    describe_single_split,
     open_with_splits,
     reader_options,
 )
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from graphcaps.cli.training_files import TrainingFiles
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
+    from graphcaps.inference.fitted_model import FittedModel
     from graphcaps.inference.probabilities import CalibrationMethod
     from graphcaps.training.single_training import SingleTraining
 
@@ -83,6 +86,7 @@ def train(
     ] = 0.1,
     smiles: Smiles = None,
     label: Label = None,
+    id: Id = None,
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
@@ -153,7 +157,9 @@ def train(
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.final_training import make_training
 
-    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms)
+    options = reader_options(
+        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms
+    )
     loaded, splits = open_with_splits(
         source, root, options, split, "train", seeds=(seed,), fractions=fractions
     )
@@ -198,6 +204,9 @@ def train(
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
+    repeat = f"graphcaps evaluate with the same columns, --split {split} and --repeat 10."
+    if sentence := describe_single_split(holdout, repeat):
+        note(sentence)
     for sentence in training.reading_notes:
         note(sentence)
     if overwrite:
@@ -225,6 +234,9 @@ def train(
         raise typer.Exit(130) from error
     for sentence in training.notes[known_notes:]:
         note(sentence)
+    # Copies of molecules between the parts of a split are said when it is made.
+    if store.catalogue_name is None and (holdout is None or store.smiles is None):
+        _note_copies(result.model, is_molecules=store.smiles is not None)
     if baseline and training.has_epochs and store.catalogue_name is None:
         _fit_baseline(files, store, seed=seed, validation=validation, split=holdout)
     note_log(loggers)
@@ -300,6 +312,25 @@ def _resume_command(context: typer.Context) -> str:
         else:
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
     return shlex.join([*words, "--resume"])
+
+
+# Notes on the graphs
+
+
+def _note_copies(fitted: FittedModel, *, is_molecules: bool) -> None:
+    """Says how many distinct validation and test graphs are copies of graphs of an earlier part."""
+    if fitted.split_hashes is None:
+        return
+    sizes, way_out = fitted.split_hashes.counts(), "graphcaps data check lists copies"
+    way_out += "; --duplicates first keeps one row of each molecule." if is_molecules else "."
+    for part, count in fitted.split_hashes.copies().items():
+        if count:
+            verb, others = ("equals", "a training") if part == "validation" else ("equals", "another")
+            verb = verb if count == 1 else "equal"
+            note(
+                f"{count:,} of {sizes[part]:,} distinct {part} graphs {verb} {others} graph as the model reads them, "
+                f"so that {part} results are too good; {way_out}"
+            )
 
 
 # The simple model beside it

@@ -292,7 +292,7 @@ class CrossValidation:
         else:
             model_factory(self.config, 1, store.num_classes)
         self.seeds, self.group, self.patience = tuple(range(seeds)), group, patience
-        self.class_weight, self.predictions = class_weight, predictions
+        self.class_weight, self.predictions, self._groups = class_weight, predictions, groups
         assert store.y is not None
         validation_sets = [
             self.folds.held_out(fold).validation
@@ -321,6 +321,28 @@ class CrossValidation:
         if isinstance(self.folds, FixedSplits):
             return ClassCounts.stack([count_classes(split, y, names) for split in self.folds.splits])
         return None if self.partition is None else count_fold_classes(self.folds, y, names)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The fixed splits in the place of folds; empty for folds."""
+        return self.folds.splits if isinstance(self.folds, FixedSplits) else ()
+
+    def baseline(self, config: RunConfig) -> CrossValidation:
+        """Another model on the same folds or splits, with one seed; nothing is stored.
+
+        Args:
+            config (RunConfig): Model, input features and training.
+        """
+        protocol = "held-out" if "held-out" in self.protocols else "paper"
+        return CrossValidation(
+            self.store,
+            config,
+            folds=self.folds.num_folds,
+            protocol=protocol,
+            device="auto",
+            groups=self._groups,
+            split=self.splits or None,
+        )
 
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains unfinished seeds; returns the ledger of all records of ``variant``, without joint variants."""

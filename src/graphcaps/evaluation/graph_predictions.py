@@ -115,11 +115,13 @@ def predictions_csv(
     *,
     ids: Sequence[str] | None = None,
     smiles: Sequence[str | None] | None = None,
+    split_seeds: Sequence[int] = (),
 ) -> str:
     """A table with a row per seed, fold and graph, as text.
 
-    Columns: ``graph`` (number, counted from 1), ``id`` and ``smiles`` where they are known, ``seed``, ``fold`` (counted
-    from 1), ``split`` (``validation`` or ``test``), ``label`` (true class), ``predicted``, and
+    Columns: ``graph`` (number, counted from 1), ``id`` and ``smiles`` where they are known, ``seed`` of the training,
+    ``fold`` (counted from 1), ``split_seed`` where a seeded split stands in the place of each fold, ``split``
+    (``validation`` or ``test``), ``label`` (true class), ``predicted``, and
     ``probability[class]`` for each class. Numbers are written in full: metrics that are computed from the file are the
     printed ones.
 
@@ -128,26 +130,26 @@ def predictions_csv(
         class_names (sequence): Name of each class.
         ids (sequence, optional): Name of each graph of the data set.
         smiles (sequence, optional): SMILES of each graph of the data set.
+        split_seeds (sequence): Seed of the split of each fold; empty for folds. (default: empty)
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    known = [("id", ids)] if ids is not None else []
-    extra: list[tuple[str, Sequence[str | None]]] = [
-        *known,
-        *([("smiles", smiles)] if smiles is not None else []),
-    ]
+    columns: list[tuple[str, Sequence[str | None] | None]] = [("id", ids), ("smiles", smiles)]
+    extra = [(name, values) for name, values in columns if values is not None]
     classes = [f"probability[{name}]" for name in class_names]
-    writer.writerow(
-        ["graph", *(name for name, _ in extra), "seed", "fold", "split", "label", "predicted", *classes]
-    )
+    numbers = ["seed", "fold", *(["split_seed"] if split_seeds else [])]
+    names = [name for name, _ in extra]
+    writer.writerow(["graph", *names, *numbers, "split", "label", "predicted", *classes])
     for seed, predictions in seeds:
         # In the order of folds, validation before test graphs, then of graphs.
         for row in np.lexsort((predictions.graph, predictions.part, predictions.fold)).tolist():
             graph, p = int(predictions.graph[row]), predictions.probabilities[row]
-            names = [column[graph] or "" for _, column in extra]
-            where = (seed, int(predictions.fold[row]) + 1, PARTS[predictions.part[row]])
+            fold = int(predictions.fold[row])
+            where = [seed, fold + 1, *([split_seeds[fold]] if split_seeds else [])]
             label, predicted = class_names[predictions.y[row]], class_names[int(p.argmax())]
-            writer.writerow([graph + 1, *names, *where, label, predicted, *map(repr, p.tolist())])
+            known = [column[graph] or "" for _, column in extra]
+            cells = [*known, *where, PARTS[predictions.part[row]], label, predicted]
+            writer.writerow([graph + 1, *cells, *map(repr, p.tolist())])
     return text.getvalue()
 
 

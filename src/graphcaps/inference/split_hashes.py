@@ -75,6 +75,14 @@ class SplitHashes:
                 found[row] = name
         return tuple(found)
 
+    def copies(self) -> dict[Part, int]:
+        """Number of distinct validation graphs that are training graphs too, and of test graphs that are either."""
+        seen = np.union1d(self.training, self.validation)
+        return {
+            "validation": int(np.isin(self.validation, self.training).sum()),
+            "test": int(np.isin(self.test, seen).sum()),
+        }
+
     def counts(self) -> dict[str, int]:
         """Number of distinct graphs of each part."""
         return {name: len(self._hashes(name)) for name in get_args(Part)}

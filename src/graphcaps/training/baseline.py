@@ -20,7 +20,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.metrics import class_metrics
 from graphcaps.training.classical_training import ClassicalTraining
 
-__all__ = ["Baseline", "baseline_model", "fit_baseline"]
+__all__ = ["Baseline", "baseline_configs", "baseline_model", "fit_baseline"]
 
 _TREES = 100  # a fifth of the models' default, to be quick
 
@@ -66,6 +66,12 @@ def baseline_model(store: GraphStore) -> str:
     if store.smiles is not None:
         return "ecfp-forest"
     return "wl-forest" if store.node_attributes is None else "features-trees"
+
+
+def baseline_configs(store: GraphStore) -> tuple[RunConfig, RunConfig]:
+    """Configurations of the simple models for these graphs: the forest, and the most frequent class."""
+    forest = RunConfig(model=baseline_model(store), model_arguments={"trees": _TREES})
+    return forest, RunConfig(model="majority")
 
 
 def fit_baseline(
