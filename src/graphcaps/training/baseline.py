@@ -99,12 +99,12 @@ def fit_baseline(
         calibrate=None,
         split=split,
     )
-    forest = fit(RunConfig(model=baseline_model(store), model_arguments={"trees": _TREES}))
+    forest, majority_class = map(fit, baseline_configs(store))
     holdout = forest.holdout
     part = forest.source[holdout.validation] if holdout.test_store is None else holdout.test_store
     if not len(part):
         return None
-    metrics, majority = _score(forest, part), _score(fit(RunConfig(model="majority")), part)
+    metrics, majority = _score(forest, part), _score(majority_class, part)
     assert metrics["accuracy"] is not None
     assert majority["accuracy"] is not None
     return Baseline(
