@@ -171,7 +171,7 @@ def test_arrays_do_not_depend_on_how_the_smiles_is_written(featurizer: str) -> N
 def test_one_parse_gives_the_columns_of_the_canonical_smiles() -> None:
     """Slow reference: the canonical SMILES is parsed again, and its atoms are read in their own order."""
     read = read_smiles(MOLECULES)
-    for graph, text in enumerate(read.smiles):
+    for graph, text in enumerate(read.store.smiles):
         molecule = chem.MolFromSmiles(text)
         own = read.store[graph]
         for column, feature in enumerate(FEATURIZERS["standard"].atoms):

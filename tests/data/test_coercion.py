@@ -21,6 +21,7 @@ from graphcaps import HGCNClassifier
 from graphcaps.data import coerce, to_networkx, to_pyg
 from graphcaps.data.coercion import concat_stores, reader_defaults
 from graphcaps.data.label_encoding import text_code
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.errors import GraphcapsError
 from tests.small_models import planted
@@ -333,7 +334,7 @@ def test_concatenated_stores_keep_names_and_shared_truth() -> None:
     with pytest.raises(
         GraphcapsError, match=r"'stores' must hold stores with equally many columns of 'node_labels'"
     ):
-        concat_stores([store, replace(store, node_labels=store.node_labels.repeat(1, 2))])
+        concat_stores([store, replace(store, node_labels=store.node_labels.repeat(1, 2), source_columns={})])
 
 
 def test_smiles_stay_with_the_graphs_if_all_stores_have_them() -> None:
@@ -471,7 +472,9 @@ def test_edge_attr_that_no_model_uses_is_said() -> None:
 
     edges = torch.tensor([[0, 1], [1, 0]])
     data = Data(edge_index=edges, num_nodes=2, edge_attr=torch.tensor([[0.5, 1.5]] * 2))
-    with pytest.warns(UserWarning, match=r"^'edge_attr' is kept in the store, but no model uses it\.$"):
+    with pytest.warns(
+        UserWarning, match=r"^coerce: 'edge_attr' is kept in the store, but no model uses it\.$"
+    ):
         coerce(data)
 
 
@@ -479,7 +482,7 @@ def test_text_of_networks_that_is_not_read_is_said() -> None:
     graph = nx.path_graph(2)
     nx.set_node_attributes(graph, "C", "element")
     with pytest.warns(
-        UserWarning, match=r"^The node attribute 'element' is not read, .* node_label='element'"
+        UserWarning, match=r"^coerce: The node attribute 'element' is not read, .* node_label='element'"
     ):
         coerce(graph)
     assert coerce(graph, node_label="element").store.node_labels is not None
@@ -515,3 +518,30 @@ def test_one_graph_outside_a_list_is_one_graph() -> None:
         np.testing.assert_array_equal(fitted.predict_proba(graph), expected)
         np.testing.assert_array_equal(fitted.model_.predict_proba(graph), expected)
         assert fitted.explain(graph).probabilities.tolist() == pytest.approx(expected[0].tolist())
+
+
+# ---------------------------------------------------------------------- metadata and names
+def test_networks_have_ids_names_and_notes() -> None:
+    graphs = networks(2)
+    read = coerce(graphs)
+    assert read.metadata is not None
+    assert (read.metadata.ids, read.metadata.has_names) == (("0", "1"), False)
+    for number, graph in enumerate(graphs):
+        graph.graph["name"] = f"compound {number}"
+        nx.set_node_attributes(graph, "x", "note")
+    with pytest.warns(ReadingWarning, match="coerce: The node attribute 'note' is not read"):
+        read = coerce(graphs)
+    assert read.metadata is not None
+    assert (read.metadata.ids, read.metadata.has_names) == (("compound 0", "compound 1"), True)
+    assert len(read.metadata.notes) == 1
+
+
+def test_stores_with_attributes_of_other_names_are_not_concatenated() -> None:
+    store = coerce(networks(2)).store
+    unnamed = replace(store, source_columns={})
+    assert concat_stores([unnamed, store]).column_names("node_attributes") == ("age",)
+    other = replace(store, source_columns={"node_attributes": ("size",)})
+    with pytest.raises(
+        GraphcapsError, match=r"the same names of 'node_attributes', in one order, got age and size\."
+    ):
+        concat_stores([store, other])

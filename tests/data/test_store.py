@@ -405,3 +405,16 @@ def test_a_column_that_is_no_tensor_is_refused(y):
     store = planted_parts(num_graphs=3)
     with pytest.raises(ArgumentError, match=r"^GraphStore: 'y' must be a tensor with 3 rows, got "):
         replace(store, y=y)
+
+
+def test_names_of_columns_stay_with_the_graphs():
+    store = replace(make(), source_columns={"node_labels": ("atom",)})
+    assert (
+        store[[1, 0]].column_names("node_labels") == store.to("cpu").column_names("node_labels") == ("atom",)
+    )
+    assert store.column_names("node_attributes") is None
+    assert replace(store, node_labels=None).column_names("node_labels") is None
+    with pytest.raises(ArgumentError, match="'source_columns' must hold 1 different names for 'node_labels'"):
+        replace(store, source_columns={"node_labels": ("atom", "charge")})
+    with pytest.raises(ArgumentError, match="'source_columns' must have the keys node_labels"):
+        replace(store, source_columns={"y": ("class",)})

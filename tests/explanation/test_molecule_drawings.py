@@ -81,7 +81,7 @@ def test_a_store_from_smiles_is_drawn_with_its_elements_and_bonds(
     texts = ["CC(=O)Oc1ccccc1C(=O)O", "C[NH3+].[Cl-]", "N#CC=C", "Brc1cc2[nH]ccc2s1"]
     # The name of a data set with other labels does not mislead.
     read = read_smiles(texts, featurizer=featurizer, name="MUTAG")
-    for graph, text in enumerate(read.smiles):
+    for graph, text in enumerate(read.store.smiles):
         molecule, right = molecule_from_store(read.store, graph), chem.MolFromSmiles(text)
         assert [atom.GetSymbol() for atom in molecule.GetAtoms()] == [
             atom.GetSymbol() for atom in right.GetAtoms()
@@ -114,8 +114,8 @@ def test_the_classifier_explains_and_draws_smiles(chem: Any, tmp_path: Path) -> 
         model.explain(["OC(=O)c1ccccc1"]).levels[0].capsule.tolist() == explanation.levels[0].capsule.tolist()
     )
     # The explanation itself knows its SMILES.
-    assert explanation.smiles == read.smiles[0]
-    drawn = molecule_from_smiles(read.smiles[0])
+    assert explanation.smiles == read.store.smiles[0]
+    drawn = molecule_from_smiles(read.store.smiles[0])
     for ending in (".svg", ".png"):
         explanation.draw(tmp_path / f"default{ending}")
         draw_explained_molecule(explanation, tmp_path / f"same{ending}", drawn)

@@ -39,6 +39,7 @@ from graphcaps.errors import ArgumentError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from torch import Tensor
 
 __all__ = [
     "BOND_TYPE",
@@ -50,6 +51,7 @@ __all__ = [
     "FeatureColumn",
     "Featurizer",
     "find_featurizer",
+    "has_codes",
 ]
 
 OTHER = "other"
@@ -135,6 +137,15 @@ def find_featurizer(name: str, owner: str = "from_smiles", argument: str = "feat
         expected = f"be one of {', '.join(map(repr, FEATURIZERS))}"
         raise ArgumentError(owner, argument, expected, repr(name))
     return FEATURIZERS[name]
+
+
+def has_codes(featurizer: Featurizer, kind: str, labels: Tensor) -> bool:
+    """Whether label columns ``[rows, columns]`` of kind ``"node"`` or ``"edge"`` hold codes of a featurizer."""
+    columns = featurizer.columns(kind)
+    return labels.size(1) == len(columns) and all(
+        bool(((values >= 0) & (values < len(column.values))).all())
+        for column, values in zip(columns, labels.unbind(1), strict=True)
+    )
 
 
 # ---------------------------------------------------------------------- numbers of atoms and bonds, from RDKit

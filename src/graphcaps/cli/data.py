@@ -164,7 +164,7 @@ def _reading(loaded: LoadedDataset) -> dict[str, Any]:
     return {
         "split": None if split is None else {part: split.count(part) for part in dict.fromkeys(split)},
         "skipped": [vars(row) for row in loaded.metadata.skipped],
-        "columns": {name: list(values) for name, values in loaded.metadata.columns.items()},
+        "columns": {name: list(values) for name, values in loaded.store.source_columns.items()},
         "label_names": {str(code): text for code, text in loaded.store.label_names.items()},
         "reading": list(loaded.all_notes),
     }

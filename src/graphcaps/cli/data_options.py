@@ -335,7 +335,7 @@ def require_labels(owner: str, loaded: LoadedDataset) -> None:
         return
     fix = "add graph labels."
     if loaded.metadata is not None and loaded.source is not None:
-        fix = _suggest_label(loaded.source, is_edge_list=loaded.metadata.smiles is None)
+        fix = _suggest_label(loaded.source, is_edge_list=loaded.store.smiles is None)
     name = loaded.store.name if loaded.source is None else loaded.source.name
     raise UsageError(f"{owner}: {name} has no class labels; {fix}")
 

@@ -296,7 +296,7 @@ def _draw(path: Path, kind: str | None, explanation: Explanation, loaded: Loaded
     if kind != _MOLECULE:
         explanation.draw(path, kind=kind)  # type: ignore[arg-type]
         return
-    smiles = None if loaded.metadata is None else loaded.metadata.smiles
+    smiles = loaded.store.smiles
     if explanation.nodes is not None and explanation.elements is not None:
         draw_explained_molecule(explanation, path)  # the atoms that the model used
     elif smiles:  # atom i of the SMILES is node i

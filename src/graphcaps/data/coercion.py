@@ -9,7 +9,7 @@ input                                                  read by
 =====================================================  ==============================================================
 a ``GraphStore``, or a list of stores                  as it is, or concatenated
 a path to a TU folder or zip, a table, networks, …     :func:`graphcaps.data.open_dataset`
-torch-geometric ``Data``, ``Batch``, lists of these,   :func:`graphcaps.data.from_pyg`
+torch-geometric ``Data``, ``Batch``, lists of these,   :func:`graphcaps.data.convert.pyg_graphs.read_pyg`
 data sets and loaders
 networkx graphs, one or several                        :func:`graphcaps.data.readers.networks.store_from_networks`, as
                                                        files of networks
@@ -41,18 +41,19 @@ from torch import Tensor
 
 from graphcaps.data.class_names import is_missing, is_missing_label
 from graphcaps.data.convert.array_graphs import from_arrays, is_array
-from graphcaps.data.convert.pyg_graphs import from_pyg
+from graphcaps.data.convert.networkx_graphs import attribute_key
+from graphcaps.data.convert.pyg_graphs import read_pyg
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.features.compatibility import CheckedGraphs, InputColumns, UnseenPolicy, check_graphs
-from graphcaps.data.readers.graph_metadata import GraphMetadata, ReadingWarning, SkippedRow
+from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, warn_of_notes
 from graphcaps.data.readers.molecules import molecule_smiles, read_smiles
 from graphcaps.data.readers.networks import CLASS_ATTRIBUTES, store_from_networks
 from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError, warn_user
+from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["GraphInput", "coerce", "coerce_and_check", "concat_stores", "reader_defaults"]
+__all__ = ["GraphInput", "coerce", "coerce_and_check", "concat_stores", "read_graphs", "reader_defaults"]
 
 _KINDS = (
     "be a GraphStore or a list of torch-geometric Data, networkx graphs, SMILES, RDKit molecules, adjacency matrices "
@@ -82,7 +83,7 @@ class GraphInput:
         store (GraphStore): The graphs; ``store.label_names`` has the text of labels that are text.
         y (ndarray, optional): Class label of each graph: class names of a store or file, ``Data.y``, or the graph
             attribute ``y``, ``class`` or ``label`` of networkx graphs; ``None`` unless every graph has one.
-        metadata (GraphMetadata, optional): Ids, split, SMILES, skipped rows and notes of molecules and files.
+        metadata (GraphMetadata, optional): Ids, split, skipped rows and notes; ``None`` for stores and arrays.
     """
 
     store: GraphStore
@@ -99,14 +100,15 @@ def coerce(
     samples: bool = False,
     **options: Any,
 ) -> GraphInput:
-    """Converts graphs of any supported kind to a store.
+    """Converts graphs of any supported kind to a store, and warns of what is not read.
 
     Args:
         graphs: One graph or several of one kind, as in the table above. One text is a path if it ends in a suffix of
             a file, or names an existing file or folder; otherwise it is SMILES.
         owner, argument (str): Owner and argument that messages name.
         recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs. Molecules are read with the
-            featurizer of its training graphs. (default: ``"standard"``)
+            featurizer of its training graphs, and networks with the names of their label attributes.
+            (default: ``"standard"`` and ``"label"``)
         samples (bool): Whether an array is a collection of samples, as in scikit-learn: one matrix outside a list is
             then refused. Any other single graph is one graph. (default: ``False``)
         options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``featurizer``, ``fragments``
@@ -114,6 +116,9 @@ def coerce(
             ``bad="skip"`` also leaves out rows without a class;
             ``node_label``, ``edge_label``, ``weight``, ``node_attributes`` and ``edge_attributes`` for networkx graphs;
             ``num_nodes`` for edge lists in arrays.
+
+    Warns:
+        ReadingWarning: Once for each note on what is not read; ``metadata`` lists rows that were left out on request.
 
     Raises:
         ArgumentError: If the graphs are of no supported kind or of several, a graph is invalid, or an option does not
@@ -124,6 +129,22 @@ def coerce(
         >>> coerce(["CCO", "C1CC1"]).store.sizes.tolist()
         [3, 3]
     """
+    read = read_graphs(graphs, owner=owner, argument=argument, recipe=recipe, samples=samples, **options)
+    if read.metadata is not None:
+        warn_of_notes(owner, read.metadata.notes)
+    return read
+
+
+def read_graphs(
+    graphs: Any,
+    *,
+    owner: str = "coerce",
+    argument: str = "graphs",
+    recipe: InputColumns | None = None,
+    samples: bool = False,
+    **options: Any,
+) -> GraphInput:
+    """Converts graphs as :func:`coerce` does, without warnings: ``metadata`` has the notes."""
     defaults = reader_defaults(recipe)
     with _name_errors(owner, argument):
         path = _as_path(graphs)
@@ -170,11 +191,16 @@ def reader_defaults(recipe: InputColumns | None) -> dict[str, str]:
         recipe (FeatureRecipe, optional): A fitted recipe that will encode the graphs.
 
     Returns:
-        dict: ``featurizer`` and ``fragments``, with which molecules were read in training; empty for other graphs.
+        dict: ``featurizer`` and ``fragments``, with which molecules were read in training; ``node_label`` and
+        ``edge_label``, the attributes that held the labels of networks. Only what the training graphs had.
     """
-    if recipe is None or recipe.featurizer is None:
+    if recipe is None:
         return {}
-    return {"featurizer": recipe.featurizer, "fragments": recipe.fragments or "all"}
+    if recipe.featurizer is not None:
+        return {"featurizer": recipe.featurizer, "fragments": recipe.fragments or "all"}
+    labels = {"node_label": "node_labels", "edge_label": "edge_labels"}
+    names = {option: recipe.source_columns.get(table) for option, table in labels.items()}
+    return {option: attribute_key(columns[0]) for option, columns in names.items() if columns}
 
 
 @contextmanager
@@ -283,8 +309,10 @@ def _from_list(graphs: list[Any], defaults: dict[str, str], options: dict[str, A
     if kind == "store":
         store = concat_stores(graphs)
         return GraphInput(store, _class_names(store))
+    allowed = _OPTIONS.get(kind, ())
+    options = {name: value for name, value in defaults.items() if name in allowed} | options
     if kind == "molecule":
-        return _from_molecules(graphs, defaults | options)
+        return _from_molecules(graphs, options)
     if kind == "networkx":
         return _from_networkx(graphs, options)
     if kind == "array":
@@ -322,7 +350,6 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
     rows = molecules.row_indices
     metadata = GraphMetadata(
         ids=tuple(str(row) for row in rows),
-        smiles=molecules.smiles,
         skipped=molecules.skipped,
         has_names=False,
         row_indices=rows if molecules.skipped else None,
@@ -333,23 +360,33 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
 
 
 def _from_networkx(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
-    data = store_from_networks(graphs, [None] * len(graphs), name="graphs", strict=True, **options)
-    for note in data.metadata.notes:
-        warn_user(note, ReadingWarning)
+    names = [str(graph.name) for graph in graphs]
+    has_names = all(names) and len(set(names)) == len(names)
+    data = store_from_networks(
+        graphs,
+        [None] * len(graphs),
+        names=names if has_names else (),
+        name="graphs",
+        strict=True,
+        **options,
+    )
     values = [next((g.graph[key] for key in CLASS_ATTRIBUTES if key in g.graph), None) for g in graphs]
     is_class = all(isinstance(value, str | int | float | np.generic) for value in values)
-    return GraphInput(data.store, np.array(values) if is_class else None)
+    metadata = replace(data.metadata, has_names=has_names)
+    return GraphInput(data.store, np.array(values) if is_class else None, metadata)
 
 
 def _from_pyg(graphs: list[Any]) -> GraphInput:
     data_list = [data for graph in graphs for data in _data_list(graph)]
     if not data_list:
         raise ArgumentError("coerce", "graphs", "hold at least one graph", "none")
-    store = from_pyg([_without_y(data) for data in data_list])
+    store, notes = read_pyg([_without_y(data) for data in data_list])
     if store.edge_attributes is not None:
-        warn_user("'edge_attr' is kept in the store, but no model uses it.", ReadingWarning)
+        notes.append("'edge_attr' is kept in the store, but no model uses it.")
     values = [_class_of(data) for data in data_list]
-    return GraphInput(store, None if any(value is None for value in values) else np.array(values))
+    y = None if any(value is None for value in values) else np.array(values)
+    ids = tuple(str(index) for index in range(len(store)))
+    return GraphInput(store, y, GraphMetadata(ids, notes=tuple(notes), has_names=False))
 
 
 def _data_list(graph: Any) -> list[Any]:
@@ -476,7 +513,7 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
     Ground truth and SMILES that not all stores have are dropped.
 
     Raises:
-        ArgumentError: If columns, class names or featurizers differ.
+        ArgumentError: If columns or their names, class names or featurizers differ.
     """
     first = stores[0]
     if len(stores) == 1:
@@ -504,6 +541,14 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
             expected = f"hold stores with equally many columns of '{name}'"
             raise ArgumentError("concat_stores", "stores", expected, "different numbers")
         columns[name] = None if tensors[0] is None else torch.cat(tensors)
+    source_columns = {}
+    for name in ("node_labels", "node_attributes", "edge_labels", "edge_attributes"):
+        found = list(dict.fromkeys(filter(None, (store.column_names(name) for store in stores))))
+        if len(found) > 1:
+            expected = f"hold stores with the same names of '{name}', in one order"
+            raise ArgumentError("concat_stores", "stores", expected, " and ".join(map(", ".join, found)))
+        if found:
+            source_columns[name] = found[0]
     if any(store.class_names != first.class_names for store in stores):
         raise ArgumentError(
             "concat_stores", "stores", "hold stores with the same class names", "different ones"
@@ -525,6 +570,7 @@ def concat_stores(stores: Sequence[GraphStore]) -> GraphStore:
         truth={key: torch.cat([store.truth[key] for store in with_nodes]) for key in sorted(shared)},
         smiles=_concat_smiles(stores),
         fragments=first.fragments if len({store.fragments for store in stores}) == 1 else None,
+        source_columns=source_columns,
         **columns,
     )
 

@@ -30,6 +30,9 @@ MAX_BIT_NODES = 1 << 14
 """Most nodes of a graph with adjacency bits, whose number grows with the square of the nodes."""
 
 
+_NAMED_COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphStore:
     """G graphs with N nodes and M edge entries (an undirected edge has two entries, one per direction).
@@ -59,6 +62,9 @@ class GraphStore:
             it from the edge labels for models that read it (:meth:`FeatureRecipe.edge_kind`).
         fragments (str, optional): Which fragments of molecules were read from SMILES, ``"all"`` or ``"largest"``; a
             model reads new molecules in the same way. ``None`` for other graphs.
+        source_columns (dict): Names in the source of the columns of ``node_labels``, ``node_attributes``,
+            ``edge_labels`` and ``edge_attributes``, a tuple for each of these that has names. A model compares names
+            of attributes (:func:`graphcaps.data.features.compatibility.check_graphs`).
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -84,6 +90,7 @@ class GraphStore:
     featurizer: str | None = None
     edge_kind: Tensor | None = None
     fragments: Literal["all", "largest"] | None = None
+    source_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()
@@ -103,10 +110,11 @@ class GraphStore:
                 raise ArgumentError("GraphStore", name, f"be a tensor with {rows} rows", repr(tensor)[:60])
             if tensor is not None and tensor.size(0) != rows:
                 raise ShapeError("GraphStore", name, f"have {rows} rows", tensor.size(0))
-        for name in ("node_labels", "node_attributes", "edge_labels", "edge_attributes"):
+        for name in _NAMED_COLUMNS:
             tensor = getattr(self, name)
             if tensor is not None and tensor.dim() != 2:
                 raise ShapeError("GraphStore", name, "have two axes", list(tensor.shape))
+        self._check_column_names()
         if self.smiles is not None and len(self.smiles) != len(self):
             raise ShapeError("GraphStore", "smiles", f"have {len(self)} entries", len(self.smiles))
         for name, values in self.truth.items():
@@ -117,6 +125,16 @@ class GraphStore:
             raise ArgumentError("GraphStore", "node_ptr", "ascend", f"a descending step at graph {graph}")
         if self.device.type == "cpu":  # a store on a GPU is a copy of one that was checked
             self._check_edges()
+
+    def _check_column_names(self) -> None:
+        for name, names in self.source_columns.items():
+            if name not in _NAMED_COLUMNS:
+                expected = f"have the keys {', '.join(_NAMED_COLUMNS)}"
+                raise ArgumentError("GraphStore", "source_columns", expected, repr(name))
+            tensor = getattr(self, name)
+            if tensor is not None and (len(names) != tensor.size(1) or len(set(names)) != len(names)):
+                expected = f"hold {tensor.size(1)} different names for '{name}'"
+                raise ArgumentError("GraphStore", "source_columns", expected, ", ".join(map(repr, names)))
 
     def _check_edges(self) -> None:
         """Checks that neighbours are in their graph: kernels would read other memory for a wrong index."""
@@ -157,6 +175,13 @@ class GraphStore:
             report=edges.report,
             **columns,
         )
+
+    def column_names(self, table: str) -> tuple[str, ...] | None:
+        """Names of the columns of ``node_labels``, ``node_attributes``, ``edge_labels`` or ``edge_attributes``.
+
+        ``None`` if the store does not have the table, or its source gives the columns no names.
+        """
+        return None if getattr(self, table) is None else self.source_columns.get(table)
 
     # ------------------------------------------------------------------ sizes
     def __len__(self) -> int:

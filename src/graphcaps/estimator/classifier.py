@@ -215,9 +215,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         continues = self.warm_start and hasattr(self, "model_")
         graphs = self._read(X, fitting=not continues)
         self.classes_, store = encode_classes(graphs, y)
-        warn_of_notes(
-            OWNER, fit_notes(graphs, store, is_read=not isinstance(X, GraphStore), has_y=y is not None)
-        )
+        warn_of_notes(OWNER, fit_notes(store, is_read=not isinstance(X, GraphStore), has_y=y is not None))
         store, weights = drop_weightless(store, sample_weight)
         attributes, labels = store.node_attributes, store.node_labels
         self.n_features_in_ = sum(0 if part is None else part.size(1) for part in (attributes, labels))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from graphcaps.data.coercion import GraphInput
 from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.readers.row_rules import describe_fragments, find_repeated
 from graphcaps.data.store import GraphStore
@@ -16,18 +15,17 @@ from graphcaps.training.final_training import FinalTraining
 __all__ = ["fit_notes", "training_notes"]
 
 
-def fit_notes(graphs: GraphInput, store: GraphStore, *, is_read: bool, has_y: bool) -> list[str]:
+def fit_notes(store: GraphStore, *, is_read: bool, has_y: bool) -> list[str]:
     """Sentences on what a training should know of its rows, as the command line prints them.
 
+    What was not read is said where the graphs are converted (:func:`graphcaps.data.coerce`).
+
     Args:
-        graphs (GraphInput): The graphs as they were converted.
-        store (GraphStore): The same graphs with their classes.
+        store (GraphStore): The graphs with their classes.
         is_read (bool): Whether ``fit`` read them itself; the function that made a store has said the rest.
         has_y (bool): Whether the classes were passed beside the graphs, so that no reader could compare them.
     """
     notes: list[str] = []
-    if is_read and graphs.metadata is not None:
-        notes += [*graphs.metadata.notes, *graphs.metadata.skipped_notes]
     if store.smiles is None or store.y is None:
         return notes
     if is_read and store.fragments != "largest":

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
-from graphcaps.data.coercion import coerce, coerce_and_check
+from graphcaps.data.coercion import coerce_and_check
 from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import describe_cuts
@@ -253,9 +253,7 @@ class FittedModel:
         if self.profile is None:
             expected, fix = "be stored with the model", "Train the model with graphcaps train."
             raise ArgumentError("FittedModel", "profile", expected, "None", fix)
-        is_checked = isinstance(graphs, CheckedGraphs)
-        read = graphs if is_checked else coerce(graphs, owner="FittedModel", recipe=self.recipe)
-        return self.profile.reasons(read.store)
+        return self.profile.reasons(self.check(graphs).store)
 
     def used_in(self, graphs: Any) -> tuple[Part | None, ...] | None:
         """For each graph whether the model was trained on it: ``"training"``, ``"validation"``, ``"test"`` or ``None``.
@@ -272,9 +270,7 @@ class FittedModel:
         """
         if self.split_hashes is None:
             return None
-        is_checked = isinstance(graphs, CheckedGraphs)
-        read = graphs if is_checked else coerce(graphs, owner="FittedModel", recipe=self.recipe)
-        return self.split_hashes.parts(graph_hashes(read.store, self.recipe))
+        return self.split_hashes.parts(graph_hashes(self.check(graphs).store, self.recipe))
 
     def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
         """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, J · d]``.

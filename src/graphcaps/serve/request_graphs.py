@@ -6,13 +6,12 @@ import json
 import re
 import tempfile
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphcaps.data.coercion import coerce
+from graphcaps.data.coercion import read_graphs
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.readers.network_formats import parse_json, parse_networks, xml_format
@@ -183,7 +182,7 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
                 texts = [row[table.column_index(column, fix)] for row in table.rows]
                 return _from_smiles(texts, [f"line {line}" for line in table.lines], reader)
         path = Path(folder) if len(files) > 1 else paths[0]
-        read = coerce(path, owner="predict", recipe=reader.recipe)
+        read = read_graphs(path, owner="predict", recipe=reader.recipe)
     assert read.metadata is not None
     _check_count(len(read.store), reader.limits)
     return [
@@ -199,7 +198,7 @@ def _from_smiles(texts: Sequence[Any], names: Sequence[str], reader: _Reader) ->
     _check_count(len(texts), reader.limits)
     # Methane at the end is always valid, so the reader returns a store even if no other text is valid.
     listed = [*(text if isinstance(text, str) else "" for text in texts), "C"]
-    read = coerce(listed, owner="predict", recipe=reader.recipe, bad="skip")
+    read = read_graphs(listed, owner="predict", recipe=reader.recipe, bad="skip")
     assert read.metadata is not None
     rows = read.metadata.row_indices or range(len(listed))
     store_index = {number: index for index, number in enumerate(rows)}
@@ -221,9 +220,7 @@ def _from_network(name: str, source: Any, reader: _Reader) -> RequestGraph:
         network = source() if callable(source) else source
         if network.number_of_nodes() > reader.limits.max_nodes:
             return RequestGraph(name, error=_too_many_nodes(network.number_of_nodes(), reader.limits))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of attributes that only some nodes have
-            store = coerce(network, owner="predict").store
+        store = read_graphs(network, owner="predict", recipe=reader.recipe).store
         return _check(RequestGraph(name, store), reader)
     except MissingExtraError:
         raise

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
 from graphcaps.data.label_encoding import text_code
+from graphcaps.data.readers.molecules import from_smiles
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import EdgeReport
 
@@ -222,3 +223,67 @@ def test_wrong_classes_are_refused() -> None:
         ArgumentError, match=r"'weight' must be a number, got 'heavy' at edge \(0, 1\) of graph 1"
     ):
         from_networkx(graphs)
+
+
+# ---------------------------------------------------------------------- names of columns
+def named_graph() -> nx.Graph:
+    graph = nx.path_graph(3)
+    for node, entry in graph.nodes(data=True):
+        entry |= {"atom": "C", "mass": float(node), "position": (node, 0.5)}
+    nx.set_edge_attributes(graph, 2.5, "distance")
+    return graph
+
+
+def test_columns_keep_the_names_of_attributes() -> None:
+    store = from_networkx(
+        named_graph(), node_label="atom", node_attributes=["position", "mass"], edge_attributes="distance"
+    )
+    assert store.source_columns == {
+        "node_labels": ("atom",),
+        "node_attributes": ("position[0]", "position[1]", "mass"),
+        "edge_attributes": ("distance",),
+    }
+    one = to_networkx(store, 0)
+    assert one.nodes[2] == {"atom": "C", "position[0]": 2.0, "position[1]": 0.5, "mass": 2.0}
+    assert one.edges[0, 1] == {"distance": 2.5}
+    again = from_networkx(
+        one,
+        node_label="atom",
+        node_attributes=["position[0]", "position[1]", "mass"],
+        edge_attributes="distance",
+    )
+    assert again.source_columns == store.source_columns
+    assert torch.equal(again.node_attributes, store.node_attributes)
+
+
+def test_values_that_move_between_attributes_are_refused() -> None:
+    other = named_graph()
+    for node, entry in other.nodes(data=True):
+        entry |= {"mass": (float(node), 1.0), "position": node}
+    with pytest.raises(
+        ArgumentError, match=r"'node_attributes' must be the same in all graphs, as .* in graph 0, got"
+    ):
+        from_networkx([named_graph(), other], node_attributes=["position", "mass"])
+
+
+def test_molecules_keep_their_featurizer() -> None:
+    pytest.importorskip("rdkit")
+    store = from_smiles(["CCO", "C[Si](C)C"], fragments="largest")
+    graphs = [to_networkx(store, graph) for graph in range(2)]
+    again = from_networkx(graphs, edge_label="label")
+    assert (
+        (again.featurizer, again.fragments) == (store.featurizer, store.fragments) == ("standard", "largest")
+    )
+    assert torch.equal(again.node_labels, store.node_labels)
+    del graphs[1].graph["featurizer"]
+    with pytest.raises(
+        ArgumentError, match=r"'featurizer' must be the same in all graphs, got 'standard' and none"
+    ):
+        from_networkx(graphs)
+    graphs[0].nodes[0]["label"] = (99, *graphs[0].nodes[0]["label"][1:])
+    with pytest.raises(
+        ArgumentError, match=r"'featurizer' must name the featurizer of the labels, 'standard', got"
+    ):
+        from_networkx(graphs[0])
+    graphs[0].graph["featurizer"] = "of another library"
+    assert from_networkx(graphs[0]).featurizer is None

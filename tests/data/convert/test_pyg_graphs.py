@@ -231,5 +231,5 @@ def test_edges_in_one_direction_are_said():
         "from_pyg: 1 edge is listed in one direction only; edges are read as undirected."
     ]
     assert store.num_edges == 2
-    with pytest.warns(ReadingWarning, match="from_pyg: 2 edges are listed in one direction only"):
+    with pytest.warns(ReadingWarning, match="coerce: 2 edges are listed in one direction only"):
         coerce([one_way, one_way])

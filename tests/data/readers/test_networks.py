@@ -55,7 +55,7 @@ def test_labels_attributes_and_weights_are_read(tmp_path, ending):
     assert {key: edges[key]["weight"] for key in edges} == {(0, 1): 2.0, (0, 2): 1.0, (1, 2): 0.5}
     assert edges[0, 1]["label"] == edges[0, 2]["label"] == "friend" != edges[1, 2]["label"]
     assert store.label_names[text_code("red")] == "red"
-    assert rows.columns == {
+    assert store.source_columns == {
         "node_labels": ("label",),
         "edge_labels": ("label",),
         "node_attributes": ("age",),

@@ -36,7 +36,7 @@ def test_delimiters_and_line_ends(write, mark, first, end):
         ("ethanol", "phenol"),
         ("train", "test"),
     )
-    assert read.metadata.smiles == ("CCO", "Oc1ccccc1")
+    assert read.store.smiles == ("CCO", "Oc1ccccc1")
 
 
 def test_case_of_column_names_is_ignored(write):

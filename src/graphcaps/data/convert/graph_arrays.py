@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
+from graphcaps.chemistry.featurizers import FEATURIZERS, has_codes
 from graphcaps.data.class_names import class_name
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
 
-__all__ = ["GraphArrays", "class_indices", "store_from_graphs"]
+__all__ = ["GraphArrays", "class_indices", "set_featurizer", "store_from_graphs"]
 
 # Columns of a graph, and whether their rows are nodes or edges.
 _COLUMNS = {
@@ -59,6 +61,7 @@ def store_from_graphs(
     *,
     class_names: Sequence[str] | None = None,
     label_names: dict[int, str] | None = None,
+    source_columns: Mapping[str, Sequence[str]] | None = None,
     owner: str = "store_from_graphs",
 ) -> GraphStore:
     """Builds a store; edges are cleaned by :func:`graphcaps.ops.clean_edges`.
@@ -73,6 +76,8 @@ def store_from_graphs(
         name (str): Name of the store.
         class_names (sequence, optional): Names of the classes, if known beforehand.
         label_names (dict, optional): Text of the labels that are codes of text.
+        source_columns (mapping, optional): Names of the label and attribute columns, as in :class:`GraphStore`; empty
+            sequences, and names of columns that no graph has, are left out.
         owner (str): Name that error messages begin with.
 
     Raises:
@@ -107,7 +112,44 @@ def store_from_graphs(
         node_attributes=column["node_attributes"],
         label_names=dict(label_names or {}),
         truth=_truth(owner, graphs),
+        source_columns={
+            entry: tuple(listed)
+            for entry, listed in (source_columns or {}).items()
+            if listed and column[entry] is not None
+        },
     )
+
+
+def set_featurizer(
+    store: GraphStore, featurizers: Sequence[object], fragments: Sequence[object], owner: str
+) -> GraphStore:
+    """The store with the featurizer of its graphs, which came from a store of molecules.
+
+    A featurizer that this package does not have belongs to another library and is ignored.
+
+    Args:
+        store (GraphStore): Graphs without a featurizer.
+        featurizers, fragments (sequence): Name of the featurizer and of the fragments of each graph, as in
+            :class:`GraphStore`; ``None`` for a graph without one.
+        owner (str): Name that error messages begin with.
+
+    Raises:
+        ArgumentError: If only some graphs have a featurizer, theirs differ, or the labels are not codes of it.
+    """
+    known = [name if isinstance(name, str) and name in FEATURIZERS else None for name in featurizers]
+    if not any(known):
+        return store
+    found = list(dict.fromkeys(known))
+    if len(found) > 1:
+        got = " and ".join("none" if name is None else repr(name) for name in found)
+        raise ArgumentError(owner, "featurizer", "be the same in all graphs", got)
+    featurizer = FEATURIZERS[str(found[0])]
+    for kind, labels in (("node", store.node_labels), ("edge", store.edge_labels)):
+        if labels is not None and not has_codes(featurizer, kind, labels):
+            expected = f"name the featurizer of the labels, '{featurizer.name}'"
+            raise ArgumentError(owner, "featurizer", expected, f"other {kind} labels")
+    read = fragments[0] if len(set(fragments)) == 1 and fragments[0] in ("all", "largest") else None
+    return replace(store, featurizer=featurizer.name, fragments=cast(Literal["all", "largest"] | None, read))
 
 
 def _check_graph(owner: str, index: int, graph: GraphArrays) -> None:

@@ -11,6 +11,7 @@ so text is replaced by a code that depends on the text alone (:mod:`graphcaps.da
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.convert.graph_arrays import GraphArrays, set_featurizer, store_from_graphs
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -26,12 +27,14 @@ from graphcaps.errors import ArgumentError
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["TRUTH_PREFIX", "attribute_values", "from_networkx", "to_networkx"]
+__all__ = ["TRUTH_PREFIX", "attribute_key", "attribute_values", "from_networkx", "to_networkx"]
 
 TRUTH_PREFIX = "truth_"
 """Prefix of the node attributes that hold ground truth, which no model reads."""
 
 _OWNER = "from_networkx"
+_UNNAMED = "attributes"  # attributes of a store whose columns have no names
+_FEATURIZER, _FRAGMENTS = "featurizer", "fragments"  # graph attributes of molecules
 _Rows = list[tuple[str, dict[str, Any]]]  # nodes or edges: description for messages, and networkx attributes
 
 
@@ -81,10 +84,23 @@ def from_networkx(
     if not any(weight in entry for listed in rows for *_, entry in listed):
         weight = None
     arrays = []
+    columns: dict[
+        str, tuple[str, ...]
+    ] = {}  # names of label and attribute columns, of the first graph that has them
     for index, graph in enumerate(graphs):
         nodes = [(f"node {node!r}", entry) for node, entry in graph.nodes(data=True)]
         edges = [(f"edge {(a, b)!r}", entry) for a, b, _, _, entry in rows[index]]
         ends = [[row[2] for row in rows[index]], [row[3] for row in rows[index]]]
+        for table, keys, entries in (
+            ("node_labels", node_label, nodes),
+            ("node_attributes", node_attributes, nodes),
+            ("edge_labels", edge_label, edges),
+            ("edge_attributes", edge_attributes, edges),
+        ):
+            found = _column_names(index, entries, keys)
+            if found and columns.setdefault(table, found) != found:
+                expected = f"be the same in all graphs, as {', '.join(columns[table])} in graph 0"
+                raise ArgumentError(_OWNER, table, expected, f"{', '.join(found)} in graph {index}")
         arrays.append(
             GraphArrays(
                 graph.number_of_nodes(),
@@ -103,15 +119,33 @@ def from_networkx(
                 },
             )
         )
-    return store_from_graphs(arrays, name, class_names=class_names, label_names=names, owner=_OWNER)
+    store = store_from_graphs(
+        arrays,
+        name,
+        class_names=class_names,
+        label_names=names,
+        source_columns=columns,
+        owner=_OWNER,
+    )
+    return set_featurizer(
+        store,
+        [graph.graph.get(_FEATURIZER) for graph in graphs],
+        [graph.graph.get(_FRAGMENTS) for graph in graphs],
+        _OWNER,
+    )
 
 
 def to_networkx(store: GraphStore, graph: int) -> Graph:
     """Converts one graph of the store to networkx, with nodes 0 to n − 1.
 
-    Node attributes are ``label`` (an integer or text, or a tuple if there are several label columns), ``attributes`` (a
-    tuple) and ``truth_<key>``; edge attributes are ``label``, ``attributes`` and ``weight``; the graph attribute ``y``
-    is the class name. :func:`from_networkx` with these names restores the graph.
+    Node attributes are the label (an integer or text, or a tuple if there are several label columns), the attribute
+    columns and ``truth_<key>``; edge attributes are the label, the attribute columns and ``weight``; the graph
+    attribute ``y`` is the class name. Columns have their names in the source of the store. Without names the label is
+    under ``label``, and the attributes are under ``attributes`` as a tuple. :func:`from_networkx` with these names
+    restores the graph.
+
+    Molecules from SMILES have the graph attributes ``featurizer`` and ``fragments``. :func:`from_networkx` reads them,
+    so that a model reads the labels in the same way.
     """
     import networkx as nx
 
@@ -121,6 +155,9 @@ def to_networkx(store: GraphStore, graph: int) -> Graph:
     result = nx.Graph()
     if one.y is not None:
         result.graph["y"] = store.class_names[int(one.y[0])]
+    for key, entry in ((_FEATURIZER, one.featurizer), (_FRAGMENTS, one.fragments)):
+        if entry is not None:
+            result.graph[key] = entry
     result.add_nodes_from(range(one.num_nodes))
     source = torch.arange(one.num_nodes).repeat_interleave(one.degree)
     upper = (source < one.neighbours).nonzero().squeeze(-1)  # each edge once
@@ -132,21 +169,30 @@ def to_networkx(store: GraphStore, graph: int) -> Graph:
             for where, value in zip(keys, values.tolist(), strict=True):
                 columns[where][key] = tuple(value) if isinstance(value, list) else value
 
-    def enter_labels(columns: Any, keys: Iterable[Any], values: Tensor | None) -> None:
+    def enter_attributes(columns: Any, keys: list[Any], table: str, values: Tensor | None) -> None:
+        names = store.column_names(table)
+        if values is None or names is None:
+            enter(columns, keys, _UNNAMED, values)
+            return
+        for name, column in zip(names, values.unbind(1), strict=True):
+            enter(columns, keys, name, column)
+
+    def enter_labels(columns: Any, keys: Iterable[Any], table: str, values: Tensor | None) -> None:
+        key = attribute_key((store.column_names(table) or ("label",))[0])
         if values is not None:
             for where, codes in zip(keys, values.tolist(), strict=True):
                 labels = tuple(store.label_names.get(code, code) for code in codes)
-                columns[where]["label"] = labels[0] if len(labels) == 1 else labels
+                columns[where][key] = labels[0] if len(labels) == 1 else labels
 
     def pick(values: Tensor | None) -> Tensor | None:
         return None if values is None else values[upper]
 
-    enter_labels(result.nodes, result.nodes, one.node_labels)
-    enter(result.nodes, result.nodes, "attributes", one.node_attributes)
+    enter_labels(result.nodes, result.nodes, "node_labels", one.node_labels)
+    enter_attributes(result.nodes, list(result.nodes), "node_attributes", one.node_attributes)
     for key, values in one.truth.items():
         enter(result.nodes, result.nodes, TRUTH_PREFIX + key, values)
-    enter_labels(result.edges, edges, pick(one.edge_labels))
-    enter(result.edges, edges, "attributes", pick(one.edge_attributes))
+    enter_labels(result.edges, edges, "edge_labels", pick(one.edge_labels))
+    enter_attributes(result.edges, edges, "edge_attributes", pick(one.edge_attributes))
     enter(result.edges, edges, "weight", pick(one.edge_weight))
     return result
 
@@ -209,17 +255,27 @@ def _numbers(index: int, rows: _Rows, keys: str | Sequence[str] | None) -> Tenso
     """Numerical attributes of the nodes or edges of a graph, concatenated, ``[rows, columns]``."""
     if keys is None or not rows:
         return None
-    keys = [keys] if isinstance(keys, str) else list(keys)
-    table = []
-    for where, entry in rows:
-        line: list[float] = []
-        for key in keys:
-            line += [
-                _number(index, where, key, value)
-                for value in attribute_values(_get(index, where, entry, key))
-            ]
-        table.append(line)
-    return _floats(_even(index, rows, ", ".join(keys), table))
+    table: list[list[float]] = [[] for _ in rows]
+    for key in [keys] if isinstance(keys, str) else keys:
+        column = [
+            [_number(index, where, key, value) for value in attribute_values(_get(index, where, entry, key))]
+            for where, entry in rows
+        ]
+        for line, values in zip(table, _even(index, rows, key, column), strict=True):
+            line += values
+    return _floats(table)
+
+
+def _column_names(index: int, rows: _Rows, keys: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Names of the columns of some networkx attributes: ``mass``, or ``position[0]``, ``position[1]`` for a list."""
+    if keys is None or not rows or keys == _UNNAMED or tuple(keys) == (_UNNAMED,):
+        return ()
+    where, entry = rows[0]
+    names: list[str] = []
+    for key in [keys] if isinstance(keys, str) else keys:
+        width = len(attribute_values(_get(index, where, entry, key)))
+        names += [str(key)] if width == 1 else [f"{key}[{column}]" for column in range(width)]
+    return tuple(names)
 
 
 def _weights(index: int, rows: _Rows, key: str | None) -> Tensor | None:
@@ -259,6 +315,11 @@ def _floats(values: list[Any]) -> Tensor:
     wide = torch.tensor(values, dtype=torch.float64)
     narrow = wide.float()
     return narrow if bool((torch.isfinite(narrow) == torch.isfinite(wide)).all()) else wide
+
+
+def attribute_key(column: str) -> str:
+    """The networkx attribute that a column was read from: ``position`` of ``position[1]``."""
+    return re.sub(r"\[[0-9]+\]$", "", column)
 
 
 def attribute_values(value: Any) -> list[Any]:

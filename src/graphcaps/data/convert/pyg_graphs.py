@@ -14,6 +14,8 @@ torch-geometric        store
 ``node_labels``        ``node_labels``: a tensor (as :func:`to_pyg` writes it), or a list of integers and text
 ``edge_labels``        ``edge_labels``, likewise
 ``truth_<key>``        ``truth[<key>]`` (as :func:`to_pyg` writes them)
+``featurizer``,        ``featurizer`` and ``fragments`` of molecules from SMILES (as :func:`to_pyg` writes them)
+``fragments``
 =====================  ==========================================================================
 
 ``edge_attr`` is read in the same way in all graphs of a call: as labels only if it holds integers or one-hot rows in
@@ -30,20 +32,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.convert.graph_arrays import GraphArrays, set_featurizer, store_from_graphs
 from graphcaps.data.label_encoding import label_code
-from graphcaps.data.readers.graph_metadata import ReadingWarning
+from graphcaps.data.readers.graph_metadata import warn_of_notes
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, warn_user
+from graphcaps.errors import ArgumentError
 
 # torch-geometric takes seconds to import, so it is imported only on conversion.
 if TYPE_CHECKING:
     from torch_geometric.data import Batch, Data
 
-__all__ = ["from_pyg", "to_pyg"]
+__all__ = ["from_pyg", "read_pyg", "to_pyg"]
 
 _TRUTH = "truth_"
 _OWNER = "from_pyg"
+_MOLECULE_ENTRIES = ("featurizer", "fragments")
 
 
 def from_pyg(
@@ -60,10 +63,22 @@ def from_pyg(
         class_names (sequence, optional): Names of the classes 0, 1, …. (default: the distinct values of ``y``,
             ascending)
 
+    Warns:
+        ReadingWarning: Once for each note on what is not read.
+
     Raises:
         ArgumentError: If the tensors or the class label of a graph do not match those of the others; the message names
             the graph.
     """
+    store, notes = read_pyg(data, name, class_names=class_names)
+    warn_of_notes(_OWNER, notes)
+    return store
+
+
+def read_pyg(
+    data: Data | Batch | Iterable[Data], name: str = "graphs", *, class_names: Sequence[str] | None = None
+) -> tuple[GraphStore, list[str]]:
+    """Converts as :func:`from_pyg` does, and returns the notes instead of warnings, one sentence each."""
     from torch_geometric.data import Batch, Data
 
     if isinstance(data, Batch):
@@ -80,7 +95,6 @@ def from_pyg(
     names: dict[int, str] = {}
     use = _edge_attr_use(graphs)
     arrays = [_read(index, graph, names, use) for index, graph in enumerate(graphs)]
-    _warn_unread(graphs)
     # Ground truth that not all graphs have is dropped, as for graphs from SMILES among others.
     tables = [set(each.truth or {}) for each in arrays if each.num_nodes]
     shared = set.intersection(*tables) if tables else set()
@@ -89,11 +103,13 @@ def from_pyg(
         for each in arrays
     ]
     store = store_from_graphs(arrays, name, class_names=class_names, label_names=names, owner=_OWNER)
+    featurizers, fragments = ([data.to_dict().get(key) for data in graphs] for key in _MOLECULE_ENTRIES)
+    store = set_featurizer(store, featurizers, fragments, _OWNER)
+    notes = _unread(graphs)
     if one_way := store.report.one_way:
         subject = "1 edge is" if one_way == 1 else f"{one_way:,} edges are"
-        sentence = f"{subject} listed in one direction only; edges are read as undirected."
-        warn_user(f"{_OWNER}: {sentence}", ReadingWarning)
-    return store
+        notes.append(f"{subject} listed in one direction only; edges are read as undirected.")
+    return store, notes
 
 
 def to_pyg(
@@ -102,7 +118,8 @@ def to_pyg(
     """Converts graphs of a store to a list of ``Data`` or to one ``Batch``.
 
     Every edge is listed in both directions. ``y`` is the class index; names are in ``store.class_names``, so that
-    ``from_pyg(to_pyg(store), class_names=store.class_names)`` restores the graphs.
+    ``from_pyg(to_pyg(store), class_names=store.class_names)`` restores the graphs, but not the names of attribute
+    columns, the text of labels and SMILES.
 
     Args:
         store (GraphStore): Graphs.
@@ -133,6 +150,8 @@ def to_pyg(
         parts |= {key: value[entries] for key, value in edge_entries.items() if value is not None}
         if selected.y is not None:
             parts["y"] = selected.y[g : g + 1]
+        molecule = dict(zip(_MOLECULE_ENTRIES, (selected.featurizer, selected.fragments), strict=True))
+        parts |= {key: entry for key, entry in molecule.items() if entry is not None}
         data_list.append(Data(**parts))
     return Batch.from_data_list(data_list) if as_batch else data_list
 
@@ -174,8 +193,8 @@ def _is_one_hot(tensor: Tensor) -> bool:
     return bool((((tensor == 0) | (tensor == 1)).all(-1) & (tensor.sum(-1) == 1)).all())
 
 
-def _warn_unread(graphs: Sequence[Data]) -> None:
-    """Warns, with names, of tensors of nodes and edges that are not read."""
+def _unread(graphs: Sequence[Data]) -> list[str]:
+    """A sentence that names the tensors of nodes and edges that are not read, if there are any."""
     unread = sorted(
         {
             key
@@ -186,10 +205,10 @@ def _warn_unread(graphs: Sequence[Data]) -> None:
             and (data.is_node_attr(key) or data.is_edge_attr(key))
         }
     )
-    if unread:
-        listed = ", ".join(f"'{key}'" for key in unread)
-        verb = "is" if len(unread) == 1 else "are"
-        warn_user(f"{_OWNER}: {listed} {verb} not read; put numbers of nodes into 'x'.", ReadingWarning)
+    if not unread:
+        return []
+    listed = ", ".join(f"'{key}'" for key in unread)
+    return [f"{listed} {'is' if len(unread) == 1 else 'are'} not read; put numbers of nodes into 'x'."]
 
 
 def _read(index: int, data: Data, names: dict[int, str], use: _EdgeAttrUse) -> GraphArrays:

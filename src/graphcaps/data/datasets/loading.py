@@ -52,7 +52,7 @@ class LoadedDataset:
         store (GraphStore): The graphs.
         source (Path, optional): The file or folder; ``None`` for an embedded data set.
         from_cache (bool): Whether the parsed data set came from the cache.
-        metadata (GraphMetadata, optional): Ids, split, SMILES and notes of graphs read from a user file.
+        metadata (GraphMetadata, optional): Ids, split and notes of graphs read from a user file.
         source_notes (tuple): Remarks on what was not read of a TU data set, one sentence each.
     """
 

@@ -3,13 +3,19 @@
 A recipe encodes a graph if it has as many label and attribute columns as the training graphs, its attributes are
 finite, and its labels have an input column. Labels without one are an error, or are encoded as zeros on request.
 
+Attributes are matched by name where the training graphs and the new ones have names (networkx graphs, files of
+networks, tables of nodes): other names are an error, and attributes in another order are put in that of the training
+graphs. Without names (TU files, arrays, torch-geometric) they are matched by position. Names of label columns are not
+compared: readers look for the attribute that held the labels of the training graphs
+(:func:`graphcaps.data.coercion.reader_defaults`).
+
 Molecules with the featurizer of the training graphs are always encoded: a value that no training molecule has becomes
 the value "other" of its column, and is reported. It is encoded as zeros if no training molecule has "other" either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -44,6 +50,7 @@ UnseenPolicy = Literal["refuse", "ignore"]
 """Handling of labels without an input column: an error, or zeros with a warning."""
 
 _UNSEEN = "not seen in training"
+_MAX_NAMES = 10  # attributes in a sentence
 
 
 class UnseenValueWarning(UserWarning):
@@ -69,6 +76,8 @@ class InputColumns(Protocol):
     def fragments(self) -> Literal["all", "largest"] | None: ...
     @property
     def featurizer(self) -> str | None: ...
+    @property
+    def source_columns(self) -> Mapping[str, tuple[str, ...]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +85,8 @@ class CheckedGraphs:
     """Graphs that were checked against a recipe.
 
     Args:
-        store (GraphStore): The graphs, with the columns of the training graphs. Values of a featurizer that no
-            training molecule has are replaced by "other".
+        store (GraphStore): The graphs, with the columns of the training graphs in their order. Values of a featurizer
+            that no training molecule has are replaced by "other".
         errors (dict): Graphs that cannot be encoded, by index from 0, with the reason in words.
         unseen (dict): Graphs whose labels without an input column are encoded as zeros, likewise.
         others (dict): Molecules with values that no training molecule has, likewise.
@@ -174,6 +183,7 @@ def check_graphs(
     if unseen not in ("refuse", "ignore"):
         raise ArgumentError(owner, "unseen", "be 'refuse' or 'ignore'", repr(unseen))
     _check_featurizer(store, recipe, owner, argument)
+    store = _match_attributes(store, recipe, owner, argument)
     _check_columns(store, recipe, owner, argument)
     errors: dict[int, list[str]] = {}
     zeroed: dict[int, list[str]] = {}
@@ -202,6 +212,38 @@ def _check_featurizer(store: GraphStore, recipe: InputColumns, owner: str, argum
         raise ArgumentError(owner, argument, expected, f"molecules from SMILES in {store.name}")
     expected = f"be molecules read with featurizer='{recipe.featurizer}', as in training"
     raise ArgumentError(owner, argument, expected, f"featurizer='{store.featurizer}' in {store.name}")
+
+
+def _match_attributes(store: GraphStore, recipe: InputColumns, owner: str, argument: str) -> GraphStore:
+    """The graphs with their attributes in the order of the training graphs, by name where both have names."""
+    names, trained = store.column_names("node_attributes"), recipe.source_columns.get("node_attributes")
+    if not recipe.attributes or store.node_attributes is None or not names or not trained or names == trained:
+        return store
+    if set(names) != set(trained):
+        missing, other = (
+            [name for name in one if name not in another]
+            for one, another in ((trained, names), (names, trained))
+        )
+        problems = [f"no {_quoted(missing)}"] if missing else []
+        problems += [f"{_quoted(other)}, which the model does not know"] if other else []
+        raise ArgumentError(
+            owner,
+            argument,
+            f"have the node attributes {_quoted(trained)}, as the graphs that the model was trained on",
+            f"{' and '.join(problems)} in {store.name}",
+        )
+    order = torch.tensor([names.index(name) for name in trained], device=store.device)
+    return replace(
+        store,
+        node_attributes=store.node_attributes[:, order],
+        source_columns=store.source_columns | {"node_attributes": trained},
+    )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """Up to ten names in quotes."""
+    listed = ", ".join(f"'{name}'" for name in names[:_MAX_NAMES])
+    return f"{listed}, …" if len(names) > _MAX_NAMES else listed
 
 
 def _check_columns(store: GraphStore, recipe: InputColumns, owner: str, argument: str) -> None:
@@ -252,7 +294,9 @@ def non_finite_attributes(store: GraphStore, dtype: torch.dtype) -> Iterator[tup
         value = float(values[row, column])
         problem = "too large to compute with" if np.isfinite(value) else "which is not a finite number"
         node = row - int(store.host_node_ptr[graph])
-        yield graph, f"attribute {column} of node {node} is {value}, {problem}"
+        names = store.column_names("node_attributes")
+        name = column if names is None else f"'{names[column]}'"
+        yield graph, f"attribute {name} of node {node} is {value}, {problem}"
 
 
 def _unseen_node_labels(store: GraphStore, recipe: InputColumns) -> Iterator[tuple[int, str]]:

@@ -81,6 +81,9 @@ class FeatureRecipe:
             by fitting; new molecules are read in the same way. ``None`` for other graphs.
         featurizer (str, optional): Featurizer of the molecules that the recipe was fitted on, set by fitting. It
             gives the meaning of the label columns, and new SMILES are read with it.
+        source_columns (dict): Names of the columns ``node_labels``, ``node_attributes`` and ``edge_labels`` of the
+            fitted graphs, where they have names, set by fitting. New graphs must have attributes of the same names
+            (:func:`graphcaps.data.features.compatibility.check_graphs`).
 
     Raises:
         ArgumentError: If an argument is invalid.
@@ -104,6 +107,7 @@ class FeatureRecipe:
     label_names: dict[int, str] = field(default_factory=dict, compare=False)
     fragments: Literal["all", "largest"] | None = None
     featurizer: str | None = None
+    source_columns: dict[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("attributes", "labels", "degree", "standardise"):
@@ -144,6 +148,20 @@ class FeatureRecipe:
                 ascending = len(values) > 0 and all(type(value) is int for value in values)
                 ascending = ascending and all(a < b for a, b in pairwise(values))
                 _expect(ascending, name, "hold ascending integers for each column", values)
+        self._check_source_columns(self.num_attributes, self.label_values)
+
+    def _check_source_columns(self, num_attributes: int, label_values: LabelBlocks) -> None:
+        """Checks that there is a different name for each label and attribute column that has names."""
+        widths = {
+            "node_labels": len(label_values),
+            "node_attributes": num_attributes,
+            "edge_labels": len(self.edge_label_values or ()),
+        }
+        for table, names in self.source_columns.items():
+            _expect(table in widths, "source_columns", f"have the keys {', '.join(widths)}", repr(table))
+            valid = len(names) == widths[table] == len(set(names))
+            valid = valid and all(isinstance(name, str) for name in names)
+            _expect(valid, "source_columns", f"hold {widths[table]} different names for '{table}'", names)
 
     def _check_moments(self, name: str, values: tuple[float, ...] | None) -> None:
         """Checks that there is a finite number per attribute, if attributes are standardised."""
@@ -181,10 +199,13 @@ class FeatureRecipe:
     def column_names(self) -> list[str]:
         """Name of each column, such as ``label[0]=6``, ``degree``, ``degree=3`` and ``A^2 label[0]=6``.
 
-        Columns of a featurizer have its words: ``element=N``, ``hybridisation=sp2``, ``bond type=double``.
+        Columns of a featurizer have its words: ``element=N``, ``hybridisation=sp2``, ``bond type=double``. An attribute
+        has its name in the fitted graphs, ``attribute[mass]``, or its index.
         """
         attributes, blocks = self._fitted("column_names")
-        base = [f"attribute[{column}]" for column in range(attributes)]
+        base = [
+            f"attribute[{name}]" for name in self.source_columns.get("node_attributes", range(attributes))
+        ]
         for kind, prefix, values in (
             ("node", "label", blocks),
             ("edge", "edges", self._counted_labels),
@@ -280,6 +301,11 @@ class FeatureRecipe:
             )
         mean, std = _attribute_moments(attributes) if self.standardise else (None, None)
         values = {value for block in (*blocks, *(edge_blocks or ())) for value in block}
+        read = {
+            "node_labels": bool(blocks),
+            "node_attributes": attributes is not None,
+            "edge_labels": bool(edge_blocks),
+        }
         return replace(
             self,
             num_attributes=0 if attributes is None else attributes.size(1),
@@ -290,6 +316,11 @@ class FeatureRecipe:
             label_names={code: text for code, text in store.label_names.items() if code in values},
             fragments=store.fragments,
             featurizer=store.featurizer,
+            source_columns={
+                table: names
+                for table, is_read in read.items()
+                if is_read and (names := store.column_names(table)) is not None
+            },
         )
 
     def apply(
@@ -392,6 +423,7 @@ class FeatureRecipe:
         values["label_names"] = {
             str(code): text for code, text in self.label_names.items()
         }  # JSON has text keys
+        values["source_columns"] = {table: list(names) for table, names in self.source_columns.items()}
         return values
 
     @classmethod
@@ -426,6 +458,12 @@ class FeatureRecipe:
         named = named and all(isinstance(text, str) for text in label_names.values())
         _expect(named, "label_names", "be an object with codes as keys and text as values", label_names)
         arguments["label_names"] = {int(code): text for code, text in label_names.items()}
+        columns = arguments.get("source_columns", {})
+        listed = isinstance(columns, Mapping) and all(
+            isinstance(names, list | tuple) for names in columns.values()
+        )
+        _expect(listed, "source_columns", "be an object with lists of names as values", columns)
+        arguments["source_columns"] = {table: tuple(names) for table, names in columns.items()}
         return cls(**arguments)
 
 

@@ -140,23 +140,26 @@ def read_edge_list(
     ]
     name = path.parent.resolve().name if has_companions else path.stem
     store = store_from_graphs(
-        arrays, name, class_names=class_names, label_names=texts, owner="read_edge_list"
+        arrays,
+        name,
+        class_names=class_names,
+        label_names=texts,
+        source_columns={
+            "node_labels": node_labels.names,
+            "edge_labels": edge_labels.names,
+            "node_attributes": node_attributes.names,
+            "edge_attributes": edge_attributes.names,
+        },
+        owner="read_edge_list",
     )
     set_names = None
     if split is not None and graph_table is not None:
         column = graph_table.column(split, filled=True)
         set_names = tuple(column[row] for row in rows)
-    columns = {
-        "node_labels": node_labels.names,
-        "edge_labels": edge_labels.names,
-        "node_attributes": node_attributes.names,
-        "edge_attributes": edge_attributes.names,
-    }
     skipped = () if labels is None else labels.skipped
     metadata = GraphMetadata(
         tuple(listed[row] for row in rows),
         set_names,
-        columns=columns,
         skipped=skipped,
         row_indices=tuple(rows) if skipped else None,
         skipped_ids=tuple(name for row, name in enumerate(listed) if row not in set(rows)),

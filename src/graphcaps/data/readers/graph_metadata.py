@@ -1,10 +1,10 @@
-"""What a reader returns beside the graphs: names, split column, SMILES, skipped rows and notes."""
+"""What a reader returns beside the graphs: names, split column, skipped rows and notes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from graphcaps.data.store import GraphStore
@@ -48,9 +48,7 @@ class GraphMetadata:
     Args:
         ids (tuple): Identifier of each graph: an entry of an id column, a file name, or the line of its row.
         split (tuple, optional): Entry of the split column, as written.
-        smiles (tuple, optional): Canonical SMILES of each molecule; atom i is node i of the graph.
         skipped (tuple): Rows that were left out, ascending.
-        columns (dict): Names of the label and attribute columns of nodes and edges.
         notes (tuple): Remarks on what was not read, apart from skipped rows, one sentence each.
         has_names (bool): Whether ``ids`` are names rather than line numbers.
         row_indices (tuple, optional): Row of each graph among all rows, from 0; ``None`` if no row was skipped.
@@ -62,9 +60,7 @@ class GraphMetadata:
 
     ids: tuple[str, ...]
     split: tuple[str, ...] | None = None
-    smiles: tuple[str, ...] | None = None
     skipped: tuple[SkippedRow, ...] = ()
-    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     has_names: bool = True
     row_indices: tuple[int, ...] | None = None

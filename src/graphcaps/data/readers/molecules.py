@@ -69,18 +69,16 @@ _MAX_SHOWN = 80  # characters of a SMILES in a message
 
 @dataclass(frozen=True)
 class MoleculeSet:
-    """Molecules as a store, with their canonical SMILES and the skipped inputs.
+    """Molecules as a store, and the skipped inputs.
 
     Args:
-        store (GraphStore): One graph per valid SMILES.
-        smiles (tuple): Canonical SMILES of each graph; atom i is node i of the graph.
+        store (GraphStore): One graph per valid SMILES; ``store.smiles`` has the canonical SMILES of each.
         row_indices (tuple): Index of each graph in the input, from 0.
         skipped (tuple): Invalid inputs, with line and reason.
         fragmented (int): Number of molecules that are written with several fragments.
     """
 
     store: GraphStore
-    smiles: tuple[str, ...]
     row_indices: tuple[int, ...]
     skipped: tuple[SkippedRow, ...]
     fragmented: int = 0
@@ -94,10 +92,10 @@ class MoleculeSet:
             labels (sequence, optional): Label of each molecule.
             duplicates (str): What was done with repeated molecules. (default: ``"keep"``)
         """
-        fragments = self.store.fragments or "all"
+        fragments, smiles = self.store.fragments or "all", self.store.smiles or ()
         notes = (
-            describe_fragments(self.fragmented, len(self.smiles), fragments),
-            find_repeated(self.smiles, labels).describe(duplicates),
+            describe_fragments(self.fragmented, len(smiles), fragments),
+            find_repeated(smiles, labels).describe(duplicates),
         )
         return tuple(filter(None, notes))
 
@@ -128,7 +126,7 @@ def read_smiles(
     where: str = "SMILES",
     lines: Sequence[int] | None = None,
 ) -> MoleculeSet:
-    """Converts a list of SMILES to a store, with the canonical SMILES and the skipped inputs.
+    """Converts a list of SMILES to a store, and lists the skipped inputs.
 
     Args:
         smiles (sequence): One SMILES per molecule.
@@ -177,7 +175,7 @@ def read_smiles(
     store, counts = _to_store(
         name, valid, columns, y=classes, class_names=names, smiles=canonical, fragments=fragments
     )
-    return MoleculeSet(store, canonical, tuple(row_indices), tuple(skipped), int((counts > 1).sum()))
+    return MoleculeSet(store, tuple(row_indices), tuple(skipped), int((counts > 1).sum()))
 
 
 def molecule_smiles(molecules: Sequence[Any]) -> list[str]:
@@ -266,11 +264,11 @@ def _select_rows(
     (``kept``).
     """
     classes = None if labels is None else [labels.names[index] for index in molecules.row_indices]
-    kept = select_duplicates(molecules.smiles, classes, duplicates)
+    kept = select_duplicates(molecules.store.smiles or (), classes, duplicates)
     if not kept:
         fix = "Leave out --duplicates drop-contradicting."
         raise DataError(table.where, "a molecule without contradicting labels", "none", fix=fix)
-    store = molecules.store if len(kept) == len(molecules.smiles) else _without_rows(molecules.store, kept)
+    store = molecules.store if len(kept) == len(molecules.store) else _without_rows(molecules.store, kept)
     selected = range(len(texts)) if labels is None else labels.rows
     rows = tuple(selected[molecules.row_indices[index]] for index in kept)
     left_out = sorted(set(range(len(texts))) - set(rows))
@@ -282,7 +280,6 @@ def _select_rows(
     metadata = GraphMetadata(
         ids=tuple(ids[row] for row in rows),
         split=None if set_names is None else tuple(set_names[row] for row in rows),
-        smiles=store.smiles,
         skipped=tuple(skipped),
         has_names=has_names,
         row_indices=rows if left_out else None,

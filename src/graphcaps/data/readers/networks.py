@@ -189,7 +189,6 @@ def store_from_networks(
     metadata = GraphMetadata(
         tuple(names),
         None if split is None else tuple(split),
-        columns=columns,
         notes=tuple(notes),
     )
     return StoreWithMetadata(store, metadata)

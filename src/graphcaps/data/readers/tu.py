@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphcaps.chemistry.featurizers import FEATURIZERS
+from graphcaps.chemistry.featurizers import FEATURIZERS, has_codes
 from graphcaps.data.readers.number_tables import read_integers, read_numbers
 from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TUArchive
 from graphcaps.data.store import GraphStore
@@ -170,11 +170,7 @@ class _Reader:
         if name not in FEATURIZERS:
             raise DataError(where, f"one of the featurizers {', '.join(FEATURIZERS)}", repr(name[:60]))
         for kind, labels in (("node", node_labels), ("edge", edge_labels)):
-            columns = FEATURIZERS[name].columns(kind)
-            valid = labels is not None and labels.size(1) == len(columns)
-            for column, values in zip(columns, () if labels is None else labels.T, strict=False):
-                valid = valid and bool(((values >= 0) & (values < len(column.values))).all())
-            if not valid:
+            if labels is None or not has_codes(FEATURIZERS[name], kind, labels):
                 raise DataError(where, f"{kind} labels of the featurizer {name}", "others")
         return name
 

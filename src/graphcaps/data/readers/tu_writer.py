@@ -1,7 +1,8 @@
 """Writes a store in the format of the TU Dortmund collection, as a folder or a zip.
 
 :func:`graphcaps.data.read_tu` reads back the same nodes, edges, classes, labels and attributes; float64 attributes in
-the range of float32 come back as float32, as for any TU data set. ``NAME_A.txt`` lists every edge of the store once in
+the range of float32 come back as float32, as for any TU data set. The format has no names of label and attribute
+columns, so a model matches the attributes by position. ``NAME_A.txt`` lists every edge of the store once in
 each direction. The ``report`` of the data set that is read back describes these rows, not those of the original source.
 
 A graph without nodes has a class, but its number is missing in ``NAME_graph_indicator.txt``. Without classes the last
