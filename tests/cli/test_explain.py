@@ -170,7 +170,7 @@ def test_an_existing_file_and_a_model_without_capsules_are_refused(
     assert "FittedModel with one, got GIN. Other models have no capsules to explain." in result.stderr
 
 
-@pytest.mark.parametrize("kind", [None, "scores", "flow", "assignment", "rounds"])
+@pytest.mark.parametrize("kind", [None, "scores", "flow", "assignment", "iterations"])
 def test_a_drawing_of_one_graph(model: Path, data: Path, tmp_path: Path, kind: str | None) -> None:
     path = tmp_path / "picture.svg"
     result = run(model, data, "--graph", 2, "--draw", path, *(("--kind", kind) if kind else ()))

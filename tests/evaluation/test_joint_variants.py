@@ -91,7 +91,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, monkeypatch: pytest.Monke
         _config(2, dropout=0.0),
         replace(_config(2), training=TrainConfig(epochs=3)),
     ],
-    ids=["rounds", "dropout", "epochs"],
+    ids=["iterations", "dropout", "epochs"],
 )
 def test_variants_that_differ_in_more_than_num_factors_are_refused(other: RunConfig) -> None:
     with pytest.raises(ArgumentError, match="'num_factors' alone"):

@@ -20,7 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "features as capsules, as long as capsules": {"disentangle": False, "capsule_dim": 5, "num_factors": 1},
     "no residual": {"residual": False},
     "fixed divisor": {"residual_nodes": 9},
-    "one round": {"routing_iterations": 1},
+    "one iteration": {"routing_iterations": 1},
     "separate factors": {"factor_squash": "separate"},
     "no decoder": {"reconstruction": False},
     "trunk": {"trunk": "gin"},

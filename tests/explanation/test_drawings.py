@@ -20,7 +20,7 @@ from graphcaps.explanation.graph_drawing import layout_nodes, normalise_scores
 from graphcaps.explanation.palette import CATEGORICAL, score_colour
 from tests.explanation.synthetic import make_explanations, make_store
 
-KINDS = ("parts", "scores", "flow", "assignment", "rounds")
+KINDS = ("parts", "scores", "flow", "assignment", "iterations")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_positions_are_apart_and_scaled() -> None:
 def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:
     with pytest.raises(
         ArgumentError,
-        match="'kind' must be one of parts, scores, flow, assignment, rounds, molecule, got 'pie'",
+        match="'kind' must be one of parts, scores, flow, assignment, iterations, molecule, got 'pie'",
     ):
         draw_explanation(one, tmp_path / "x.png", kind="pie")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"'path' must end in \.png, \.svg or \.pdf"):

@@ -66,7 +66,7 @@ def test_an_explanation_is_a_sentence(model: FittedModel, together: bool, tmp_pa
     assert not any(level.lengths.any() for level in explanation.levels)
     assert explanation.node_scores.shape == (0,)
     assert explanation.levels[0].assignment.shape == (0, 4)
-    assert explanation.levels[1].rounds.shape == (3, 4, 3)
+    assert explanation.levels[1].iterations.shape == (3, 4, 3)
     tree = explanation.tree
     assert tree["predicted"] == model.class_names[1]
     assert [entry["parts"] for entry in tree["classes"]] == [[], [], []]

@@ -40,9 +40,9 @@ def test_a_store_gives_the_explanations_of_its_graphs() -> None:
         for name in ("class_scores", "node_scores", "edge_scores", "reconstruction_error", "edges"):
             assert_equal(getattr(one, name), getattr(same, name), name, 1e-5)
         for level, other in zip(one.levels, same.levels, strict=True):
-            assert_equal(level.rounds, other.rounds, "rounds", 1e-5)
+            assert_equal(level.iterations, other.iterations, "iterations", 1e-5)
             assert_equal(level.lengths, other.lengths, "lengths", 1e-5)
-            assert torch.equal(level.rounds[-1], level.assignment)
+            assert torch.equal(level.iterations[-1], level.assignment)
         assert one.levels[0].adjacency.shape == (4, 4)
         assert one.levels[-1].adjacency is None
     with pytest.raises(ArgumentError, match="from 0 to 29"):
@@ -226,7 +226,7 @@ def test_tree_and_json_are_complete() -> None:
             )
     values = json.loads(explanation.to_json())
     assert values["node_scores"] == pytest.approx(explanation.node_scores.tolist(), rel=1e-4)
-    assert len(values["levels"][0]["rounds"]) == 3
+    assert len(values["levels"][0]["iterations"]) == 3
     assert values["predicted"] == explanation.class_names[explanation.predicted]
 
 

@@ -26,8 +26,8 @@ def test_explanation_equals_cpu() -> None:
     assert actual.node_scores.device.type == "cpu"
     for name in ("class_scores", "node_scores", "edge_scores", "reconstruction_error"):
         assert_equal(getattr(actual, name), getattr(expected, name), name, 1e-3)
-    for one, other in zip(actual.rounds, expected.rounds, strict=True):
-        assert_equal(one, other, "rounds", 1e-3)
+    for one, other in zip(actual.iterations, expected.iterations, strict=True):
+        assert_equal(one, other, "iterations", 1e-3)
     methods = ("capsules", "gradient", "gnnexplainer", "random", "kmeans-primary")
     metrics = evaluate_explanations(on_gpu, planted(), sample=2, methods=methods)["methods"]
     assert all(metrics[name]["seconds_per_graph"] > 0 for name in methods)

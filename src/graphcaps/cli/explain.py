@@ -76,7 +76,7 @@ def explain(
         option(
             "--kind",
             metavar="NAME",
-            help="Kind of picture: parts, scores, flow, assignment, rounds or molecule.",
+            help="Kind of picture: parts, scores, flow, assignment, iterations or molecule.",
         ),
     ] = None,
     measure: Annotated[

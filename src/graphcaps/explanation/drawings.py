@@ -1,4 +1,4 @@
-"""Pictures of one explanation: parts, scores, flow, assignment, rounds, or the molecule."""
+"""Pictures of one explanation: parts, scores, flow, assignment, iterations, or the molecule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphcaps.explanation.palette import AGAINST, WHITE, capsule_colour, score_
 
 __all__ = ["DrawingKind", "draw_explanation", "flow_masses"]
 
-DrawingKind = Literal["parts", "scores", "flow", "assignment", "rounds", "molecule"]
+DrawingKind = Literal["parts", "scores", "flow", "assignment", "iterations", "molecule"]
 """Kinds of pictures; see :func:`draw_explanation`."""
 
 
@@ -39,7 +39,7 @@ def draw_explanation(
         kind (str): ``"parts"``: the graph with nodes coloured by capsule, and the coarse graph. ``"scores"``: the graph
             with nodes coloured by score. ``"flow"``: contributions of capsules to the class scores as a Sankey
             diagram; those to a class add up to its score. ``"assignment"``: routing coefficients as heat maps.
-            ``"rounds"``: the assignment after each routing iteration, paler for lower coefficients. ``"molecule"``: a
+            ``"iterations"``: the assignment after each routing iteration, paler for lower coefficients. ``"molecule"``: a
             molecule read from SMILES, by capsule and by score, as SVG or PNG with RDKit. (default: ``"molecule"`` if
             the graph was read from SMILES, RDKit is installed and the suffix is ``.svg`` or ``.png``; else
             ``"parts"``)
@@ -67,7 +67,7 @@ def draw_explanation(
         "scores": _draw_scores,
         "flow": _draw_flow,
         "assignment": _draw_assignment,
-        "rounds": _draw_rounds,
+        "iterations": _draw_iterations,
     }[kind]
     # Class names may contain dollar signs, which are not mathematics here; text stays text in SVG.
     settings = {"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "graphcaps"}
@@ -352,7 +352,7 @@ def _column(
                       fontweight=weight)  # fmt: skip
 
 
-# ---------------------------------------------------------------------- assignment and rounds
+# ---------------------------------------------------------------------- assignment and iterations
 _MAX_LABELLED_ROWS = 60
 
 
@@ -393,14 +393,14 @@ def _draw_assignment(explanation: ExplanationData) -> Any:
     return figure
 
 
-def _draw_rounds(explanation: ExplanationData) -> Any:
-    rounds = explanation.levels[0].rounds
-    R, J = rounds.size(0), rounds.size(-1)
+def _draw_iterations(explanation: ExplanationData) -> Any:
+    iterations = explanation.levels[0].iterations
+    R, J = iterations.size(0), iterations.size(-1)
     positions = layout_nodes(explanation.num_nodes, explanation.edges.numpy())
     height = 1.1 + 3.4 * (float(np.abs(positions[:, 1]).max()) + 0.08)
     figure = new_figure(3.5 * R + 0.3, height)
     for number, axis in enumerate(figure.subplots(1, R, squeeze=False)[0]):
-        weights = rounds[number].double()
+        weights = iterations[number].double()
         uniform = J > 1 and float(weights.max() - weights.min()) < 1e-6
         largest = weights.amax(-1).numpy()
         opacity = 0.15 + 0.85 * (largest - 1 / J) / (1 - 1 / J) if J > 1 else largest

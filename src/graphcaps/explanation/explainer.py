@@ -113,7 +113,7 @@ def _explain_span(
         "node_scores": attributions,
         "edge_scores": (attributions[source] + attributions[other]) / 2,
         "reconstruction_error": None if probability is None else 1 - probability,
-        "rounds": [
+        "iterations": [
             level.iterations if number or level.iterations is None else level.iterations[:, : store.num_nodes]
             for number, level in enumerate(output.levels)
         ],
@@ -164,7 +164,7 @@ def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreEx
             "explain", "graph", "give finite scores", f"NaN or infinity for graph {int(non_finite[0])}",
             "Check its attributes for extreme values.",
         )  # fmt: skip
-    rounds = per_level("rounds", 1)
+    iterations = per_level("iterations", 1)
     has_decoder = parts[0]["reconstruction_error"] is not None
     elements, bonds = _molecules(store)
     return StoreExplanation(
@@ -177,8 +177,8 @@ def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreEx
         edge_ptr=torch.nn.functional.pad(together("edge_count").cumsum(0), (1, 0)),
         edges=torch.cat([part["edges"] for part in parts], 1),
         node_labels=None if store.node_labels is None else store.node_labels.cpu(),
-        assignments=tuple(value[-1] for value in rounds),
-        rounds=rounds,
+        assignments=tuple(value[-1] for value in iterations),
+        iterations=iterations,
         lengths=per_level("lengths"),
         adjacency=per_level("adjacency"),
         contributions=per_level("contributions"),

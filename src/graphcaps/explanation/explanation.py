@@ -101,7 +101,7 @@ class Explanation(ExplanationData):
             "levels": [
                 {
                     "assignment": _to_list(level.assignment),
-                    "rounds": _to_list(level.rounds),
+                    "iterations": _to_list(level.iterations),
                     "capsule": level.capsule.tolist(),
                     "lengths": _to_list(level.lengths),
                     "adjacency": _to_list(level.adjacency),
@@ -150,15 +150,15 @@ class StoreExplanation(StoreExplanationData):
         n = slice(*self.node_ptr[graph : graph + 2].tolist())
         e = slice(*self.edge_ptr[graph : graph + 2].tolist())
         levels = []
-        for number, rounds in enumerate(self.rounds):
-            graph_rounds, adjacency = (
-                rounds[:, n] if number == 0 else rounds[:, graph],
+        for number, iterations in enumerate(self.iterations):
+            graph_iterations, adjacency = (
+                iterations[:, n] if number == 0 else iterations[:, graph],
                 self.adjacency[number],
             )
             levels.append(
                 ExplainedLevel(
-                    assignment=graph_rounds[-1],
-                    rounds=graph_rounds,
+                    assignment=graph_iterations[-1],
+                    iterations=graph_iterations,
                     lengths=self.lengths[number][graph],
                     adjacency=None if adjacency is None else adjacency[graph],
                     contributions=self.contributions[number][n if number == 0 else graph],

@@ -25,7 +25,7 @@ class ExplainedLevel(ShapeRepr):
     Args:
         assignment (Tensor): Routing weights of the last iteration, ``[n, J]``; rows sum to 1. Input capsules are the
             nodes at the lowest level and the capsules of the level below otherwise.
-        rounds (Tensor): Routing weights of every iteration, ``[R, n, J]``; the first are all 1/J, the last are
+        iterations (Tensor): Routing weights of every iteration, ``[R, n, J]``; the first are all 1/J, the last are
             ``assignment``.
         lengths (Tensor): Length of each output capsule, ``[J]``.
         adjacency (Tensor, optional): Coarse graph of the output capsules, ``[J, J]``; ``None`` at the class level.
@@ -36,7 +36,7 @@ class ExplainedLevel(ShapeRepr):
     """
 
     assignment: Tensor
-    rounds: Tensor
+    iterations: Tensor
     lengths: Tensor
     adjacency: Tensor | None
     contributions: Tensor
@@ -123,7 +123,7 @@ class StoreExplanationData(ShapeRepr):
         edges (Tensor): Node indices within the graph, ``[2, E]``.
         node_labels (Tensor, optional): ``[N, L]``.
         assignments (tuple): Per level the weights of the last iteration: ``[N, J]``, then ``[G, J_below, J]``.
-        rounds (tuple): Per level the weights of all iterations: ``[R, N, J]``, then ``[R, G, J_below, J]``.
+        iterations (tuple): Per level the weights of all iterations: ``[R, N, J]``, then ``[R, G, J_below, J]``.
         lengths (tuple): Per level ``[G, J]``.
         adjacency (tuple): Per level ``[G, J, J]``; ``None`` at the class level.
         contributions (tuple): Per level ``[N, J]``, then ``[G, J_below, J]``.
@@ -147,7 +147,7 @@ class StoreExplanationData(ShapeRepr):
     edges: Tensor
     node_labels: Tensor | None
     assignments: tuple[Tensor, ...]
-    rounds: tuple[Tensor, ...]
+    iterations: tuple[Tensor, ...]
     lengths: tuple[Tensor, ...]
     adjacency: tuple[Tensor | None, ...]
     contributions: tuple[Tensor, ...]

@@ -127,11 +127,11 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("A1", "A1", "A1", "no disentangling: features as capsules", {"disentangle": False}),
     Variant("A2", "A2", "A2", "no residual", {"residual": False}),
     Variant("A3", "A3", "A3", "no reconstruction", {"reconstruction": False}),
-    Variant("HGCN", "hgcn", "Ours", "as released: K = 4 factors, R = 3 rounds"),
+    Variant("HGCN", "hgcn", "Ours", "as released: K = 4 factors, R = 3 routing iterations"),
     *(Variant(f"K={K}", f"K={K}", f"K={K}", f"{K} factors", {"num_factors": K}) for K in (2, 8)),
     *(
         Variant(
-            f"R={R}", f"R={R}", f"R={R}", f"{R} round{'s' * (R > 1)} of routing", {"routing_iterations": R}
+            f"R={R}", f"R={R}", f"R={R}", f"{R} routing iteration{'s' * (R > 1)}", {"routing_iterations": R}
         )
         for R in (1, 2, 4, 5)
     ),

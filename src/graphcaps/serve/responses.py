@@ -156,7 +156,7 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
         graphs (sequence): All graphs of the request.
         indices (sequence): Index in ``graphs`` of each explained graph.
     """
-    last = len(explanation.rounds[0]) - 1
+    last = len(explanation.iterations[0]) - 1
     drawn = np.flatnonzero(explanation.node_ptr.diff().numpy())
     columns, levels = explanation_columns(explanation, drawn, weights=range(1, last + 1))
     columns["number"] = np.asarray(indices, dtype=np.uint32)[drawn]
@@ -164,7 +164,7 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
     meta = {
         "classes": list(explanation.class_names),
         "levels": levels,
-        "rounds": last + 1,
+        "iterations": last + 1,
         "ids": [graph.name for graph in explained],
         "smiles": None
         if explanation.smiles is None

@@ -103,8 +103,8 @@ class GraphExplanation(GraphResult):
     edges: list[list[int]] | None = Field(description="Each edge once, as a pair of nodes counted from 0.")
     edge_scores: list[float] | None = Field(description="Contribution of each edge.")
     levels: list[dict[str, Any]] | None = Field(
-        description="Per level: assignment (routing coefficients of the last iteration), rounds (of every iteration), "
-        "capsule, lengths, adjacency, contributions to the lengths and residual_contributions; both add up to the "
+        description="Per level: assignment (routing coefficients of the last iteration), iterations (those of every "
+        "iteration), capsule, lengths, adjacency, contributions to the lengths and residual_contributions; both add up to the "
         "length, at the last level to the class score."
     )
 

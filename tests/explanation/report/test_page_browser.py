@@ -107,18 +107,18 @@ def test_a_clicked_capsule_stays_highlighted(visit: Any, report: Path, explained
 
 
 def test_routing_iterations_can_be_stepped_through(visit: Any, report: Path, explained: Any) -> None:
-    rounds = explained[1][0].levels[0].rounds
+    iterations = explained[1][0].levels[0].iterations
     page = visit(report)
-    page.click("#round-back")
+    page.click("#iteration-back")
     names = "all => all.map((t) => t.textContent)"
     numbers = page.eval_on_selector_all("svg.graph .node text", names)
-    assert numbers == [str(int(number) + 1) for number in rounds[1].argmax(-1)]
-    page.click("#round-back")
-    assert page.is_disabled("#round-back")
+    assert numbers == [str(int(number) + 1) for number in iterations[1].argmax(-1)]
+    page.click("#iteration-back")
+    assert page.is_disabled("#iteration-back")
     assert set(page.eval_on_selector_all("svg.graph .node text", names)) == {""}
-    page.focus("#round")
+    page.focus("#iteration")
     page.keyboard.press("ArrowRight")
-    assert page.get_attribute("#round", "aria-valuetext") == "iteration 2 of 3"
+    assert page.get_attribute("#iteration", "aria-valuetext") == "iteration 2 of 3"
 
 
 def test_filters_select_the_same_graphs_as_python(visit: Any, report: Path, explained: Any) -> None:
@@ -244,10 +244,10 @@ def test_hierarchies_of_more_levels(visit: Any, tmp_path: Path) -> None:
 def test_one_round_of_routing_and_losses_below_zero(visit: Any, tmp_path: Path) -> None:
     """All routing weights are equal then; and the part loss is negative."""
     store = make_store(6)
-    explanations = make_explanations(store, capsules=(4,), rounds=1)
+    explanations = make_explanations(store, capsules=(4,), iterations=1)
     history = [{"epoch": e, "train_loss": -0.1 * e, "validation_loss": 1 / e} for e in (1, 2, 3)]
     model = FakeModel(store.class_names, {"dataset": "synthetic"})
-    page = visit(write_report(tmp_path, model, store, explanations, history=history, title="One round"))
+    page = visit(write_report(tmp_path, model, store, explanations, history=history, title="One iteration"))
     assert "coefficients to all 4 capsules are equal" in page.text_content("#summary").replace("\u00a0", " ")
     assert page.locator("svg.graph .node").count() == explanations[0].num_nodes
     inside = page.evaluate(

@@ -36,13 +36,13 @@ def test_columns_hold_the_explanations(tmp_path: Path) -> None:
     store = make_store(8)
     explanations = make_explanations(store, capsules=(4, 2))
     meta, columns = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="T"))
-    assert (meta["rounds"], [level["capsules"] for level in meta["levels"]]) == (3, [4, 2, 3])
+    assert (meta["iterations"], [level["capsules"] for level in meta["levels"]]) == (3, [4, 2, 3])
     assert columns["node_ptr"].tolist() == explanations.node_ptr.tolist()
     assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == explanations.edges.tolist()
     for number in (1, 2):
-        assert columns[f"top_0_{number}"].tolist() == explanations.rounds[0][number].argmax(-1).tolist()
+        assert columns[f"top_0_{number}"].tolist() == explanations.iterations[0][number].argmax(-1).tolist()
         weights = columns[f"weights_0_{number}"].reshape(-1, 4) / 255
-        assert np.abs(weights - explanations.rounds[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
+        assert np.abs(weights - explanations.iterations[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
     above = columns["weights_1_2"].reshape(8, 4, 2) / 255
     assert np.abs(above - explanations.assignments[1].numpy()).max() <= 0.5 / 255 + 1e-9
     lengths = columns["length_2"].reshape(8, 3) * meta["levels"][2]["step"]

@@ -115,8 +115,8 @@ def explanation_columns(
         numbers = explanations.nodes[nodes].numpy()
         columns["node_number"] = numbers.astype(smallest_type(int(numbers.max(initial=0))))
     kept, levels = set(weights), []
-    for level, rounds in enumerate(explanations.rounds):
-        selected = rounds[:, nodes if level == 0 else chosen]
+    for level, iterations in enumerate(explanations.iterations):
+        selected = iterations[:, nodes if level == 0 else chosen]
         for number in range(1, len(selected)):
             tops = selected[number].argmax(-1).numpy()
             columns[f"top_{level}_{number}"] = tops.astype(smallest_type(selected.size(-1)))
@@ -148,9 +148,9 @@ def _add_contributions(
 
 def bytes_per_graph(explanations: StoreExplanationData) -> np.ndarray:
     """Approximate size of the columns of each graph in bytes before compression, ``[G]``."""
-    J, R = explanations.assignments[0].size(-1), len(explanations.rounds[0])
+    J, R = explanations.assignments[0].size(-1), len(explanations.iterations[0])
     per_node = J * (R - 1) + (R - 1) + 3
-    upper = sum(level.size(-2) * level.size(-1) * (len(level) - 1) for level in explanations.rounds[1:])
+    upper = sum(level.size(-2) * level.size(-1) * (len(level) - 1) for level in explanations.iterations[1:])
     upper += sum(2 * level.size(-2) * level.size(-1) for level in explanations.contributions[1:])
     upper += sum(level.size(-1) ** 2 // 2 for level in explanations.adjacency if level is not None)
     sizes = explanations.node_ptr.diff() * per_node + explanations.edge_ptr.diff() * 6 + upper + 60

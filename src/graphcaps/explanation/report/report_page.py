@@ -216,10 +216,10 @@ def _page(
     ids: Sequence[str] | None = None,
     first: int = 0,
 ) -> str:
-    last = len(explanations.rounds[0]) - 1
-    graphs, rounds = _graphs_that_fit(explanations, _MAX_RAW_BYTES), tuple(range(1, last + 1))
+    last = len(explanations.iterations[0]) - 1
+    graphs, iterations = _graphs_that_fit(explanations, _MAX_RAW_BYTES), tuple(range(1, last + 1))
     while True:
-        columns, steps = explanation_columns(explanations, graphs, weights=rounds)
+        columns, steps = explanation_columns(explanations, graphs, weights=iterations)
         extra, names = _node_columns(explanations, store, graphs)
         columns |= extra
         geometry, atoms = molecule_columns(explanations, store, graphs)
@@ -234,14 +234,14 @@ def _page(
             "smiles": None
             if explanations.smiles is None
             else [explanations.smiles[graph] for graph in graphs.tolist()],
-            "rounds": last + 1,
-            "foot": _foot(explanations, graphs, rounds),
+            "iterations": last + 1,
+            "foot": _foot(explanations, graphs, iterations),
         }  # fmt: skip
         block = pack_block(header, columns)
         if len(block) <= MAX_BLOCK_CHARS or len(graphs) <= 1:
             return assemble_page(title, block)
-        if len(rounds) > 1:
-            rounds = (last,)
+        if len(iterations) > 1:
+            iterations = (last,)
         else:
             fewer = int(len(graphs) * 0.95 * MAX_BLOCK_CHARS / len(block))
             graphs = _spread(explanations, max(1, fewer))
@@ -292,7 +292,7 @@ def _node_columns(
     return columns, names
 
 
-def _foot(explanations: StoreExplanationData, graphs: np.ndarray, rounds: tuple[int, ...]) -> str:
+def _foot(explanations: StoreExplanationData, graphs: np.ndarray, iterations: tuple[int, ...]) -> str:
     sentences = [
         f"Written by graphcaps {library_versions()['graphcaps']}. This file sends no network requests."
     ]
@@ -311,7 +311,7 @@ def _foot(explanations: StoreExplanationData, graphs: np.ndarray, rounds: tuple[
             f"To limit the file size, the list holds {len(graphs):,} of {drawable:,} graphs, evenly spaced; "
             "all metrics are over all graphs."
         )
-    if len(rounds) < len(explanations.rounds[0]) - 1:
+    if len(iterations) < len(explanations.iterations[0]) - 1:
         sentences.append(
             "Routing coefficients of early iterations are left out; the assigned capsules are included."
         )
@@ -336,8 +336,8 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
             level.assignment if number == 0 else level.assignment[None]
             for number, level in enumerate(one.levels)
         ),
-        rounds=tuple(
-            level.rounds if number == 0 else level.rounds[:, None] for number, level in enumerate(one.levels)
+        iterations=tuple(
+            level.iterations if number == 0 else level.iterations[:, None] for number, level in enumerate(one.levels)
         ),
         lengths=tuple(level.lengths[None] for level in one.levels),
         adjacency=tuple(None if level.adjacency is None else level.adjacency[None] for level in one.levels),

@@ -16,17 +16,17 @@ class Chips {
   capsules() {
     const { graphs, state } = this;
     const J = graphs.levels[state.level].capsules;
-    const counts = countTops(graphs.path(state.graph, state.level, state.round), J);
+    const counts = countTops(graphs.path(state.graph, state.level, state.iteration), J);
     return counts.map((count, j) => {
       const capsule = { level: state.level, capsule: j };
-      const text = state.round === 0 ? "uniform" : plural(count, "node");
+      const text = state.iteration === 0 ? "uniform" : plural(count, "node");
       const badge = make("span", { class: "badge" }, String(j + 1));
       badge.style.backgroundColor = colourOf(j);
       badge.style.color = inkOn(colourOf(j));
       const pinned = state.pinned?.level === capsule.level && state.pinned?.capsule === j;
       return make("button", {
-        type: "button", class: count || state.round === 0 ? "chip" : "chip none", "data-capsule": j, "aria-pressed": pinned ? "true" : "false",
-        "aria-label": `Capsule ${j + 1}: ${state.round === 0 ? "uniform coefficients" : plural(count, "node")}`,
+        type: "button", class: count || state.iteration === 0 ? "chip" : "chip none", "data-capsule": j, "aria-pressed": pinned ? "true" : "false",
+        "aria-label": `Capsule ${j + 1}: ${state.iteration === 0 ? "uniform coefficients" : plural(count, "node")}`,
         onpointerenter: () => this.light(capsule), onpointerleave: () => this.light(null),
         onfocus: () => this.light(capsule), onblur: () => this.light(null),
         onclick: () => this.pin(pinned ? null : capsule),

@@ -5,9 +5,9 @@ const SIDE = 420, MIDDLE = 210;
 function coarseView(graphs, state, level, onCapsule) {
   const { graph } = state;
   const J = graphs.levels[level].capsules;
-  const shares = graphs.shares(graph, level, state.round);
+  const shares = graphs.shares(graph, level, state.iteration);
   const lengths = graphs.lengthsOf(graph, level);
-  const counts = countTops(graphs.path(graph, level, state.round), J);
+  const counts = countTops(graphs.path(graph, level, state.iteration), J);
   const orbit = J === 1 ? 0 : 150;
   const at = (j) => {
     const angle = (2 * Math.PI * j) / J - Math.PI / 2;

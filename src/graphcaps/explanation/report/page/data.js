@@ -25,7 +25,7 @@ class Graphs {
     this.columns = columns;
     this.count = columns.number.length;
     this.levels = meta.levels;
-    this.rounds = meta.rounds;
+    this.iterations = meta.iterations;
   }
 
   get classLevel() {
@@ -89,29 +89,29 @@ class Graphs {
   }
 
   // For each input of a level the capsule with its largest weight; null in the first iteration, where they are uniform.
-  tops(graph, level, round) {
-    if (round === 0) return null;
-    const values = this.columns[`top_${level}_${round}`];
+  tops(graph, level, iteration) {
+    if (iteration === 0) return null;
+    const values = this.columns[`top_${level}_${iteration}`];
     if (level === 0) return values.subarray(this.columns.node_ptr[graph], this.columns.node_ptr[graph + 1]);
     const parts = this.levels[level - 1].capsules;
     return values.subarray(graph * parts, (graph + 1) * parts);
   }
 
   // For every node the capsule of a level that it leads to, by the largest weights.
-  path(graph, level, round) {
-    let path = this.tops(graph, 0, round);
+  path(graph, level, iteration) {
+    let path = this.tops(graph, 0, iteration);
     for (let above = 1; path && above <= level; above += 1) {
-      const tops = this.tops(graph, above, round);
+      const tops = this.tops(graph, above, iteration);
       path = path.map((capsule) => tops[capsule]);
     }
     return path;
   }
 
   // Routing coefficients of one input, between 0 and 1; null if the report leaves them out.
-  weights(graph, level, part, round) {
+  weights(graph, level, part, iteration) {
     const J = this.levels[level].capsules;
-    if (round === 0) return new Float32Array(J).fill(1 / J);
-    const values = this.columns[`weights_${level}_${round}`];
+    if (iteration === 0) return new Float32Array(J).fill(1 / J);
+    const values = this.columns[`weights_${level}_${iteration}`];
     if (!values) return null;
     const before = level === 0 ? this.columns.node_ptr[graph] : graph * this.levels[level - 1].capsules;
     const start = (before + part) * J;
@@ -119,15 +119,15 @@ class Graphs {
   }
 
   // Share of the graph in each capsule of a level: the mass of the nodes, distributed by the routing coefficients.
-  shares(graph, level, round) {
+  shares(graph, level, iteration) {
     const J = this.levels[level].capsules;
-    const below = level === 0 ? null : this.shares(graph, level - 1, round);
+    const below = level === 0 ? null : this.shares(graph, level - 1, iteration);
     const parts = level === 0 ? this.sizeOf(graph) : this.levels[level - 1].capsules;
     const total = new Float64Array(J);
-    const tops = this.tops(graph, level, round);
+    const tops = this.tops(graph, level, iteration);
     for (let part = 0; part < parts; part += 1) {
       const mass = below ? below[part] : 1 / parts;
-      const weights = this.weights(graph, level, part, round);
+      const weights = this.weights(graph, level, part, iteration);
       if (weights) {
         const sum = weights.reduce((a, b) => a + b, 0) || 1;
         for (let j = 0; j < J; j += 1) total[j] += (mass * weights[j]) / sum;

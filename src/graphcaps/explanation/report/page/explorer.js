@@ -3,7 +3,7 @@
 class Explorer {
   constructor(graphs) {
     this.graphs = graphs;
-    this.state = { graph: -1, round: graphs.rounds - 1, level: 0, colour: "capsule", names: graphs.columns.atom ? "atom" : "capsule", faded: false, pinned: null };
+    this.state = { graph: -1, iteration: graphs.iterations - 1, level: 0, colour: "capsule", names: graphs.columns.atom ? "atom" : "capsule", faded: false, pinned: null };
     this.view = new GraphView(graphs, { onNode: (node) => this.overNode(node) });
     this.list = new GraphList(graphs, {
       onChoose: (graph) => this.open(graph), onOpen: () => byId("graph-title").focus(), onClear: () => this.filters.reset(),
@@ -48,7 +48,7 @@ class Explorer {
     const predicted = graphs.className(columns.predicted[graph]), trueClass = columns.true_class[graph];
     const correct = graphs.isRight(graph);
     const verdict = correct === null ? "The true class is unknown." : correct ? "This is correct." : `The true class is ${graphs.className(trueClass)}.`;
-    const tops = graphs.tops(graph, 0, graphs.rounds - 1);
+    const tops = graphs.tops(graph, 0, graphs.iterations - 1);
     const weight = this.meanWeight(), all = plural(graphs.levels[0].capsules, "capsule");
     const routing = tops
       ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean coefficient of ${percent(weight)}`}.`
@@ -65,7 +65,7 @@ class Explorer {
     const { graphs, state: { graph } } = this, n = graphs.sizeOf(graph);
     let sum = 0;
     for (let node = 0; node < n; node += 1) {
-      const weights = graphs.weights(graph, 0, node, graphs.rounds - 1);
+      const weights = graphs.weights(graph, 0, node, graphs.iterations - 1);
       if (!weights) return null;
       sum += Math.max(...weights);
     }
@@ -77,7 +77,7 @@ class Explorer {
     // The ends of bonds depend on the text of their atoms.
     if ((key === "names" && !this.view.molecule) || key === "faded") this.view.paint(this.state);
     else this.render();
-    if (key === "round") byId("hint").textContent = this.state.round === 0 ? "In the first iteration all routing coefficients are equal." : "";
+    if (key === "iteration") byId("hint").textContent = this.state.iteration === 0 ? "In the first iteration all routing coefficients are equal." : "";
   }
 
   render() {
@@ -113,8 +113,8 @@ class Explorer {
     for (const svg of byId("panels").querySelectorAll("svg.coarse, svg.flow")) {
       svg.classList.toggle("some-lit", svg.querySelector(".lit") !== null);
     }
-    if (target && state.round > 0) byId("hint").textContent = this.describe(target, count);
-    else if (state.round > 0) byId("hint").textContent = "";
+    if (target && state.iteration > 0) byId("hint").textContent = this.describe(target, count);
+    else if (state.iteration > 0) byId("hint").textContent = "";
   }
 
   describe({ level, capsule }, count) {
@@ -129,12 +129,12 @@ class Explorer {
     for (const chip of byId("chips").querySelectorAll(".over")) chip.classList.remove("over");
     if (node === null) { byId("hint").textContent = ""; return; }
     const label = graphs.labelOf(state.graph, node);
-    const tops = graphs.tops(state.graph, 0, state.round);
-    const weights = tops ? graphs.weights(state.graph, 0, node, state.round) : null;
+    const tops = graphs.tops(state.graph, 0, state.iteration);
+    const weights = tops ? graphs.weights(state.graph, 0, node, state.iteration) : null;
     const part = tops ? `capsule ${tops[node] + 1}${weights ? `, coefficient ${percent(weights[tops[node]])}` : ""}` : "equal coefficients to all capsules";
     const score = (graphs.columns.score_scale[state.graph] * graphs.nodes(state.graph, "score")[node]) / 127;
     byId("hint").textContent = `Node ${graphs.nodeNumber(state.graph, node)}${label === null ? "" : ` (${label})`}: ${part}; score ${score.toPrecision(2)}.`;
-    const branch = graphs.path(state.graph, state.level, state.round);
+    const branch = graphs.path(state.graph, state.level, state.iteration);
     if (branch && state.colour === "capsule") byId("chips").querySelector(`[data-capsule="${branch[node]}"]`)?.classList.add("over");
   }
 }

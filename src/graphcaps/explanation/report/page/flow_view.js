@@ -138,7 +138,7 @@ function classBars(graphs, state, onCapsule) {
 // Sum of the node scores of each capsule for the target class: positive to the right, negative to the left.
 function scoreBars(graphs, state, onCapsule) {
   const { graph, level } = state;
-  const tops = graphs.path(graph, level, graphs.rounds - 1), scores = graphs.nodes(graph, "score");
+  const tops = graphs.path(graph, level, graphs.iterations - 1), scores = graphs.nodes(graph, "score");
   if (!tops) return make("p", { class: "hint" }, "With one routing iteration all coefficients are equal, so capsules have no scores of their own.");
   const sums = new Array(graphs.levels[level].capsules).fill(0);
   tops.forEach((capsule, node) => { sums[capsule] += (graphs.columns.score_scale[graph] * scores[node]) / 127; });

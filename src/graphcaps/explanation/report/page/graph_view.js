@@ -87,7 +87,7 @@ class GraphView {
   // Updates colour and label of every node without a new layout.
   paint(state) {
     const { graphs } = this, { graph } = state;
-    const tops = graphs.path(graph, state.level, state.round);
+    const tops = graphs.path(graph, state.level, state.iteration);
     const scores = graphs.nodes(graph, "score"), labels = graphs.nodes(graph, "label");
     const planted = graphs.nodes(graph, "planted");
     this.tops = tops;
@@ -110,7 +110,7 @@ class GraphView {
   // Largest routing coefficient of a node, rescaled: 0 for uniform coefficients, 1 for a single capsule.
   opacityOf(state, node, tops) {
     const J = this.graphs.levels[0].capsules;
-    const weights = this.graphs.weights(state.graph, 0, node, state.round);
+    const weights = this.graphs.weights(state.graph, 0, node, state.iteration);
     if (!weights || !tops || J < 2) return 1;
     return Math.max(0, (Math.max(...weights) - 1 / J) / (1 - 1 / J));
   }
@@ -125,7 +125,7 @@ class GraphView {
 
   // Highlights the nodes of a capsule and dims the others; null removes the highlight.
   light(state, lit) {
-    const tops = lit ? this.graphs.path(state.graph, lit.level, state.round) : null;
+    const tops = lit ? this.graphs.path(state.graph, lit.level, state.iteration) : null;
     const svg = this.nodes[0]?.group.ownerSVGElement;
     svg?.classList.toggle("some-lit", tops !== null);
     let count = 0;

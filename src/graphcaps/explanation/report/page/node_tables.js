@@ -3,11 +3,11 @@
 const MAX_ROWS = 400;
 
 function nodeTable(graphs, state) {
-  const { graph, round } = state;
+  const { graph, iteration } = state;
   const J = graphs.levels[0].capsules, n = graphs.sizeOf(graph);
-  const tops = graphs.tops(graph, 0, round), scores = graphs.nodes(graph, "score");
+  const tops = graphs.tops(graph, 0, iteration), scores = graphs.nodes(graph, "score");
   const scale = graphs.columns.score_scale[graph];
-  const labelled = Boolean(graphs.columns.label), hasWeights = graphs.weights(graph, 0, 0, round) !== null;
+  const labelled = Boolean(graphs.columns.label), hasWeights = graphs.weights(graph, 0, 0, iteration) !== null;
   const names = Array.from({ length: hasWeights ? J : 0 }, (_, j) => make("th", { scope: "col", class: "number" }, String(j + 1)));
   const head = make("tr", {}, [
     make("th", { scope: "col", class: "number" }, "node"), labelled ? make("th", { scope: "col" }, "label") : null,
@@ -15,7 +15,7 @@ function nodeTable(graphs, state) {
   ]);
   const rows = [];
   for (let node = 0; node < Math.min(n, MAX_ROWS); node += 1) {
-    const weights = hasWeights ? Array.from(graphs.weights(graph, 0, node, round)) : [];
+    const weights = hasWeights ? Array.from(graphs.weights(graph, 0, node, iteration)) : [];
     const cells = weights.map((weight) => {
       const cell = make("td", { class: "number heat" }, String(Math.round(100 * weight)));
       cell.style.setProperty("--share", `${Math.round(100 * weight)}%`);
@@ -30,7 +30,7 @@ function nodeTable(graphs, state) {
     ]));
   }
   const cut = n > MAX_ROWS ? ` The first ${MAX_ROWS} of ${n} nodes.` : "";
-  const caption = `Nodes: capsule, score, and routing coefficients to each capsule in percent, iteration ${round + 1}.${cut}`;
+  const caption = `Nodes: capsule, score, and routing coefficients to each capsule in percent, iteration ${iteration + 1}.${cut}`;
   return make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Table of nodes" },
     make("table", { class: "heat-map" }, [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, rows)]));
 }
@@ -43,24 +43,24 @@ function largestContribution(graphs, graph, level, part) {
 }
 
 function capsuleTable(graphs, state) {
-  const { graph, round } = state, rows = [];
+  const { graph, iteration } = state, rows = [];
   graphs.levels.slice(0, -1).forEach(({ capsules }, level) => {
-    const shares = graphs.shares(graph, level, round), lengths = graphs.lengthsOf(graph, level);
-    const counts = countTops(graphs.path(graph, level, round), capsules);
+    const shares = graphs.shares(graph, level, iteration), lengths = graphs.lengthsOf(graph, level);
+    const counts = countTops(graphs.path(graph, level, iteration), capsules);
     const above = graphs.levels[level + 1].capsules;
     for (let j = 0; j < capsules; j += 1) {
-      const weights = graphs.weights(graph, level + 1, j, round);
-      const tops = graphs.tops(graph, level + 1, round);
+      const weights = graphs.weights(graph, level + 1, j, iteration);
+      const tops = graphs.tops(graph, level + 1, iteration);
       const most = tops ? tops[j] : 0;
       const isClass = level + 1 === graphs.classLevel;
-      const next = round === 0 ? `all ${above} equally` : `${isClass ? graphs.className(most) : `capsule ${most + 1}`}, ${percent(weights[most])}`;
+      const next = iteration === 0 ? `all ${above} equally` : `${isClass ? graphs.className(most) : `capsule ${most + 1}`}, ${percent(weights[most])}`;
       const first = graphs.levels.length > 2 ? `level ${level + 1}, ${j + 1}` : String(j + 1);
       const [to, added] = largestContribution(graphs, graph, level + 1, j);
       const contributed = `${isClass ? graphs.className(to) : `capsule ${to + 1}`}, ${added < 0 ? "−" : ""}${Math.abs(added).toFixed(3)}`;
-      rows.push([first, round === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next, contributed]);
+      rows.push([first, iteration === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next, contributed]);
     }
   });
-  const note = `Capsules, iteration ${round + 1}. The routing coefficient says where a vote goes, the contribution what it adds.`;
+  const note = `Capsules, iteration ${iteration + 1}. The routing coefficient says where a vote goes, the contribution what it adds.`;
   return table(note, ["capsule", "nodes", "share", "final length", "largest routing coefficient", "largest contribution"], rows, { numeric: [1, 2, 3] });
 }
 

@@ -34,19 +34,19 @@ class Tools {
 
   // Back button, slider and next button for the routing iteration.
   stepper() {
-    const last = this.graphs.rounds - 1;
-    const go = (round) => {
-      this.state.round = Math.max(0, Math.min(last, round));
+    const last = this.graphs.iterations - 1;
+    const go = (iteration) => {
+      this.state.iteration = Math.max(0, Math.min(last, iteration));
       this.showRound();
-      this.change("round");
+      this.change("iteration");
     };
     this.slider = make("input", {
-      type: "range", min: 1, max: last + 1, step: 1, value: last + 1, id: "round", "aria-label": "Routing iteration",
+      type: "range", min: 1, max: last + 1, step: 1, value: last + 1, id: "iteration", "aria-label": "Routing iteration",
       oninput: () => go(Number(this.slider.value) - 1),
     });
-    this.back = make("button", { type: "button", id: "round-back", "aria-label": "Previous iteration", onclick: () => go(this.state.round - 1) }, "‹");
-    this.on = make("button", { type: "button", id: "round-on", "aria-label": "Next iteration", onclick: () => go(this.state.round + 1) }, "›");
-    this.words = make("output", { for: "round" });
+    this.back = make("button", { type: "button", id: "iteration-back", "aria-label": "Previous iteration", onclick: () => go(this.state.iteration - 1) }, "‹");
+    this.on = make("button", { type: "button", id: "iteration-on", "aria-label": "Next iteration", onclick: () => go(this.state.iteration + 1) }, "›");
+    this.words = make("output", { for: "iteration" });
     this.showRound();
     return make("fieldset", { class: "stepper" }, [
       make("legend", {}, "Routing iteration"), make("div", { class: "step-row" }, [this.back, this.slider, this.on, this.words]),
@@ -54,11 +54,11 @@ class Tools {
   }
 
   showRound() {
-    const { round } = this.state, last = this.graphs.rounds - 1;
-    this.slider.value = String(round + 1);
-    this.slider.setAttribute("aria-valuetext", `iteration ${round + 1} of ${last + 1}`);
-    this.words.textContent = `${round + 1} of ${last + 1}`;
-    this.back.disabled = round === 0;
-    this.on.disabled = round === last;
+    const { iteration } = this.state, last = this.graphs.iterations - 1;
+    this.slider.value = String(iteration + 1);
+    this.slider.setAttribute("aria-valuetext", `iteration ${iteration + 1} of ${last + 1}`);
+    this.words.textContent = `${iteration + 1} of ${last + 1}`;
+    this.back.disabled = iteration === 0;
+    this.on.disabled = iteration === last;
   }
 }
