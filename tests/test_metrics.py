@@ -16,6 +16,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.metrics import (
     METRIC_TITLES,
     SelectionMetric,
+    accuracy_caution,
     balanced_accuracy,
     check_selection_metric,
     class_counts,
@@ -27,6 +28,7 @@ from graphcaps.metrics import (
     pr_auc,
     reliability,
     roc_auc,
+    wilson_interval,
 )
 
 Y = np.array([0, 0, 1, 1])
@@ -199,3 +201,16 @@ def test_a_caution_names_the_number_of_graphs_of_the_smallest_class():
         assert metric_caution("the test set", counts) == (
             "ROC-AUC, PR-AUC and MCC are not defined: the test set has graphs of one class only."
         )
+
+
+def test_wilson_interval_by_hand():
+    """For 8 of 10 correct, z = 1.96: centre (0.8 + 0.19207) / 1.38415, half width 0.31226 / 1.38415."""
+    low, high = wilson_interval(8, 10)
+    assert (low, high) == pytest.approx((0.49016, 0.94331), abs=1e-4)
+    assert wilson_interval(0, 1) == pytest.approx((0.0, 0.79345), abs=1e-4)
+    assert wilson_interval(1, 1) == pytest.approx((0.20655, 1.0), abs=1e-4)
+    for correct, graphs in ((0, 0), (3, 2), (-1, 2)):
+        with pytest.raises(ArgumentError, match="wilson_interval: 'correct'"):
+            wilson_interval(correct, graphs)
+    assert accuracy_caution(30) == ""
+    assert accuracy_caution(29) == "Caution: fewer than 30 graphs say little."

@@ -19,10 +19,12 @@ from graphcaps.errors import ArgumentError, ShapeError
 
 __all__ = [
     "METRIC_TITLES",
+    "MIN_ACCURACY_GRAPHS",
     "MIN_CLASS_GRAPHS",
     "NUM_BINS",
     "Reliability",
     "SelectionMetric",
+    "accuracy_caution",
     "balanced_accuracy",
     "check_selection_metric",
     "class_counts",
@@ -34,6 +36,7 @@ __all__ = [
     "pr_auc",
     "reliability",
     "roc_auc",
+    "wilson_interval",
 ]
 
 SelectionMetric = Literal["loss", "accuracy", "balanced-accuracy", "roc-auc", "pr-auc", "mcc"]
@@ -52,8 +55,11 @@ METRIC_TITLES: dict[SelectionMetric, str] = {
 NUM_BINS = 15
 MIN_CLASS_GRAPHS = 10
 """With fewer graphs of a class, an area under a curve or a correlation is reported with a caution."""
+MIN_ACCURACY_GRAPHS = 30
+"""With fewer graphs, an accuracy is reported with a caution."""
 _MIN_PROBABILITY = 1e-12
 _TIE_STEP = 1e-5  # of log-odds; rounding of float32 scores changes them by about 1e-7
+_NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 def roc_auc(probabilities: Tensor, y: Tensor) -> Tensor:
@@ -282,6 +288,36 @@ def metric_caution(part: str, counts: Mapping[str, int]) -> str:
     graphs = "no graph" if count == 0 else "only 1 graph" if count == 1 else f"only {count} graphs"
     metrics = "ROC-AUC, PR-AUC, balanced accuracy and MCC"
     return f"Caution: {part} has {graphs} of class '{name}', so {metrics} are imprecise."
+
+
+def wilson_interval(correct: int, graphs: int) -> tuple[float, float]:
+    r"""Wilson score interval of an accuracy at 95 % confidence (Wilson, 1927).
+
+    .. math:: \frac{1}{1 + z^2/n} \Big(p + \frac{z^2}{2n} \pm z \sqrt{\frac{p (1 - p)}{n} + \frac{z^2}{4 n^2}}\Big)
+
+    with :math:`p = k/n` and :math:`z = 1.96`. Unlike the normal interval, it is not empty if all or none are correct.
+
+    Args:
+        correct (int): Number of correct predictions k.
+        graphs (int): Number of predictions n, at least 1.
+    """
+    if not 0 <= correct <= graphs or not graphs:
+        raise ArgumentError(
+            "wilson_interval", "correct", "be from 0 to at least one graph", f"{correct} of {graphs}"
+        )
+    share, square = correct / graphs, _NORMAL_95**2 / graphs
+    centre = share + square / 2
+    half = (square * (share * (1 - share) + square / 4)) ** 0.5
+    return max(0.0, (centre - half) / (1 + square)), min(1.0, (centre + half) / (1 + square))
+
+
+def accuracy_caution(graphs: int) -> str:
+    """A caution if an accuracy is of fewer than 30 graphs, else ""."""
+    return (
+        ""
+        if graphs >= MIN_ACCURACY_GRAPHS
+        else f"Caution: fewer than {MIN_ACCURACY_GRAPHS} graphs say little."
+    )
 
 
 def expected_calibration_error(y: np.ndarray, probabilities: np.ndarray, bins: int = NUM_BINS) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from typer.testing import CliRunner, Result
 
 import graphcaps
 from graphcaps.cli.main import app
+from graphcaps.data.readers.molecules import from_smiles
+from graphcaps.explanation.report.report_data import read_block
+from tests.small_models import train_small
 
 pytest.importorskip("rdkit", reason="molecules need the extra chem")
 pytestmark = pytest.mark.usefixtures("isolated_folders")
@@ -156,6 +160,67 @@ def test_data_check_and_info_list_the_same_notes(table: Path) -> None:
         in info["reading"]
     )
     assert {row["kind"] for row in info["skipped"]} == {"molecule", "label"}
+
+
+@pytest.fixture(scope="module")
+def small_hgcn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    smiles, labels = zip(*(row.split(",") for row in ROWS[:40]), strict=True)
+    store = from_smiles([*smiles], [label[0] for label in labels])
+    path = tmp_path_factory.mktemp("small") / "m.safetensors"
+    train_small(store, epochs=1).save(path)
+    return path
+
+
+def test_explain_keeps_the_labels_of_the_other_rows(small_hgcn: Path, tmp_path: Path) -> None:
+    """One row without a label, and one with a label that is no class of the model."""
+    table = write(tmp_path / "new.csv", ["smiles,active", "CCO,1", "CCN,", "CCCO,1.0", "CCCCN,0", "CN,7"])
+    words = (small_hgcn, table, "--label", "active", "--device", "cpu")
+    result = run("explain", *words, "--out", tmp_path / "report")
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    assert "of 3 graphs" in shown
+    assert "95 % interval" in shown
+    assert "2 graphs have no label among the classes of the model; accuracies are over the other 3." in shown
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    (block,) = re.findall(r'id="data">([^<]*)<', page)
+    meta, columns = read_block(block)
+    assert columns["true_class"].tolist() == [1, -1, 1, 0, -1]
+    assert sum(map(sum, meta["sets"][0]["confusion"])) == 3
+    for graph, known in ((1, "1"), (2, None), (4, "0")):
+        one = json.loads(run("explain", *words, "--graph", graph, "--json").stdout)
+        assert one["explanation"]["true_class"] == known
+    metrics = json.loads(run("explain", *words, "--measure", "--methods", "capsules", "--json").stdout)
+    assert metrics["classes_right"] is not None
+
+
+def test_explain_skips_invalid_molecules_and_keeps_rows_without_a_label(
+    small_hgcn: Path, tmp_path: Path
+) -> None:
+    table = write(tmp_path / "new.csv", ["smiles,active", "CCO,1", "CCN,", "C1CC,0"])
+    words = ("explain", small_hgcn, table, "--label", "active", "--device", "cpu")
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "line 4" in refused.stderr
+    skipped = run(*words, "--bad", "skip", "--json")
+    assert json.loads(skipped.stdout)["graphs"] == 2
+    assert skipped.stderr.splitlines() == ["1 row holds no valid molecule and was left out: line 4."]
+    assert "rows without a label are kept" in " ".join(
+        run("explain", "--help").stdout.replace("│", "").split()
+    )
+
+
+def test_predict_leaves_out_labels_that_are_no_classes_of_the_model(small_hgcn: Path, tmp_path: Path) -> None:
+    table = write(tmp_path / "new.csv", ["smiles,active", "CCO,1", "CCN,maybe", "CCCO,1", "CN,7", "CO,maybe"])
+    words = ("predict", small_hgcn, table, "--label", "active", "--device", "cpu")
+    shown = run(*words)
+    assert (
+        "3 graphs have labels that are no class of the model and not counted in any figure: 'maybe' (2), '7' (1). "
+        "The model has '0', '1'." in shown.stderr
+    )
+    assert "of 2 graphs with a predicted class" in shown.stdout
+    summary = json.loads(run(*words, "--json").stdout)["summary"]
+    assert summary["accuracies"]["unknown"]["graphs"] == 2
+    assert summary["other_labels"] == {"maybe": 2, "7": 1}
 
 
 def test_edge_lists_with_missing_labels(tmp_path: Path) -> None:

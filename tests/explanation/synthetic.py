@@ -58,7 +58,12 @@ def make_store(
 
 
 def make_explanations(
-    store: GraphStore, *, capsules: tuple[int, ...] = (4,), iterations: int = 3, seed: int = 1, right: float = 0.7
+    store: GraphStore,
+    *,
+    capsules: tuple[int, ...] = (4,),
+    iterations: int = 3,
+    seed: int = 1,
+    right: float = 0.7,
 ) -> StoreExplanation:
     """As many explanations as graphs; a fraction ``right`` of them predict the true class."""
     generator = torch.Generator().manual_seed(seed)
@@ -81,7 +86,9 @@ def make_explanations(
     for shape, J in zip(shapes, (*capsules, C), strict=True):
         logits = normal(*shape, J) * 2
         # Each iteration differs from the others, and the first knows no difference.
-        weights.append(torch.stack([(r * (logits + normal(*shape, J))).softmax(-1) for r in range(iterations)]))
+        weights.append(
+            torch.stack([(r * (logits + normal(*shape, J))).softmax(-1) for r in range(iterations)])
+        )
         lengths.append(torch.rand(G, J, generator=generator, dtype=torch.float64))
         square = torch.rand(G, J, J, generator=generator, dtype=torch.float64)
         joined.append(square + square.transpose(1, 2))

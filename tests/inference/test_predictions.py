@@ -29,20 +29,22 @@ PREDICTIONS = Predictions(
 
 def test_a_failed_graph_has_no_class_and_is_not_counted():
     assert PREDICTIONS.predicted == ['b,"', None, "a"]
-    assert PREDICTIONS.summary() == {
-        "graphs": 3,
-        "predicted": 2,
-        "failed": 1,
-        "abstained": 0,
-        "out_of_distribution": None,
-        "class_counts": {"a": 1, 'b,"': 1},
-        "used_in": None,
-        "accuracy": 0.5,
-        "accuracies": {"unknown": {"graphs": 2, "accuracy": 0.5}},
-        "metrics": class_metrics(
-            np.array([1]), PREDICTIONS.probabilities[:1]
-        ),  # 'other' is not a class of the model
-    }
+    assert (
+        PREDICTIONS.summary()
+        == {
+            "graphs": 3,
+            "predicted": 2,
+            "failed": 1,
+            "abstained": 0,
+            "out_of_distribution": None,
+            "class_counts": {"a": 1, 'b,"': 1},
+            "used_in": None,
+            "other_labels": {"other": 1},  # not a class of the model
+            "accuracy": 1.0,
+            "accuracies": {"unknown": {"graphs": 1, "accuracy": 1.0}},
+            "metrics": class_metrics(np.array([1]), PREDICTIONS.probabilities[:1]),
+        }
+    )
 
 
 def test_rows_are_json_values():

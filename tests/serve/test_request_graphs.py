@@ -167,9 +167,12 @@ def test_a_table_of_smiles() -> None:
     model = molecule_model()
     body = "id;structure\n1;CCO\n2;nothing\n3;c1ccccc1\n"
     graphs = read(body, "text/csv; charset=utf-8", model=model, column="structure")
-    assert [graph.name for graph in graphs] == ["line 2", "line 3", "line 4"]
+    assert [graph.name for graph in graphs] == ["1", "2", "3"]
     assert [graph.error == "" for graph in graphs] == [True, False, True]
     assert "column 'smiles'" in error_of(body, "text/csv", model=model)
+    # Without an id, a row is named by its SMILES.
+    for table in ("smiles\nCCO\nC1CC\n", "id,smiles\n,CCO\n ,C1CC\n"):
+        assert [graph.name.strip() for graph in read(table, "text/csv", model=model)] == ["CCO", "C1CC"]
 
 
 EDGES = b"graph,source,target\na,1,2\na,2,3\nb,x,y\n"

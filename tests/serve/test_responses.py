@@ -36,7 +36,8 @@ def test_predictions_are_those_of_the_library() -> None:
         assert row["class"] == fitted.class_names[probabilities.argmax()]
         assert row["error"] is None
     assert [row["graph"] for row in response["predictions"]] == [1, 2, 3]
-    assert bad["class"] is None
+    assert set(bad) == set(first)
+    assert {name for name, value in bad.items() if value} == {"graph", "name", "error"}
     assert "nodes" in bad["error"]
 
 
@@ -48,6 +49,7 @@ def test_explanations_are_those_of_the_library() -> None:
     assert list(failed) == list(row)
     assert (failed["graph"], failed["node_scores"]) == (1, None)
     assert "nodes" in failed["error"]
+    assert {name for name, value in failed.items() if value is not None} == {"graph", "name", "error"}
     expected = graphcaps.explain(fitted, store[5], target=target).as_dict()
     assert row["graph"] == 2
     assert row["target"] == target

@@ -23,6 +23,7 @@ __all__ = [
     "AtomFeaturizer",
     "Atoms",
     "Bad",
+    "BadMolecules",
     "BadReported",
     "BadRows",
     "DuplicateRows",
@@ -121,6 +122,14 @@ Bad = Annotated[
     option(
         "--bad",
         help="Rows without a valid molecule or without a label. Default: refuse.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+BadMolecules = Annotated[
+    BadRows | None,
+    option(
+        "--bad",
+        help="Rows without a valid molecule; rows without a label are kept. Default: refuse.",
         rich_help_panel=_COLUMNS,
     ),
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from graphcaps.cli.data_options import (
-    Bad,
+    BadMolecules,
     FragmentsOfModel,
     Id,
     Json,
@@ -99,7 +99,7 @@ def explain(
     smiles: Smiles = None,
     label: Label = None,
     id: Id = None,
-    bad: Bad = None,
+    bad: BadMolecules = None,
     fragments: FragmentsOfModel = None,
     as_json: Json = False,
 ) -> None:
@@ -138,7 +138,14 @@ def explain(
     if checked.others:
         note(describe_others(checked.others, len(explained), None if selected is None else selected.label))
     start = time.perf_counter()
-    explanations = explain_store(fitted, replace(checked, others={}, truncated={}), target=target)
+    classes = (
+        None if loaded.metadata is None else loaded.metadata.classes
+    )  # where only some graphs have a label
+    if classes is not None and selected is not None:
+        classes = (classes[selected.index],)
+    explanations = explain_store(
+        fitted, replace(checked, others={}, truncated={}), target=target, true_classes=classes
+    )
     seconds = time.perf_counter() - start
     result: dict[str, Any] = {
         "command": "explain",
@@ -171,7 +178,7 @@ def explain(
         for said in (UnseenValueWarning, TruncationWarning):  # in the notes above
             warnings.simplefilter("ignore", said)
         if measure:
-            metrics = _compute_metrics(fitted, store, method_names, sample, beside or [], as_json)
+            metrics = _compute_metrics(fitted, store, classes, method_names, sample, beside or [], as_json)
             result |= metrics
         if out is not None:
             measured = metrics or _fast_metrics(fitted, store)
@@ -328,6 +335,7 @@ def _parse_methods(names: str | None) -> tuple[str, ...]:
 def _compute_metrics(
     fitted: FittedModel,
     store: GraphStore,
+    classes: tuple[str, ...] | None,
     methods: tuple[str, ...],
     sample: int,
     beside: list[Path],
@@ -338,7 +346,7 @@ def _compute_metrics(
 
     others = [load(path).to(fitted.device) for path in beside]
     metrics = evaluate_explanations(
-        fitted, store, methods=methods, sample=sample,
+        fitted, store, methods=methods, sample=sample, true_classes=classes,
         on_step=None if quiet else lambda name: note(f"Evaluating {name} …"),
     )  # fmt: skip
     return metrics | {"stability": explanation_stability([fitted, *others], store) if others else None}
@@ -533,16 +541,15 @@ def _accuracy_rows(
     explanations: StoreExplanation, used_in: Sequence[str | None] | None
 ) -> list[tuple[str, str]]:
     """Accuracy of each set of graphs, those first that did not train the model."""
-    from graphcaps.explanation.report.report_text import measure_sets
+    from graphcaps.explanation.report.report_text import describe_unlabelled, measure_sets, measured_accuracy
 
     sets = measure_sets(explanations, used_in)
-    rows = [
-        (
-            each["accuracy_title"].lower(),
-            f"{100 * each['correct'] / each['graphs']:.1f} % of {each['graphs']:,} {each['note']}",
-        )
-        for each in sets
-    ]
+    rows = []
+    for each in sets:
+        value, count, caution = measured_accuracy(each)
+        rows.append((each["accuracy_title"].lower(), f"{value}: {count}".replace("\u00a0", " ")))
+        rows += [("", caution)] if caution else []
     if sets and all(each["name"] == "training" for each in sets):
         rows.insert(0, ("accuracy", "no figure: every graph trained this model"))
-    return rows
+    unlabelled = describe_unlabelled(explanations)
+    return rows + ([("", unlabelled)] if unlabelled else [])

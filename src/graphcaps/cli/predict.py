@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 _MAX_ROWS = 10  # of the table on the terminal
+_MAX_NAMES = 10  # of classes in a sentence
 _ACCURACY_ROWS = {  # heading, and what the graphs are, by group of Predictions.accuracies
     "held_out": ("accuracy", "that did not train the model"),
     "unknown": ("accuracy", "with a predicted class; the model file does not record its training graphs"),
@@ -134,7 +135,10 @@ def predict(
     notes = []
     if others:
         notes.append(describe_others(others, len(predictions), graph_label(min(others), names)))
-        note(notes[0])
+    if predictions.other_labels:
+        notes.append(_describe_other_labels(predictions.other_labels, predictions.class_names))
+    for sentence in notes:
+        note(sentence)
     outside = {graph: reason for graph, reason in enumerate(predictions.out_of_distribution or ()) if reason}
     verb = "is" if len(outside) == 1 else "are"
     _warn(outside, len(predictions), f"{verb} out of distribution", names)
@@ -151,6 +155,20 @@ def predict(
         print_json(context | rows)
     else:
         _show(predictions, loaded.store.name, out, names)
+
+
+def _describe_other_labels(counts: dict[str, int], classes: Sequence[str]) -> str:
+    """A sentence on labels that are no classes of the model."""
+    graphs = sum(counts.values())
+    have = "1 graph has a label that is" if graphs == 1 else f"{graphs:,} graphs have labels that are"
+    names = [f"'{name}' ({count:,})" for name, count in counts.items()]
+    more = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    known = ", ".join(f"'{name}'" for name in classes[:_MAX_NAMES])
+    known += ", …" if len(classes) > _MAX_NAMES else ""
+    return (
+        f"{have} no class of the model and not counted in any figure: {', '.join(names[:_MAX_NAMES])}{more}. "
+        f"The model has {known}."
+    )
 
 
 def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: str) -> dict[str, Any]:

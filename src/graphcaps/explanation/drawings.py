@@ -39,10 +39,10 @@ def draw_explanation(
         kind (str): ``"parts"``: the graph with nodes coloured by capsule, and the coarse graph. ``"scores"``: the graph
             with nodes coloured by score. ``"flow"``: contributions of capsules to the class scores as a Sankey
             diagram; those to a class add up to its score. ``"assignment"``: routing coefficients as heat maps.
-            ``"iterations"``: the assignment after each routing iteration, paler for lower coefficients. ``"molecule"``: a
-            molecule read from SMILES, by capsule and by score, as SVG or PNG with RDKit. (default: ``"molecule"`` if
-            the graph was read from SMILES, RDKit is installed and the suffix is ``.svg`` or ``.png``; else
-            ``"parts"``)
+            ``"iterations"``: the assignment after each routing iteration, paler for lower coefficients.
+            ``"molecule"``: a molecule read from SMILES, by capsule and by score, as SVG or PNG with RDKit. (default:
+            ``"molecule"`` if the graph was read from SMILES, RDKit is installed and the suffix is ``.svg`` or ``.png``;
+            else ``"parts"``)
 
     Raises:
         ArgumentError: If the kind or the suffix is unknown, the graph is not a molecule, or it has no nodes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -66,11 +67,17 @@ def explain_store(
     target: int | str | Tensor | None = None,
     x: Tensor | None = None,
     unseen: Literal["refuse", "ignore"] = "refuse",
+    true_classes: Sequence[str] | None = None,
 ) -> StoreExplanation:
-    """:func:`explain` with a :class:`StoreExplanation` as result, even for a single graph."""
-    return explain_encoded(
-        unwrap_hgcn(model), encode_for_model(model, store, x=x, unseen=unseen), target=target
-    )
+    """:func:`explain` with a :class:`StoreExplanation` as result, even for a single graph.
+
+    Args:
+        model, store, target, x, unseen: As in :func:`explain`.
+        true_classes (sequence, optional): Class name of each graph, "" if it is unknown, for a fitted model. (default:
+            those of the store, if it has classes)
+    """
+    encoded = encode_for_model(model, store, x=x, unseen=unseen, true_classes=true_classes)
+    return explain_encoded(unwrap_hgcn(model), encoded, target=target)
 
 
 def explain_encoded(

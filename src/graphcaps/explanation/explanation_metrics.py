@@ -59,6 +59,7 @@ def evaluate_explanations(
     sample: int = 30,
     share: float = 0.2,
     seed: int = 0,
+    true_classes: Sequence[str] | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluates explanation methods: agreement with planted parts, fidelity, capsule use and run time.
@@ -74,6 +75,7 @@ def evaluate_explanations(
         sample (int): Number of graphs for slow methods, drawn at random. (default: 30)
         share (float): Fraction of a graph's nodes in an explanation. (default: 0.2)
         seed (int): Seed of the sample, k-means, GNNExplainer and random scores. (default: 0)
+        true_classes (sequence, optional): As in :func:`graphcaps.explanation.explain_store`.
         on_step (Callable, optional): Called with the name of each method before it runs.
 
     Returns:
@@ -91,7 +93,7 @@ def evaluate_explanations(
     if sample < 1:
         raise ArgumentError("evaluate_explanations", "sample", "be at least 1", sample)
     notify = on_step or (lambda name: None)
-    encoded = _encode_with_nodes(model, graphs, "evaluate_explanations")
+    encoded = _encode_with_nodes(model, graphs, "evaluate_explanations", true_classes)
     notify("capsules")
     explanations, seconds = _timed(lambda: explain_encoded(unwrap_hgcn(model), encoded))
     rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(METRICS) for name in methods}
@@ -149,9 +151,11 @@ def explanation_stability(models: Sequence[ExplainedModel], graphs: Any) -> dict
     }
 
 
-def _encode_with_nodes(model: ExplainedModel, graphs: Any, owner: str) -> EncodedGraphs:
+def _encode_with_nodes(
+    model: ExplainedModel, graphs: Any, owner: str, true_classes: Sequence[str] | None = None
+) -> EncodedGraphs:
     """The encoded graphs without those that have no nodes, of which there is nothing to evaluate."""
-    encoded = encode_for_model(model, graphs)
+    encoded = encode_for_model(model, graphs, true_classes=true_classes)
     kept = (encoded.store.sizes > 0).nonzero().squeeze(-1)
     if not kept.numel():
         raise ArgumentError(owner, "graphs", "hold at least one graph with nodes", "none")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -103,7 +103,12 @@ def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
 
 
 def encode_for_model(
-    model: ExplainedModel, graphs: Any, *, x: Tensor | None = None, unseen: UnseenPolicy = "refuse"
+    model: ExplainedModel,
+    graphs: Any,
+    *,
+    x: Tensor | None = None,
+    unseen: UnseenPolicy = "refuse",
+    true_classes: Sequence[str] | None = None,
 ) -> EncodedGraphs:
     """Encodes graphs with the recipe of a fitted model, or takes ``x`` as the features of a bare HGCN.
 
@@ -112,6 +117,8 @@ def encode_for_model(
         graphs: Anything that :func:`graphcaps.data.coerce` accepts, or the result of ``FittedModel.check``.
         x (Tensor, optional): Features of all nodes, ``[N, in]``, for a bare HGCN.
         unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
+        true_classes (sequence, optional): Class name of each graph, "" if it is unknown, for a fitted model. (default:
+            those of the store, if it has classes)
     """
     network = unwrap_hgcn(model)
     if isinstance(model, HGCN):  # it has no feature recipe
@@ -134,7 +141,7 @@ def encode_for_model(
     nodes = encoded.nodes
     if nodes is not None:  # their index in the original graph
         nodes = nodes - store.node_ptr[store.node_graph[nodes]]
-    true_class = _true_class(store, model.class_names)
+    true_class = _true_class(store, model.class_names, true_classes)
     smiles: tuple[str | None, ...] | None = store.smiles
     if smiles is not None and nodes is not None:
         whole = (store.host_node_ptr.diff() == encoded.store.host_node_ptr.diff()).tolist()
@@ -167,10 +174,17 @@ def batch_spans(store: GraphStore, nodes: int = 1 << 13, entries: int = 1 << 17)
     return size_chunks(store, nodes, entries)
 
 
-def _true_class(store: GraphStore, names: tuple[str, ...]) -> Tensor | None:
-    """True classes of a store as class indices of the model."""
+def _true_class(
+    store: GraphStore, names: tuple[str, ...], true_classes: Sequence[str] | None
+) -> Tensor | None:
+    """True class of each graph as a class index of the model, −1 for any other name; ``None`` without classes."""
+    number_of = {name: number for number, name in enumerate(names)}
+    if true_classes is not None:
+        if len(true_classes) != len(store):
+            expected = f"have one entry per graph, {len(store)}"
+            raise ShapeError("explain", "true_classes", expected, len(true_classes))
+        return torch.tensor([number_of.get(name, -1) for name in true_classes], dtype=torch.long)
     if store.y is None:
         return None
-    number_of = {name: number for number, name in enumerate(names)}
     index = torch.tensor([number_of.get(name, -1) for name in store.class_names], dtype=torch.long)
     return index[store.y.cpu()] if index.numel() else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -86,6 +87,8 @@ class Predictions:
     def accuracies(self) -> dict[str, dict[str, Any]]:
         """Number of labelled graphs that got a class, and accuracy over them, by what the graphs were used for.
 
+        Graphs with a label that is no class of the model (:attr:`other_labels`) do not count.
+
         Returns:
             dict: ``{"graphs", "accuracy"}`` under ``"held_out"`` (test graphs, and graphs that are in no part of the
             training data), ``"validation"`` and ``"training"``, in this order and only for groups with graphs; under
@@ -95,13 +98,19 @@ class Predictions:
             return {}
         groups: dict[str, list[bool]] = {name: [] for name in (*_GROUPS, "unknown")}
         for group, predicted, true in zip(self._groups, self.predicted, self.true_classes, strict=True):
-            if predicted is not None and true:
+            if predicted is not None and true in self.class_names:
                 groups[group].append(predicted == true)
         return {
             name: {"graphs": len(hits), "accuracy": sum(hits) / len(hits)}
             for name, hits in groups.items()
             if hits
         }
+
+    @property
+    def other_labels(self) -> dict[str, int]:
+        """Labels of the source that are no classes of the model, and the number of graphs with each, most first."""
+        counts = Counter(name for name in self.true_classes or () if name and name not in self.class_names)
+        return dict(counts.most_common())
 
     @property
     def accuracy(self) -> float | None:
@@ -114,10 +123,7 @@ class Predictions:
 
     @property
     def metrics(self) -> dict[str, float | None] | None:
-        """Classification metrics over the graphs of :attr:`accuracy`, abstentions included; ``None`` without any.
-
-        Graphs whose true class is not among the model's classes are left out.
-        """
+        """Classification metrics over the graphs of :attr:`accuracy`, abstentions included; ``None`` without any."""
         rows, y = self._measured
         return class_metrics(y, self.probabilities[rows]) if rows else None
 
@@ -157,6 +163,7 @@ class Predictions:
             "out_of_distribution": None if outside is None else sum(map(bool, outside)),
             "class_counts": {name: predicted.count(name) for name in self.class_names},
             "used_in": None if self.used_in is None else {name: self.used_in.count(name) for name in _PARTS},
+            "other_labels": self.other_labels,
             "accuracy": self.accuracy,
             "accuracies": self.accuracies,
             "metrics": self.metrics,

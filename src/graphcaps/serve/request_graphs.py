@@ -25,6 +25,7 @@ __all__ = ["RequestGraph", "read_request"]
 
 _EDGE_TABLES = re.compile(r"(edges|graphs|nodes)\.(csv|tsv)", re.IGNORECASE)
 _MAX_ERROR_LENGTH = 240
+_MAX_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class RequestGraph:
     """One graph of a request.
 
     Args:
-        name (str): Name in its source: a file, a line, a SMILES, or its number.
+        name (str): Name in its source: a file, the id of its row, a SMILES, or its number.
         store (GraphStore, optional): The graph with the columns that the model uses; ``None`` with an ``error``.
         error (str): Why the graph cannot be used, or "".
         is_molecule (bool): Whether it was read from SMILES, so that its nodes are atoms.
@@ -134,7 +135,8 @@ def _read_json(content: bytes, where: str, reader: _Reader) -> list[RequestGraph
         if keys == ["smiles"]:
             _check_count(len(listed), reader.limits, where)
             names = [
-                text[:80] if isinstance(text, str) else str(number) for number, text in enumerate(listed, 1)
+                text[:_MAX_NAME_LENGTH] if isinstance(text, str) else str(number)
+                for number, text in enumerate(listed, 1)
             ]
             return _from_smiles(listed, names, reader)
         values = listed
@@ -179,8 +181,11 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
             table = open_table(paths[0])
             if not all(table.find_column(name) is not None for name in EDGE_COLUMNS):
                 fix = f"Name the column of SMILES; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
-                texts = [row[table.column_index(column, fix)] for row in table.rows]
-                return _from_smiles(texts, [f"line {line}" for line in table.lines], reader)
+                smiles = table.column_index(column, fix)
+                texts = [row[smiles] for row in table.rows]
+                ids = table.find_column("id")
+                names = texts if ids is None else [row[ids].strip() or row[smiles] for row in table.rows]
+                return _from_smiles(texts, [name[:_MAX_NAME_LENGTH] for name in names], reader)
         path = Path(folder) if len(files) > 1 else paths[0]
         read = read_graphs(path, owner="predict", recipe=reader.recipe)
     assert read.metadata is not None

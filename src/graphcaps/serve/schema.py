@@ -57,7 +57,7 @@ class GraphResult(BaseModel):
     model_config = ConfigDict(json_schema_extra={"required": ["graph", "name", "error"]})
 
     graph: int = Field(description="Number of the graph in the request, counted from 1.")
-    name: str = Field(description="Name of the graph: its file, line, SMILES or number.")
+    name: str = Field(description="Name of the graph: its file, the id of its row, its SMILES or number.")
     unseen_values: str | None = Field(
         default=None,
         description="Values of a molecule that no training molecule has, which are read as 'other'; else null.",
@@ -104,8 +104,8 @@ class GraphExplanation(GraphResult):
     edge_scores: list[float] | None = Field(description="Contribution of each edge.")
     levels: list[dict[str, Any]] | None = Field(
         description="Per level: assignment (routing coefficients of the last iteration), iterations (those of every "
-        "iteration), capsule, lengths, adjacency, contributions to the lengths and residual_contributions; both add up to the "
-        "length, at the last level to the class score."
+        "iteration), capsule, lengths, adjacency, contributions to the lengths and residual_contributions; both add up "
+        "to the length, at the last level to the class score."
     )
 
 

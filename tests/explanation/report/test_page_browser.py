@@ -278,7 +278,10 @@ def overfitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_headline_is_the_test_accuracy(visit: Any, overfitted: Path) -> None:
     page = visit(overfitted)
     first = page.text_content("#facts .fact:first-child").replace("\u00a0", " ")
-    assert first == "Test accuracy0.0 %0 of 10 test graphs, which training did not use"
+    assert first == (
+        "Test accuracy0.0 %0 of 10 test graphs, which training did not use; 95 % interval 0.0 % to 27.8 %"
+        "Caution: fewer than 30 graphs say little."
+    )
     assert "66.7" not in page.text_content("header")  # the accuracy over all graphs
     others = page.text_content("#other-facts").replace("\u00a0", " ")
     assert "Training accuracy100.0 %20 of 20 training graphs" in others

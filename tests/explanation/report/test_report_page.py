@@ -66,13 +66,19 @@ def test_capsules_in_use(tmp_path: Path) -> None:
     in_use = int((share >= 0.05).sum())
     assert in_use > 1
     assert meta["capsule_use"] == {"in_use": in_use, "capsules": 4}
-    assert meta["facts"][-1] == ["Capsules in use", f"{in_use} of 4", "at the lowest level, over all graphs"]
+    assert meta["facts"][-1] == [
+        "Capsules in use",
+        f"{in_use} of 4",
+        "at the lowest level, over all graphs",
+        "",
+    ]
     explanations.assignments[0][:] = torch.tensor([0.2, 0.2, 0.4, 0.2])
     meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="T"))
     assert meta["facts"][-1] == [
         "Capsules in use",
         "1 of 4",
         "almost all nodes belong to it: parts say little",
+        "",
     ]
 
 
@@ -161,9 +167,11 @@ def report_meta(
 def test_the_headline_is_of_graphs_that_did_not_train_the_model(tmp_path: Path) -> None:
     """Accuracy over all graphs would be 70 %."""
     meta = report_meta(tmp_path, PARTS)
-    title, value, note = meta["facts"][0]
+    title, value, note, caution = meta["facts"][0]
     assert (title, value) == ("Test accuracy", "0.0\u00a0%")
-    assert note == "0 of 6 test graphs, which training did not use"
+    interval = "95 % interval 0.0 % to 39.0 %".replace(" %", "\u00a0%")
+    assert note == f"0 of 6 test graphs, which training did not use; {interval}"
+    assert caution == "Caution: fewer than 30 graphs say little."
     assert [(fact[0], fact[1]) for fact in meta["other_facts"]] == [
         ("Validation accuracy", "100.0\u00a0%"),
         ("Training accuracy", "100.0\u00a0%"),
@@ -203,12 +211,49 @@ def test_the_headline_without_test_graphs(
 def test_a_test_accuracy_of_the_model_file_is_on_top(tmp_path: Path) -> None:
     training = {"dataset": "synthetic", "test_accuracy": 0.637, "test_graphs": 152}
     meta = report_meta(tmp_path, ["training"] * 9, training)
+    interval = "95 % interval 55.9 % to 71.0 %".replace(" %", "\u00a0%")
     assert meta["facts"][0] == [
         "Test accuracy",
         "63.7\u00a0%",
-        "of 152 test graphs when the model was trained",
+        f"97 of 152 test graphs when the model was trained; {interval}",
+        "",
     ]
     assert meta["other_facts"][0][0] == "Training accuracy"
+
+
+def test_one_test_graph_has_an_interval_and_a_caution(tmp_path: Path) -> None:
+    """100 % of one graph says little."""
+    store = make_store(31)
+    explanations = make_explanations(store, right=1.0)
+    model = FakeModel(store.class_names, {"dataset": "synthetic"})
+    for tests, interval in ((1, "20.7 % to 100.0 %"), (30, "88.6 % to 100.0 %")):
+        parts = ["training"] * (31 - tests) + ["test"] * tests
+        meta = read(write_report(tmp_path, model, store, explanations, used_in=parts))[0]
+        _, value, note, caution = (text.replace("\u00a0", " ") for text in meta["facts"][0])
+        assert value == "100.0 %"
+        assert note.startswith(f"{tests} of {tests} test graphs")
+        assert note.endswith(f"95 % interval {interval}")
+        assert caution == ("Caution: fewer than 30 graphs say little." if tests < 30 else "")
+        assert "interval" not in meta["other_facts"][0][2]  # of training graphs
+
+
+def test_figures_are_over_the_labelled_graphs(tmp_path: Path) -> None:
+    store = make_store(8)
+    explanations = make_explanations(store)
+    true = explanations.true_class.clone()
+    true[[1, 5]] = -1
+    meta, columns = read(
+        write_report(
+            tmp_path, FakeModel(store.class_names), store, replace(explanations, true_class=true),
+            used_in=["test"] * 8,
+        )
+    )  # fmt: skip
+    assert meta["sets"][0]["graphs"] == 6
+    assert (
+        "2 graphs have no label among the classes of the model; accuracies are over the other 6."
+        in meta["caveats"]
+    )
+    assert columns["true_class"].tolist() == true.tolist()
 
 
 def test_ids_and_smiles_are_on_the_page(tmp_path: Path) -> None:

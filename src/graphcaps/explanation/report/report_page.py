@@ -337,7 +337,8 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
             for number, level in enumerate(one.levels)
         ),
         iterations=tuple(
-            level.iterations if number == 0 else level.iterations[:, None] for number, level in enumerate(one.levels)
+            level.iterations if number == 0 else level.iterations[:, None]
+            for number, level in enumerate(one.levels)
         ),
         lengths=tuple(level.lengths[None] for level in one.levels),
         adjacency=tuple(None if level.adjacency is None else level.adjacency[None] for level in one.levels),

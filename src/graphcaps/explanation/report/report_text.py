@@ -11,10 +11,10 @@ import numpy as np
 
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix
-from graphcaps.metrics import reliability
+from graphcaps.metrics import accuracy_caution, reliability, wilson_interval
 from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 
-__all__ = ["ReportModel", "describe", "measure_sets"]
+__all__ = ["ReportModel", "describe", "describe_unlabelled", "measure_sets", "measured_accuracy"]
 
 
 class ReportModel(Protocol):
@@ -38,8 +38,9 @@ def describe(
 ) -> dict[str, Any]:
     """Texts and metrics over the whole store, for the header of the data block.
 
-    ``facts`` are about graphs that did not train the model, ``other_facts`` about the others. ``sets`` holds confusion
-    matrix and reliability of each set of graphs, in the same order.
+    ``facts`` are about graphs that did not train the model, ``other_facts`` about the others: each has a title, a
+    value, a note and a caution, which may be "". ``sets`` holds confusion matrix and reliability of each set of graphs,
+    in the same order.
 
     Args:
         fitted (FittedModel, optional): The model.
@@ -55,15 +56,17 @@ def describe(
     held_out = [measured for measured in sets if measured["name"] != "training"][:1]
     others = [measured for measured in sets if measured not in held_out]
     levels = " → ".join(str(assignment.size(-1)) for assignment in explanations.assignments[:-1])
-    shape = ["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes"]
+    shape = ["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes", ""]
     use = CapsuleUse.from_counts(count_nodes(explanations.assignments[0]))
     little = "almost all nodes belong to it: parts say little"
     shown = little if use.collapsed else "at the lowest level, over all graphs"
-    in_use = ["Capsules in use", f"{use.in_use} of {use.capsules}", shown]
+    in_use = ["Capsules in use", f"{use.in_use} of {use.capsules}", shown, ""]
     return {
         "classes": list(explanations.class_names),
         "lead": _lead(fitted, name, explanations),
-        "caveats": _caveats(training, name, used_in, _probabilities(fitted)),
+        "caveats": _caveats(
+            training, name, used_in, _probabilities(fitted), describe_unlabelled(explanations)
+        ),
         "history": [_row(row) for row in history] if history else None,
         "best_epoch": best_epoch if isinstance(best_epoch, int) else None,
         "sets": sets,
@@ -145,33 +148,60 @@ def measure_sets(
     return sets
 
 
+def describe_unlabelled(explanations: StoreExplanationData) -> str:
+    """A sentence on graphs without a known class where others have one, else ""."""
+    if explanations.true_class is None:
+        return ""
+    unknown, graphs = int((explanations.true_class < 0).sum()), len(explanations)
+    if not unknown or unknown == graphs:
+        return ""
+    have = "1 graph has" if unknown == 1 else f"{unknown:,} graphs have"
+    return (
+        f"{have} no label among the classes of the model; accuracies are over the other {graphs - unknown:,}."
+    )
+
+
+def measured_accuracy(measured: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Accuracy of a set of :func:`measure_sets`: the value, its count with the interval, and a caution or "".
+
+    The interval is left out for training graphs, whose accuracy estimates nothing.
+    """
+    correct, graphs = measured["correct"], measured["graphs"]
+    value, count = _percent(correct / graphs), f"{correct:,} of {graphs:,} {measured['note']}"
+    if measured["name"] == "training":
+        return value, count, ""
+    return value, f"{count}; {_interval(correct, graphs)}", accuracy_caution(graphs)
+
+
+def _interval(correct: int, graphs: int) -> str:
+    low, high = wilson_interval(correct, graphs)
+    return f"95\u00a0% interval {_percent(low)} to {_percent(high)}"
+
+
 def _headline(
     held_out: list[dict[str, Any]], sets: list[dict[str, Any]], training: Mapping[str, Any]
 ) -> list[list[str]]:
     """Facts about graphs that did not train the model; the model file may hold a test accuracy of other graphs."""
     facts = []
     accuracy, graphs = training.get("test_accuracy"), training.get("test_graphs")
-    if isinstance(accuracy, int | float) and not any(measured["name"] == "test" for measured in sets):
-        facts.append(
-            ["Test accuracy", _percent(accuracy), f"of {graphs:,} test graphs when the model was trained"]
+    is_recorded = isinstance(accuracy, int | float) and isinstance(graphs, int) and graphs > 0
+    if is_recorded and not any(measured["name"] == "test" for measured in sets):
+        correct = round(accuracy * graphs)
+        count = (
+            f"{correct:,} of {graphs:,} test graphs when the model was trained; {_interval(correct, graphs)}"
         )
+        facts.append(["Test accuracy", _percent(accuracy), count, accuracy_caution(graphs)])
     if held_out:
         facts.append(_accuracy_fact(held_out[0]))
-        facts.append(
-            [
-                "Calibration error",
-                _percent(held_out[0]["ece"]),
-                "mean difference of confidence and accuracy, same graphs",
-            ]
-        )
+        note = "mean difference of confidence and accuracy, same graphs"
+        facts.append(["Calibration error", _percent(held_out[0]["ece"]), note, ""])
     elif sets and not facts:
-        facts.append(["Accuracy", "no figure", "every graph trained this model"])
+        facts.append(["Accuracy", "no figure", "every graph trained this model", ""])
     return facts
 
 
 def _accuracy_fact(measured: Mapping[str, Any]) -> list[str]:
-    count = f"{measured['correct']:,} of {measured['graphs']:,} {measured['note']}"
-    return [measured["accuracy_title"], _percent(measured["correct"] / measured["graphs"]), count]
+    return [measured["accuracy_title"], *measured_accuracy(measured)]
 
 
 def _percent(share: float) -> str:
@@ -202,9 +232,14 @@ def _probabilities(fitted: ReportModel | None) -> str:
 
 
 def _caveats(
-    training: Mapping[str, Any], name: str, used_in: Sequence[str | None] | None, probabilities: str
+    training: Mapping[str, Any],
+    name: str,
+    used_in: Sequence[str | None] | None,
+    probabilities: str,
+    unlabelled: str,
 ) -> str:
-    closing = f"{probabilities} A drawing shows how this model routed a graph, not what causes the class."
+    unlabelled = f" {unlabelled}" if unlabelled else ""
+    closing = f"{unlabelled}{probabilities} A drawing shows how this model routed a graph, not what causes the class."
     if not training:
         return closing.strip()
     if used_in is not None:

@@ -84,5 +84,6 @@ async function showResults(response) {
     globalThis.graphcaps = { graphs, explorer: new ResponseExplorer(graphs) };
     if (many) stage.append(make("details", {}, [make("summary", {}, "All probabilities as a table"), classTable(response)]));
   } else clear(stage, make("div", { class: "plain-table" }, classTable(response)));
-  return plural(predictions.length, "graph");
+  const failed = predictions.filter((row) => row.error !== null).length;
+  return failed ? `${plural(predictions.length - failed, "graph")} of ${predictions.length}; ${failed} could not be read` : plural(predictions.length, "graph");
 }

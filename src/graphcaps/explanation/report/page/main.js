@@ -4,8 +4,11 @@ function showTop(meta) {
   byId("lead").textContent = meta.lead;
   byId("caveats").textContent = meta.caveats;
   byId("foot").textContent = meta.foot;
-  const facts = (rows) => rows.map(([name, value, note]) =>
-    make("div", { class: "fact" }, [make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "fact-note" }, note) : null]));
+  const facts = (rows) => rows.map(([name, value, note, caution]) =>
+    make("div", { class: "fact" }, [
+      make("dt", {}, name), make("dd", {}, value), make("dd", { class: "fact-note" }, note),
+      caution ? make("dd", { class: "fact-note caution" }, caution) : null,
+    ]));
   clear(byId("facts"), facts(meta.facts));
   clear(byId("other-facts-list"), facts(meta.other_facts));
   byId("other-facts-title").textContent = meta.other_title;
