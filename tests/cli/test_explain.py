@@ -60,11 +60,19 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
     for word in (
         "capsule",
         " of level 1: length",
-        "nothing is mainly routed there",
         "contribution +",
         "nodes ",
     ):
         assert word in result.stdout
+    assert re.search(r"capsules? without nodes \([\d, ]+\): contribution [+-]", result.stdout)
+    assert re.search(r"capsules? under other classes: contribution [+-]", result.stdout)
+    # The lines below a class add up to its length.
+    shown = re.split(r"\n(?=\S+  length )", result.stdout)[1:]
+    assert len(shown) == 3
+    for text in shown:
+        (length,) = re.findall(r"^\S+  length ([\d.]+)", text)
+        parts = [float(number) for number in re.findall(r"contribution ([+-][\d.]+)", text)]
+        assert sum(parts) == pytest.approx(float(length), abs=0.0006 * len(parts))
     explanation = json.loads(run(model, data, "--graph", 2, "--json").stdout)["explanation"]
     expected = small_model().explain(planted()[1])
     assert explanation["graph"] == 2  # numbered from 1, as in predict

@@ -16,7 +16,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation import draw_parts
 from graphcaps.explanation.drawings import draw_explanation, flow_masses
 from graphcaps.explanation.explanation import Explanation
-from graphcaps.explanation.graph_drawing import layout_nodes, normalise_scores
+from graphcaps.explanation.graph_drawing import normalise_scores
 from graphcaps.explanation.palette import CATEGORICAL, score_colour
 from tests.explanation.synthetic import make_explanations, make_store
 
@@ -119,17 +119,6 @@ def test_more_levels_and_more_capsules_than_colours(tmp_path: Path) -> None:
         draw_explanation(one, tmp_path / f"{kind}.png", kind=kind)  # type: ignore[arg-type]
 
 
-def test_positions_are_apart_and_scaled() -> None:
-    clique = np.array([(a, b) for a in range(8) for b in range(a)]).T
-    positions = layout_nodes(8, clique)
-    apart = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + 9 * np.eye(8)
-    assert apart.min() > 0.3
-    assert np.abs(positions).max() == pytest.approx(1)
-    for edges in (np.empty((2, 0), dtype=int), np.array([[0], [1]])):
-        assert np.isfinite(layout_nodes(2, edges)).all()
-    assert layout_nodes(1, np.empty((2, 0), dtype=int)).shape == (1, 2)
-
-
 def test_wrong_arguments_write_nothing(one: Explanation, tmp_path: Path) -> None:
     with pytest.raises(
         ArgumentError,
@@ -157,7 +146,7 @@ def test_partition_has_a_marker_per_node_and_a_legend(tmp_path: Path) -> None:
     text = path.read_text("utf-8")
     nodes = int(store.sizes[2] + store.sizes[0])
     # Every node is one use of the marker's shape, filled with its part's colour (white for none).
-    for number, colour in ((1, "#0072b2"), (0, "#ffffff")):
+    for number, colour in ((1, CATEGORICAL[0].lower()), (0, "#ffffff")):
         expected = int((kind[torch.cat([node_rows(store, 2), node_rows(store, 0)])] == number).sum())
         actual = len(re.findall(rf"<use [^>]*fill: {colour}[^>]*/>", text)) - 1  # one more in the legend
         assert actual == expected, colour

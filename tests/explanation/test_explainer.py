@@ -16,6 +16,7 @@ from graphcaps.explanation import Explanation, StoreExplanation, explain_store
 from graphcaps.explanation.model_inputs import batch_spans, encode_for_model
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
+from tests.explanation.synthetic import make_explanations, make_store
 from tests.graphs import assert_equal, tiny_graphs
 from tests.small_models import labelled, labelled_model, planted, small_model, train_small
 
@@ -205,6 +206,23 @@ def test_batch_spans_cover_every_graph_once() -> None:
     assert (spans[0][0], spans[-1][1]) == (0, 30)
     assert all(int(store.node_ptr[end] - store.node_ptr[first]) <= 100 for first, end in spans)
     assert list(batch_spans(store, nodes=1)) == [(graph, graph + 1) for graph in range(30)]
+
+
+@pytest.mark.parametrize("capsules", [(4,), (5, 3)])
+def test_contributions_of_the_tree_add_up_to_the_lengths(capsules: tuple[int, ...]) -> None:
+    store = make_store(5)
+    checked = 0
+    for explanation in make_explanations(store, capsules=capsules):
+        entries = list(explanation.tree["classes"])
+        while entries:
+            entry = entries.pop()
+            if "residual" not in entry:  # a capsule of the lowest level, whose parts are nodes
+                continue
+            listed = sum(part["contribution"] for part in entry["parts"])
+            assert listed + entry["elsewhere"] + entry["residual"] == pytest.approx(entry["length"], abs=1e-4)
+            entries += entry["parts"]
+            checked += 1
+    assert checked == 5 * (3 + sum(capsules[1:]))
 
 
 def test_tree_and_json_are_complete() -> None:

@@ -199,15 +199,15 @@ def test_a_molecule_from_smiles(chem: Any, tmp_path: Path, ending: str) -> None:
     assert data.startswith(b"<?xml" if ending == ".svg" else b"\x89PNG")
     if ending == ".svg":
         text = data.decode()
-        # Okabe and Ito's blue and orange, lightened; no third colour for atoms without a capsule.
-        assert "#72B1D4" in text
-        assert "#F1CA72" in text
-        assert "#72C9B2" not in text
+        # The first two colours of capsules, lightened; no third colour for atoms without a capsule.
+        assert "#72C9B2" in text
+        assert "#F6F097" in text
+        assert "#D08EB4" not in text
         # A bond inside a capsule has its colour, one between two capsules has none.
         inside, between = (
             set(re.findall(rf"<path class='bond-{bond} [^>]*(#[0-9A-F]{{6}})", text)) for bond in (0, 3)
         )
-        assert inside == {"#72B1D4", "#000000"}
+        assert inside == {"#72C9B2", "#000000"}
         assert between == {"#000000"}
     again = tmp_path / f"again{ending}"
     draw_molecule(again, molecule, [0] * 4 + [1] * 6 + [-1] * 3, title="aspirin")
@@ -218,7 +218,7 @@ def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -
     def colours(*scores: float) -> list[list[str]]:
         """Of each atom, in the picture by capsule and in the one by score."""
         path = tmp_path / "m.svg"
-        draw_molecule(path, molecule_from_smiles("CCO"), [7, 7, 7], scores=list(scores))
+        draw_molecule(path, molecule_from_smiles("CCO"), [8, 8, 8], scores=list(scores))
         text = path.read_text("utf-8")
         numbers = [
             re.findall(rf"<ellipse [^>]*class='atom-{atom}'[^>]*fill:(#[0-9A-F]{{6}})", text)
@@ -227,7 +227,7 @@ def test_atoms_below_have_the_colour_of_their_score(chem: Any, tmp_path: Path) -
         return numbers
 
     # Half of the largest score, half way from white; a grey capsule above.
-    above, below = "#A1A1A1", ("#E7A672", "#FFFFFF", "#B9D7E9")
+    above, below = "#9D9D9D", ("#E7A672", "#FFFFFF", "#B9D7E9")
     assert colours(2.0, 0.0, -1.0) == [[above, each] for each in below]
     assert colours(0.0, 0.0, 0.0) == [[above, "#FFFFFF"]] * 3
 

@@ -71,6 +71,14 @@ def test_eight_capsules_can_be_told_apart_in_every_vision(vision: str) -> None:
     assert len(set(CATEGORICAL)) == 16
 
 
+@pytest.mark.parametrize("vision", VISION)
+def test_no_capsule_looks_like_for_or_against(vision: str) -> None:
+    """Before, capsules 1 and 6 had the colours of the two sides."""
+    for colour in CATEGORICAL:
+        for side in (FOR, AGAINST):
+            assert np.linalg.norm(lab(colour, vision) - lab(side, vision)) > 20, (colour, side)
+
+
 def test_graphics_and_text_have_enough_contrast() -> None:
     assert min(contrast(FOR, WHITE), contrast(AGAINST, WHITE)) > 3  # WCAG 1.4.11, on a light page
     assert min(contrast(DARK_FOR, "#1A1E23"), contrast(DARK_AGAINST, "#1A1E23")) > 3

@@ -421,14 +421,19 @@ def show_graph(
     rows += [("domain", f"out of distribution: {out_of_distribution}")] if out_of_distribution else []
     if explanation.nodes is not None:
         rows.append(("", f"the model uses the {explanation.num_nodes} nodes of highest degree"))
-    rows.append(("tree", "each capsule is under the class that it contributes most to"))
+    rows.append(
+        (
+            "tree",
+            "each capsule is under the class that it contributes most to; contributions add up to the length",
+        )
+    )
     print_pairs(console, rows)
     console.print()
     elements = _elements(store)
     for row in explanation.tree["classes"]:
         head = f"{row['class']}  length {row['length']:.3f}, {100 * row['probability']:.1f} %"
         tree = Tree(Text(head, style="bold"), guide_style="dim")
-        _branches(tree, row["parts"], elements)
+        _branches(tree, row, elements, [level.lengths.numel() for level in explanation.levels[:-1]])
         console.print(tree)
 
 
@@ -440,10 +445,18 @@ def _elements(store: GraphStore) -> list[str]:
     return [] if numbers is None else atom_names(numbers.tolist())
 
 
-def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> None:
+def _branches(tree: Any, entry: dict[str, Any], elements: list[str], sizes: Sequence[int]) -> None:
+    """Adds what is below a class or capsule: nodes, or capsules and the rest that adds up to its length.
+
+    Args:
+        tree: Where to add.
+        entry (dict): A class or capsule of :attr:`Explanation.tree`.
+        elements (list): Element of each node, or an empty list.
+        sizes (sequence): Number of capsules of each level below the entry, lowest first.
+    """
     from rich.text import Text
 
-    nodes = [part for part in parts if "node" in part]
+    nodes = [part for part in entry["parts"] if "node" in part]
     if nodes:
         # The nodes with the largest scores, positive or negative.
         nodes.sort(key=lambda part: -abs(part["score"]))
@@ -454,21 +467,34 @@ def _branches(tree: Any, parts: list[dict[str, Any]], elements: list[str]) -> No
         )
         more = f"  … {len(nodes) - _MAX_NODES} more" if len(nodes) > _MAX_NODES else ""
         tree.add(Text(f"{'atoms' if elements else 'nodes'} {shown}{more}"))
-    capsules = [part for part in parts if "capsule" in part]
+    if not sizes:  # a capsule of the lowest level
+        return
+    capsules = entry["parts"]
     for part in (part for part in capsules if part["parts"]):
         head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
-        _branches(
-            tree.add(Text(f"{head}, contribution {part['contribution']:+.3f}")), part["parts"], elements
-        )
-    empty = sorted(part["capsule"] + 1 for part in capsules if not part["parts"])
+        branch = tree.add(Text(f"{head}, contribution {part['contribution']:+.3f}"))
+        _branches(branch, part, elements, sizes[:-1])
+    for line in _rest_lines(entry, sizes[-1]):
+        tree.add(Text(line, style="dim"))
+
+
+def _rest_lines(entry: dict[str, Any], capsules_below: int) -> list[str]:
+    """Contributions to a class or capsule that have no nodes to show."""
+    capsules, lines = entry["parts"], []
+    empty = [part for part in capsules if not part["parts"]]
     if empty:
-        named = f"capsule{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
-        tree.add(
-            Text(
-                f"{named} of level {capsules[0]['level']}: nothing is mainly routed there",
-                style="dim",
-            )
+        numbers = ", ".join(str(number) for number in sorted(part["capsule"] + 1 for part in empty))
+        what = "nodes" if empty[0]["level"] == 1 else "capsules below"
+        total = sum(part["contribution"] for part in empty)
+        lines.append(
+            f"{count_noun(len(empty), 'capsule')} without {what} ({numbers}): contribution {total:+.3f}"
         )
+    other = capsules_below - len(capsules)
+    if other:
+        where = "other classes" if "class" in entry else "other capsules"
+        lines.append(f"{count_noun(other, 'capsule')} under {where}: contribution {entry['elsewhere']:+.3f}")
+    lines.append(f"residual, the mean capsule: contribution {entry['residual']:+.3f}")
+    return lines
 
 
 def _show_metrics(metrics: dict[str, Any]) -> None:

@@ -14,11 +14,11 @@ from graphcaps.explanation.graph_drawing import (
     check_suffix,
     class_label,
     draw_graph,
-    layout_nodes,
     new_figure,
     normalise_scores,
     save_figure,
 )
+from graphcaps.explanation.graph_layout import layout_nodes
 from graphcaps.explanation.molecule_drawings import can_draw_molecule, draw_explained_molecule
 from graphcaps.explanation.palette import AGAINST, WHITE, capsule_colour, score_colour, text_colour
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
@@ -32,11 +33,14 @@ class Explanation(ExplanationData):
         and routing coefficients to all of them, ``contribution`` and ``weight`` those to the one above it. A class or
         capsule without such entries has no ``parts``, and no class of a graph without nodes has any.
 
+        The contributions of the ``parts`` of a class, ``elsewhere``, the contribution of the capsules that are listed
+        under other classes, and ``residual`` add up to its length. So do those of a capsule above the lowest level.
+
         Returns:
-            dict: ``{"predicted", "target", "classes": [{"class", "length", "probability", "parts"}]}``, where a part
-            is ``{"level", "capsule", "length", "contribution", "contributions", "weight", "weights", "parts"}`` (levels
-            count from 1, above the nodes) or ``{"node", "weight", "score"}``. Capsules are sorted by descending
-            contribution, nodes by descending weight.
+            dict: ``{"predicted", "target", "classes": [{"class", "length", "probability", "parts", "elsewhere",
+            "residual"}]}``, where a part is ``{"level", "capsule", "length", "contribution", "contributions", "weight",
+            "weights", "parts"}`` (levels count from 1, above the nodes; ``elsewhere`` and ``residual`` from level 2) or
+            ``{"node", "weight", "score"}``. Capsules are sorted by descending contribution, nodes by descending weight.
         """
         lowest, *above = self.levels
         nodes = range(self.num_nodes) if self.nodes is None else self.nodes.tolist()
@@ -47,6 +51,9 @@ class Explanation(ExplanationData):
             )
         ]
         parents = lowest.capsule.tolist()
+        rest: list[dict[str, float]] = [
+            {} for _ in range(lowest.lengths.numel())
+        ]  # parts of the lowest are nodes
         for number, level in enumerate(above, start=1):
             children = _group(entries, parents, level.assignment.size(0))
             weights, contributions = level.assignment.tolist(), level.contributions.tolist()
@@ -63,8 +70,10 @@ class Explanation(ExplanationData):
                     "weights": [_round(weight) for weight in weights[capsule]],
                     "parts": parts,
                 }
+                | rest[capsule]
                 for capsule, parts in enumerate(children)
             ]
+            rest = _rest(level, parents)
         names = self.class_names
         parts_of = _group(entries, parents, len(names)) if self.num_nodes else [[] for _ in names]
         classes = [
@@ -74,6 +83,7 @@ class Explanation(ExplanationData):
                 "probability": _round(float(self.probabilities[number])),
                 "parts": parts,
             }
+            | rest[number]
             for number, (name, parts) in enumerate(zip(names, parts_of, strict=True))
         ]
         return {"predicted": names[self.predicted], "target": names[self.target], "classes": classes}
@@ -198,6 +208,14 @@ def _group(entries: list[dict[str, Any]], parents: list[int], count: int) -> lis
     for entry, parent in zip(entries, parents, strict=True):
         groups[parent].append(entry)
     return [sorted(group, key=lambda entry: -entry.get("contribution", entry["weight"])) for group in groups]
+
+
+def _rest(level: ExplainedLevel, parents: list[int]) -> list[dict[str, float]]:
+    """What adds to each output capsule beside the capsules listed under it: other capsules, and the residual."""
+    listed = torch.nn.functional.one_hot(torch.tensor(parents), level.contributions.size(-1)).bool()
+    elsewhere = level.contributions.double().masked_fill(listed, 0.0).sum(0).tolist()
+    pairs = zip(elsewhere, level.residual_contributions.tolist(), strict=True)
+    return [{"elsewhere": _round(other), "residual": _round(residual)} for other, residual in pairs]
 
 
 def _to_list(values: Tensor | None) -> Any:

@@ -1,4 +1,4 @@
-"""Drawing primitives: node layout, one graph on an axis, and writing a figure."""
+"""Drawing primitives: one graph on an axis, and writing a figure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from graphcaps._io.atomic_write import write_atomically
@@ -19,7 +18,6 @@ __all__ = [
     "check_suffix",
     "class_label",
     "draw_graph",
-    "layout_nodes",
     "new_figure",
     "normalise_scores",
     "save_figure",
@@ -28,54 +26,12 @@ __all__ = [
 SUFFIXES = (".png", ".svg", ".pdf")
 
 _MAX_LABELLED_NODES = 120  # labels of more nodes would overlap
-_MAX_KAMADA_KAWAI_NODES = 200  # the layout takes cubic time in the number of nodes
 
 
 def normalise_scores(scores: Any) -> np.ndarray:
     """Scores divided by their largest absolute value, ``[n]``, from −1 to 1."""
     values = np.asarray(scores, dtype=float).reshape(-1)
     return values / max(float(np.abs(values).max(initial=0)), 1e-30)
-
-
-def layout_nodes(num_nodes: int, edges: np.ndarray) -> np.ndarray:
-    """Deterministic node positions between −1 and 1, ``[n, 2]``; the longest axis of the graph is horizontal.
-
-    Kamada-Kawai up to 200 nodes, spring layout above, a circle for a graph without edges.
-
-    Args:
-        num_nodes (int): Number of nodes n.
-        edges (ndarray): ``[2, E]``.
-    """
-    graph = nx.Graph()
-    graph.add_nodes_from(range(num_nodes))
-    graph.add_edges_from(edges.T.tolist())
-    if not graph.number_of_edges():
-        layout = nx.circular_layout(graph)
-    elif num_nodes <= _MAX_KAMADA_KAWAI_NODES:
-        layout = nx.kamada_kawai_layout(graph)
-    else:
-        layout = nx.spring_layout(graph, seed=0)
-    positions = np.array([layout[node] for node in range(num_nodes)], dtype=float).reshape(-1, 2)
-    positions = _separate(positions, edges)
-    centred = positions - positions.mean(0)
-    rotated: np.ndarray = (
-        centred @ np.linalg.svd(centred, full_matrices=False)[2].T if num_nodes > 2 else centred
-    )
-    return rotated / max(float(np.abs(rotated).max()), 1e-9)
-
-
-def _separate(positions: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Pushes nodes apart that are closer than 0.74 median edge lengths, so that none hides another."""
-    if not edges.size or len(positions) > _MAX_KAMADA_KAWAI_NODES:
-        return positions
-    min_distance = 0.74 * float(np.median(np.linalg.norm(positions[edges[0]] - positions[edges[1]], axis=1)))
-    for _ in range(15):
-        difference = positions[:, None] - positions[None]
-        length = np.maximum(np.linalg.norm(difference, axis=-1), 1e-9)
-        push = np.clip(min_distance - length, 0, None) / length
-        np.fill_diagonal(push, 0)
-        positions = positions + 0.25 * (push[..., None] * difference).sum(1)
-    return positions
 
 
 def draw_graph(
@@ -88,9 +44,10 @@ def draw_graph(
     """Draws nodes with their colours and texts, and edges; texts are left out above 120 nodes."""
     from matplotlib.collections import LineCollection
 
-    axis.add_collection(LineCollection(positions[edges.T], colors="#9AA3AC", linewidths=1.0, zorder=1))
-    size = float(np.clip(5200 / len(positions), 12, 150))
-    axis.scatter(*positions.T, s=size, c=list(colours), edgecolors="#333333", linewidths=0.7, zorder=2)
+    size = float(np.clip(5200 / len(positions), 4, 150))
+    thin = min(1.0, size / 12)  # outlines and edges of graphs with many nodes
+    axis.add_collection(LineCollection(positions[edges.T], colors="#9AA3AC", linewidths=thin, zorder=1))
+    axis.scatter(*positions.T, s=size, c=list(colours), edgecolors="#333333", linewidths=0.7 * thin, zorder=2)
     if texts is not None and len(positions) <= _MAX_LABELLED_NODES:
         for (x, y), text, colour in zip(positions, texts, colours, strict=True):
             axis.text(x, y, text, ha="center", va="center_baseline", fontsize=0.52 * size**0.5,

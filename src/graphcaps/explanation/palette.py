@@ -1,8 +1,9 @@
 """The colours of all pictures and pages: one meaning each, safe for colour-blind readers.
 
-Colours are those of Okabe and Ito (*Color Universal Design*, 2008). Orange is for a class and blue is against it,
-everywhere; these two differ most in every kind of colour vision. Capsules, and other things that are numbered, take the
-colours of :data:`CATEGORICAL` in order. Pictures number capsules as well, so no meaning depends on colour alone.
+Orange is for a class and blue is against it, everywhere. These two, of Okabe and Ito (*Color Universal Design*, 2008),
+differ most in every kind of colour vision. Capsules, and other things that are numbered, take the colours of
+:data:`CATEGORICAL` in order: greens, yellow, pinks and grey, none of which looks like orange or blue with normal or
+dichromatic vision. Pictures number capsules as well, so no meaning depends on colour alone.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ DARK_FOR, DARK_AGAINST = "#F0944D", "#5AA9F5"
 WHITE = "#FFFFFF"
 """Colour of a score of zero, and of nodes without a capsule."""
 CATEGORICAL = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555",
-    "#8FB8DE", "#F4C77B", "#7FCFB4", "#E3B8D0", "#A9D8F2", "#EBA27A", "#F7F0A0", "#AAAAAA",
+    "#009E73", "#F0E442", "#AA3377", "#8DD3C7", "#1B6E4A", "#C9A0DC", "#A6D854", "#CC79A7",
+    "#4D4D4D", "#80CFB9", "#F8F2A1", "#D599BB", "#C6E9E3", "#8DB7A5", "#E4D0EE", "#D3ECAA",
 )  # fmt: skip
-"""Colours of capsules: eight that all readers can tell apart, then lighter variants of the same hues."""
+"""Colours of capsules: eight that all readers can tell apart from each other and from the two above, then dark grey and
+lighter variants of the same hues."""
 
 _DARK_TEXT, _LIGHT_TEXT = "#111111", "#FFFFFF"
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])

@@ -14,6 +14,7 @@ from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ShapeError
 from graphcaps.explanation.graph_drawing import check_suffix, new_figure, save_figure
+from graphcaps.explanation.graph_layout import layout_nodes
 from graphcaps.explanation.palette import capsule_colour
 
 __all__ = ["draw_parts"]
@@ -50,7 +51,8 @@ def draw_parts(
             )
     check_suffix("draw_parts", path)
     drawn = [to_networkx(store, graph) for graph in graphs]
-    layouts = [_layout(graph) for graph in drawn]  # once, so that a node has the same position in every row
+    # Once, so that a node has the same position in every row.
+    layouts = [layout_nodes(len(graph), np.array(graph.edges, dtype=int).reshape(-1, 2).T) for graph in drawn]
     width = 2.6 * len(drawn) + 1.7
     height = 2.6 * len(rows) + 0.35
     figure = new_figure(width, height)
@@ -73,12 +75,7 @@ def draw_parts(
     save_figure(figure, path, dpi=130)
 
 
-def _layout(graph: nx.Graph) -> dict[Any, np.ndarray]:
-    """Deterministic node positions."""
-    return nx.kamada_kawai_layout(graph) if graph.number_of_edges() else nx.circular_layout(graph)
-
-
-def _draw_one(axis: Any, graph: nx.Graph, layout: dict[Any, np.ndarray], part: list[int]) -> None:
+def _draw_one(axis: Any, graph: nx.Graph, layout: np.ndarray, part: list[int]) -> None:
     nx.draw_networkx_edges(graph, layout, ax=axis, edge_color="#999999", width=0.9)
     colours = [capsule_colour(number) for number in part]
     nx.draw_networkx_nodes(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.contribution_flow import contribution_flow
@@ -332,6 +333,31 @@ def test_the_widest_flow_ends_at_the_predicted_class(
         page.evaluate("graphcaps.graphs.flow(3)"), contribution_flow(explanations[3]), strict=True
     ):
         np.testing.assert_allclose(flow, python, atol=3e-3)
+
+
+def test_contributions_of_capsules_without_nodes_are_listed(visit: Any, tmp_path: Path) -> None:
+    """The parts of a class score add up to it, also those of capsules that no node belongs to."""
+    store = make_store(3)
+    explanations = make_explanations(store, capsules=(5,))
+    explanations.iterations[0][-1] = torch.tensor([0.6, 0.1, 0.1, 0.1, 0.1])  # all nodes in capsule 1
+    page = visit(write_report(tmp_path, FakeModel(store.class_names), store, explanations))
+    rows = page.eval_on_selector_all(
+        ".score-parts tbody tr",
+        "all => all.map((row) => Array.from(row.children, (cell) => cell.textContent))",
+    )
+    names = [row[0].replace("\u00a0", " ") for row in rows]
+    nodes = f"{int(store.sizes[0])} nodes"
+    assert names == [
+        f"capsule 1, {nodes}",
+        "4 capsules without nodes",
+        "residual (mean capsule)",
+        "sum: length of the class capsule",
+    ]
+    numbers = np.array([[float(text.replace("−", "-")) for text in row[1:]] for row in rows])
+    np.testing.assert_allclose(numbers[:-1].sum(0), numbers[-1], atol=0.003)
+    np.testing.assert_allclose(numbers[-1], explanations.class_scores[0], atol=0.001)
+    assert page.locator("svg.flow .block .hollow").count() == 4
+    assert "capsule without nodes" in page.text_content(".legend:has(.hollow)")
 
 
 def test_page_and_drawings_share_one_palette(visit: Any, report: Path) -> None:

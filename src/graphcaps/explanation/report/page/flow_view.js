@@ -27,6 +27,43 @@ function flowHeights(flows) {
   return [...flows.map((rows) => rows.map((row) => row.reduce((sum, value) => sum + Math.abs(value), 0))), classes];
 }
 
+// Number of nodes of each capsule below the classes; null with one routing iteration, where all coefficients are equal.
+function nodeCounts(graphs, graph, level) {
+  const path = graphs.path(graph, level, graphs.iterations - 1);
+  return path ? countTops(path, graphs.levels[level].capsules) : null;
+}
+
+// What adds up to the class scores: capsules with nodes, all others together, and the residual.
+function scoreParts(graphs, graph) {
+  const level = graphs.classLevel - 1, rows = graphs.contributions(graph, graphs.classLevel);
+  const counts = nodeCounts(graphs, graph, level);
+  const parts = [], empty = [];
+  rows.slice(0, -1).forEach((values, j) => {
+    if (counts && !counts[j]) empty.push(values);
+    else parts.push({ name: `capsule ${j + 1}${counts ? `, ${plural(counts[j], "node")}` : ""}`, values });
+  });
+  const add = (lists) => lists.reduce((sums, values) => sums.map((sum, o) => sum + values[o]), new Array(graphs.meta.classes.length).fill(0));
+  if (empty.length) parts.push({ name: `${plural(empty.length, "capsule")} without nodes`, values: add(empty) });
+  parts.push({ name: "residual (mean capsule)", values: rows[rows.length - 1] });
+  return parts;
+}
+
+const MAX_SCORE_COLUMNS = 4;
+
+// The parts as a table with a column per class; only the predicted and the target class if there are many.
+function scoreTable(graphs, state) {
+  const { graph } = state, parts = scoreParts(graphs, graph), { predicted, target } = graphs.columns;
+  const all = graphs.meta.classes.map((_, o) => o);
+  const shown = all.length <= MAX_SCORE_COLUMNS ? all : [...new Set([predicted[graph], target[graph]])];
+  const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
+  const rows = parts.map(({ name, values }) => [name, ...shown.map((o) => signed(values[o]))]);
+  const lengths = graphs.lengthsOf(graph, graphs.classLevel);
+  rows.push(["sum: length of the class capsule", ...shown.map((o) => lengths[o].toFixed(3))]);
+  const scores = table("Contributions to each class", ["contribution of", ...shown.map((o) => graphs.className(o))], rows, { numeric: shown.map((_, at) => at + 1) });
+  scores.classList.add("score-parts");
+  return scores;
+}
+
 function flowCard(graphs, state, onCapsule) {
   const flows = graphs.flow(state.graph);
   const entries = [make("li", {}, [make("span", { class: "swatch ribbon-swatch" }), "for the class, in the colour of the capsule"])];
@@ -34,7 +71,11 @@ function flowCard(graphs, state, onCapsule) {
     entries.push(make("li", {}, [make("span", { class: "swatch dashed" }), "against it: cancels as much"]));
   }
   entries.push(make("li", {}, [make("span", { class: "badge" }, "m"), "mean capsule (the residual)"]));
-  return [flowView(graphs, state, flows, onCapsule), make("ul", { class: "legend" }, entries)];
+  const counts = graphs.levels.slice(0, -1).map((_, level) => nodeCounts(graphs, state.graph, level));
+  if (counts.some((level) => level?.includes(0))) {
+    entries.push(make("li", {}, [make("span", { class: "swatch hollow" }), "capsule without nodes: small coefficients of many"]));
+  }
+  return [flowView(graphs, state, flows, onCapsule), make("ul", { class: "legend" }, entries), scoreTable(graphs, state)];
 }
 
 function flowView(graphs, state, flows, onCapsule) {
@@ -86,7 +127,12 @@ function flowBar(graphs, state, { c, j, level, block, x, levels, isMean }, onCap
   const { columns } = graphs;
   const middle = block.y + block.height / 2;
   const fill = isNodes || isClass || isMean ? "var(--bar)" : colourOf(j);
-  const children = [draw("rect", { x, y: block.y, width: FLOW.bar, height: Math.max(1, block.height), fill, rx: 2 })];
+  const isHidden = !isNodes && !isClass && !isMean;
+  const count = isHidden ? nodeCounts(graphs, state.graph, level)?.[j] : undefined;
+  const rect = draw("rect", { x, y: block.y, width: FLOW.bar, height: Math.max(1, block.height), fill, rx: 2 });
+  if (count === 0) { rect.setAttribute("class", "hollow"); rect.setAttribute("stroke", fill); }
+  const children = [rect];
+  if (count !== undefined) children.push(draw("title", {}, `capsule ${j + 1}: ${plural(count, "node")}`));
   if (isClass) {
     const name = graphs.className(j);
     const predicted = columns.predicted[state.graph] === j;
@@ -102,7 +148,7 @@ function flowBar(graphs, state, { c, j, level, block, x, levels, isMean }, onCap
     }
     children.push(draw("title", {}, `${name}: class capsule of length ${length}`));
   } else if (!isNodes && block.height > 9) {
-    const text = { x: x + FLOW.bar / 2, y: middle, dy: "0.35em", fill: isMean ? "var(--card)" : inkOn(colourOf(j)), class: "flow-number" };
+    const text = { x: x + FLOW.bar / 2, y: middle, dy: "0.35em", fill: isMean ? "var(--card)" : count === 0 ? "var(--ink)" : inkOn(colourOf(j)), class: "flow-number" };
     children.push(draw("text", text, isMean ? "m" : String(j + 1)));
   }
   if (isMean) children.push(draw("title", {}, "mean capsule: the residual that is added to every output capsule"));
