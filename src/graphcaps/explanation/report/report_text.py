@@ -184,8 +184,8 @@ def _headline(
     """Facts about graphs that did not train the model; the model file may hold a test accuracy of other graphs."""
     facts = []
     accuracy, graphs = training.get("test_accuracy"), training.get("test_graphs")
-    is_recorded = isinstance(accuracy, int | float) and isinstance(graphs, int) and graphs > 0
-    if is_recorded and not any(measured["name"] == "test" for measured in sets):
+    has_test_set = any(measured["name"] == "test" for measured in sets)
+    if not has_test_set and isinstance(accuracy, int | float) and isinstance(graphs, int) and graphs:
         correct = round(accuracy * graphs)
         count = (
             f"{correct:,} of {graphs:,} test graphs when the model was trained; {_interval(correct, graphs)}"
