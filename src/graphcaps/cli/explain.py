@@ -136,7 +136,9 @@ def explain(
         found = f"graph {selected.label}: {checked.errors[0]}"
         raise DataError(source, "a graph that the model can read", found)
     if checked.others:
-        note(describe_others(checked.others, len(explained), None if selected is None else selected.label))
+        ids = display_names(loaded.metadata, None if loaded.metadata is None else loaded.metadata.ids)
+        first = graph_label(min(checked.others), ids) if selected is None else selected.label
+        note(describe_others(checked.others, len(explained), first))
     start = time.perf_counter()
     classes = (
         None if loaded.metadata is None else loaded.metadata.classes
