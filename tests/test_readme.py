@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
 import subprocess
@@ -38,6 +39,28 @@ def test_commands_of_the_readme(folder: Path) -> None:
     assert len(rows) == 500
     assert {row["class"] for row in rows} <= {"alcohol", "ether"}
     assert "<svg" in (folder / "why.svg").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_the_commands_give_what_the_readme_says(folder: Path) -> None:
+    """The whole training: capsules do not collapse, and the ether group has a capsule and the highest scores."""
+    (block,) = re.findall(r"```\n(graphcaps .*?)```", SECTION, re.S)
+    train, _, explain = (shlex.split(line)[1:] for line in block.strip().splitlines())
+    result = CliRunner().invoke(app, [*train, "--no-baseline"])
+    assert result.exit_code == 0, result.output
+    assert "capsules in use" in result.stdout
+    assert "Only 1 of 10 capsules" not in result.stderr
+    result = CliRunner().invoke(app, [*explain, "--json"])
+    one = json.loads(result.stdout)["explanation"]
+    assert (one["id"], one["predicted"]) == ("M003", "ether")
+    oxygen = 7  # O8 in the picture
+    neighbours = {a + b - oxygen for a, b in one["edges"] if oxygen in (a, b)}
+    group = {oxygen, *neighbours}
+    scores = one["node_scores"]
+    assert set(sorted(range(len(scores)), key=lambda node: -scores[node])[:3]) == group
+    capsule = one["levels"][0]["capsule"]
+    assert len({capsule[node] for node in group}) == 1
+    assert len(set(capsule)) > 1
 
 
 def test_python_example_of_the_readme(folder: Path) -> None:
