@@ -324,6 +324,17 @@ def test_a_large_page_is_reduced_and_states_it(tmp_path: Path, monkeypatch: pyte
     assert gaps.max() - gaps.min() <= 1
 
 
+def test_a_page_lists_a_limited_number_of_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.explanation.report.report_page.MAX_GRAPHS", 5)
+    store = make_store(12)
+    meta, columns = read(
+        write_report(tmp_path, FakeModel(store.class_names), store, make_explanations(store))
+    )
+    assert columns["number"].tolist() == [0, 2, 5, 8, 11]
+    assert "the list holds 5 of 12 graphs, evenly spaced; all metrics are over all graphs." in meta["foot"]
+    assert sum(each["graphs"] for each in meta["sets"]) == 12
+
+
 def test_nan_and_lone_surrogates_are_handled(tmp_path: Path) -> None:
     store = make_store(4, class_names=("a", "b\ud800"))
     explanations = make_explanations(store)

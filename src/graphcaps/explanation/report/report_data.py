@@ -154,7 +154,10 @@ def bytes_per_graph(explanations: StoreExplanationData) -> np.ndarray:
     upper += sum(2 * level.size(-2) * level.size(-1) for level in explanations.contributions[1:])
     upper += sum(level.size(-1) ** 2 // 2 for level in explanations.adjacency if level is not None)
     sizes = explanations.node_ptr.diff() * per_node + explanations.edge_ptr.diff() * 6 + upper + 60
-    return sizes.numpy()
+    if explanations.smiles is not None or explanations.elements is not None:  # drawn by RDKit
+        sizes += explanations.node_ptr.diff() * 6 + explanations.edge_ptr.diff() * 2
+    texts = explanations.smiles or ()
+    return np.asarray(sizes.numpy() + (np.array([len(text or "") for text in texts]) if texts else 0))
 
 
 def graph_rows(ptr: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -37,6 +37,7 @@ from graphcaps.explanation.report.report_text import ReportModel, describe
 
 __all__ = [
     "MAX_BLOCK_CHARS",
+    "MAX_GRAPHS",
     "SCRIPTS",
     "assemble_page",
     "explanation_page",
@@ -114,6 +115,8 @@ PARTS = ("test", "new", "validation", "training")
 """Parts of the training data, in the order of their codes on the page; ``"new"`` is none of them."""
 MAX_BLOCK_CHARS = 7_600_000
 """Maximum length of the data block: the page stays under 8 MB."""
+MAX_GRAPHS = 10_000
+"""Maximum number of graphs in the list of a page; RDKit draws as many molecules in about ten seconds."""
 _MAX_LISTED = 10  # graphs listed in a sentence
 _MAX_RAW_BYTES = 3 * MAX_BLOCK_CHARS
 """Maximum size of the data before compression."""
@@ -133,9 +136,9 @@ def write_report(
 ) -> Path:
     """Writes ``index.html`` into a folder, which is created if it does not exist.
 
-    The page is self-contained and sends no network requests. To stay below 8 MB, routing weights of early iterations
-    are left out, then graphs at regular intervals; the page states this. Graphs without nodes count in the metrics, and
-    the page states which they are instead of drawing them.
+    The page is self-contained and sends no network requests. It lists at most 10,000 graphs. To stay below 8 MB,
+    routing weights of early iterations are left out, then graphs at regular intervals; the page states this. Graphs
+    without nodes count in the metrics, and the page states which they are instead of drawing them.
 
     Args:
         folder (str or Path): Where to write.
@@ -218,12 +221,11 @@ def _page(
 ) -> str:
     last = len(explanations.iterations[0]) - 1
     graphs, iterations = _graphs_that_fit(explanations, _MAX_RAW_BYTES), tuple(range(1, last + 1))
+    geometry, atoms = molecule_columns(explanations, store, graphs)
     while True:
         columns, steps = explanation_columns(explanations, graphs, weights=iterations)
         extra, names = _node_columns(explanations, store, graphs)
-        columns |= extra
-        geometry, atoms = molecule_columns(explanations, store, graphs)
-        columns |= geometry
+        columns |= extra | geometry
         if used_in is not None:
             codes = [PARTS.index(used_in[graph] or "new") for graph in graphs.tolist()]
             columns["part"] = np.array(codes, dtype=np.uint8)
@@ -245,12 +247,14 @@ def _page(
         else:
             fewer = int(len(graphs) * 0.95 * MAX_BLOCK_CHARS / len(block))
             graphs = _spread(explanations, max(1, fewer))
+            geometry, atoms = molecule_columns(explanations, store, graphs)
 
 
 def _graphs_that_fit(explanations: StoreExplanationData, max_bytes: int) -> np.ndarray:
-    """Indices of evenly spaced graphs that together take at most ``max_bytes``; all graphs if they fit."""
+    """Indices of evenly spaced graphs, at most ``MAX_GRAPHS`` and ``max_bytes``; all graphs if they fit."""
     total, graphs = int(bytes_per_graph(explanations).sum()), len(_drawable(explanations))
-    return _spread(explanations, graphs if total <= max_bytes else max(1, graphs * max_bytes // total))
+    fitting = graphs if total <= max_bytes else max(1, graphs * max_bytes // total)
+    return _spread(explanations, min(fitting, MAX_GRAPHS))
 
 
 def _drawable(explanations: StoreExplanationData) -> np.ndarray:
