@@ -19,6 +19,7 @@ from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, METRICS
+from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import TrainingProfile
 from tests.small_models import planted, small_model, train_small
 
@@ -134,6 +135,17 @@ def test_the_report_gets_metrics_and_history(
     assert set(arguments["metrics"]["methods"]) == set(FAST_METHODS)
     assert len(arguments["explanations"]) == len(arguments["store"]) == 6
     assert arguments["title"] == "m on SMALL"
+
+
+def test_the_metrics_of_a_large_report_are_over_a_sample(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphcaps.cli.explain._MAX_MEASURED", 4)
+    result = run(model, data, "--out", tmp_path / "report")
+    assert result.exit_code == 0, result.output
+    assert "Metrics of explanations are over 4 of 6 graphs, evenly spaced" in " ".join(result.stderr.split())
+    (block,) = re.findall(r'id="data">([^<]*)<', (tmp_path / "report" / "index.html").read_text("utf-8"))
+    assert "over 4 graphs" in read_block(block)[0]["metrics"][0]["caption"]
 
 
 def test_the_report_is_written(model: Path, data: Path, tmp_path: Path) -> None:

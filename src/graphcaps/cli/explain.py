@@ -50,6 +50,7 @@ _PART_METRICS = {
 _SCORE_METRICS = {"fidelity_plus": "fidelity+", "fidelity_minus": "fidelity−", "sparsity": "sparsity"}
 _TIME = {"seconds_per_graph": "s per graph"}
 _MAX_NODES = 12  # nodes shown of a capsule
+_MAX_MEASURED = 5_000  # graphs that the metrics of a report without --measure are over
 
 
 def explain(
@@ -355,9 +356,17 @@ def _compute_metrics(
 
 
 def _fast_metrics(fitted: FittedModel, store: GraphStore) -> dict[str, Any]:
-    """The metrics of a report without --measure: those that take only seconds."""
+    """The metrics of a report without --measure: those that take only seconds, of at most 5,000 graphs."""
+    import torch
+
     from graphcaps.explanation.explanation_metrics import FAST_METHODS, evaluate_explanations
 
+    if len(store) > _MAX_MEASURED:
+        note(
+            f"Metrics of explanations are over {_MAX_MEASURED:,} of {len(store):,} graphs, evenly spaced; "
+            "--measure takes all of them."
+        )
+        store = store[torch.linspace(0, len(store) - 1, _MAX_MEASURED).long()]
     return evaluate_explanations(fitted, store, methods=FAST_METHODS)
 
 
