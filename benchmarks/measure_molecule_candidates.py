@@ -120,7 +120,8 @@ def measure(
     values = CANDIDATES[candidate]
     splits = None
     if name in SCAFFOLD:
-        store, splits = load_molecules(arrays / f"{name}-{values.get('featurizer', 'standard')}.npz")
+        molecules = load_molecules(arrays / f"{name}-{values.get('featurizer', 'standard')}.npz")
+        store, splits = molecules.store, molecules.splits
     else:
         store = graphcaps.load_dataset(name, root=root)
     config = candidate_config(values, options.precision)
