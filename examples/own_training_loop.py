@@ -98,7 +98,7 @@ def main() -> None:
     for epoch in range(1, arguments.epochs + 1):
         loss = train_epoch(model, loaders["train"], optimizer)
         found = accuracy(model, loaders["validation"])
-        if found > best:
+        if found >= best:  # of equal epochs the last, which is trained longest
             best, state = found, {name: value.clone() for name, value in model.state_dict().items()}
         if epoch % 10 == 0:
             print(f"epoch {epoch}: loss {loss:.3f}, validation accuracy {found:.1%}")
