@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -210,7 +211,14 @@ def test_progress_is_printed_and_reported(capsys: pytest.CaptureFixture[str]):
     printed = capsys.readouterr()
     assert seen == [1, 2, 3, 4]
     assert printed.out == ""
-    assert [line.partition(":")[0] for line in printed.err.splitlines()] == ["epoch 2 of 4", "epoch 4 of 4"]
+    lines = printed.err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["epoch 2 of 4", "epoch 4 of 4"]
+    number = r"\d\.\d{4}"
+    pattern = (
+        f"train_loss {number}, train_accuracy \\(during the epoch, with dropout\\) {number}, "
+        f"validation_loss {number}, validation_accuracy {number}"
+    )
+    assert all(re.fullmatch(pattern, line.partition(": ")[2]) for line in lines)
 
 
 @pytest.mark.parametrize(("calibrate", "method"), [(True, "temperature"), ("isotonic", "isotonic")])

@@ -283,7 +283,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _report(self, event: EpochEnd) -> None:
         if self.verbose and event.epoch % self.verbose == 0:
-            metrics = ", ".join(f"{name} {value:.4f}" for name, value in _row(event).items() if "_" in name)
+            names = {"train_accuracy": "train_accuracy (during the epoch, with dropout)"}
+            row = {name: value for name, value in _row(event).items() if "_" in name}
+            metrics = ", ".join(f"{names.get(name, name)} {value:.4f}" for name, value in row.items())
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
 
     def _read(self, X: Any, *, fitting: bool = False, argument: str = "X") -> GraphInput:
