@@ -94,7 +94,7 @@ def test_invalid_requests_get_an_error_of_one_sentence(client: Any) -> None:
         client.post("/explain", json=GRAPH, params={"target": "x" * 300}), 422
     )
     assert "target" in error_of(client.post("/explain", json=GRAPH, params={"target": "x"}), 422)
-    assert "none" in error_of(client.post("/predict", json={"graphs": [7]}), 422)
+    assert "cannot be read" in error_of(client.post("/predict", json={"graphs": [7]}), 422)
     assert "257" in error_of(client.post("/predict", json={"graphs": [7] * 257}), 413)
     error_of(client.get("/predict"), 405)
     error_of(client.get("/nothing"), 404)

@@ -126,6 +126,7 @@ def test_smiles_and_invalid_smiles() -> None:
     assert [graph.error == "" for graph in graphs] == [True, False, False, False, False, False, True, False]
     assert [graph.store.num_nodes for graph in graphs if graph.store] == [6, 3]
     assert "SMILES" in graphs[1].error
+    assert graphs[3].error == "it is not a valid SMILES: expected text, found 7"
 
 
 def test_truncated_graphs_have_a_note() -> None:

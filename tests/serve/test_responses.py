@@ -105,9 +105,13 @@ def test_requests_are_predicted_together_as_alone() -> None:
 
 
 def test_a_request_without_a_readable_graph_is_rejected() -> None:
-    with pytest.raises(RequestError, match="found none") as caught:
+    with pytest.raises(
+        RequestError, match=r"none of the 2 graphs can be read: graph 1 \('1'\): .*7"
+    ) as caught:
         respond(labelled_model(), "predict", request_graphs(7, 8))
     assert caught.value.status == 422
+    with pytest.raises(RequestError, match=r"request: the graph cannot be read: .*'nodes'.*7\.$"):
+        respond(labelled_model(), "predict", request_graphs(7))
 
 
 def test_unseen_labels_are_an_error_or_zeros() -> None:

@@ -21,7 +21,7 @@ def part(name: str, content: bytes, content_type: str = "") -> bytes:
 
 
 def test_a_single_file() -> None:
-    assert read_uploads("Text/CSV; charset=utf-8", b"a,b") == [Upload("file.csv", "text/csv", b"a,b")]
+    assert read_uploads("Text/CSV; charset=utf-8", b"a,b") == [Upload("request.csv", "text/csv", b"a,b")]
 
 
 def test_files_of_a_form_lose_their_folders_and_fields_are_ignored() -> None:

@@ -108,6 +108,16 @@ def test_a_request_whose_worker_was_killed_is_tried_again(model: Path, tmp_path:
     run(test)
 
 
+def test_a_request_sent_to_workers_that_have_ended_is_not_blamed(model: Path) -> None:
+    async def test() -> None:
+        async with running(model, workers=3) as pool:
+            for pid in pids(pool):
+                os.kill(pid, signal.SIGKILL)
+            assert (await post(pool))["batch"] == 1  # the pool has not noticed yet
+
+    run(test)
+
+
 def test_an_idle_worker_that_ends_is_replaced_without_a_request(model: Path) -> None:
     async def test() -> None:
         async with running(model) as pool:

@@ -175,7 +175,7 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
             # The readers take files. A name from the request is used only if it is one of ours.
             suffix = ".tsv" if file.name.lower().endswith(".tsv") else ".csv"
             is_edge_table = _EDGE_TABLES.fullmatch(file.name) is not None
-            paths.append(Path(folder) / (file.name.lower() if is_edge_table else f"file{suffix}"))
+            paths.append(Path(folder) / (file.name.lower() if is_edge_table else f"request{suffix}"))
             paths[-1].write_bytes(file.content)
         if len(files) == 1:
             table = open_table(paths[0])
@@ -214,7 +214,9 @@ def _from_smiles(texts: Sequence[Any], names: Sequence[str], reader: _Reader) ->
             graph = RequestGraph(name, read.store[store_index[number]], is_molecule=True)
             graphs.append(_check(graph, reader))
         else:
-            reason = reasons[number] if isinstance(text, str) else repr(text)[:60]
+            reason = (
+                reasons[number] if isinstance(text, str) else f"expected text, found {json.dumps(text)[:60]}"
+            )
             graphs.append(RequestGraph(name, error=_shorten(f"it is not a valid SMILES: {reason}")))
     return graphs
 

@@ -25,6 +25,7 @@ class Job:
         deadline (float): Time of the event loop at which it must be finished.
         response (Future): Gets the status and the JSON of the response, or a :class:`RequestError`.
         failures (int): How often a worker ended while it computed this request.
+        unread (int): How often it was sent to a worker that ended without reading it.
     """
 
     header: dict[str, Any]
@@ -34,6 +35,7 @@ class Job:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     failures: int = 0
+    unread: int = 0
 
     @property
     def is_batchable(self) -> bool:

@@ -53,10 +53,10 @@ def respond(
         (rows,) = predict_requests(fitted, [graphs])
     predicted = [index for index, row in enumerate(rows) if row["error"] is None]
     if not predicted:
-        first = (
-            f" (the first of {len(rows)}: {rows[0]['error']})" if len(rows) > 1 else f": {rows[0]['error']}"
-        )
-        raise RequestError(422, f"request: expected a graph that the model can read, found none{first}.")
+        which = "the graph" if len(rows) == 1 else f"none of the {len(rows)} graphs"
+        first = "" if len(rows) == 1 else f"graph 1 ('{rows[0]['name']}'): "
+        sentence = f"{which} can{'not' if len(rows) == 1 else ''} be read: {first}{rows[0]['error']}"
+        raise RequestError(422, f"request: {sentence}.")
     response: dict[str, Any] = {"classes": list(fitted.class_names)}
     if task == "predict":
         return response | {"predictions": rows}

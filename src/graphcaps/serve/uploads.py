@@ -73,7 +73,7 @@ def read_uploads(content_type: str, body: bytes) -> list[Upload]:
     media_type = check_content_type(content_type)
     if media_type == _FORM:
         return _read_form(content_type, body)
-    return [Upload(f"file{CONTENT_TYPES[media_type]}", media_type, body)]
+    return [Upload(f"request{CONTENT_TYPES[media_type]}", media_type, body)]
 
 
 def check_content_type(content_type: str) -> str:

@@ -19,6 +19,7 @@ __all__ = ["WorkerPool"]
 
 _LOG = logging.getLogger("graphcaps.serve")
 _MAX_FAILURES = 2
+_MAX_UNREAD = 5
 
 
 class WorkerPool:
@@ -268,14 +269,17 @@ class WorkerPool:
         """Puts the requests of a worker that ended back into the queue.
 
         The request that was being read goes to the end, and is computed alone; the others go to the front. If all were
-        read, each of them may be the cause.
+        read, each of them may be the cause; if none was, the worker had ended before.
 
         Args:
             jobs (sequence): The requests.
-            reading (int): Index of the one that was being read; their number if all were read.
+            reading (int): Index of the one that was being read; -1 before the first, their number after the last.
             timed_out (bool): Whether the worker was ended because it took too long.
         """
-        suspects = [jobs[reading]] if reading < len(jobs) else list(jobs)
+        unread = reading < 0 and not timed_out and all(job.unread < _MAX_UNREAD for job in jobs)
+        suspects = [] if unread else [jobs[reading]] if 0 <= reading < len(jobs) else list(jobs)
+        for job in jobs:
+            job.unread += unread
         self._queue.put_back(job for job in jobs if job not in suspects and not job.response.done())
         for job in suspects:
             job.failures += 1

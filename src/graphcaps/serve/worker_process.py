@@ -34,14 +34,15 @@ class WorkerProcess:
         process (Process): The process.
         model (dict): Description of the model, from :func:`graphcaps.serve.responses.describe_model`.
         assets (dict): Parts of the explorer page, from :func:`graphcaps.serve.explorer_page.page_assets`.
-        reading (int): Index of the request of the batch that it reads; their number when it has read all.
+        reading (int): Index of the request of the batch that it reads; -1 before the first, their number after the
+            last.
         ended (Task): Done when the process has ended.
     """
 
     process: Process
     model: dict[str, Any]
     assets: dict[str, str]
-    reading: int = 0
+    reading: int = -1
     ended: asyncio.Task[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class WorkerProcess:
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.reading = 0
+        self.reading = -1
         requests = {"requests": [job.header for job in jobs]}
         self.process.stdin.write(encode_message(requests, [job.body for job in jobs]))
         await self.process.stdin.drain()
