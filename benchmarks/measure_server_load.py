@@ -15,6 +15,7 @@ import argparse
 import csv
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -204,11 +205,13 @@ def main() -> None:
     settings = parser.parse_args()
     with settings.smiles.open(encoding="utf-8") as file:
         smiles = [row["smiles"] for row in csv.DictReader(file)]
+    load = round(os.getloadavg()[0], 1)  # of other programs
     rounds = measure(settings.model, smiles, settings)
     names = ("requests", "concurrent", "rounds", "workers")
     result: dict[str, Any] = {
         "command": f"python -m benchmarks.measure_server_load MODEL --smiles {settings.smiles.name}",
         "hardware": describe_hardware("cpu"),
+        "load_average": load,
         "molecules": settings.smiles.stem,
         "settings": {name: vars(settings)[name] for name in names},
         "rounds": [asdict(one) for one in rounds],

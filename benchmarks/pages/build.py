@@ -26,6 +26,7 @@ from benchmarks.pages import (
     quality,
     readme,
     results,
+    security,
 )
 from benchmarks.pages.reproduction import curves
 from benchmarks.pages.reproduction import page as reproduction
@@ -62,6 +63,7 @@ PAGES = (
     Page("docs/molecules.md", molecules.page),
     Page("docs/parts.md", parts.page, parts.statements),
     Page("docs/planted-parts.md", planted_parts.page, planted_parts.statements),
+    Page("docs/security.md", security.page, security.statements),
     Page("results/README.md", results.page),
 )
 
