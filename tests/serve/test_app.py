@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -102,6 +103,28 @@ def test_invalid_requests_get_an_error_of_one_sentence(client: Any) -> None:
     assert "found none" in error_of(client.post("/predict", content=b"x"), 415)
     error_of(client.get("/page/serve.html"), 404)
     error_of(client.get("/..%2f..%2fetc/passwd"), 404)
+
+
+def test_a_wrong_content_type_does_not_wait_for_a_worker() -> None:
+    limits = Limits(max_seconds=1.0)
+    client = testclient.TestClient(create_app("none", limits=limits), base_url="http://localhost")
+    assert client.get("/health").status_code == 503  # the workers are not started
+    assert "more than 1 s" in error_of(client.post("/predict", json=GRAPH), 503)
+    error_of(client.post("/predict", content=b"x", headers={"content-type": "text/plain"}), 415)
+
+
+def test_all_waiting_bodies_together_are_limited() -> None:
+    limits = Limits(max_seconds=1.0, max_bytes=1000, max_waiting_bytes=2500)
+    client = testclient.TestClient(create_app("none", limits=limits), base_url="http://localhost")
+    headers = {"content-type": "application/json"}
+
+    def post(_: int) -> str:
+        return error_of(client.post("/predict", content=b" " * 1000, headers=headers), 503)
+
+    with ThreadPoolExecutor(4) as threads:
+        errors = sorted(threads.map(post, range(4)))
+    assert ["busy" in error for error in errors] == [True, True, False, False]
+    assert "more than 1 s" in post(0)  # the memory is free again
 
 
 def test_large_bodies_are_rejected_with_and_without_content_length(client: Any) -> None:

@@ -108,7 +108,9 @@ def test_a_new_connection_closes_the_one_that_has_been_idle_longest() -> None:
             clients[0].sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nslow")
             await asyncio.sleep(0.1)
             assert (await response_of(port)).startswith(b"HTTP/1.1 200")
-            assert await read(clients[1]) == b""  # not the first, which has begun its request later
+            assert (
+                await asyncio.wait_for(read(clients[1]), 5) == b""
+            )  # not the first, which has begun its request later
             clients[0].sendall(b" body")
             loop = asyncio.get_running_loop()
             assert (await loop.sock_recv(clients[0], 100)).startswith(b"HTTP/1.1 200")

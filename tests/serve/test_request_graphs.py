@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
+from graphcaps.chemistry import rdkit_pool
 from graphcaps.errors import GraphcapsError
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
@@ -127,6 +128,18 @@ def test_smiles_and_invalid_smiles() -> None:
     assert [graph.store.num_nodes for graph in graphs if graph.store] == [6, 3]
     assert "SMILES" in graphs[1].error
     assert graphs[3].error == "it is not a valid SMILES: expected text, found 7"
+
+
+def test_a_molecule_that_rdkit_cannot_finish_is_an_error_of_its_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = rdkit_pool.RDKitPool(1, seconds=1.0)
+    monkeypatch.setattr(rdkit_pool, "_shared_pool", lambda: pool)
+    cage = f"B12B3B4B1B5{'B1B5' * 50}B2B3B45"
+    cages, good = read({"smiles": [cage, "CCO"]}, model=molecule_model())
+    pool.close()
+    assert cages.error == "it is not a valid SMILES: RDKit needs more than 1 s for it"
+    assert good.error == ""
 
 
 def test_truncated_graphs_have_a_note() -> None:

@@ -240,17 +240,17 @@ def test_reloading_switches_all_workers_or_none(model: Path) -> None:
         async with running(model, workers=2) as pool:
             before, answers = (await post(pool))["model"], []
 
-            async def client() -> None:
+            async def client(seconds: float) -> None:
                 while not done.is_set():
-                    answers.append((await post(pool, "sleep 0.02", "explain"))["model"])
+                    answers.append((await post(pool, f"sleep {seconds}", "explain"))["model"])
 
             done = asyncio.Event()
-            clients = [asyncio.create_task(client()) for _ in range(6)]
+            clients = [asyncio.create_task(client(seconds)) for seconds in (0.3, 0.02, 0.02, 0.02)]
             model.write_text("name other\n")
             digest = pool.sha256
             await pool.reload()
             assert pool.sha256 != digest
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5)
             done.set()
             await asyncio.gather(*clients)
             first = answers.index("name other\n")
