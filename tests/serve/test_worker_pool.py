@@ -249,7 +249,7 @@ def test_reloading_switches_all_workers_or_none(model: Path) -> None:
                     answers.append((await post(pool, f"sleep {seconds}", "explain"))["model"])
 
             done = asyncio.Event()
-            clients = [asyncio.create_task(client(seconds)) for seconds in (0.3, 0.02, 0.02, 0.02)]
+            clients = [asyncio.create_task(client(seconds)) for seconds in (0.3, 0.4, 0.02, 0.02)]
             model.write_text("name other\n")
             digest = pool.sha256
             await pool.reload()
