@@ -104,6 +104,12 @@ def test_the_first_problem_in_order_is_reported() -> None:
     assert [bool(answer.problem) for answer in answers] == [False] * 700 + [True]
 
 
+def test_molecules_together_stay_below_the_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCAPS_MAX_BYTES", "1e6")
+    with pytest.raises(DataError, match="content that takes at most 1 MB of memory"):
+        read_smiles(["C" * 1000] * 10)
+
+
 def test_a_process_that_cannot_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rdkit_pool, "_PROGRAM", "raise SystemExit")
     with pytest.raises(UsageError, match="does not start"):

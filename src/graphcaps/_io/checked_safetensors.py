@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from torch import Tensor
 
+from graphcaps._io.read_limit import check_json
 from graphcaps.errors import DataError
 
 __all__ = ["CheckedFile", "encode_checked", "read_checked"]
@@ -92,6 +93,7 @@ def _read(path: Path, file: BinaryIO, size: int, format_name: str, version: int)
     if length < len(_START):
         raise _changed(path)
     header = start[8:] + file.read(length - (len(start) - 8))
+    check_json(header, path)
     content, end = _parse_header(path, header)
     _check_format(path, content, format_name, version)
     if size != 8 + length + end:

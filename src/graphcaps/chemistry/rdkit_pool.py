@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from graphcaps._io.optional_imports import require
+from graphcaps._io.read_limit import check_memory
 from graphcaps.chemistry.rdkit_process import ANSWER, REQUEST
 from graphcaps.chemistry.rdkit_tasks import Option, perform
 from graphcaps.errors import UsageError
@@ -36,6 +37,7 @@ _START_LIMIT = 60.0  # seconds until a process is ready; usually 0.1
 _MAX_STARTS = 3  # attempts to start a process
 _MAX_PROCESSES = 16
 _FEW = 400  # molecules that one process reads as fast as two, because a process has to be started
+_BYTES_PER_BYTE = 4  # that a store takes per byte of the numbers of its molecules, these included
 _MAX_CHUNK = 128  # molecules of one request
 _GUARDED = os.name == "posix"  # select() takes pipes
 _PROGRAM = (
@@ -75,6 +77,7 @@ def call_rdkit(
         until_problem (bool): Return the answers up to the first molecule without a result. (default: ``False``)
 
     Raises:
+        DataError: If the results take more memory than :func:`graphcaps._io.read_limit.read_limit`.
         MissingExtraError: If RDKit is not installed.
     """
     require("rdkit.Chem" if not _GUARDED else "rdkit", extra="chem", purpose=purpose)
@@ -168,6 +171,7 @@ class _Work:
         self.answers: list[Answer | None] = [None] * len(items)
         self.end = len(items)  # molecules from here on need no answer
         self._left = len(items)
+        self._num_bytes = 0  # of all answers
         self._deaths: dict[int, int] = {}  # processes that ended at a molecule
         chunk = max(1, min(_MAX_CHUNK, len(items) // 16))
         starts = range(0, len(items), chunk)
@@ -199,6 +203,8 @@ class _Work:
     def answer(self, index: int, answer: Answer) -> None:
         self.answers[index] = answer
         self._left -= 1
+        self._num_bytes += len(answer.content)
+        check_memory("molecules", _BYTES_PER_BYTE * self._num_bytes)
         if answer.problem and self.until_problem:
             self.end = min(self.end, index + 1)
 

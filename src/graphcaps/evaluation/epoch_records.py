@@ -21,7 +21,7 @@ LOSS_STEP = 1e-5
 METRIC_STEP = 1e-6
 METRIC_CURVE = "validation_metric"
 _LARGEST = np.iinfo(np.int32).max
-_MAX_VALUES = 5 * 10**7  # per curve; ten folds of 1000 epochs have 10⁴
+_MAX_VALUES = 4 * 10**6  # per curve; ten folds of 1000 epochs have 10⁴
 CURVES = ("train_loss", "train_right", "validation_loss", "validation_right", "test_right")
 _SIZES = ("train_graphs", "validation_graphs", "test_graphs")
 

@@ -20,7 +20,7 @@ __all__ = ["PARTS", "GraphPredictions", "predictions_csv"]
 
 PARTS = ("validation", "test")
 """Names of the parts of a split that predictions have, in the order of their codes."""
-_MAX_ROWS = 10**8  # bounds the memory that a small malicious file can claim
+_MAX_ROWS = 10**7  # bounds the memory that a small malicious file can claim
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcaps._io.read_limit import check_json
 from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation.epoch_selection import (
@@ -334,9 +335,10 @@ class Ledger:
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "ledger") -> Ledger:
         """Reads what :meth:`to_json` wrote; accuracies are recomputed from the records."""
+        check_json(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"), where)
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(where, "a ledger written by graphcaps", "invalid JSON") from error
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise DataError(where, f"a file that names its format '{_FORMAT}'", "none")

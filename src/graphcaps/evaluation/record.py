@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from graphcaps._io.read_limit import check_json
 from graphcaps.config import RunConfig
 from graphcaps.errors import DataError, GraphcapsError
 from graphcaps.evaluation.epoch_records import EpochRecords
@@ -155,6 +156,7 @@ class SeedRecord:
         Raises:
             DataError: If the text is not a record; the message names ``where``.
         """
+        check_json(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"), where)
         try:
             values = json.loads(text)
         except (ValueError, RecursionError, OverflowError) as error:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.read_limit import check_json
 from graphcaps.errors import DataError
 from graphcaps.evaluation.epoch_records import CURVES, METRIC_CURVE
 from graphcaps.evaluation.record import RecordKey, SeedRecord, read_key
@@ -31,8 +32,8 @@ __all__ = ["RecordArchive", "write_archive"]
 _INDEX = "records.jsonl"
 _ALL_CURVES = (*CURVES, METRIC_CURVE)
 _PLANES = tuple(f"{name}.{byte}" for name in _ALL_CURVES for byte in range(4))
-_MAX_BYTES = 2**28  # of the unpacked index; a thousand records have 2**21
-_MAX_VALUES = 2**25  # per curve, all records; a thousand records of ten folds have 2**22
+_MAX_BYTES = 2**25  # of the unpacked index; a thousand records have 2**21
+_MAX_VALUES = 2**23  # per curve, all records; a thousand records of ten folds have 2**22
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
 _FOREIGN = (NotImplementedError, RuntimeError, ValueError, OverflowError)  # encryption, odd sizes, odd names
 
@@ -56,6 +57,7 @@ class RecordArchive:
             self._add_line(line, f"{path}, {_INDEX}, line {number}")
 
     def _add_line(self, line: bytes, where: str) -> None:
+        check_json(line, where)
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.read_limit import read_bounded
 from graphcaps.errors import DataError
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
@@ -211,7 +212,7 @@ def file_name(*parts: str) -> str:
 
 def _read(path: Path) -> SeedRecord:
     try:
-        text = path.read_bytes()
+        text = read_bounded(path)
     except OSError as error:
         raise DataError(path, f"the record cannot be read ({error.strerror or error})") from error
     return SeedRecord.from_json(text, str(path))

@@ -8,6 +8,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from graphcaps._io.read_limit import read_bounded
 from graphcaps._io.user_folders import expand_home
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
@@ -16,6 +17,7 @@ from graphcaps.errors import ArgumentError, DataError
 __all__ = ["list_presets", "load_preset"]
 
 _PAPER = "paper"
+_MAX_BYTES = 1 << 20  # of a file; ours have 2,000
 _EMBEDDED = "planted-parts"  # one preset for all levels of this data set
 
 
@@ -96,11 +98,11 @@ def _has_folder(preset: str) -> bool:
 def _read_file(path: Path) -> RunConfig:
     """The configuration in a user's file."""
     try:
-        text = path.read_text("utf-8")
+        text = read_bounded(path, _MAX_BYTES).decode("utf-8")
     except FileNotFoundError as error:
         raise DataError(path, "file not found") from error
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror or error})") from error
-    except ValueError as error:  # not UTF-8
+    except UnicodeDecodeError as error:
         raise DataError(path, "a TOML file in UTF-8", "other bytes") from error
     return RunConfig.from_toml(text, str(path))

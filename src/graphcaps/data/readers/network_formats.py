@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 
+from graphcaps._io.read_limit import check_json, check_memory, read_bounded
 from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["NETWORK_PARSERS", "XmlFormat", "parse_json", "parse_networks", "read_network_file", "xml_format"]
 
 _MAX_XML_DEPTH = 64
+_NODE_BYTES = (
+    1100  # that networkx takes for a node or an edge, with the element or object that it is parsed from
+)
+_ATTRIBUTE_BYTES = 150
 _XML_ROOTS = {"graphml": ".graphml", "gexf": ".gexf"}
 _GRAPHML_NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 _GEXF_NAMESPACES = {  # those that networkx accepts, by version
@@ -49,7 +54,7 @@ def read_network_file(path: str | Path) -> list[Graph]:
     """
     path = Path(path)
     try:
-        content = path.read_bytes()
+        content = read_bounded(path)
     except OSError as error:
         raise DataError(path, f"file cannot be read ({error.strerror or error})") from error
     return parse_networks(content, path.suffix, path.name)
@@ -81,6 +86,7 @@ def parse_json(content: bytes, where: str) -> Any:
     Raises:
         DataError: If it is invalid, with the line.
     """
+    check_json(content, where, per_object=_NODE_BYTES)
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -103,6 +109,8 @@ def xml_format(content: bytes, where: str) -> XmlFormat:
         DataError: If the XML is not well-formed, has a document type declaration, is nested more than 64 levels deep,
             or has another root element.
     """
+    tags = content.count(b"<") - content.count(b"</")
+    check_memory(where, 3 * len(content) + _NODE_BYTES * tags + _ATTRIBUTE_BYTES * content.count(b"="))
     depth, root = 0, ""
 
     def start(name: str, _: object) -> None:
@@ -184,7 +192,9 @@ def _parse_xml(where: str, format_name: str, parse: Callable[[], list[Graph]]) -
             warnings.simplefilter("ignore")  # about keys without a type, which are read as text
             return parse()
     except Exception as error:  # networkx raises many types of exceptions at unexpected content
-        raise DataError(where, f"a {format_name} file", f"one that cannot be read ({error})") from error
+        raise DataError(
+            where, f"a {format_name} file", f"one that cannot be read ({str(error)[:200]})"
+        ) from error
 
 
 def _parse_node_link(content: bytes, where: str) -> list[Graph]:

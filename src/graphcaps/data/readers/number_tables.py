@@ -19,9 +19,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from graphcaps._io.read_limit import check_memory
 from graphcaps.errors import DataError
 
-__all__ = ["LineReader", "read_integers", "read_numbers"]
+__all__ = ["LineReader", "MemoryBudget", "read_integers", "read_numbers"]
 
 BLOCK_BYTES = 1 << 19  # the temporary arrays of a block of this size fit into the processor's cache
 MAX_LINE_BYTES = 1 << 24  # a longer line cannot be a row of numbers, and is not collected in memory
@@ -43,6 +44,7 @@ def read_integers(
     *,
     columns: int | None = None,
     integral_floats: bool = False,
+    budget: MemoryBudget | None = None,
 ) -> NDArray[np.signedinteger]:
     """Parses a table of integers.
 
@@ -52,6 +54,7 @@ def read_integers(
         row (str): Description of a row for messages ("two node ids").
         columns (int, optional): Numbers per row. (default: as in the first row)
         integral_floats (bool): Whether 3.0 is read as 3. (default: ``False``)
+        budget (MemoryBudget, optional): Counts the bytes of the table while it is read.
 
     Returns:
         ndarray: ``[rows, columns]``, int32 if all numbers have at most nine digits, otherwise int64.
@@ -60,18 +63,43 @@ def read_integers(
         DataError: If the file is empty, or at the first invalid line.
     """
     lines = LineReader(where, row, columns, kind="label" if integral_floats else "integer")
-    return _read(text, lines, _fast_integers)
+    return _read(text, lines, _fast_integers, budget)
 
 
 def read_numbers(
-    text: bytes | Iterable[bytes], where: str, row: str, *, columns: int | None = None
+    text: bytes | Iterable[bytes],
+    where: str,
+    row: str,
+    *,
+    columns: int | None = None,
+    budget: MemoryBudget | None = None,
 ) -> NDArray[np.float64]:
     """Parses a table of finite numbers ``[rows, columns]``; the arguments are those of :func:`read_integers`.
 
     Raises:
         DataError: If the file is empty, or at the first invalid line; NaN and infinity are invalid.
     """
-    return _read(text, LineReader(where, row, columns, kind="number"), _fast_numbers)
+    return _read(text, LineReader(where, row, columns, kind="number"), _fast_numbers, budget)
+
+
+class MemoryBudget:
+    """Counts the memory that the tables of a data set take, while they are read.
+
+    Attributes:
+        factor (int): Bytes that the store and its construction take per byte of the table that is read now.
+    """
+
+    def __init__(self) -> None:
+        self.needed, self.factor = 0, 1
+
+    def add(self, size: int, where: str) -> None:
+        """Adds ``size`` bytes of a table.
+
+        Raises:
+            DataError: If the tables together exceed :func:`graphcaps._io.read_limit.read_limit`.
+        """
+        self.needed += self.factor * size
+        check_memory(where, self.needed)
 
 
 class LineReader:
@@ -173,7 +201,10 @@ def _quote(text: bytes) -> str:
 
 
 def _read(
-    text: bytes | Iterable[bytes], lines: LineReader, fast: Callable[[bytes, int], NDArray | None]
+    text: bytes | Iterable[bytes],
+    lines: LineReader,
+    fast: Callable[[bytes, int], NDArray | None],
+    budget: MemoryBudget | None,
 ) -> NDArray:
     tables: list[NDArray] = []
     for block in _blocks([text] if isinstance(text, bytes) else text, lines.where):
@@ -188,6 +219,8 @@ def _read(
             lines.skip(len(table))
         if len(table):
             tables.append(table)
+        if budget is not None:
+            budget.add(table.nbytes, lines.where)
     if not tables:
         raise DataError(lines.where, lines.row, "an empty file", line=1)
     return np.concatenate(tables)

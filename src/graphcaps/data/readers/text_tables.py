@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graphcaps._io.optional_imports import require
+from graphcaps._io.read_limit import check_memory, read_bounded, read_limit
 from graphcaps.errors import DataError
 
 __all__ = ["TABLE_SUFFIXES", "Table", "open_table"]
@@ -18,6 +21,9 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 """Suffixes of files that are read as tables."""
 
 _DELIMITERS = (",", ";", "\t")
+# Bytes that a row and an entry take besides their text.
+_ROW_BYTES, _ENTRY_BYTES = 110, 60
+_MAX_BATCH = 4096  # rows of a Parquet file that are unpacked at once
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,9 @@ def open_table(path: str | Path) -> Table:
 def _read_csv(path: Path) -> Table:
     where = path.name
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = read_bounded(path)
+        _check_entries(content, where)
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise DataError(path, f"the file cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
@@ -136,6 +144,13 @@ def _read_csv(path: Path) -> Table:
     return Table(where, columns, tuple(rows), tuple(lines))
 
 
+def _check_entries(content: bytes, where: str) -> None:
+    """Checks what a CSV file takes when it is parsed, by its delimiters and line ends."""
+    rows = content.count(b"\n") + content.count(b"\r")
+    delimiters = max(content.count(delimiter.encode()) for delimiter in _DELIMITERS)
+    check_memory(where, 6 * len(content) + _ROW_BYTES * rows + _ENTRY_BYTES * (rows + delimiters))
+
+
 def _numbered_rows(reader: Iterator[list[str]], where: str) -> Iterator[tuple[int, list[str]]]:
     """Yields each row with the line on which it begins; empty lines are skipped."""
     begin = 1
@@ -153,7 +168,8 @@ def _numbered_rows(reader: Iterator[list[str]], where: str) -> Iterator[tuple[in
 
 def _delimiter(text: str) -> str:
     """The delimiter that gives the most columns in the first line, outside quotes; a comma in case of a tie."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = (found.group() for found in re.finditer(r"[^\r\n]+", text))  # not all of them at once
+    first = next((line for line in lines if line.strip()), "")
     counts = {delimiter: len(next(csv.reader([first], delimiter=delimiter), [])) for delimiter in _DELIMITERS}
     return max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
 
@@ -161,19 +177,40 @@ def _delimiter(text: str) -> str:
 def _read_parquet(path: Path) -> Table:
     parquet = require("pyarrow.parquet", extra="tables", purpose="Reading Parquet files")
     try:
-        content = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:
+            columns, rows = _parquet_rows(file, path)
     except OSError as error:  # includes pyarrow's own input errors
-        raise DataError(path, "a Parquet file that can be read", f"'{str(error).splitlines()[0]}'") from error
+        found = f"'{str(error).splitlines()[0][:200]}'"
+        raise DataError(path, "a Parquet file that can be read", found) from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "pyarrow":
             raise
-        raise DataError(path, "a Parquet file", f"'{str(error).splitlines()[0]}'") from error
-    columns = tuple(str(name) for name in content.column_names)
-    entries = [
-        [_entry(value) for value in content.column(index).to_pylist()] for index in range(len(columns))
+        raise DataError(path, "a Parquet file", f"'{str(error).splitlines()[0][:200]}'") from error
+    return Table(path.name, columns, tuple(rows), tuple(range(1, len(rows) + 1)))
+
+
+def _parquet_rows(file: Any, path: Path) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Column names and rows, unpacked in steps.
+
+    A dictionary stores an entry once for all rows, so that neither the file nor the sizes that it states bound the
+    content. No entry is larger than the stated size of its column, which bounds the rows that are unpacked at once.
+    """
+    metadata = file.metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    chunks = [
+        group.column(index).total_uncompressed_size for group in groups for index in range(group.num_columns)
     ]
-    rows = tuple(zip(*entries, strict=True))
-    return Table(path.name, columns, rows, tuple(range(1, len(rows) + 1)))
+    columns = tuple(str(name) for name in file.schema_arrow.names)
+    needed = metadata.num_rows * (_ROW_BYTES + 8 * len(columns))
+    check_memory(path, needed + 2 * max([0, *(group.total_byte_size for group in groups)]))
+    batch = max(1, min(_MAX_BATCH, read_limit() // 8 // max([1, *chunks])))
+    rows: list[tuple[str, ...]] = []
+    for part in file.iter_batches(batch_size=batch):
+        entries = [[_entry(value) for value in column.to_pylist()] for column in part.columns]
+        needed += sum(_ENTRY_BYTES + len(entry) for column in entries for entry in column)
+        check_memory(path, needed)
+        rows += zip(*entries, strict=True)
+    return columns, rows
 
 
 def _entry(value: object) -> str:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import FEATURIZERS, has_codes
-from graphcaps.data.readers.number_tables import read_integers, read_numbers
+from graphcaps.data.readers.number_tables import MemoryBudget, read_integers, read_numbers
 from graphcaps.data.readers.tu_archive import TRUTH_PREFIX, TUArchive
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
@@ -41,6 +41,9 @@ from graphcaps.ops.edges import clean_edges
 __all__ = ["read_tu"]
 
 _MAX_GRAPHS_PER_NODE = 1000  # without a file of classes: a larger number is a mistake, not a graph
+# Bytes that reading takes per byte of a parsed table, measured: its copies while edges are sorted and merged included.
+_NODE_FACTOR, _EDGE_FACTOR, _COLUMN_FACTOR = 10, 8, 4
+_MAX_NAMES = 1 << 24  # bytes of a file of names; a name takes up to 100 bytes more than its text
 _BLOCK_ROWS = 1 << 20  # rows that are checked at once, so that no second copy of all edges is needed
 
 
@@ -63,12 +66,19 @@ class _Reader:
 
     def __init__(self, archive: TUArchive) -> None:
         self.archive = archive
+        self._memory = MemoryBudget()
+
+    def _budget(self, factor: int) -> MemoryBudget:
+        """The budget of all tables, for one whose bytes are multiplied by ``factor`` until the store is built."""
+        self._memory.factor = factor
+        return self._memory
 
     def store(self, name: str) -> GraphStore:
         graph = self._indicator()
         num_nodes = len(graph)
         y, class_names = self._classes(int(graph[-1]))
         num_graphs = int(graph[-1]) if y is None else len(y)
+        self._budget(_NODE_FACTOR).add(4 * num_graphs, self.archive.label)
         label_names = self._label_names()
         node_labels = self._labels("node_labels", num_nodes, "node")
         node_attributes = self._attributes("node_attributes", num_nodes, "node")
@@ -109,7 +119,13 @@ class _Reader:
         self._member("A")  # reports a missing edge file before anything is parsed
         member = self._member("graph_indicator")
         where = self.archive.where(member)
-        graph = read_integers(self.archive.chunks(member), where, "one graph number", columns=1)[:, 0]
+        graph = read_integers(
+            self.archive.chunks(member),
+            where,
+            "one graph number",
+            columns=1,
+            budget=self._budget(_NODE_FACTOR),
+        )[:, 0]
         _check_indicator(graph, where, has_classes=self._optional("graph_labels") is not None)
         return graph
 
@@ -117,7 +133,9 @@ class _Reader:
         """The edges as listed, ids from 1, ``[E, 2]``."""
         member = self._member("A")
         where = self.archive.where(member)
-        edges = read_integers(self.archive.chunks(member), where, "two node ids", columns=2)
+        merged = any(self._optional(f"edge_{kind}") for kind in ("labels", "attributes", "weights"))
+        budget = self._budget(_EDGE_FACTOR * (2 if merged else 1))
+        edges = read_integers(self.archive.chunks(member), where, "two node ids", columns=2, budget=budget)
         _check_edges(edges, graph, where)
         return edges
 
@@ -129,7 +147,12 @@ class _Reader:
             return None, tuple(names.values())
         where = self.archive.where(member)
         values = read_integers(
-            self.archive.chunks(member), where, "one class, an integer", columns=1, integral_floats=True
+            self.archive.chunks(member),
+            where,
+            "one class, an integer",
+            columns=1,
+            integral_floats=True,
+            budget=self._budget(_NODE_FACTOR),
         )
         if len(values) < last_graph:
             _check_rows(len(values), last_graph, "graph", where)
@@ -166,7 +189,7 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        name = b"".join(self.archive.chunks(member)).decode("utf-8", "replace").strip()
+        name = _join(self.archive.chunks(member), where).decode("utf-8", "replace").strip()
         if name not in FEATURIZERS:
             raise DataError(where, f"one of the featurizers {', '.join(FEATURIZERS)}", repr(name[:60]))
         for kind, labels in (("node", node_labels), ("edge", edge_labels)):
@@ -179,7 +202,10 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        labels = read_integers(self.archive.chunks(member), where, "integer labels", integral_floats=True)
+        budget = self._budget(_COLUMN_FACTOR)
+        labels = read_integers(
+            self.archive.chunks(member), where, "integer labels", integral_floats=True, budget=budget
+        )
         _check_rows(len(labels), rows, unit, where)
         return torch.from_numpy(labels.astype(np.int64))
 
@@ -188,7 +214,8 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        values = read_numbers(self.archive.chunks(member), where, "numbers")
+        budget = self._budget(_COLUMN_FACTOR)
+        values = read_numbers(self.archive.chunks(member), where, "numbers", budget=budget)
         _check_rows(len(values), rows, unit, where)
         return torch.from_numpy(values)
 
@@ -197,14 +224,20 @@ class _Reader:
         if member is None:
             return None
         where = self.archive.where(member)
-        values = read_numbers(self.archive.chunks(member), where, "one number", columns=1)[:, 0]
+        budget = self._budget(_COLUMN_FACTOR)
+        values = read_numbers(self.archive.chunks(member), where, "one number", columns=1, budget=budget)[
+            :, 0
+        ]
         _check_rows(len(values), rows, f"row of {self.archive.name}_A.txt", where)
         return torch.from_numpy(values)
 
     def _truth(self, key: str, num_nodes: int) -> Tensor:
         member = f"{self.archive.name}_{TRUTH_PREFIX}{key}.txt"
         where = self.archive.where(member)
-        values = read_integers(self.archive.chunks(member), where, "one integer", columns=1)[:, 0]
+        budget = self._budget(_COLUMN_FACTOR)
+        values = read_integers(self.archive.chunks(member), where, "one integer", columns=1, budget=budget)[
+            :, 0
+        ]
         _check_rows(len(values), num_nodes, "node", where)
         return torch.from_numpy(values.astype(np.int64))
 
@@ -257,11 +290,25 @@ def _read_label_names(chunks: Iterable[bytes], where: str) -> dict[int, str]:
         except ValueError:
             text = None
         if text is None:
-            raise DataError(where, expected, repr(f"{code}, {quoted}"), line=number)
+            raise DataError(where, expected, repr(f"{code}, {quoted}"[:80]), line=number)
         if code in names:
             raise DataError(where, "every code once", f"code {code} again", line=number)
         names[code] = text
     return names
+
+
+def _join(chunks: Iterable[bytes], where: str) -> bytes:
+    """The content of a small file.
+
+    Raises:
+        DataError: If it has more than 16 MB.
+    """
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > _MAX_NAMES:
+            raise DataError(where, f"at most {_MAX_NAMES:,} bytes of names", "more")
+    return bytes(content)
 
 
 def _numbered_names(chunks: Iterable[bytes], where: str, expected: str) -> Iterator[tuple[int, int, str]]:
@@ -271,7 +318,7 @@ def _numbered_names(chunks: Iterable[bytes], where: str, expected: str) -> Itera
         DataError: If the file is not UTF-8, or at a line that is not ``expected``.
     """
     try:
-        text = b"".join(chunks).decode("utf-8-sig")
+        text = _join(chunks, where).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(where, "text in UTF-8", "other bytes") from error
     for number, line in enumerate(text.rstrip("\r\n").split("\n"), start=1):
@@ -281,7 +328,7 @@ def _numbered_names(chunks: Iterable[bytes], where: str, expected: str) -> Itera
         except ValueError:
             integer = None
         if integer is None or not comma or not name.strip():
-            raise DataError(where, expected, repr(line.rstrip("\r")), line=number)
+            raise DataError(where, expected, repr(line.rstrip("\r")[:80]), line=number)
         yield number, integer, name.strip()
 
 

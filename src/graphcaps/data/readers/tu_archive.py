@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from graphcaps._io.file_hash import sha256_of
+from graphcaps._io.read_limit import read_limit
 from graphcaps.errors import DataError
 
 __all__ = ["TRUTH_PREFIX", "TU_TABLES", "TUArchive"]
@@ -40,7 +41,6 @@ TU_TABLES = (
 TRUTH_PREFIX = "truth_"
 """Prefix of the names of files with ground truth on nodes, such as ``<NAME>_truth_part.txt``."""
 
-_MAX_BYTES = 8 * 10**9  # twenty times the text of COLLAB, the largest data set of the paper
 _MAX_RATIO = 1000  # text of numbers compresses by a factor of 5 to 40; a factor of 1000 means a zip bomb
 _MIN_RATIO_BYTES = 1 << 26  # below 64 MB no ratio does harm
 _CHUNK_BYTES = 1 << 19
@@ -71,19 +71,21 @@ class TUArchive:
 
     Args:
         path (str or Path): Folder or zip.
-        max_bytes (int): Largest uncompressed size of a zip. (default: 8 GB)
+        max_bytes (int, optional): Largest uncompressed size of a zip. (default: four times
+            :func:`graphcaps._io.read_limit.read_limit`; the tables that are read are checked against the limit itself)
 
     Raises:
         DataError: If the path does not exist or does not hold exactly one data set; or if a zip is damaged, encrypted,
             too large when uncompressed, or has a path outside its own folder.
     """
 
-    def __init__(self, path: str | Path, *, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(self, path: str | Path, *, max_bytes: int | None = None) -> None:
         self.path = Path(path)
         self.label = self.path.name or self.path.resolve().name
         self._zip: zipfile.ZipFile | None = None
+        self._streams: list[IO[bytes]] = []
         try:
-            files = self._list_files(max_bytes)
+            files = self._list_files(4 * read_limit() if max_bytes is None else max_bytes)
             edge_file = _find_edge_file(files, self.label)
         except OSError as error:
             self.close()
@@ -110,7 +112,9 @@ class TUArchive:
         self.close()
 
     def close(self) -> None:
-        """Closes the zip."""
+        """Closes the zip, and files that were not read to their end."""
+        for stream in self._streams:
+            stream.close()
         if self._zip is not None:
             self._zip.close()
 
@@ -139,9 +143,11 @@ class TUArchive:
             raise DataError(self.where(member), "file not found")
         path = self._paths[member]
         try:
-            return (self.path / path).open("rb") if self._zip is None else self._zip.open(path)
+            stream = (self.path / path).open("rb") if self._zip is None else self._zip.open(path)
         except _READ_ERRORS as error:
             raise _unreadable(self.where(member), error) from error
+        self._streams.append(stream)
+        return stream
 
     def chunks(self, member: str) -> Iterator[bytes]:
         """Yields the content of a file in chunks of about half a megabyte.
@@ -161,6 +167,7 @@ class TUArchive:
                 if self._zip is not None and left < 0:
                     break
                 yield chunk
+        self._streams.remove(stream)
         if self._zip is not None and left:
             found = "more" if left < 0 else f"{left:,} fewer"
             raise DataError(self.where(member), "as many bytes as the zip declares", found)
