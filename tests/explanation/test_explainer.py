@@ -216,10 +216,11 @@ def test_contributions_of_the_tree_add_up_to_the_lengths(capsules: tuple[int, ..
         entries = list(explanation.tree["classes"])
         while entries:
             entry = entries.pop()
-            if "residual" not in entry:  # a capsule of the lowest level, whose parts are nodes
+            if "residual_contribution" not in entry:  # a capsule of the lowest level, whose parts are nodes
                 continue
             listed = sum(part["contribution"] for part in entry["parts"])
-            assert listed + entry["elsewhere"] + entry["residual"] == pytest.approx(entry["length"], abs=1e-4)
+            rest = entry["other_contributions"] + entry["residual_contribution"]
+            assert listed + rest == pytest.approx(entry["length"], abs=1e-4)
             entries += entry["parts"]
             checked += 1
     assert checked == 5 * (3 + sum(capsules[1:]))

@@ -503,8 +503,10 @@ def _rest_lines(entry: dict[str, Any], capsules_below: int) -> list[str]:
     other = capsules_below - len(capsules)
     if other:
         where = "other classes" if "class" in entry else "other capsules"
-        lines.append(f"{count_noun(other, 'capsule')} under {where}: contribution {entry['elsewhere']:+.3f}")
-    lines.append(f"residual, the mean capsule: contribution {entry['residual']:+.3f}")
+        lines.append(
+            f"{count_noun(other, 'capsule')} under {where}: contribution {entry['other_contributions']:+.3f}"
+        )
+    lines.append(f"residual, the mean capsule: contribution {entry['residual_contribution']:+.3f}")
     return lines
 
 

@@ -33,14 +33,16 @@ class Explanation(ExplanationData):
         and routing coefficients to all of them, ``contribution`` and ``weight`` those to the one above it. A class or
         capsule without such entries has no ``parts``, and no class of a graph without nodes has any.
 
-        The contributions of the ``parts`` of a class, ``elsewhere``, the contribution of the capsules that are listed
-        under other classes, and ``residual`` add up to its length. So do those of a capsule above the lowest level.
+        The contributions of the ``parts`` of a class, ``other_contributions``, those of the capsules that are listed
+        under other classes, and ``residual_contribution`` add up to its length. So do those of a capsule above the
+        lowest level.
 
         Returns:
-            dict: ``{"predicted", "target", "classes": [{"class", "length", "probability", "parts", "elsewhere",
-            "residual"}]}``, where a part is ``{"level", "capsule", "length", "contribution", "contributions", "weight",
-            "weights", "parts"}`` (levels count from 1, above the nodes; ``elsewhere`` and ``residual`` from level 2) or
-            ``{"node", "weight", "score"}``. Capsules are sorted by descending contribution, nodes by descending weight.
+            dict: ``{"predicted", "target", "classes": [{"class", "length", "probability", "parts",
+            "other_contributions", "residual_contribution"}]}``, where a part is ``{"level", "capsule", "length",
+            "contribution", "contributions", "weight", "weights", "parts"}``, from level 2 on with the two entries as
+            well (levels count from 1, above the nodes), or ``{"node", "weight", "score"}``. Capsules are sorted by
+            descending contribution, nodes by descending weight.
         """
         lowest, *above = self.levels
         nodes = range(self.num_nodes) if self.nodes is None else self.nodes.tolist()
@@ -215,7 +217,10 @@ def _rest(level: ExplainedLevel, parents: list[int]) -> list[dict[str, float]]:
     listed = torch.nn.functional.one_hot(torch.tensor(parents), level.contributions.size(-1)).bool()
     elsewhere = level.contributions.double().masked_fill(listed, 0.0).sum(0).tolist()
     pairs = zip(elsewhere, level.residual_contributions.tolist(), strict=True)
-    return [{"elsewhere": _round(other), "residual": _round(residual)} for other, residual in pairs]
+    return [
+        {"other_contributions": _round(other), "residual_contribution": _round(residual)}
+        for other, residual in pairs
+    ]
 
 
 def _to_list(values: Tensor | None) -> Any:
