@@ -15,6 +15,7 @@ from graphcaps.explanation.contribution_flow import contribution_flow
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.palette import AGAINST, CATEGORICAL, FOR
 from graphcaps.explanation.report import write_report
+from graphcaps.metrics import NUM_BINS
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 from tests.small_models import train_small
 
@@ -213,7 +214,7 @@ def test_metrics_equal_those_of_python(visit: Any, report: Path, explained: Any)
     counts = [[int(((labels == a) & (predicted == b)).sum()) for b in range(3)] for a in range(3)]
     assert page.eval_on_selector_all("table.confusion tbody tr", cells) == counts
     assert page.locator(".curve.train").count() == 3  # accuracy, loss, reliability
-    assert page.locator("circle.point").count() == 10
+    assert page.locator("circle.point").count() == NUM_BINS
     assert "training graphs possibly included" in page.text_content("#facts")
     metrics = page.text_content("#metrics")
     assert "0.610" in metrics
