@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import time
 import zipfile
 from dataclasses import replace
 from functools import cache
@@ -405,3 +406,22 @@ def test_calibration_and_profile_are_optional(tmp_path):
     np.testing.assert_array_equal(model.predict_proba(labelled()), labelled_model().predict_proba(labelled()))
     with pytest.raises(ArgumentError, match="'profile' must be stored with the model"):
         model.out_of_distribution(labelled())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"trunk": "gin", "trunk_layers": 10**6}, "a model of many more layers"),
+        ({"num_capsules": [2] * 300_000}, "a model of many more layers"),
+        ({"context": 10**6}, "a model of many more layers"),
+        ({"routing_iterations": 10**6}, "'routing_iterations' must be at most 1000"),
+    ],
+)
+def test_a_structure_that_the_tensors_do_not_have_is_refused_before_it_is_built(tmp_path, changes, expected):
+    config = entry(tmp_path, "config")
+    config["model"] |= changes
+    start = time.monotonic()
+    message = error_of(rewritten(tmp_path, config=config))
+    assert expected in message
+    assert len(message) < 400
+    assert time.monotonic() - start < 5

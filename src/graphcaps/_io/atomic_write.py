@@ -16,9 +16,14 @@ from typing import BinaryIO
 
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["remove_temporary_files", "write_atomically", "write_folder_atomically"]
+__all__ = ["escape_text", "remove_temporary_files", "write_atomically", "write_folder_atomically"]
 
 _NAME_LENGTH = 64  # characters of the target's name in a temporary name; file systems allow 255 bytes in all
+
+
+def escape_text(text: str) -> str:
+    """The text with every character that UTF-8 cannot hold as ``\\udcff``: a byte of a file name, half a surrogate."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def write_atomically(path: str | Path, content: bytes | str | Callable[[BinaryIO], object]) -> None:
@@ -26,8 +31,9 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[BinaryIO
 
     Args:
         path (str or Path): Target; its folder must exist.
-        content (bytes, str or callable): The content (text is encoded as UTF-8), or a function that writes it to the
-            open binary file, which can also be read.
+        content (bytes, str or callable): The content (text is encoded as UTF-8, with characters that UTF-8
+            cannot hold as by :func:`escape_text`, which JSON reads back), or a function that writes it to the open
+            binary file, which can also be read.
 
     Raises:
         DataError: If the file cannot be written: missing folder, full disk, no permission.
@@ -46,7 +52,9 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[BinaryIO
                 if callable(content):
                     content(file)
                 else:
-                    file.write(content.encode("utf-8") if isinstance(content, str) else content)
+                    file.write(
+                        content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+                    )
                 _flush_to_disk(file)
             os.replace(temporary, target)
         finally:

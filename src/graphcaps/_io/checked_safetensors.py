@@ -52,6 +52,9 @@ def encode_checked(
 
     head = {"format": format_name, "version": version, "sha256": _ZEROS}
     text = json.dumps(head | content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = text.encode(
+        "utf-8", "backslashreplace"
+    ).decode()  # what UTF-8 cannot hold becomes an escape of JSON
     blank = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {_KEY: text})
     checksum = hashlib.sha256(blank).hexdigest()
     return blank.replace(_ZEROS.encode(), checksum.encode(), 1)  # the first run of 64 zeros is in `head`

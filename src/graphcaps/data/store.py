@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from graphcaps._io.atomic_write import escape_text
 from graphcaps.data.batching import collate
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import CleanEdges, EdgeReport
@@ -115,6 +116,7 @@ class GraphStore:
             if tensor is not None and tensor.dim() != 2:
                 raise ShapeError("GraphStore", name, "have two axes", list(tensor.shape))
         self._check_column_names()
+        self._escape_names()
         if self.smiles is not None and len(self.smiles) != len(self):
             raise ShapeError("GraphStore", "smiles", f"have {len(self)} entries", len(self.smiles))
         for name, values in self.truth.items():
@@ -125,6 +127,21 @@ class GraphStore:
             raise ArgumentError("GraphStore", "node_ptr", "ascend", f"a descending step at graph {graph}")
         if self.device.type == "cpu":  # a store on a GPU is a copy of one that was checked
             self._check_edges()
+
+    def _escape_names(self) -> None:
+        """Replaces characters of names that UTF-8 cannot hold, such as bytes of a file name, by ``\\udcff``.
+
+        Otherwise a finished training could not be written.
+        """
+        escaped = {
+            "name": escape_text(self.name),
+            "class_names": tuple(map(escape_text, self.class_names)),
+            "label_names": {code: escape_text(text) for code, text in self.label_names.items()},
+        }
+        if len(set(escaped["class_names"])) < len(set(self.class_names)):
+            raise ArgumentError("GraphStore", "class_names", "differ when they are written", "equal ones")
+        for name, value in escaped.items():
+            object.__setattr__(self, name, value)
 
     def _check_column_names(self) -> None:
         for name, names in self.source_columns.items():

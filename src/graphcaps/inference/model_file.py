@@ -10,6 +10,7 @@ graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.checked_safetensors import encode_checked, read_checked
@@ -50,6 +52,7 @@ _REQUIRED = {
 }
 _OPTIONAL = ("calibration", "profile")  # an object or null
 _SPLIT_PREFIX = "split_hashes."  # of the tensors that are not the model's
+_SLACK = 64  # parameters that a model may register beyond four per tensor, such as ones that it replaces
 _TYPE_NAMES = {int: "an integer", list: "a list", dict: "an object"}
 
 
@@ -252,8 +255,11 @@ def _state_mismatch(factory: ModelFactory, tensors: dict[str, Tensor]) -> tuple[
 
     The model is built on the meta device, so that very large sizes in a file allocate no memory.
     """
-    with torch.device("meta"):
-        expected = factory(()).state_dict()
+    try:
+        with torch.device("meta"), _at_most_parameters(_SLACK + 4 * len(tensors)):
+            expected = factory(()).state_dict()
+    except _TooManyParameters:
+        return f"the {len(tensors)} tensors of the file in its model", "a model of many more layers"
     for name in sorted(expected.keys() ^ tensors.keys()):
         if name in expected:
             return f"a tensor '{name}'", "no such tensor"
@@ -267,6 +273,31 @@ def _state_mismatch(factory: ModelFactory, tensors: dict[str, Tensor]) -> tuple[
         if tensor.dtype != dtype:
             return f"the type {_type_name(dtype)} for '{name}'", _type_name(tensor.dtype)
     return None
+
+
+class _TooManyParameters(Exception):
+    """A model of more parameters than its file can have."""
+
+
+@contextmanager
+def _at_most_parameters(limit: int) -> Iterator[None]:
+    """Ends the construction of a model at its first parameter above ``limit``, in this thread.
+
+    A header of a few bytes can ask for a million layers, which take minutes to build and have no tensors.
+    """
+    count, thread = 0, threading.get_ident()
+
+    def register(*_: object) -> None:
+        nonlocal count
+        count += threading.get_ident() == thread
+        if count > limit:
+            raise _TooManyParameters
+
+    hook = register_module_parameter_registration_hook(register)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _non_finite(tensors: dict[str, Tensor]) -> tuple[str, str] | None:

@@ -25,6 +25,8 @@ from graphcaps.types import CapsuleLevel, Contributions, EdgeTable, Segments
 
 __all__ = ["CapsuleLayer"]
 
+_MAX_ITERATIONS = 1000  # routing converges within ten
+
 
 class CapsuleLayer(GraphLayer[CapsuleLevel]):
     r"""Groups capsules into capsules of the next level along graph edges.
@@ -102,6 +104,9 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         for name, value in (("num_capsules", num_capsules), ("routing_iterations", routing_iterations)):
             if value < 1:
                 raise ArgumentError("CapsuleLayer", name, "be at least 1", value)
+        if routing_iterations > _MAX_ITERATIONS:  # a model file could ask for hours
+            expected = f"be at most {_MAX_ITERATIONS}"
+            raise ArgumentError("CapsuleLayer", "routing_iterations", expected, routing_iterations)
         if residual_nodes is not None and residual_nodes < 1:
             raise ArgumentError("CapsuleLayer", "residual_nodes", "be at least 1, or None", residual_nodes)
         self.in_channels, self.capsule_dim, self.num_capsules = in_channels, capsule_dim, num_capsules

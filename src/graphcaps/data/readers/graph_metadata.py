@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from graphcaps._io.atomic_write import escape_text
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import warn_user
 
@@ -67,6 +68,17 @@ class GraphMetadata:
     skipped_ids: tuple[str, ...] = ()
     row_notes: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in (
+            "ids",
+            "skipped_ids",
+            "notes",
+            "row_notes",
+        ):  # a file name can have bytes that are not UTF-8
+            object.__setattr__(self, name, tuple(map(escape_text, getattr(self, name))))
+        if self.classes is not None:
+            object.__setattr__(self, "classes", tuple(map(escape_text, self.classes)))
 
     @property
     def skipped_notes(self) -> tuple[str, ...]:
