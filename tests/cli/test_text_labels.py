@@ -162,3 +162,31 @@ def respond_page(model: FittedModel, body: bytes) -> tuple[int, dict[str, Any]]:
     request = WorkerRequest("page", "application/graphml+xml", {}, body)
     (response,) = handle_batch(model, Limits(), [request])
     return response.status, json.loads(response.content)
+
+
+def test_labels_of_other_names_are_read_on_the_command_line(tmp_path: Path) -> None:
+    """Nodes with ``colour`` in place of ``label``: information, training and prediction read it."""
+    graphs = networks()
+    for graph in graphs:
+        for _, entry in graph.nodes(data=True):
+            entry["colour"] = entry.pop("label")
+        nx.set_edge_attributes(graph, "road", "kind")
+    path, out = write_graphml(tmp_path / "nets.graphml", graphs), tmp_path / "m.safetensors"
+    info = run("data", "info", path, "--json")
+    assert json.loads(info.stdout)["node_labels"] is None
+    notes = " ".join(json.loads(info.stdout)["reading"])
+    assert "--node-label 'colour' reads it as the label" in notes
+    info = run("data", "info", path, "--node-label", "colour", "--edge-label", "kind", "--json")
+    assert json.loads(info.stdout)["node_labels"]["distinct"] == [3]
+    assert json.loads(info.stdout)["edge_labels"]["distinct"] == [1]
+    wrong = run("data", "check", path, "--node-label", "color", "--no-forecast")
+    assert wrong.exit_code == 2
+    assert "expected the node attribute 'color'" in wrong.stderr
+    assert "found only 'colour'" in wrong.stderr
+    done = run("train", path, "--node-label", "colour", "--model", "wl-forest", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert set(graphcaps.load(out).recipe.node_labels[0]) == {"red", "blue", "green"}
+    predicted = run("predict", out, path, "--node-label", "colour", "--json")
+    assert predicted.exit_code == 0, predicted.output
+    remembered = run("predict", out, path, "--json")
+    assert json.loads(remembered.stdout) == json.loads(predicted.stdout)

@@ -25,7 +25,9 @@ from graphcaps.data.coercion import coerce, concat_stores
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.estimator.fit_inputs import encode_classes
 from graphcaps.training import Callback, EpochEnd, TrainingLoop
+from graphcaps.training.baseline import fit_baseline
 from tests.estimator.small_classifier import fitted, small
 from tests.small_models import labelled
 
@@ -211,7 +213,7 @@ def test_progress_is_printed_and_reported(capsys: pytest.CaptureFixture[str]):
     printed = capsys.readouterr()
     assert seen == [1, 2, 3, 4]
     assert printed.out == ""
-    lines = printed.err.splitlines()
+    *lines, last = printed.err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["epoch 2 of 4", "epoch 4 of 4"]
     number = r"\d\.\d{4}"
     pattern = (
@@ -219,6 +221,17 @@ def test_progress_is_printed_and_reported(capsys: pytest.CaptureFixture[str]):
         f"validation_loss {number}, validation_accuracy {number}"
     )
     assert all(re.fullmatch(pattern, line.partition(": ")[2]) for line in lines)
+    store = encode_classes(coerce(labelled()), None)[1]
+    baseline = fit_baseline(store, seed=0, validation=0.1)
+    assert baseline is not None
+    assert last == baseline.sentence
+    assert last.startswith("features-trees on the same graphs: validation accuracy")
+
+
+def test_no_baseline_is_printed_without_validation_graphs_or_if_silent(capsys: pytest.CaptureFixture[str]):
+    small(epochs=1, verbose=5, validation=0, calibrate=False).fit(labelled())
+    small(epochs=1).fit(labelled())
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("calibrate", "method"), [(True, "temperature"), ("isotonic", "isotonic")])

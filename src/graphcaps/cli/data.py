@@ -12,10 +12,12 @@ from graphcaps.cli.data_options import (
     Atoms,
     Bad,
     Duplicates,
+    EdgeLabel,
     Fragments,
     Id,
     Json,
     Label,
+    NodeLabel,
     Root,
     Smiles,
     Source,
@@ -94,6 +96,8 @@ def info(
     root: Root = None,
     smiles: Smiles = None,
     label: Label = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     split: SplitColumn = None,
     id: Id = None,
     bad: Bad = None,
@@ -109,7 +113,18 @@ def info(
     from graphcaps.data.quality.summary import summarize
 
     start = time.perf_counter()
-    options = reader_options(smiles, label, split, id, bad, fragments, duplicates, atoms)
+    options = reader_options(
+        smiles,
+        label,
+        split,
+        id,
+        bad,
+        fragments,
+        duplicates,
+        atoms,
+        node_label=node_label,
+        edge_label=edge_label,
+    )
     loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **options)
     seconds = round(time.perf_counter() - start, 3)
     summary = summarize(loaded.store)
@@ -196,6 +211,8 @@ def check(
     root: Root = None,
     smiles: Smiles = None,
     label: Label = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     split: SplitColumn = None,
     id: Id = None,
     bad: Bad = None,
@@ -224,7 +241,20 @@ def check(
     from graphcaps.data.splits.groups import write_groups
 
     loaded = open_dataset(
-        source, root, **reader_options(smiles, label, split, id, bad, fragments, duplicates, atoms)
+        source,
+        root,
+        **reader_options(
+            smiles,
+            label,
+            split,
+            id,
+            bad,
+            fragments,
+            duplicates,
+            atoms,
+            node_label=node_label,
+            edge_label=edge_label,
+        ),
     )
     store, metadata = loaded.store, loaded.metadata
     report = quality_report(store, seconds=_MAX_SECONDS)
@@ -340,6 +370,8 @@ def convert(
     root: Root = None,
     smiles: Smiles = None,
     label: Label = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
@@ -359,7 +391,16 @@ def convert(
     """
     from graphcaps.data.readers.tu_writer import write_tu
 
-    options = reader_options(smiles, label, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms)
+    options = reader_options(
+        smiles,
+        label,
+        bad=bad,
+        fragments=fragments,
+        duplicates=duplicates,
+        atoms=atoms,
+        node_label=node_label,
+        edge_label=edge_label,
+    )
     loaded = open_source(source, root, options)
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()

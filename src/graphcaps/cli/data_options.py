@@ -28,6 +28,7 @@ __all__ = [
     "BadRows",
     "DuplicateRows",
     "Duplicates",
+    "EdgeLabel",
     "Fractions",
     "FragmentChoice",
     "Fragments",
@@ -35,6 +36,7 @@ __all__ = [
     "Id",
     "Json",
     "Label",
+    "NodeLabel",
     "Root",
     "Smiles",
     "Source",
@@ -95,6 +97,24 @@ Smiles = Annotated[
 ]
 Label = Annotated[
     str | None, option("--label", metavar="COLUMN", help="Class label.", rich_help_panel=_COLUMNS)
+]
+NodeLabel = Annotated[
+    str | None,
+    option(
+        "--node-label",
+        metavar="KEY",
+        help="Label of nodes, in files of networks. Default: label.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+EdgeLabel = Annotated[
+    str | None,
+    option(
+        "--edge-label",
+        metavar="KEY",
+        help="Label of edges, in files of networks. Default: label.",
+        rich_help_panel=_COLUMNS,
+    ),
 ]
 SplitColumn = Annotated[
     str | None,
@@ -194,6 +214,8 @@ def reader_options(
     fragments: FragmentChoice | None = None,
     duplicates: DuplicateRows | None = None,
     atoms: AtomFeaturizer | None = None,
+    node_label: str | None = None,
+    edge_label: str | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments of ``open_dataset``: the options that were given."""
     options = {
@@ -205,6 +227,8 @@ def reader_options(
         "fragments": None if fragments is None else fragments.value,
         "duplicates": None if duplicates is None else duplicates.value,
         "featurizer": None if atoms is None else atoms.value,
+        "node_label": node_label,
+        "edge_label": edge_label,
     }
     return {name: value for name, value in options.items() if value is not None}
 

@@ -14,11 +14,13 @@ from graphcaps.cli.data_options import (
     Atoms,
     Bad,
     Duplicates,
+    EdgeLabel,
     Fractions,
     Fragments,
     Id,
     Json,
     Label,
+    NodeLabel,
     Root,
     Smiles,
     SplitBy,
@@ -151,6 +153,8 @@ def evaluate(
     smiles: Smiles = None,
     label: Label = None,
     id: Id = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
@@ -180,7 +184,15 @@ def evaluate(
     from graphcaps.training.auto_config import check_network_options
 
     options = reader_options(
-        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms
+        smiles,
+        label,
+        id=id,
+        bad=bad,
+        fragments=fragments,
+        duplicates=duplicates,
+        atoms=atoms,
+        node_label=node_label,
+        edge_label=edge_label,
     )
     split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
     loaded = _load(names, root, options, split, split_seeds, fractions)

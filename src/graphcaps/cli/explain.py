@@ -13,10 +13,12 @@ import typer
 
 from graphcaps.cli.data_options import (
     BadMolecules,
+    EdgeLabel,
     FragmentsOfModel,
     Id,
     Json,
     Label,
+    NodeLabel,
     Root,
     Smiles,
     Source,
@@ -99,6 +101,8 @@ def explain(
     device: Device = "auto",
     smiles: Smiles = None,
     label: Label = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     id: Id = None,
     bad: BadMolecules = None,
     fragments: FragmentsOfModel = None,
@@ -126,7 +130,9 @@ def explain(
     fitted = load(model)
     fitted.to(choose_device(device, "explain", fitted.config.model))
     # --graph counts rows without a valid molecule too, as predict does.
-    options = reader_options(smiles, label, id=id, bad=bad, fragments=fragments)
+    options = reader_options(
+        smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
+    )
     loaded = open_for_model(source, root, options, fitted, keep_bad_rows=graph is not None)
     store = loaded.store
     selected = None if graph is None else _select_graph(graph, loaded, count_skipped=bad is None)

@@ -11,10 +11,12 @@ import typer
 
 from graphcaps.cli.data_options import (
     BadReported,
+    EdgeLabel,
     FragmentsOfModel,
     Id,
     Json,
     Label,
+    NodeLabel,
     Root,
     Smiles,
     Source,
@@ -73,6 +75,8 @@ def predict(
     ] = Unseen.refuse,
     smiles: Smiles = None,
     label: Label = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     id: Id = None,
     bad: BadReported = None,
     fragments: FragmentsOfModel = None,
@@ -107,7 +111,9 @@ def predict(
 
     fitted = load(model)
     fitted.to(choose_device(device, "predict", fitted.config.model))
-    options = reader_options(smiles, label, id=id, bad=bad, fragments=fragments)
+    options = reader_options(
+        smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
+    )
     loaded = open_for_model(source, root, options, fitted, keep_bad_rows=True)
     note_truncation(loaded.store, fitted)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))

@@ -14,11 +14,13 @@ from graphcaps.cli.data_options import (
     Atoms,
     Bad,
     Duplicates,
+    EdgeLabel,
     Fractions,
     Fragments,
     Id,
     Json,
     Label,
+    NodeLabel,
     Root,
     Smiles,
     Source,
@@ -87,6 +89,8 @@ def train(
     smiles: Smiles = None,
     label: Label = None,
     id: Id = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
     bad: Bad = None,
     fragments: Fragments = None,
     duplicates: Duplicates = None,
@@ -158,7 +162,15 @@ def train(
     from graphcaps.training.final_training import make_training
 
     options = reader_options(
-        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms
+        smiles,
+        label,
+        id=id,
+        bad=bad,
+        fragments=fragments,
+        duplicates=duplicates,
+        atoms=atoms,
+        node_label=node_label,
+        edge_label=edge_label,
     )
     loaded, splits = open_with_splits(
         source, root, options, split, "train", seeds=(seed,), fractions=fractions

@@ -69,7 +69,7 @@ def test_display_names_of_gexf_nodes_are_labels_only_on_request(tmp_path):
     with pytest.warns(ReadingWarning) as caught:
         store = load_dataset(path)
     assert str(caught[0].message) == (
-        "load_dataset: The node attributes 'name', 'note' are not read, since they hold no numbers; node_label='…' "
+        "load_dataset: The node attributes 'name', 'note' are not read, since they hold no numbers; node_label='NAME' "
         "reads one as the label."
     )
     assert store.node_labels is None
@@ -140,7 +140,7 @@ def test_attributes_of_some_nodes_only_are_noted_and_not_read(tmp_path):
     assert loaded.metadata.notes == (
         "The node attribute 'label' is on 2 of 3 nodes only and is not read.",
         "The node attribute 'age' is a number on 2 of 3 nodes only and is not read.",
-        "The node attribute 'note' is not read, since it holds no numbers; node_label='note' reads it as the label.",
+        "The node attribute 'note' is not read, since it holds no numbers; --node-label 'note' reads it as the label.",
         "The edge attribute 'years' is kept in the store, but no model uses it.",
     )
 
@@ -154,9 +154,9 @@ def test_what_is_not_read_of_networks_is_named():
     read = store_from_networks([graph], [None])
     assert read.store.node_attributes.tolist() == [[1], [0]]
     assert read.metadata.notes == (
-        "The node attributes 'element', 'name' are not read, since they hold no numbers; node_label='…' reads one as "
-        "the label.",
-        "The edge attribute 'kind' is not read, since it holds no numbers; edge_label='kind' reads it as the label.",
+        "The node attributes 'element', 'name' are not read, since they hold no numbers; --node-label NAME reads one "
+        "as the label.",
+        "The edge attribute 'kind' is not read, since it holds no numbers; --edge-label 'kind' reads it as the label.",
         "The edge attributes 'angle', 'length' are kept in the store, but no model uses them.",
         "1 of 2 edges have no 'weight' and get the weight 1.",
         "1 graph is directed; edges are read as undirected.",
@@ -164,6 +164,20 @@ def test_what_is_not_read_of_networks_is_named():
     named = store_from_networks([graph], [None], node_label="element", edge_label="kind")
     assert named.store.node_labels is not None
     assert named.metadata.notes[0].startswith("The node attribute 'name' is not read")
+
+
+def test_a_label_that_no_node_or_edge_has_is_refused(tmp_path):
+    """A misspelt name would train without labels in silence."""
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, "C", "element")
+    nx.write_graphml(graph, tmp_path / "one.graphml")
+    with pytest.raises(DataError) as caught:
+        load_dataset(tmp_path / "one.graphml", node_label="elment")
+    assert "expected the node attribute 'elment' (node_label, --node-label), found only 'element'" in str(
+        caught.value
+    )
+    with pytest.raises(DataError, match="found edges without attributes"):
+        load_dataset(tmp_path / "one.graphml", edge_label="kind")
 
 
 def test_directed_links_are_read_as_undirected_and_counted(tmp_path):

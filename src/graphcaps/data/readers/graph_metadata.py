@@ -21,7 +21,8 @@ __all__ = [
 ]
 
 _MAX_LISTED = 10  # lines in a sentence
-_OPTION = re.compile(r"--([a-z-]+) ([a-z][a-z-]*)")
+_QUOTE = "'"
+_OPTION = re.compile(r"--([a-z-]+) ('[^']*'|[A-Z]+|[a-z][a-z-]*)")
 
 
 class ReadingWarning(UserWarning):
@@ -122,5 +123,9 @@ def warn_of_notes(owner: str, notes: Iterable[str]) -> None:
         notes (iterable): Sentences, as the command line prints them. Empty ones are left out.
     """
     for note in filter(None, notes):
-        sentence = _OPTION.sub(lambda found: f"{found[1].replace('-', '_')}='{found[2]}'", note)
-        warn_user(f"{owner}: {sentence}", ReadingWarning)
+        warn_user(f"{owner}: {_python_options(note)}", ReadingWarning)
+
+
+def _python_options(sentence: str) -> str:
+    """A sentence with options as Python arguments: ``--fragments largest`` becomes ``fragments='largest'``."""
+    return _OPTION.sub(lambda found: f"{found[1].replace('-', '_')}='{found[2].strip(_QUOTE)}'", sentence)

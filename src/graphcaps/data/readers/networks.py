@@ -162,6 +162,8 @@ def store_from_networks(
     named = list(zip(names, graphs, strict=True))
     nodes = [(graph_name, [entry for _, entry in graph.nodes(data=True)]) for graph_name, graph in named]
     edges = [(graph_name, [entry for *_, entry in graph.edges(data=True)]) for graph_name, graph in named]
+    _require_named(nodes, node_label, "node", where)
+    _require_named(edges, edge_label, "edge", where)
     if not strict:
         node_label = _label_attribute(nodes, node_label, "node", notes)
     edge_label = _label_attribute(edges, edge_label, "edge", notes, check=not strict)
@@ -196,6 +198,20 @@ def store_from_networks(
 
 # ---------------------------------------------------------------------- attributes of nodes and edges
 _AttributesByGraph = list[tuple[str, list[dict[str, Any]]]]
+_DEFAULT_LABEL = "label"
+
+
+def _require_named(groups: _AttributesByGraph, key: str | None, unit: str, where: str) -> None:
+    """Rejects a label that no node (edge) has, unless it is the default one."""
+    present = {str(name) for _, rows in groups for entry in rows for name in entry}
+    if key in (None, _DEFAULT_LABEL) or key in present:
+        return
+    listed = sorted(name for name in present if not name.startswith(TRUTH_PREFIX))
+    shown = ", ".join(f"'{name}'" for name in listed[:_MAX_NAMES]) + (
+        ", …" if len(listed) > _MAX_NAMES else ""
+    )
+    expected = f"the {unit} attribute '{key}' ({unit}_label, --{unit}-label)"
+    raise DataError(where, expected, f"only {shown}" if listed else f"{unit}s without attributes")
 
 
 def _label_attribute(
@@ -254,11 +270,11 @@ def _note_unread(groups: _AttributesByGraph, read: set[str | None], unit: str, n
         return
     shown = ", ".join(f"'{key}'" for key in listed[:_MAX_NAMES]) + (", …" if len(listed) > _MAX_NAMES else "")
     subject = f"The {unit} attribute {shown} is" if len(listed) == 1 else f"The {unit} attributes {shown} are"
-    which = listed[0] if len(listed) == 1 else "…"
+    which = f"'{listed[0]}'" if len(listed) == 1 else "NAME"
     read_by = "reads it" if len(listed) == 1 else "reads one"
     held = "it holds" if len(listed) == 1 else "they hold"
     notes.append(
-        f"{subject} not read, since {held} no numbers; {unit}_label='{which}' {read_by} as the label."
+        f"{subject} not read, since {held} no numbers; --{unit}-label {which} {read_by} as the label."
     )
 
 
