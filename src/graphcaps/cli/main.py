@@ -33,7 +33,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo.demo, "graphcaps demo --out demo"),
     "evaluate": (
         evaluate.evaluate,
-        "graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out results",
+        "graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out runs",
     ),
     "explain": (explain.explain, "graphcaps explain mutag.safetensors MUTAG --graph 3"),
     "info": (info.info, "graphcaps info mutag.safetensors"),
