@@ -81,7 +81,7 @@ class Candidate:
         """The candidate on a data set, as its record is named."""
         entry = find_entry(dataset)
         by_data = self.dropout == "size" and entry is not None
-        return replace(self, dropout=auto_dropout(entry.graphs)) if by_data else self
+        return replace(self, dropout=auto_dropout(entry.graphs, entry.classes)) if by_data else self
 
     def config(self, dataset: str, store: GraphStore, precision: str | None) -> RunConfig:
         """The default preset with this candidate's values."""
@@ -98,7 +98,9 @@ class Candidate:
             precision=precision,
         )
         arguments = default.model_arguments | {
-            "dropout": auto_dropout(len(store)) if self.dropout == "size" else self.dropout,
+            "dropout": auto_dropout(len(store), store.num_classes)
+            if self.dropout == "size"
+            else self.dropout,
             "class_residual": auto_class_residual(store.num_classes),
             "capsule_dim": self.dim,
             "num_capsules": (self.capsules,),

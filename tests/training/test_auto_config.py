@@ -52,7 +52,13 @@ def test_resolve_config_fills_in_numbers(store):
 
 @pytest.mark.parametrize(("graphs", "dropout"), [(1, 0.5), (1500, 0.5), (1501, 0.1), (10**6, 0.1)])
 def test_dropout_is_higher_for_few_graphs(graphs, dropout):
-    assert auto_dropout(graphs) == dropout
+    assert auto_dropout(graphs, 6) == dropout
+
+
+@pytest.mark.parametrize(("classes", "dropout"), [(2, 0.5), (6, 0.5), (7, 0.1), (100, 0.1)])
+def test_dropout_is_lower_for_many_classes(store, classes, dropout):
+    many = replace(store, class_names=tuple(str(label) for label in range(classes)))
+    assert resolve_config(load_preset("default"), many).model_arguments["dropout"] == dropout
 
 
 @pytest.mark.parametrize(("classes", "residual"), [(2, True), (6, True), (7, False), (100, False)])

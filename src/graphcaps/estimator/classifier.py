@@ -62,7 +62,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         routing_iterations (int): Number of routing iterations.
         parts ("blocks" or None): With ``"blocks"``, a loss trains the lowest capsules to be parts of the graph
             (docs/parts.md).
-        dropout (float, optional): Dropout rate in training; ``None`` is 0.5 up to 1,500 graphs and 0.1 above.
+        dropout (float, optional): Dropout rate in training; ``None`` is 0.5 up to 1,500 graphs of at most 6 classes
+            and 0.1 above.
         epochs (int): Largest number of epochs.
         batch_size (int, optional): Graphs per step; ``None`` is about a fortieth of them, from 16 to 128.
         learning_rate (float): Initial learning rate of Adam.

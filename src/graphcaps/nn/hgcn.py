@@ -41,13 +41,16 @@ def auto_reconstruct_up_to(max_nodes: int) -> int | None:
     return EXACT_UP_TO if max_nodes > EXACT_UP_TO else None
 
 
-def auto_dropout(num_graphs: int) -> float:
-    """Dropout by the size of the data set: 0.5 up to 1,500 graphs, 0.1 above.
+def auto_dropout(num_graphs: int, num_classes: int) -> float:
+    """Dropout by the size of the data set: 0.5 up to 1,500 graphs of at most 6 classes, 0.1 above.
 
     Small data sets overfit, and dropout reduces that. The threshold separates the data sets it was chosen with: at
-    most 1,500 graphs, or at least 2,000, whose folds train on 1,600 or more.
+    most 1,500 graphs, or at least 2,000, whose folds train on 1,600 or more. Many classes lie closer together than the
+    noise of a dropout of 0.5, with which training is slow and its accuracy falls back between epochs
+    (docs/estimator.md).
     """
-    return _DROPOUT_SMALL if num_graphs <= _SMALL_DATASET else _DROPOUT_LARGE
+    is_small = num_graphs <= _SMALL_DATASET and num_classes <= _FEW_CLASSES
+    return _DROPOUT_SMALL if is_small else _DROPOUT_LARGE
 
 
 def auto_class_residual(num_classes: int) -> bool:
@@ -134,7 +137,7 @@ class HGCN(GraphModel):
     width_option: ClassVar[str | None] = "capsule_dim"
     memory_options: ClassVar[tuple[str, ...]] = ("num_capsules", "capsule_dim")
     data_options: ClassVar[Mapping[str, DataOption]] = {
-        "dropout": DataOption(lambda size: auto_dropout(size.num_graphs)),
+        "dropout": DataOption(lambda size: auto_dropout(size.num_graphs, size.num_classes)),
         "class_residual": DataOption(lambda size: auto_class_residual(size.num_classes), kept=True),
         "residual_nodes": DataOption(lambda size: size.max_nodes, kept=True),
         "reconstruct_up_to": DataOption(lambda size: auto_reconstruct_up_to(size.max_nodes)),
