@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from graphcaps import __version__
 from graphcaps.cli import main as program
+from graphcaps.data import load_dataset
 from graphcaps.errors import DataError
 
 RUNNER = CliRunner()
@@ -153,3 +154,14 @@ def test_a_usage_error_names_the_help_command(arguments, message):
         [sys.executable, "-m", "graphcaps", *arguments], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_advice_is_an_option_on_the_command_line(tmp_path):
+    pytest.importorskip("rdkit")
+    table = tmp_path / "own.csv"
+    table.write_text("smiles,label\nCCO,a\nC1CC,b\n")
+    result = CliRunner().invoke(program.app, ["data", "info", str(table)])
+    assert result.exit_code == 2
+    assert result.stderr.strip().endswith("Correct the row, or skip such rows with --bad skip.")
+    with pytest.raises(DataError, match="skip such rows with bad='skip'"):
+        load_dataset(table)

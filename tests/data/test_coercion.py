@@ -124,7 +124,13 @@ def all_kinds(folder: Path) -> dict[str, Any]:
 @cache
 def classifier() -> HGCNClassifier:
     model = HGCNClassifier(
-        capsule_dim=8, num_capsules=3, num_factors=2, epochs=2, device="cpu", random_state=0
+        capsule_dim=8,
+        num_capsules=3,
+        num_factors=2,
+        edge_labels=False,
+        epochs=2,
+        device="cpu",
+        random_state=0,
     )
     return model.fit(coerce(networks()).store, [graph.graph["y"] for graph in networks()])
 

@@ -13,6 +13,7 @@ import torch
 
 from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.molecules import from_smiles
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import MIN_THRESHOLD, TrainingProfile
 from tests.small_models import labelled, planted
@@ -41,7 +42,7 @@ def test_new_graphs_of_the_same_distribution_are_in_distribution():
     [
         (nx.path_graph(900), "900 nodes (90 % of the training graphs: 3"),
         (nx.complete_graph(35), "mean degree 34 (90 % of the training graphs:"),
-        (nx.star_graph(34), "a node of degree 34 (90 % of the training graphs: up to"),
+        (nx.star_graph(34), "largest degree 34 (90 % of the training graphs:"),
     ],
 )
 def test_the_reason_names_the_statistic(graph, expected):
@@ -53,13 +54,36 @@ def test_the_reason_names_the_statistic(graph, expected):
 def test_reasons_of_labels_and_attributes():
     store = labelled()
     other = replace(store, node_labels=torch.full_like(store.node_labels, 3))
-    assert all("node label frequencies differ by" in reason for reason in profile().reasons(other))
+    assert all("frequencies of node labels" in reason for reason in profile().reasons(other))
     foreign = replace(store, node_labels=torch.full_like(store.node_labels, 77))
-    assert all("node label frequencies differ by 100%" in reason for reason in profile().reasons(foreign))
+    for reason in profile().reasons(foreign):
+        assert re.fullmatch(
+            r"frequencies of node labels( in column \d)? differ by 100% \(90 % of the training graphs: up to \d+%; "
+            r"most: node label 77, 100% of the nodes here, 0% in training\)",
+            reason,
+        )
     moved = store.node_attributes.clone()
     moved[:, 1] += 50
     reasons = profile().reasons(replace(store, node_attributes=moved))
     assert all(re.match(r"mean of attribute 1 is (49|50)", reason) for reason in reasons)
+
+
+def test_both_ends_of_the_range_of_the_largest_degree_are_given():
+    """A graph whose largest degree is too low is not described by an upper end alone."""
+    store = from_networkx([nx.star_graph(n) for n in range(20, 41)], [0] * 21)
+    statistics = TrainingProfile.from_store(store)
+    low = replace(statistics, quantiles={"max_degree": statistics.quantiles["max_degree"]})
+    assert low.reasons(from_networkx(nx.path_graph(30), [0])) == (
+        "largest degree 2 (90 % of the training graphs: 21 to 39)",
+    )
+
+
+def test_a_reason_names_the_column_of_a_featurizer():
+    pytest.importorskip("rdkit")
+    store = from_smiles(["CCCCO", "CCCCN", "CCCCCO", "CCCO"], featurizer="elements")
+    reason = TrainingProfile.from_store(store).reasons(from_smiles(["CSSSSSC"], featurizer="elements"))[0]
+    assert reason.startswith("frequencies of 'element' differ by 7")
+    assert reason.endswith("most: element S, 71% of the nodes here, 0% in training)")
 
 
 def test_distances_computed_by_hand():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import graphcaps
 from graphcaps.data import coerce, from_networkx, to_networkx, to_pyg
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.errors import ArgumentError
+from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel
 from tests.small_models import train_small
 
@@ -108,3 +111,47 @@ def test_warnings_name_the_line_of_the_user(model: FittedModel, tmp_path: Path) 
             model.predict(given)
         assert {warning.filename for warning in caught} == {__file__}
         assert len(caught) == 1
+
+
+def test_a_reason_names_the_attribute(model: FittedModel) -> None:
+    store = from_networkx(networks(), node_label="atom", node_attributes=["mass", "charge"])
+    profiled = replace(model, profile=TrainingProfile.from_store(store))
+    far = networks(2)
+    for graph in far:
+        nx.set_node_attributes(graph, 310.0, "mass")
+    reasons = profiled.out_of_distribution(far)
+    assert all(
+        re.match(r"mean of attribute 'mass' is 310 \(90 % of the training graphs: 1", reason)
+        for reason in reasons
+    )
+
+
+def test_a_huge_attribute_is_named(model: FittedModel) -> None:
+    graphs = networks(2)
+    graphs[1].nodes[2]["mass"] = 1e38
+    with pytest.raises(ArgumentError) as caught:
+        model.predict(graphs)
+    assert str(caught.value) == (
+        "FittedModel: 'graphs' must hold graphs that the model can read, got graph 1 of graphs: attribute 'mass' of "
+        f"node 2 is {float(torch.tensor(1e38))}, too large to compute with."
+    )
+
+
+def test_an_invalid_smiles_is_an_unreadable_graph(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    molecules = train_small(graphcaps.data.from_smiles(["CCO", "CCN", "CCC"], ["a", "b", "a"]))
+    checked = molecules.check(["CCO", "C1CC", "CCN"])
+    assert list(checked.errors) == [1]
+    assert checked.errors[1].startswith("'C1CC' is no valid SMILES, ")
+    assert checked.store.sizes.tolist() == [3, 0, 3]
+    assert list(molecules.check(["C1CC"]).errors) == [0]
+    with pytest.raises(ArgumentError) as caught:
+        molecules.predict(["CCO", "C1CC", "CCN"])
+    assert "graph 1 of molecules: 'C1CC' is no valid SMILES" in str(caught.value)
+    assert str(caught.value).endswith(
+        "Leave such molecules out; FittedModel.check(graphs).errors lists them."
+    )
+    table = tmp_path / "new.csv"
+    table.write_text("smiles\nCCO\nC1CC\n")
+    assert list(molecules.check(table).errors) == [1]
+    assert molecules.check(table).errors[1].startswith("line 3: 'C1CC' is no valid SMILES, ")

@@ -212,10 +212,15 @@ def test_non_finite_attributes_are_rejected():
         labelled_model().predict(replace(store, node_attributes=attributes), unseen="ignore")
 
 
-def test_non_finite_scores_are_rejected():
+def test_non_finite_scores_are_rejected(monkeypatch):
     store = labelled()
     attributes = store.node_attributes.clone()
     attributes[store.node_ptr[3]] = 3e38  # finite, and its square is not
+    with pytest.raises(
+        ArgumentError, match=r"graph 3 of labelled: attribute 0 of node 0 is 3.*, too large to compute"
+    ):
+        labelled_model().predict(replace(store, node_attributes=attributes))
+    monkeypatch.setattr("graphcaps.data.features.compatibility._MAX_FLOAT32", torch.inf)  # whatever the cause
     with pytest.raises(ArgumentError, match="give finite scores, got NaN or infinity for graph 3"):
         labelled_model().predict(replace(store, node_attributes=attributes))
 

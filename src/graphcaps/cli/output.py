@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "as_options",
     "columns",
     "count_noun",
     "format_size",
@@ -26,10 +28,17 @@ __all__ = [
     "terminal",
 ]
 
+_ARGUMENT = re.compile(r"\b(bad|duplicates|fragments|id|label|smiles|split|unseen)='([^']+)'")
+
 
 def option(*names: str, **settings: Any) -> Any:
     """``typer.Option`` without its return type, so that mypy accepts it inside ``Annotated``."""
     return typer.Option(*names, **settings)
+
+
+def as_options(sentence: str) -> str:
+    """A message of the library with options instead of Python arguments: ``--bad skip`` for ``bad='skip'``."""
+    return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2]}", sentence)
 
 
 def note(sentence: str) -> None:

@@ -71,6 +71,7 @@ _KIND_NAMES = {
     "molecule": "molecules",
     "array": "arrays",
 }
+_SKIP = "bad='skip'"
 _ARGUMENTS = ("graphs", "data", "stores", "smiles")  # names of the converters' arguments that hold the graphs
 _SMILES = re.compile(r"(?:\[[^\[\]\s]+\]|Cl|Br|[BCNOPSFIbcnops*0-9=#$:~()@+/\\%.-])+")
 
@@ -142,10 +143,14 @@ def read_graphs(
     argument: str = "graphs",
     recipe: InputColumns | None = None,
     samples: bool = False,
+    keep_bad: bool = False,
     **options: Any,
 ) -> GraphInput:
-    """Converts graphs as :func:`coerce` does, without warnings: ``metadata`` has the notes."""
-    defaults = reader_defaults(recipe)
+    """Converts graphs as :func:`coerce` does, without warnings: ``metadata`` has the notes.
+
+    With ``keep_bad``, an invalid molecule is a graph without nodes, and ``metadata.unreadable`` has the reason.
+    """
+    defaults = reader_defaults(recipe) | ({"bad": "keep"} if keep_bad else {})
     with _name_errors(owner, argument):
         path = _as_path(graphs)
         if path is not None:
@@ -180,8 +185,13 @@ def coerce_and_check(
     """
     if isinstance(graphs, CheckedGraphs):
         return graphs
-    store = coerce(graphs, owner=owner, argument=argument, recipe=recipe).store
-    return check_graphs(store, recipe, unseen=unseen, dtype=dtype, owner=owner, argument=argument)
+    read = read_graphs(graphs, owner=owner, argument=argument, recipe=recipe, keep_bad=True)
+    unreadable: dict[int, str] = {}
+    if read.metadata is not None:
+        warn_of_notes(owner, read.metadata.notes)
+        unreadable = read.metadata.unreadable
+    checked = check_graphs(read.store, recipe, unseen=unseen, dtype=dtype, owner=owner, argument=argument)
+    return replace(checked, errors=dict(sorted((checked.errors | unreadable).items())))
 
 
 def reader_defaults(recipe: InputColumns | None) -> dict[str, str]:
@@ -211,6 +221,12 @@ def _name_errors(owner: str, argument: str) -> Iterator[None]:
     except ArgumentError as error:
         name = argument if error.name in _ARGUMENTS else error.name
         raise type(error)(owner, name, error.expected, error.got, error.fix) from error
+    except DataError as error:
+        if owner == "coerce" or _SKIP not in error.fix:
+            raise
+        # The user called a function without this argument.
+        fix = error.fix.replace(_SKIP, f"graphcaps.data.coerce({argument}, {_SKIP}).store")
+        raise DataError(error.where, error.expected, error.found, line=error.line, fix=fix) from error
 
 
 # ---------------------------------------------------------------------- kinds
@@ -348,13 +364,20 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
         fix = "Text in a list is SMILES; pass one path outside a list."
         raise DataError(error.where, error.expected, error.found, line=error.line, fix=fix) from error
     rows = molecules.row_indices
+    unreadable = {
+        graph: f"{reason} (text in a list is SMILES; pass one path outside a list)"
+        if len(texts) > 1 and texts[graph].endswith(USER_FILE_SUFFIXES)
+        else reason
+        for graph, reason in molecules.unreadable.items()
+    }
     metadata = GraphMetadata(
         ids=tuple(str(row) for row in rows),
         skipped=molecules.skipped,
         has_names=False,
         row_indices=rows if molecules.skipped else None,
         skipped_ids=tuple(str(row.line - 1) for row in molecules.skipped),
-        row_notes=molecules.row_notes(),
+        row_notes=() if molecules.unreadable else molecules.row_notes(),
+        unreadable=unreadable,
     )
     return GraphInput(molecules.store, None, metadata)
 

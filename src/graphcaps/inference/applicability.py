@@ -6,12 +6,14 @@ from the training graphs that the prediction should not be trusted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from graphcaps.chemistry.featurizers import find_featurizer
+from graphcaps.data.datasets.element_labels import describe_labels
 from graphcaps.data.features.label_columns import node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
@@ -33,8 +35,10 @@ _REASONS = {
     "nodes": "{value:,.0f} nodes (" + _RANGE + " {low:,.0f} to {high:,.0f})",
     "mean_degree": "mean degree {value:.3g} (" + _RANGE + " {low:.3g} to {high:.3g})",
     "density": "density {value:.3g} (" + _RANGE + " {low:.3g} to {high:.3g})",
-    "max_degree": "a node of degree {value:,.0f} (" + _RANGE + " up to {high:,.0f})",
-    "label_distance": "node label frequencies differ by {value:.0%} (" + _RANGE + " up to {high:.0%})",
+    "max_degree": "largest degree {value:,.0f} (" + _RANGE + " {low:,.0f} to {high:,.0f})",
+    "label_distance": "frequencies of {label} differ by {value:.0%} ("
+    + _RANGE
+    + " up to {high:.0%}{detail})",
     "attributes": "mean of attribute {column} is {value:.3g} (" + _RANGE + " {low:.3g} to {high:.3g})",
 }
 
@@ -112,10 +116,15 @@ class TrainingProfile:
         """Score of each graph, ``[G]``: the largest of its distances."""
         return np.max(list(self.distances(store).values()), axis=0)
 
-    def reasons(self, store: GraphStore) -> tuple[str, ...]:
-        """For each graph the statistic that puts it out of distribution, in words; "" if it is in distribution."""
+    def reasons(self, store: GraphStore, attribute_names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """For each graph the statistic that puts it out of distribution, in words; "" if it is in distribution.
+
+        Args:
+            store (GraphStore): Graphs with the columns of the training graphs.
+            attribute_names (sequence, optional): Names of the attributes. (default: their indices)
+        """
         if store.empty_graphs.numel():
-            kept = iter(self.reasons(store.with_nodes()) if store.num_nodes else ())
+            kept = iter(self.reasons(store.with_nodes(), attribute_names) if store.num_nodes else ())
             return tuple(next(kept) if size else NO_NODES for size in store.sizes.tolist())
         distances = self.distances(store)
         names, table = list(distances), np.stack(list(distances.values()))  # [statistics, G]
@@ -130,8 +139,29 @@ class TrainingProfile:
             low, high = self.ranges[name]
             kind, _, column = name.rstrip("]").partition("[")
             value = means[graph, int(column)] if column else statistics[name][graph]
-            reasons.append(_REASONS[kind].format(value=value, low=low, high=high, column=column))
+            if column and attribute_names is not None:
+                column = f"'{attribute_names[int(column)]}'"
+            words = self._label_words(store[graph]) if kind == "label_distance" else {}
+            reasons.append(_REASONS[kind].format(value=value, low=low, high=high, column=column, **words))
         return tuple(reasons)
+
+    def _label_words(self, one: GraphStore) -> dict[str, str]:
+        """The label column of a graph whose frequencies differ most, and its label that differs most."""
+        distances = _label_distances(one, self.label_frequencies)[:, 0]  # [columns]
+        column = int(distances.argmax())
+        values, trained = self.label_frequencies[column]
+        label, several = "node labels", len(self.label_frequencies) > 1
+        if one.featurizer is not None:
+            label = f"'{find_featurizer(one.featurizer).atoms[column].name}'"
+        elif several:
+            label = f"node labels in column {column}"
+        labels, counts = np.unique(node_label_columns(one)[column], return_counts=True)
+        here = dict(zip(labels.tolist(), (counts / counts.sum()).tolist(), strict=True))
+        before = dict(zip(values, trained, strict=True))
+        most = max({**before, **here}, key=lambda value: abs(here.get(value, 0) - before.get(value, 0)))
+        word = describe_labels(one, column, [most])
+        shares = f"{here.get(most, 0):.0%} of the nodes here, {before.get(most, 0):.0%} in training"
+        return {"label": label, "detail": f"; most: {word}, {shares}"}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; :meth:`from_dict` is the inverse."""
@@ -194,14 +224,20 @@ def _statistics(store: GraphStore, label_frequencies: tuple[Any, ...]) -> dict[s
         "max_degree": np.maximum.reduceat(degree, first) if len(first) else nodes,
     }
     if label_frequencies and store.node_labels is not None:
-        tables = _label_counts(store, tuple(values for values, _ in label_frequencies))
-        distances = []
-        for (_, table), (_, shares) in zip(tables, label_frequencies, strict=False):
-            frequency = table / nodes[:, None]
-            # Labels that are not in the table count as well: 1 − Σ frequency is their share.
-            distances.append((np.abs(frequency - np.asarray(shares)).sum(-1) + 1 - frequency.sum(-1)) / 2)
-        statistics["label_distance"] = np.max(distances, axis=0)
+        statistics["label_distance"] = np.max(_label_distances(store, label_frequencies), axis=0)
     return statistics
+
+
+def _label_distances(store: GraphStore, label_frequencies: tuple[Any, ...]) -> np.ndarray:
+    """Total variation distance between the label frequencies of each graph and others, ``[label columns, G]``."""
+    nodes = store.sizes.cpu().numpy().astype(np.float64)
+    tables = _label_counts(store, tuple(values for values, _ in label_frequencies))
+    distances = []
+    for (_, table), (_, shares) in zip(tables, label_frequencies, strict=False):
+        frequency = table / nodes[:, None]
+        # Labels that are not in the table count as well: 1 − Σ frequency is their share.
+        distances.append((np.abs(frequency - np.asarray(shares)).sum(-1) + 1 - frequency.sum(-1)) / 2)
+    return np.stack(distances)
 
 
 def _label_counts(

@@ -253,7 +253,8 @@ class FittedModel:
         if self.profile is None:
             expected, fix = "be stored with the model", "Train the model with graphcaps train."
             raise ArgumentError("FittedModel", "profile", expected, "None", fix)
-        return self.profile.reasons(self.check(graphs).store)
+        names = self.recipe.source_columns.get("node_attributes")
+        return self.profile.reasons(self.check(graphs).store, names)
 
     def used_in(self, graphs: Any) -> tuple[Part | None, ...] | None:
         """For each graph whether the model was trained on it: ``"training"``, ``"validation"``, ``"test"`` or ``None``.

@@ -256,7 +256,8 @@ def predict_store(
         probabilities[(~failed).numpy()] = fitted.to_probabilities(scores[~failed], empty)
     outside = None
     if fitted.profile is not None:  # a graph that could not be predicted already has an error message
-        reasons = enumerate(fitted.profile.reasons(store))
+        names = fitted.recipe.source_columns.get("node_attributes")
+        reasons = enumerate(fitted.profile.reasons(store, names))
         outside = tuple("" if graph in errors else reason for graph, reason in reasons)
     elif store.empty_graphs.numel():
         outside = tuple("" if size else NO_NODES for size in store.sizes.tolist())

@@ -145,7 +145,8 @@ def test_nodes_without_edges_are_kept() -> None:
 def test_edge_columns() -> None:
     edges = torch.tensor([[0, 1], [1, 0]])
     numbers = torch.tensor([1.0, 3.0])
-    one = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers))
+    with pytest.warns(ReadingWarning, match="1 edge has another weight or attribute in one direction"):
+        one = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers))
     assert one.edge_weight is not None
     assert one.edge_weight.tolist() == [2, 2]  # both rows speak for the pair
     assert one.edge_attributes is None
@@ -154,7 +155,8 @@ def test_edge_columns() -> None:
     assert kinds.edge_attributes is None
     assert kinds.edge_labels is not None
     assert kinds.edge_labels.tolist() == [[4], [4]]
-    both = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers, edge_weight=numbers * 2))
+    with pytest.warns(ReadingWarning, match="1 edge has another weight or attribute in one direction"):
+        both = from_pyg(Data(edge_index=edges, num_nodes=2, edge_attr=numbers, edge_weight=numbers * 2))
     assert both.edge_weight is not None
     assert both.edge_weight.tolist() == [4, 4]
     assert both.edge_attributes is not None
@@ -233,3 +235,27 @@ def test_edges_in_one_direction_are_said():
     assert store.num_edges == 2
     with pytest.warns(ReadingWarning, match="coerce: 2 edges are listed in one direction only"):
         coerce([one_way, one_way])
+
+
+@pytest.mark.parametrize(
+    ("edge_attr", "sentence"),
+    [
+        (
+            torch.tensor([[0.5, 1.0], [0.5, 2.0]]),
+            "1 edge has another weight or attribute in one direction than in the other; edges are read as undirected, "
+            "the mean of both is kept.",
+        ),
+        (
+            torch.tensor([1, 2]),
+            "1 edge has another label in one direction than in the other; edges are read as undirected, "
+            "the first one listed is kept.",
+        ),
+    ],
+)
+def test_values_that_differ_between_directions_are_said(edge_attr, sentence):
+    edges = torch.tensor([[0, 1], [1, 0]])
+    with pytest.warns(ReadingWarning) as caught:
+        from_pyg([Data(edge_index=edges, edge_attr=edge_attr, num_nodes=2)])
+    assert [str(warning.message) for warning in caught] == [f"from_pyg: {sentence}"]
+    same = edge_attr[[0, 0]]
+    from_pyg([Data(edge_index=edges, edge_attr=same, num_nodes=2)])  # a warning would be an error

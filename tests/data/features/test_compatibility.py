@@ -52,6 +52,11 @@ def test_attributes_are_named_by_node_within_the_graph():
     assert check_graphs(new, RECIPE).errors == expected
     assert check_graphs(new, RECIPE, unseen="ignore").errors == expected
     assert list(check_graphs(new, RECIPE, dtype=torch.float64).errors) == [1]
+    attributes[5, 0] = 1e16  # squares of sums exceed float32
+    assert check_graphs(new, RECIPE).errors[2] == "attribute 0 of node 0 is 1e+16, too large to compute with"
+    scaled = replace(RECIPE, standardise=True, attribute_mean=(0.0, 0.0), attribute_std=(1e6, 0.0))
+    attributes[5, 1] = 1e300  # constant in training, and not read
+    assert list(check_graphs(new, scaled).errors) == [1]
 
 
 def test_agrees_with_the_recipe_graph_by_graph():

@@ -107,7 +107,7 @@ def test_graphs_without_a_class(tmp_path):
         open_dataset(tmp_path)
     assert str(caught.value) == (
         "graphs.csv, line 3: expected a label in column 'label', found 'NA' (2 such rows). Add the label, or leave "
-        "such rows out with bad='skip' (--bad skip)."
+        "such rows out with bad='skip'."
     )
     skipped = open_dataset(tmp_path, bad="skip", split="part")
     assert skipped.store.sizes.tolist() == [2, 2]
@@ -120,5 +120,5 @@ def test_graphs_without_a_class(tmp_path):
     assert kept.store.sizes.tolist() == [2, 3, 2, 2]
     assert kept.store.y is None
     assert kept.metadata.classes == ("yes", "", "", "no")
-    with pytest.raises(ArgumentError, match="'bad' must be 'refuse' or 'skip', got 'drop'"):
+    with pytest.raises(ArgumentError, match="'bad' must be 'refuse' or 'skip' or 'keep', got 'drop'"):
         open_dataset(tmp_path, bad="drop")

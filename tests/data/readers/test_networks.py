@@ -299,7 +299,7 @@ def test_rows_of_labels_without_a_class(tmp_path):
         nx.write_graphml(nx.path_graph(3), tmp_path / f"{name}.graphml")
     (tmp_path / "labels.csv").write_text("file,label\na.graphml,good\nb.graphml,\nc.graphml,bad\n")
     with pytest.raises(
-        DataError, match=r"labels.csv, line 3: expected a label in column 'label', .* \(--bad skip\)"
+        DataError, match=r"labels.csv, line 3: expected a label in column 'label', .* with bad='skip'\."
     ):
         open_dataset(tmp_path)
     skipped = open_dataset(tmp_path, bad="skip")
@@ -309,3 +309,22 @@ def test_rows_of_labels_without_a_class(tmp_path):
     assert skipped.metadata.all_notes == ("1 row without a label was left out: line 3.",)
     kept = open_dataset(tmp_path, unlabelled="keep")
     assert (len(kept.store), kept.store.y, kept.metadata.classes) == (3, None, ("good", "", "bad"))
+
+
+def test_graphs_without_a_class_inside_a_file_are_left_out_on_request(tmp_path):
+    graphs = [triangle(y="yes"), triangle(), triangle(y="no")]
+    path = tmp_path / "nets.json"
+    path.write_text(json.dumps([nx.node_link_data(graph, edges="links") for graph in graphs]))
+    with pytest.raises(
+        DataError, match=r"none for 'nets.json#1'. Add it, or leave such graphs out with bad='skip'"
+    ):
+        open_dataset(path)
+    for options in ({}, {"label": "y"}):
+        loaded = open_dataset(path, bad="skip", **options)
+        assert (loaded.store.class_names, loaded.store.y.tolist()) == (("no", "yes"), [1, 0])
+        assert loaded.metadata.row_indices == (0, 2)
+        assert loaded.metadata.skipped_notes == ("1 graph without a label was left out: 'nets.json#1'.",)
+        kept = open_dataset(path, unlabelled="keep", **options)
+        assert (kept.store.y, kept.metadata.classes) == (None, ("yes", "", "no"))
+    with pytest.raises(DataError, match="expected a class in at least one graph, found none"):
+        open_dataset(path, bad="skip", label="z")

@@ -6,7 +6,7 @@ torch-geometric        store
 ``x``                  ``node_attributes`` as numbers; one-hot columns are not recognised as labels
 ``edge_index``         edges, cleaned; ``store.report`` counts the changes, and a warning counts edges that are
                        listed in one direction only
-``edge_weight``        ``edge_weight``
+``edge_weight``        ``edge_weight``; a warning counts edges with other values in one direction than in the other
 ``edge_attr``          integers and one-hot rows: ``edge_labels``, unless there are ``edge_labels``; one number
                        per edge (1-D, floating): ``edge_weight``, unless there is one; other numbers:
                        ``edge_attributes``, which no model uses
@@ -109,6 +109,7 @@ def read_pyg(
     if one_way := store.report.one_way:
         subject = "1 edge is" if one_way == 1 else f"{one_way:,} edges are"
         notes.append(f"{subject} listed in one direction only; edges are read as undirected.")
+    notes += _asymmetric(arrays, store.report.conflicting_labels)
     return store, notes
 
 
@@ -191,6 +192,41 @@ def _is_one_hot(tensor: Tensor) -> bool:
     if tensor.dim() != 2 or tensor.size(1) < 2:
         return False
     return bool((((tensor == 0) | (tensor == 1)).all(-1) & (tensor.sum(-1) == 1)).all())
+
+
+def _asymmetric(graphs: Sequence[GraphArrays], labels: int) -> list[str]:
+    """Sentences on edges with other values in one direction than in the other.
+
+    Args:
+        graphs (sequence): Graphs as listed.
+        labels (int): Number of edges with different labels.
+    """
+    values = 0
+    for graph in graphs:
+        columns = [
+            column.reshape(len(column), -1).double()
+            for column in (graph.edge_weight, graph.edge_attributes)
+            if column is not None and column.numel()
+        ]
+        if not columns:
+            continue
+        table = torch.cat(columns, dim=1)  # [E, columns]
+        low, high = graph.edge_index.min(0).values, graph.edge_index.max(0).values
+        pairs, pair = torch.unique(low * graph.num_nodes + high, return_inverse=True)
+        row = torch.empty_like(pairs).scatter_(0, pair, torch.arange(pair.numel()))  # one row of each pair
+        differs = (table != table[row[pair]]).any(-1)
+        values += int(torch.unique(pair[differs]).numel())
+    notes = []
+    for count, entry, kept in (
+        (values, "another weight or attribute", "the mean of both is kept"),
+        (labels, "another label", "the first one listed is kept"),
+    ):
+        if count:
+            subject = "1 edge has" if count == 1 else f"{count:,} edges have"
+            notes.append(
+                f"{subject} {entry} in one direction than in the other; edges are read as undirected, {kept}."
+            )
+    return notes
 
 
 def _unread(graphs: Sequence[Data]) -> list[str]:

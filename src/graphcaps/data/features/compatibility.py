@@ -51,6 +51,7 @@ UnseenPolicy = Literal["refuse", "ignore"]
 
 _UNSEEN = "not seen in training"
 _MAX_NAMES = 10  # attributes in a sentence
+_MAX_FLOAT32 = 1e15  # largest attribute in float32; the square of 1.8e19 is the largest number of that type
 
 
 class UnseenValueWarning(UserWarning):
@@ -76,6 +77,8 @@ class InputColumns(Protocol):
     def fragments(self) -> Literal["all", "largest"] | None: ...
     @property
     def featurizer(self) -> str | None: ...
+    @property
+    def attribute_std(self) -> tuple[float, ...] | None: ...
     @property
     def source_columns(self) -> Mapping[str, tuple[str, ...]]: ...
 
@@ -117,7 +120,7 @@ class CheckedGraphs:
                 self.argument,
                 "hold graphs that the model can read",
                 f"graph {graph} of {self.store.name}: {reason}{more}",
-                "Pass unseen='ignore' to encode unseen labels as zeros." if _UNSEEN in reason else "",
+                self._fix(reason),
             )
         if self.unseen:
             graph, reason = next(iter(self.unseen.items()))
@@ -134,6 +137,15 @@ class CheckedGraphs:
             count = f"{len(self.truncated):,} of {len(self.store):,} graphs {verb} truncated"
             warn_user(f"{self.owner}: {count}. Graph {graph}: {reason}.", TruncationWarning)
         return self.store
+
+    @staticmethod
+    def _fix(reason: str) -> str:
+        """What to do about a graph that cannot be encoded."""
+        if _UNSEEN in reason:
+            return "Pass unseen='ignore' to encode unseen labels as zeros."
+        if "SMILES" in reason:
+            return "Leave such molecules out; FittedModel.check(graphs).errors lists them."
+        return ""
 
     def select(self, indices: Tensor) -> CheckedGraphs:
         """Some of the graphs, all of which can be encoded; :meth:`require` then neither raises nor warns."""
@@ -188,7 +200,7 @@ def check_graphs(
     errors: dict[int, list[str]] = {}
     zeroed: dict[int, list[str]] = {}
     if recipe.attributes:
-        for graph, reason in non_finite_attributes(store, dtype):
+        for graph, reason in non_finite_attributes(store, dtype, recipe.attribute_std):
             errors.setdefault(graph, []).append(reason)
     if store.featurizer is not None:
         store, others = _replace_unseen(store, recipe)
@@ -278,12 +290,26 @@ def _columns_in_words(count: int, kind: str) -> str:
     return f"{count or 'no'} {kind} column{'' if count == 1 else 's'}"
 
 
-def non_finite_attributes(store: GraphStore, dtype: torch.dtype) -> Iterator[tuple[int, str]]:
-    """Yields each graph with an attribute that is not finite in ``dtype``, and its first such attribute in words."""
+def non_finite_attributes(
+    store: GraphStore, dtype: torch.dtype, deviation: tuple[float, ...] | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yields each graph with an attribute that a model cannot compute with, and its first such attribute in words.
+
+    That is an attribute that is not finite in ``dtype``, or above 1e15 in float32, where squares of sums over columns
+    and nodes, which models compute, could exceed the range.
+
+    Args:
+        store (GraphStore): Graphs.
+        dtype (torch.dtype): Type of the input columns.
+        deviation (tuple, optional): Standard deviation of each attribute in the training graphs, in units of which the
+            model reads it; 0 for one that it does not read. (default: 1 for all)
+    """
     if store.node_attributes is None:
         return
     values = store.node_attributes.cpu()
-    wrong = ~torch.isfinite(values.to(dtype))
+    scale = torch.tensor(deviation or (1.0,), dtype=torch.float64)
+    limit = (_MAX_FLOAT32 if dtype == torch.float32 else torch.inf) * torch.where(scale > 0, scale, torch.inf)
+    wrong = ~torch.isfinite(values) | (values.double().abs() > limit)
     if not bool(wrong.any()):
         return
     rows, columns = wrong.numpy().nonzero()

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -70,7 +69,7 @@ def read_edge_list(
     nodes: str | Path | None = None,
     label: str | None = None,
     split: str | None = None,
-    bad: Literal["refuse", "skip"] = "refuse",
+    bad: UnlabelledPolicy = "refuse",
     unlabelled: UnlabelledPolicy | None = None,
     class_names: Sequence[str] | None = None,
 ) -> StoreWithMetadata:
@@ -108,7 +107,7 @@ def read_edge_list(
         fix = "Put graphs.csv beside edges.csv, or name it with graphs=…."
         raise DataError(path, expected, "none", fix=fix)
 
-    check_policy("load_dataset", "bad", bad, Literal["refuse", "skip"])
+    check_policy("load_dataset", "bad", bad, UnlabelledPolicy)
     read = _read_graphs(graph_table)
     labels = _read_classes(graph_table, label, unlabelled or bad)
     names = None if labels is None else labels.names

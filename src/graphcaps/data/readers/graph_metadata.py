@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from graphcaps._io.atomic_write import escape_text
@@ -35,7 +35,10 @@ SkipKind = Literal["molecule", "label", "duplicate"]
 
 @dataclass(frozen=True)
 class SkippedRow:
-    """A row that was left out: its ``line`` in the file, its ``text``, the ``reason`` and its ``kind``."""
+    """A row that was left out: its ``line`` in the file, its ``text``, the ``reason`` and its ``kind``.
+
+    A graph inside a file of networks has line 0 and its name as text.
+    """
 
     line: int
     text: str
@@ -58,6 +61,7 @@ class GraphMetadata:
         row_notes (tuple): Remarks on rows that a training should know of, such as repeated molecules.
         classes (tuple, optional): Class name of each graph, "" if it has none, where only some graphs have a label and
             the store has no ``y``.
+        unreadable (dict): Reason for each graph without nodes that stands for an invalid molecule (``bad="keep"``).
     """
 
     ids: tuple[str, ...]
@@ -69,6 +73,7 @@ class GraphMetadata:
     skipped_ids: tuple[str, ...] = ()
     row_notes: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
+    unreadable: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in (
@@ -93,12 +98,15 @@ class GraphMetadata:
         }
         sentences = []
         for kind, (singular, plural) in kinds.items():
-            listed = [row.line for row in self.skipped if row.kind == kind]
-            if not listed:
-                continue
-            lines = ", ".join(map(str, listed[:_MAX_LISTED])) + (", …" if len(listed) > _MAX_LISTED else "")
-            subject = f"1 {singular}: line" if len(listed) == 1 else f"{len(listed):,} {plural}: lines"
-            sentences.append(f"{subject} {lines}.")
+            listed = [str(row.line) for row in self.skipped if row.kind == kind and row.line]
+            if listed:
+                subject = f"1 {singular}: line" if len(listed) == 1 else f"{len(listed):,} {plural}: lines"
+                sentences.append(f"{subject} {_listed(listed)}.")
+        graphs = [f"'{row.text}'" for row in self.skipped if not row.line]  # inside files of networks
+        if graphs:
+            subject = "1 graph" if len(graphs) == 1 else f"{len(graphs):,} graphs"
+            verb = "was" if len(graphs) == 1 else "were"
+            sentences.append(f"{subject} without a label {verb} left out: {_listed(graphs)}.")
         return tuple(sentences)
 
     @property
@@ -113,6 +121,10 @@ class StoreWithMetadata:
 
     store: GraphStore
     metadata: GraphMetadata
+
+
+def _listed(entries: list[str]) -> str:
+    return ", ".join(entries[:_MAX_LISTED]) + (", …" if len(entries) > _MAX_LISTED else "")
 
 
 def warn_of_notes(owner: str, notes: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +65,9 @@ __all__ = [
 
 _PURPOSE = "Reading SMILES"
 _MAX_SHOWN = 80  # characters of a SMILES in a message
+_EMPTY = Answer(
+    [""], np.array([1, 0, 0], dtype=INTEGERS).tobytes()
+)  # in place of an invalid molecule: no atoms
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,14 @@ class MoleculeSet:
         row_indices (tuple): Index of each graph in the input, from 0.
         skipped (tuple): Invalid inputs, with line and reason.
         fragmented (int): Number of molecules that are written with several fragments.
+        unreadable (dict): Reason for each graph without nodes that stands for an invalid input, with ``bad="keep"``.
     """
 
     store: GraphStore
     row_indices: tuple[int, ...]
     skipped: tuple[SkippedRow, ...]
     fragmented: int = 0
+    unreadable: dict[int, str] = field(default_factory=dict)
 
     def row_notes(
         self, labels: Sequence[str] | None = None, duplicates: DuplicatePolicy = "keep"
@@ -120,7 +125,7 @@ def read_smiles(
     *,
     featurizer: str = DEFAULT_FEATURIZER,
     fragments: FragmentPolicy = "all",
-    bad: Literal["refuse", "skip"] = "refuse",
+    bad: Literal["refuse", "skip", "keep"] = "refuse",
     class_names: Sequence[str] | None = None,
     name: str = "molecules",
     where: str = "SMILES",
@@ -136,7 +141,8 @@ def read_smiles(
         fragments (str): ``"largest"`` keeps the fragment with the most heavy atoms (a salt loses its counter-ion; in a
             tie, the first in order of canonical SMILES), ``"all"`` keeps every fragment. (default: ``"all"``)
         bad (str): ``"refuse"`` raises at the first invalid SMILES, ``"skip"`` leaves it out and lists it in
-            ``skipped``. (default: ``"refuse"``)
+            ``skipped``, ``"keep"`` puts a graph without nodes in its place and gives the reason in ``unreadable``.
+            (default: ``"refuse"``)
         class_names (sequence, optional): Names of the classes, if they are fixed in advance.
         name (str): Name of the store.
         where (str): Name of the source in messages. (default: ``"SMILES"``)
@@ -154,15 +160,20 @@ def read_smiles(
         purpose=_PURPOSE,
         until_problem=bad == "refuse",
     )
-    row_indices, skipped = [], []
+    row_indices: list[int] = []
+    skipped: list[SkippedRow] = []
+    unreadable: dict[int, str] = {}
     for index, answer in enumerate(answers):
-        if not answer.problem:
+        if not answer.problem or bad == "keep":
             row_indices.append(index)
+            if answer.problem:
+                place = "" if lines is None else f"line {lines[index]}: "
+                unreadable[index] = f"{place}{_shortened(smiles[index])} is no valid SMILES, {answer.problem}"
             continue
         line, text = index + 1 if lines is None else lines[index], smiles[index]
         if bad == "refuse":
             found = f"{_shortened(text)}: {answer.problem}"
-            fix = "Correct the row, or skip such rows with bad='skip' (--bad skip)."
+            fix = "Correct the row, or skip such rows with bad='skip'."
             raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix)
         skipped.append(SkippedRow(line, "" if text is None else str(text), answer.problem))
     if not row_indices:
@@ -170,12 +181,13 @@ def read_smiles(
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     labels = [None if y is None else y[row] for row in row_indices]
     classes, names = class_indices("from_smiles", labels, class_names)
-    valid = [answers[index] for index in row_indices]
+    valid = [_EMPTY if index in unreadable else answers[index] for index in row_indices]
     canonical = tuple(answer.texts[0] for answer in valid)
     store, counts = _to_store(
         name, valid, columns, y=classes, class_names=names, smiles=canonical, fragments=fragments
     )
-    return MoleculeSet(store, tuple(row_indices), tuple(skipped), int((counts > 1).sum()))
+    fragmented = int((counts > 1).sum())
+    return MoleculeSet(store, tuple(row_indices), tuple(skipped), fragmented, unreadable)
 
 
 def molecule_smiles(molecules: Sequence[Any]) -> list[str]:
@@ -266,7 +278,7 @@ def _select_rows(
     classes = None if labels is None else [labels.names[index] for index in molecules.row_indices]
     kept = select_duplicates(molecules.store.smiles or (), classes, duplicates)
     if not kept:
-        fix = "Leave out --duplicates drop-contradicting."
+        fix = "Leave out duplicates='drop-contradicting'."
         raise DataError(table.where, "a molecule without contradicting labels", "none", fix=fix)
     store = molecules.store if len(kept) == len(molecules.store) else _without_rows(molecules.store, kept)
     selected = range(len(texts)) if labels is None else labels.rows
@@ -284,7 +296,12 @@ def _select_rows(
         has_names=has_names,
         row_indices=rows if left_out else None,
         skipped_ids=tuple(ids[row] for row in left_out),
-        row_notes=molecules.row_notes(classes, duplicates),
+        row_notes=() if molecules.unreadable else molecules.row_notes(classes, duplicates),
+        unreadable={
+            position: molecules.unreadable[index]
+            for position, index in enumerate(kept)
+            if index in molecules.unreadable
+        },
         classes=None
         if classes is None or labels is None or labels.is_complete
         else tuple(classes[index] for index in kept),
@@ -317,7 +334,7 @@ def _check_arguments(
         raise ArgumentError(owner, "y", f"have one class per molecule, {len(smiles)}", len(y))
     choices = {
         "fragments": (fragments, ("all", "largest")),
-        "bad": (bad, ("refuse", "skip")),
+        "bad": (bad, ("refuse", "skip", "keep")),
     }
     for name, (value, allowed) in choices.items():
         if value not in allowed:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def read_networks(
     *,
     label: str | None = None,
     split: str | None = None,
-    bad: Literal["refuse", "skip"] = "refuse",
+    bad: UnlabelledPolicy = "refuse",
     unlabelled: UnlabelledPolicy | None = None,
     **options: Any,
 ) -> StoreWithMetadata:
@@ -77,22 +77,26 @@ def read_networks(
         path (str or Path): A file or folder.
         label (str, optional): Column of ``labels.csv``, or graph attribute, with the class.
         split (str, optional): Column of ``labels.csv``, or graph attribute, with the name of the set.
-        bad (str): ``"refuse"`` raises at a row of ``labels.csv`` without a class, ``"skip"`` leaves its graphs out and
-            lists them. (default: ``"refuse"``)
-        unlabelled (str, optional): The same, or ``"keep"``, which reads such graphs; the store then has no classes if
-            one is missing, and ``metadata.classes`` has the others. (default: ``bad``)
+        bad (str): ``"refuse"`` raises at a graph without a class, in ``labels.csv`` or in its attributes, if others
+            have one; ``"skip"`` leaves such graphs out and lists them; ``"keep"`` reads them: the store then has no
+            classes if one is missing, and ``metadata.classes`` has the others. (default: ``"refuse"``)
+        unlabelled (str, optional): The same; takes precedence over ``bad``. (default: ``bad``)
         options: Further arguments of :func:`store_from_networks`.
 
     Raises:
         DataError: If a file is invalid, with file and line.
     """
     path = Path(path)
-    check_policy("load_dataset", "bad", bad, Literal["refuse", "skip"])
+    check_policy("load_dataset", "bad", bad, UnlabelledPolicy)
     policy = unlabelled or bad
     listed = _read_folder(path, label, split, policy) if path.is_dir() else _read_file(path, path.name)
-    rows = [row for row, one in enumerate(listed) if policy != "skip" or one.label != ""]
-    kept = [listed[row] for row in rows]
-    classes = [_graph_class(one, label) if one.label is None else one.label for one in kept]
+    found = [_graph_class(one, label, policy) if one.label is None else one.label for one in listed]
+    if policy != "refuse" and any(found):
+        found = [name or "" for name in found]
+    rows = [row for row, name in enumerate(found) if policy != "skip" or name != ""]
+    if not rows:
+        raise DataError(path.name, "a class in at least one graph", "none")
+    kept, classes = [listed[row] for row in rows], [found[row] for row in rows]
     is_complete = "" not in classes
     read = store_from_networks(
         [one.graph for one in kept],
@@ -103,7 +107,7 @@ def read_networks(
         where=path.name,
         **options,
     )
-    left_out = [one for one in listed if policy == "skip" and one.label == ""]
+    left_out = [listed[row] for row in sorted(set(range(len(listed))) - set(rows))]
     metadata = replace(
         read.metadata,
         skipped=tuple(SkippedRow(one.line, one.name, "it has no label", "label") for one in left_out),
@@ -157,7 +161,8 @@ def store_from_networks(
     names = list(names) or [str(index) for index in range(len(graphs))]
     missing = [graph_name for graph_name, label in zip(names, labels, strict=True) if label is None]
     if missing and len(missing) < len(labels):
-        raise DataError(where, "a class for every graph or for none", f"none for '{missing[0]}'")
+        fix = "" if strict else "Add it, or leave such graphs out with bad='skip'."
+        raise DataError(where, "a class for every graph or for none", f"none for '{missing[0]}'", fix=fix)
     notes: list[str] = []
     named = list(zip(names, graphs, strict=True))
     nodes = [(graph_name, [entry for _, entry in graph.nodes(data=True)]) for graph_name, graph in named]
@@ -373,17 +378,18 @@ def _read_label_table(
     return labels
 
 
-def _graph_class(one: _NamedGraph, label: str | None) -> str | None:
-    """The class in the attributes of a graph."""
+def _graph_class(one: _NamedGraph, label: str | None, policy: UnlabelledPolicy) -> str | None:
+    """The class in the attributes of a graph; "" or ``None`` if it has none there, which ``policy`` may refuse."""
     for key in (label,) if label else CLASS_ATTRIBUTES:
         value = one.graph.graph.get(key)
         if isinstance(value, float) and not math.isfinite(value):
             raise DataError(f"graph '{one.name}'", f"a class in the graph attribute '{key}'", repr(value))
         if isinstance(value, str | int | float) and str(value).strip():
             return class_name(value)
-    if label:
-        raise DataError(f"graph '{one.name}'", f"a class in the graph attribute '{label}'", "none")
-    return None
+    if label and policy == "refuse":
+        fix = "Add it, or leave such graphs out with bad='skip'."
+        raise DataError(f"graph '{one.name}'", f"a class in the graph attribute '{label}'", "none", fix=fix)
+    return "" if label else None
 
 
 def _graph_split(one: _NamedGraph, split: str) -> str:

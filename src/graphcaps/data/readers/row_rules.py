@@ -136,7 +136,7 @@ def read_labels(table: Table, column: str, policy: UnlabelledPolicy) -> Labelled
         entry, line = entries[missing[0]], table.lines[missing[0]]
         more = f" ({len(missing):,} such rows)" if len(missing) > 1 else ""
         found = (f"'{entry}'" if entry else "an empty entry") + more
-        fix = "Add the label, or leave such rows out with bad='skip' (--bad skip)."
+        fix = "Add the label, or leave such rows out with bad='skip'."
         raise DataError(table.where, f"a label in column '{column}'", found, line=line, fix=fix)
     if len(missing) == len(entries) and policy == "skip":
         raise DataError(table.where, f"a label in column '{column}'", "none in any row")

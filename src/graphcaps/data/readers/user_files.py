@@ -85,9 +85,7 @@ def read_user_file(
     table = open_table(path)
     if "smiles" not in options and all(table.find_column(name) is not None for name in EDGE_COLUMNS):
         return _read_with(read_edge_list, path, defaults, options, _EDGE_LIST_OPTIONS, "an edge list")
-    fix = (
-        f"Name the column of SMILES (--smiles NAME); an edge list has the columns {', '.join(EDGE_COLUMNS)}."
-    )
+    fix = f"Name the column of SMILES with smiles='NAME'; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
     table.column_index(str(options.get("smiles", "smiles")), fix)
     return _read_with(
         read_molecule_table, table, defaults, options, _MOLECULE_OPTIONS, "a table of molecules"
