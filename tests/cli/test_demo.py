@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 import graphcaps
 from graphcaps.cli.main import app
+from graphcaps.data.datasets import loading
 
 
+@pytest.fixture
+def few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first 60 graphs of the data set, with which a demo takes half the time."""
+    original = loading.open_dataset
+
+    def opened(*arguments: Any, **options: Any) -> loading.LoadedDataset:
+        loaded = original(*arguments, **options)
+        return replace(loaded, store=loaded.store[:60])
+
+    monkeypatch.setattr(loading, "open_dataset", opened)
+
+
+@pytest.mark.usefixtures("few_graphs")
 def test_files_and_summary_of_two_runs(tmp_path: Path) -> None:
     """The second run replaces the files of the first; other files in the folder are kept."""
     out = tmp_path / "new" / "demo"
