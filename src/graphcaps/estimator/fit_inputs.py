@@ -58,7 +58,7 @@ def encode_classes(graphs: GraphInput, y: Any) -> tuple[np.ndarray, GraphStore]:
 
 def _one_dimensional(y: Any, num_graphs: int, argument: str) -> np.ndarray:
     """The class labels as an array ``[G]``; a single label is refused, other shapes as scikit-learn does."""
-    if np.ndim(y) == 0:
+    if np.isscalar(y):  # not np.ndim, which array-likes of scikit-learn do not allow
         expected = f"have one class per graph, {num_graphs}"
         raise ArgumentError(OWNER, argument, expected, f"a single value, {repr(y)[:60]}")
     labels: np.ndarray = column_or_1d(y, warn=True)
