@@ -9,12 +9,15 @@ import pytest
 import graphcaps
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.readers.graph_metadata import ReadingWarning
+from graphcaps.data.readers.molecules import from_smiles
 from graphcaps.data.readers.row_rules import (
     RepeatedMolecules,
     describe_copies_across,
     describe_copies_in_folds,
     describe_fragments,
+    describe_parents,
     find_repeated,
+    largest_fragment,
     select_duplicates,
 )
 from graphcaps.errors import ArgumentError, DataError
@@ -194,3 +197,34 @@ def test_load_dataset_warns_once_of_each_note(table):
         "rows are kept. duplicates='first' keeps one row of each, duplicates='drop-contradicting' leaves those out.",
     ]
     assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}
+
+
+def test_salts_whose_parent_has_another_label_are_counted() -> None:
+    smiles = ["CCN", "CCN.Cl", "CCCN", "CCCN.[Cl-].[Na+]", "CCO"]
+    sentence = describe_parents(smiles, ["a", "b", "a", "a", "b"])
+    assert sentence.startswith(
+        "1 row of several fragments (salts, mixtures): other rows have the same largest"
+    )
+    assert describe_parents(smiles, ["a", "a", "a", "a", "b"]) == ""
+    assert describe_parents(smiles, None) == ""
+
+
+def test_a_table_with_such_salts_is_read_with_the_note(tmp_path: Path) -> None:
+    (tmp_path / "salts.csv").write_text("smiles,label\nCCN,a\nCCN.Cl,b\nCCO,b\n")
+    notes = open_dataset(tmp_path / "salts.csv", label="label").all_notes
+    assert any("other rows have the same largest fragment with another label" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "parent"),
+    [
+        ("CCN.Cl", "CCN"),
+        ("Cl.[2H]O[2H]", "Cl"),
+        ("CC.ClBr", "CC"),
+        ("[Na+].O=C([O-])c1ccccc1", "O=C([O-])c1ccccc1"),
+    ],
+)
+def test_the_largest_fragment_is_the_one_that_is_kept(smiles: str, parent: str) -> None:
+    assert largest_fragment(smiles) == parent
+    kept = from_smiles([smiles], fragments="largest").smiles
+    assert kept == from_smiles([parent]).smiles

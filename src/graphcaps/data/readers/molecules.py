@@ -46,6 +46,7 @@ from graphcaps.data.readers.row_rules import (
     UnlabelledPolicy,
     check_policy,
     describe_fragments,
+    describe_parents,
     find_repeated,
     read_labels,
     select_duplicates,
@@ -100,6 +101,7 @@ class MoleculeSet:
         fragments, smiles = self.store.fragments or "all", self.store.smiles or ()
         notes = (
             describe_fragments(self.fragmented, len(smiles), fragments),
+            describe_parents(smiles, labels) if fragments == "all" else "",
             find_repeated(smiles, labels).describe(duplicates),
         )
         return tuple(filter(None, notes))

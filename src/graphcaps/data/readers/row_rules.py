@@ -13,6 +13,7 @@ Two rows have the same molecule if their canonical SMILES are equal, after the r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -32,7 +33,9 @@ __all__ = [
     "describe_copies_across",
     "describe_copies_in_folds",
     "describe_fragments",
+    "describe_parents",
     "find_repeated",
+    "largest_fragment",
     "read_labels",
     "select_duplicates",
 ]
@@ -169,6 +172,43 @@ def describe_fragments(
     if policy == "largest":
         return f"{start}; the largest of each was kept."
     return f"{start}; {option} keeps the largest of each."
+
+
+_ATOM = re.compile(r"\[[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
+_HYDROGEN = re.compile(r"\[\d*H[+-]?\]")
+
+
+def largest_fragment(smiles: str) -> str:
+    """The fragment that ``fragments="largest"`` keeps of a canonical SMILES: the one with the most heavy atoms."""
+    heavy = {
+        part: sum(not _HYDROGEN.fullmatch(atom) for atom in _ATOM.findall(part)) for part in smiles.split(".")
+    }
+    return min(heavy, key=lambda part: (-heavy[part], part))
+
+
+def describe_parents(smiles: Sequence[str], labels: Sequence[object] | None) -> str:
+    """A sentence on salts and mixtures whose largest fragment other rows have with another label; "" if none.
+
+    Args:
+        smiles (sequence): Canonical SMILES of each row, with all fragments.
+        labels (sequence, optional): Label of each row.
+    """
+    if labels is None:
+        return ""
+    classes: dict[str, set[object]] = {}
+    parents = [largest_fragment(text) if "." in text else text for text in smiles]
+    for parent, label in zip(parents, labels, strict=True):
+        classes.setdefault(parent, set()).add(label)
+    count = sum(
+        "." in text and len(classes[parent]) > 1 for text, parent in zip(smiles, parents, strict=True)
+    )
+    if not count:
+        return ""
+    rows = "1 row of several fragments" if count == 1 else f"{count:,} rows of several fragments"
+    return (
+        f"{rows} (salts, mixtures): other rows have the same largest fragment with another label. "
+        "--fragments largest makes copies of them, and --duplicates drop-contradicting leaves these out."
+    )
 
 
 # ---------------------------------------------------------------------- repeated molecules
