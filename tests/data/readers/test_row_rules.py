@@ -228,3 +228,12 @@ def test_the_largest_fragment_is_the_one_that_is_kept(smiles: str, parent: str) 
     assert largest_fragment(smiles) == parent
     kept = from_smiles([smiles], fragments="largest").smiles
     assert kept == from_smiles([parent]).smiles
+
+
+def test_invalid_molecules_are_counted_in_the_error() -> None:
+    with pytest.raises(DataError, match=r"\(2 of 4 rows hold no valid molecule\)") as caught:
+        from_smiles(["C", "C(", "CC", "x"])
+    assert caught.value.line == 2
+    with pytest.raises(DataError) as single:
+        from_smiles(["C", "C("])
+    assert "rows" not in str(single.value).partition("Correct")[0]

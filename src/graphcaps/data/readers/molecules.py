@@ -160,7 +160,6 @@ def read_smiles(
         smiles,
         {"featurizer": columns.name, "fragments": fragments},
         purpose=_PURPOSE,
-        until_problem=bad == "refuse",
     )
     row_indices: list[int] = []
     skipped: list[SkippedRow] = []
@@ -174,7 +173,9 @@ def read_smiles(
             continue
         line, text = index + 1 if lines is None else lines[index], smiles[index]
         if bad == "refuse":
-            found = f"{_shortened(text)}: {answer.problem}"
+            count = sum(bool(each.problem) for each in answers)
+            more = f" ({count:,} of {len(smiles):,} rows hold no valid molecule)" if count > 1 else ""
+            found = f"{_shortened(text)}: {answer.problem}{more}"
             fix = "Correct the row, or skip such rows with bad='skip'."
             raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix)
         skipped.append(SkippedRow(line, "" if text is None else str(text), answer.problem))
