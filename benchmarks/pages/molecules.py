@@ -1,11 +1,14 @@
-"""Table of ``docs/molecules.md``, from ``results/molecules/summary.csv``."""
+"""Tables of ``docs/molecules.md``, from ``results/molecules/summary.csv`` and ``candidates.csv``."""
 
 from __future__ import annotations
 
+import csv
+import math
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measure_molecule_candidates import OUT as CANDIDATES
 from benchmarks.measure_molecules import OUT, read_rows
 from benchmarks.pages.markdown import mean_std, replace_sections, table
 
@@ -13,8 +16,14 @@ NAMES = {"bace": "BACE", "bbbp": "BBBP", "hiv": "HIV"}
 
 
 def page(root: Path) -> str:
-    """The page with its table replaced; ``root`` is the root of the repository."""
-    sections = {"scaffold": scaffold_table(read_rows(root / OUT))}
+    """The page with its tables replaced; ``root`` is the root of the repository."""
+    with (root / CANDIDATES).open(encoding="utf-8", newline="") as file:
+        candidates = list(csv.DictReader(file))
+    sections = {
+        "scaffold": scaffold_table(read_rows(root / OUT)),
+        "candidates-1": candidate_table(candidates, seeds=1),
+        "candidates-2": candidate_table(candidates, seeds=2),
+    }
     return replace_sections((root / "docs" / "molecules.md").read_text("utf-8"), sections)
 
 
@@ -31,6 +40,32 @@ def scaffold_table(rows: list[dict[str, str]]) -> str:
             }
             cells.append((title, model, f"{len(chosen)}", *values.values()))
     return table(("data set", "model", "splits", "ROC-AUC", "PR-AUC", "accuracy"), cells)
+
+
+def candidate_table(rows: list[dict[str, str]], seeds: int) -> str:
+    """Validation losses of the candidates for the preset ``molecules``, lowest mean of BACE and BBBP first.
+
+    Args:
+        rows (list): Lines of ``candidates.csv``.
+        seeds (int): Number of training seeds; only candidates with as many are listed.
+    """
+    losses: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if int(row["seeds"]) == seeds:
+            losses.setdefault(row["candidate"], {})[row["dataset"]] = float(row["validation_loss"])
+    means = {name: math.sqrt(loss["bace"] * loss["bbbp"]) for name, loss in losses.items()}
+    datasets = [
+        name for name in ("bace", "bbbp", "MUTAG", "PTC_MR") if any(name in loss for loss in losses.values())
+    ]
+    cells = [
+        (
+            name,
+            f"{means[name]:.4f}",
+            *(f"{losses[name][key]:.4f}" if key in losses[name] else "" for key in datasets),
+        )
+        for name in sorted(losses, key=lambda name: (means[name], name))
+    ]
+    return table(("candidate", "mean", *(NAMES.get(name, name) for name in datasets)), cells)
 
 
 def _mean_std(values: list[float]) -> str:

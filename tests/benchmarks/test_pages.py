@@ -169,8 +169,21 @@ def test_molecules_have_a_row_per_model_and_data_set(tmp_path: Path) -> None:
         ("10", "0.7"),
         ("0", "0.8"),
     ]
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "molecules.md").write_text("<!-- generated: scaffold -->\n<!-- end -->\n", "utf-8")
-    lines = molecules.page(tmp_path).splitlines()
-    assert lines[3] == "| BACE | forest | 2 | 0.750 ± 0.071 | 0.800 ± 0.141 | 0.800 ± 0.141 |"
-    assert lines[4] == "| HIV | hgcn | 1 | 0.800 | 0.800 | 0.800 |"
+    lines = molecules.scaffold_table(read_rows(path)).splitlines()
+    assert lines[2] == "| BACE | forest | 2 | 0.750 ± 0.071 | 0.800 ± 0.141 | 0.800 ± 0.141 |"
+    assert lines[3] == "| HIV | hgcn | 1 | 0.800 | 0.800 | 0.800 |"
+
+
+def test_candidates_for_molecules_are_sorted_by_their_mean_loss() -> None:
+    losses = (("worse", 1, "bace", 0.4), ("worse", 1, "bbbp", 0.1), ("better", 1, "bace", 0.1), ("better", 1, "bbbp", 0.1),
+              ("better", 1, "PTC_MR", 0.3), ("other", 2, "bace", 0.1), ("other", 2, "bbbp", 0.1))  # fmt: skip
+    rows = [
+        {"candidate": name, "seeds": str(seeds), "dataset": dataset, "validation_loss": str(loss)}
+        for name, seeds, dataset, loss in losses
+    ]
+    assert molecules.candidate_table(rows, seeds=1).splitlines() == [
+        "| candidate | mean | BACE | BBBP | PTC_MR |",
+        "|---|---|---|---|---|",
+        "| better | 0.1000 | 0.1000 | 0.1000 | 0.3000 |",
+        "| worse | 0.2000 | 0.4000 | 0.1000 |  |",
+    ]

@@ -189,12 +189,15 @@ def test_node_labels_are_kept_and_unseen_ones_rejected() -> None:
         assert len(graphcaps.explain(labelled_model(), unseen_labels, unseen="ignore")) == 30
 
 
-def test_errors_of_explain() -> None:
+def test_errors_of_explain(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="'model' must be an HGCN, or a FittedModel with one, got GIN"):
         graphcaps.explain(GIN(1, 2), planted())
     with pytest.raises(ArgumentError, match="be a single model, got 2 replicas"):
         graphcaps.explain(HGCN(5, 2, lead=(2,)), planted())
     huge = replace(labelled(), node_attributes=labelled().node_attributes.sign() * 1e38)
+    with pytest.raises(ArgumentError, match=r"attribute 0 of node 0 is .*, too large to compute with"):
+        explain_store(labelled_model(), huge)
+    monkeypatch.setattr("graphcaps.data.features.compatibility._MAX_FLOAT32", torch.inf)  # whatever the cause
     with pytest.raises(ArgumentError, match="finite scores, got NaN or infinity for graph 0"):
         explain_store(labelled_model(), huge)
 

@@ -341,7 +341,7 @@ def test_nan_and_lone_surrogates_are_handled(tmp_path: Path) -> None:
     explanations.class_scores[0] = explanations.probabilities[0] = explanations.node_scores[0] = float("nan")
     meta, _ = read(write_report(tmp_path, FakeModel(store.class_names), store, explanations, title="t\ud800"))
     assert meta["sets"][0]["graphs"] == 3
-    assert meta["classes"] == ["a", "b?"]
+    assert meta["classes"] == ["a", "b\\ud800"]
 
 
 def test_invalid_arguments(tmp_path: Path) -> None:
