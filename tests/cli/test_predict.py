@@ -224,7 +224,7 @@ def test_unknown_labels_can_be_read_as_zeros(model, tmp_path):
     assert json.loads((tmp_path / "new.csv.config.json").read_text("utf-8"))["unseen"] == "ignore"
 
 
-def test_attributes_too_large_to_compute_with_are_reported(model, tmp_path):
+def test_attributes_too_large_to_compute_with_are_reported(model, tmp_path, monkeypatch):
     attributes = labelled().node_attributes.double()
     attributes[labelled().node_ptr[2], 1] = 1e300  # not finite in float32
     attributes[labelled().node_ptr[3], 0] = 3e38  # finite, and its square is not
@@ -236,6 +236,9 @@ def test_attributes_too_large_to_compute_with_are_reported(model, tmp_path):
     assert errors[2].startswith("attribute 1 of node 0 is ")
     assert errors[3] == "attribute 0 of node 0 is 3e+38, too large to compute with"
     assert [bool(error) for error in errors] == [False, False, True, True, False, False]
+    monkeypatch.setattr("graphcaps.data.features.compatibility._MAX_FLOAT32", torch.inf)  # whatever the cause
+    run(model, source, "--out", tmp_path / "other.csv", "--unseen", "ignore")
+    assert "its scores are not finite" in rows_of(tmp_path / "other.csv")[3]["error"]
 
 
 def test_no_valid_graph_ends_with_2_and_writes_nothing(model, tmp_path):
