@@ -51,7 +51,9 @@ def test_a_molecule_that_never_ends_costs_its_row(impatient: RDKitPool) -> None:
     assert time.monotonic() - start < 9
     assert read.store.smiles == ("CCO", "c1ccccc1")
     assert [(row.line, row.reason) for row in read.skipped] == [(2, "RDKit needs more than 0.5 s for it")]
-    with pytest.raises(DataError, match=r"SMILES, line 2: .* RDKit needs more than 0.5 s for it \(2 of 3 rows"):
+    with pytest.raises(
+        DataError, match=r"SMILES, line 2: .* RDKit needs more than 0.5 s for it \(2 of 3 rows"
+    ):
         read_smiles(["CCO", HANGS, "C(C"])
 
 

@@ -341,7 +341,9 @@ def test_checkpoints_are_written_by_epochs_or_by_time(
 
 # ---------------------------------------------------------------------- failures
 def test_a_nan_loss_stops_the_training(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.data.features.compatibility._MAX_FLOAT32", torch.inf)  # else they are refused
+    monkeypatch.setattr(
+        "graphcaps.data.features.compatibility._MAX_FLOAT32", torch.inf
+    )  # else they are refused
     overflowing = replace(store, node_attributes=torch.full((store.num_nodes, 1), 1e38))
     with pytest.raises(TrainingError, match=r"Training stopped in epoch 1: the .* loss is not a number"):
         train_final(overflowing, replace(CONFIG, model="gin", model_arguments={}), device="cpu")
