@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphcaps.serve.limits import Limits
 
 uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'graphcaps[serve]'")
 from graphcaps.serve.connections import LimitedConnection  # noqa: E402  (imports uvicorn)
+from tests.serve.event_loops import run_in_thread  # noqa: E402
 
 GET = b"GET /size HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -50,9 +51,9 @@ async def listening(**limits: Any) -> AsyncIterator[tuple[Any, int]]:
         server.servers[0].close()
 
 
-def run(test: Callable[[ExitStack], Awaitable[None]]) -> None:
+def run(test: Callable[[ExitStack], Coroutine[Any, Any, None]]) -> None:
     with ExitStack() as stack:
-        asyncio.run(asyncio.wait_for(test(stack), 30))
+        run_in_thread(lambda: test(stack), seconds=30)
 
 
 def connect(stack: ExitStack, port: int, request: bytes = b"") -> socket.socket:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from graphcaps.errors import GraphcapsError
 from graphcaps.serve import worker_process
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.worker_pool import WorkerPool
+from tests.serve.event_loops import run_in_thread
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="ends processes by signals of POSIX")
 SCRIPT = Path(__file__).with_name("scripted_worker.py")
@@ -60,12 +61,8 @@ async def post(
     return response
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await test()
-
-    asyncio.run(limited())
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_in_thread(test, seconds=60)
 
 
 async def until(condition: Callable[[], bool]) -> None:
