@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.errors import DataError, UsageError
 from graphcaps.training import checkpoint_writer
 from graphcaps.training.final_training import FinalTraining
+from tests._io.test_file_lock import locked
 from tests.cli.training import invoke, refusal, same_weights, write_inputs
 
 EPOCHS = 3
@@ -155,6 +157,52 @@ def test_existing_files_are_not_overwritten(inputs: list[str], out: Path) -> Non
     assert refusal(*inputs, "--out", out).endswith("Continue with --resume, or start again with --overwrite.")
     assert "Start again without resuming." in refusal(*inputs, "--out", out, "--resume")
     assert sidecar(out, "checkpoint").read_bytes() == b"user data"
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+def test_a_second_training_of_the_same_file_is_refused(inputs: list[str], out: Path, option: str) -> None:
+    with locked(out) as process:
+        message = refusal(*inputs, "--out", out, option)
+        process.communicate("")
+    assert message.startswith(f"{out}: another process is writing this file.")
+
+
+def test_a_file_made_during_the_training_is_kept(
+    inputs: list[str], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = FinalTraining.result
+
+    def copy_a_file(training: FinalTraining) -> object:
+        for path in (out, sidecar(out, "config.json"), out.with_name("m-2.safetensors")):
+            path.write_bytes(b"user data")
+        return result(training)
+
+    monkeypatch.setattr(FinalTraining, "result", copy_a_file)
+    kept = out.with_name("m-3.safetensors")
+    assert refusal(*inputs, "--out", out, "--checkpoint-every", 1) == (
+        f"{out}: another program made this file during the training. The finished model was written to {kept}."
+    )
+    assert out.read_bytes() == sidecar(out, "config.json").read_bytes() == b"user data"
+    assert graphcaps.load(kept).training["epochs"] == EPOCHS
+    assert not sidecar(out, "checkpoint").exists()
+
+
+def test_a_folder_removed_during_the_training_is_made_again(
+    inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "folder" / "m.safetensors"
+    out.parent.mkdir()
+    result = FinalTraining.result
+
+    def remove(training: FinalTraining) -> object:
+        shutil.rmtree(out.parent)
+        return result(training)
+
+    monkeypatch.setattr(FinalTraining, "result", remove)
+    done = invoke(*inputs, "--out", out, "--no-baseline")
+    assert done.exit_code == 0, done.output
+    assert graphcaps.load(out).training["epochs"] == EPOCHS
 
 
 @pytest.mark.usefixtures("no_training")

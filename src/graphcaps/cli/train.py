@@ -154,6 +154,10 @@ def train(
 
     files = TrainingFiles(out)
     files.check(overwrite=overwrite, resume=resume)
+    context.with_resource(files.lock())
+    files.check(overwrite=overwrite, resume=resume)  # again: a training may just have ended
+    files.remove_temporary()
+    may_replace = overwrite or files.model.exists()
     loggers, selection = open_log(log, "train"), selection_metric(metric, "train")
     calibration = _calibration_method(calibrate)
     _check_class_weight(class_weight)
@@ -236,7 +240,8 @@ def train(
             for event in events:
                 update(event)
         result = training.result()
-        write_training(files, training, result, loaded)
+        written = files if may_replace or not files.model.exists() else files.unused()
+        write_training(written, training, result, loaded)
     except KeyboardInterrupt as error:
         epoch = training.save(files.checkpoint)
         if not training.has_epochs:
@@ -246,6 +251,10 @@ def train(
         raise typer.Exit(130) from error
     for sentence in training.notes[known_notes:]:
         note(sentence)
+    if written != files:
+        files.clear()
+        fix = f"The finished model was written to {written.model}."
+        raise DataError(out, "another program made this file during the training", fix=fix)
     # Copies of molecules between the parts of a split are said when it is made.
     if store.catalogue_name is None and (holdout is None or store.smiles is None):
         _note_copies(result.model, is_molecules=store.smiles is not None)

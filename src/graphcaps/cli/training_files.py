@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphcaps._io.atomic_write import remove_temporary_files
+from graphcaps._io.file_lock import lock_file
 from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
 from graphcaps.errors import ArgumentError, DataError
 
@@ -63,6 +66,18 @@ class TrainingFiles:
         if self.model.exists():
             raise DataError(self.model, "the file exists", fix="Replace it with --overwrite.")
 
+    def lock(self) -> AbstractContextManager[None]:
+        """Refuses a second training that writes the same files; see :func:`graphcaps._io.file_lock.lock_file`."""
+        return lock_file(self.model)
+
+    def unused(self) -> TrainingFiles:
+        """Files of the same name with a number, such as ``model-2.safetensors``, of which none exists."""
+        for number in itertools.count(2):
+            files = TrainingFiles(self.model.with_name(f"{self.model.stem}-{number}{self.model.suffix}"))
+            if not any(path.exists() for path in files.all):
+                return files
+        raise AssertionError("unreachable")
+
     def is_finished(self, run_digest: str, epochs: int) -> bool:
         """Whether the model of this run is complete; it is the last file that a run writes."""
         from graphcaps.inference.fitted_model import load
@@ -97,6 +112,10 @@ class TrainingFiles:
     def clear(self) -> None:
         """Removes the checkpoint and the partial files of a killed process."""
         self.checkpoint.unlink(missing_ok=True)
+        self.remove_temporary()
+
+    def remove_temporary(self) -> None:
+        """Removes the partial files of a killed process."""
         for path in self.all:
             remove_temporary_files(path)
 
@@ -128,6 +147,7 @@ def write_training(
     """Writes all files of a finished training; the model last, so that it implies the others."""
     from graphcaps._io.provenance import versions_and_commit
 
+    files.model.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed during the training
     write_json(files.history, history_rows(result.history))
     config = {
         "config": result.model.config.as_dict(),
