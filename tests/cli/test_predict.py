@@ -375,3 +375,27 @@ def test_rows_that_trained_the_model_are_marked_and_counted_apart(tmp_path):
     )
     heading = next(line for line in result.stdout.splitlines() if "true class" in line)
     assert heading.split()[-2:] == ["used", "in"]
+
+
+def test_formulas_in_a_table_are_escaped_unless_raw_text_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    table, out = tmp_path / "m.csv", tmp_path / "p.csv"
+    smiles = ("CCO", "CCC", "CCN", "CCCl", "CCCO", "CCCC")
+    rows = [f"=cmd{row},{text},{'=yes' if row % 2 else '-1'}" for row, text in enumerate(smiles)]
+    table.write_text("name,smiles,label\n" + "\n".join(rows) + "\n")
+    columns = ("--id", "name", "--smiles", "smiles", "--label", "label")
+    model = tmp_path / "majority.safetensors"
+    trained = CliRunner().invoke(
+        app, ["train", str(table), "--model", "majority", "--out", str(model), *columns]
+    )
+    assert trained.exit_code == 0, trained.output
+    assert run(model, table, "--out", out, *columns).exit_code == 0
+    assert [(row["id"], row["true_class"]) for row in rows_of(out)[:2]] == [
+        ("'=cmd0", "-1"),
+        ("'=cmd1", "'=yes"),
+    ]
+    assert run(model, table, "--out", out, "--raw-text", *columns).exit_code == 0
+    assert [(row["id"], row["true_class"]) for row in rows_of(out)[:2]] == [
+        ("=cmd0", "-1"),
+        ("=cmd1", "=yes"),
+    ]

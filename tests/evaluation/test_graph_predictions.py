@@ -68,6 +68,22 @@ def test_the_table_has_a_row_per_seed_fold_and_graph_with_exact_numbers() -> Non
     }
 
 
+def test_names_and_smiles_do_not_become_formulas() -> None:
+    names = {"ids": ["=a", "=b", "-3", "=d", "=e"], "smiles": ["C", "@N", "O", None, "P"]}
+    shown, raw = (
+        list(
+            csv.DictReader(
+                io.StringIO(predictions_csv([(0, predictions())], ["-1", "+yes"], raw_text=is_raw, **names))
+            )
+        )
+        for is_raw in (False, True)
+    )
+    assert [(row["id"], row["smiles"]) for row in shown[:3]] == [("'=b", "'@N"), ("-3", "O"), ("'=d", "")]
+    assert {row["label"] for row in shown} == {"-1", "'+yes"}
+    assert [(row["id"], row["smiles"]) for row in raw[:3]] == [("=b", "@N"), ("-3", "O"), ("=d", "")]
+    assert {row["label"] for row in raw} == {"-1", "+yes"}
+
+
 def test_what_is_written_is_read_back() -> None:
     found = predictions()
     assert GraphPredictions.from_dict(found.as_dict(), "file") == found

@@ -86,6 +86,24 @@ def test_csv_round_trip():
     ]
 
 
+def test_names_and_reasons_do_not_become_formulas() -> None:
+    formula = '=HYPERLINK("http://x","y")'
+    hostile = replace(
+        PREDICTIONS,
+        class_names=(formula, "-1"),
+        ids=("@SUM(A1)", "+1", "c"),
+        errors=("", "=broken", ""),
+        true_classes=("-1", "-x", ""),
+    )
+    rows = list(csv.DictReader(io.StringIO(hostile.to_csv())))
+    assert [row["id"] for row in rows] == ["'@SUM(A1)", "+1", "c"]
+    assert [row["class"] for row in rows] == ["-1", "", f"'{formula}"]
+    assert [row["true_class"] for row in rows] == ["-1", "'-x", ""]
+    assert rows[1]["error"] == "'=broken"
+    raw = list(csv.DictReader(io.StringIO(hostile.to_csv(raw_text=True))))
+    assert (raw[0]["id"], raw[2]["class"], raw[1]["error"]) == ("@SUM(A1)", formula, "=broken")
+
+
 def test_without_classes_there_is_no_accuracy_and_no_column():
     unlabelled = predict_store(labelled_model(), replace(labelled(), y=None))
     assert unlabelled.accuracy is None

@@ -30,7 +30,7 @@ from graphcaps.cli.data_options import (
 )
 from graphcaps.cli.learning_warning import learning_warning
 from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
-from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
+from graphcaps.cli.output_files import RawText, check_output_file, check_output_folder, write_json
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
@@ -147,6 +147,7 @@ def evaluate(
             help="Write the probabilities of each validation and test graph, with seed, fold and split.",
         ),
     ] = None,
+    raw_text: RawText = False,
     resume: Annotated[
         bool, option("--resume", help="Keep finished records in DIR and continue unfinished ones.")
     ] = False,
@@ -240,7 +241,7 @@ def evaluate(
         if out is not None:
             _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset)
         if predictions is not None:
-            _write_predictions(predictions, ledger, dataset, validation.splits)
+            _write_predictions(predictions, ledger, dataset, validation.splits, raw_text=raw_text)
         note_log(loggers)
     if as_json:
         print_json([_summary(ledger, baselines.get(ledger.dataset, [])) for ledger in ledgers])
@@ -496,7 +497,12 @@ def _write_summary(out: Path, ledger: Ledger, baselines: Sequence[Ledger], loade
 
 
 def _write_predictions(
-    path: Path, ledger: Ledger, loaded: LoadedDataset, splits: Sequence[Split] = ()
+    path: Path,
+    ledger: Ledger,
+    loaded: LoadedDataset,
+    splits: Sequence[Split] = (),
+    *,
+    raw_text: bool,
 ) -> None:
     """Writes a row per seed, fold and graph."""
     from graphcaps._io.atomic_write import write_atomically
@@ -512,6 +518,7 @@ def _write_predictions(
         ids=ids,
         smiles=store.smiles,
         split_seeds=[split.seed for split in splits if split.seed is not None],
+        raw_text=raw_text,
     )
     write_atomically(path, text)
     note(f"Predictions of {sum(len(predictions) for _, predictions in kept):,} rows: {path}")

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from graphcaps._io.atomic_write import write_atomically
+from graphcaps.cli.output import option
 from graphcaps.errors import DataError
 
-__all__ = ["check_output_file", "check_output_folder", "write_json"]
+__all__ = ["RawText", "check_output_file", "check_output_folder", "write_json"]
+
+RawText = Annotated[
+    bool,
+    option(
+        "--raw-text",
+        help="Write names to CSV as they are. By default an apostrophe stands before those that begin with "
+        "=, +, -, @, a tab or a line break, which spreadsheets read as formulas; numbers stay.",
+    ),
+]
 
 
 def check_output_file(path: Path) -> None:

@@ -27,7 +27,7 @@ from graphcaps.cli.data_options import (
     reader_options,
 )
 from graphcaps.cli.output import columns, metric_rows, note, option, pairs, print_json, terminal
-from graphcaps.cli.output_files import check_output_file
+from graphcaps.cli.output_files import RawText, check_output_file
 from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
 
@@ -88,6 +88,7 @@ def predict(
             help="Predict no class if the probability of the most probable one is below P.",
         ),
     ] = None,
+    raw_text: RawText = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -155,7 +156,7 @@ def predict(
     context["notes"] = notes
     context["summary"] = predictions.summary()
     if out is not None:
-        _write(out, predictions, context)
+        _write(out, predictions, context, raw_text=raw_text)
     if as_json:
         rows = {"predictions": list(predictions.rows())} if out is None else {"out": str(out)}
         print_json(context | rows)
@@ -194,11 +195,11 @@ def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: s
     }
 
 
-def _write(out: Path, predictions: Predictions, context: dict[str, Any]) -> None:
+def _write(out: Path, predictions: Predictions, context: dict[str, Any], *, raw_text: bool) -> None:
     """Writes the rows, and next to them what they were computed from."""
     from graphcaps._io.atomic_write import write_atomically
 
-    text = predictions.to_csv()
+    text = predictions.to_csv(raw_text=raw_text)
     if out.suffix.lower() == ".json":
         text = _json({"summary": context["summary"], "predictions": list(predictions.rows())})
     write_atomically(out, text)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import csv
-import io
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcaps._io.csv_cells import csv_text
 from graphcaps.errors import DataError
 from graphcaps.training.replicas import Replica
 
@@ -116,6 +115,7 @@ def predictions_csv(
     ids: Sequence[str] | None = None,
     smiles: Sequence[str | None] | None = None,
     split_seeds: Sequence[int] = (),
+    raw_text: bool = False,
 ) -> str:
     """A table with a row per seed, fold and graph, as text.
 
@@ -131,15 +131,15 @@ def predictions_csv(
         ids (sequence, optional): Name of each graph of the data set.
         smiles (sequence, optional): SMILES of each graph of the data set.
         split_seeds (sequence): Seed of the split of each fold; empty for folds. (default: empty)
+        raw_text (bool): Write names and SMILES as they are. Otherwise those that a spreadsheet could read as a formula
+            get an apostrophe in front. (default: ``False``)
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns: list[tuple[str, Sequence[str | None] | None]] = [("id", ids), ("smiles", smiles)]
     extra = [(name, values) for name, values in columns if values is not None]
     classes = [f"probability[{name}]" for name in class_names]
     numbers = ["seed", "fold", *(["split_seed"] if split_seeds else [])]
     names = [name for name, _ in extra]
-    writer.writerow(["graph", *names, *numbers, "split", "label", "predicted", *classes])
+    table: list[list[object]] = [["graph", *names, *numbers, "split", "label", "predicted", *classes]]
     for seed, predictions in seeds:
         # In the order of folds, validation before test graphs, then of graphs.
         for row in np.lexsort((predictions.graph, predictions.part, predictions.fold)).tolist():
@@ -149,8 +149,8 @@ def predictions_csv(
             label, predicted = class_names[predictions.y[row]], class_names[int(p.argmax())]
             known = [column[graph] or "" for _, column in extra]
             cells = [*known, *where, PARTS[predictions.part[row]], label, predicted]
-            writer.writerow([graph + 1, *cells, *map(repr, p.tolist())])
-    return text.getvalue()
+            table.append([graph + 1, *cells, *map(repr, p.tolist())])
+    return csv_text(table, raw_text=raw_text)
 
 
 def _dtype(name: str) -> str:

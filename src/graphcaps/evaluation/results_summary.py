@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from graphcaps._io.csv_cells import csv_text
 from graphcaps.evaluation.fold_metrics import FOLD_METRICS
 from graphcaps.evaluation.ledger import RULES, choose_epochs
 from graphcaps.evaluation.record import SeedRecord
@@ -24,9 +23,7 @@ Columns of the other protocol, and of metrics that a record does not have, are e
 
 def summary_csv(records: Iterable[SeedRecord]) -> str:
     """The table as text, sorted by key."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    table: list[Sequence[object]] = [COLUMNS]
     for record in sorted(records, key=lambda record: record.key):
         choices = choose_epochs(record)
         accuracies = [f"{choices[name].mean:.2f}" if name in choices else "" for name in RULES]
@@ -34,8 +31,8 @@ def summary_csv(records: Iterable[SeedRecord]) -> str:
         key, curves = record.key, record.curves
         sizes = (curves.num_folds, curves.num_epochs)
         origin = (record.seconds, record.hardware, record.finished, record.versions.get("commit", ""))
-        writer.writerow([key.dataset, key.variant, key.protocol, key.seed, *sizes, *accuracies, *origin])
-    return text.getvalue()
+        table.append([key.dataset, key.variant, key.protocol, key.seed, *sizes, *accuracies, *origin])
+    return csv_text(table)
 
 
 def _mean(record: SeedRecord, name: str) -> str:

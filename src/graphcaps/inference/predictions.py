@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +11,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import torch
 
+from graphcaps._io.csv_cells import csv_text
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.errors import ArgumentError
@@ -190,17 +189,20 @@ class Predictions:
             row["error"] = self.errors[index] or None
             yield row
 
-    def to_csv(self) -> str:
-        """The rows as CSV with a header line; a graph without a prediction has empty cells."""
+    def to_csv(self, *, raw_text: bool = False) -> str:
+        """The rows as CSV with a header line; a graph without a prediction has empty cells.
+
+        Args:
+            raw_text (bool): Write names and reasons as they are. Otherwise those that a spreadsheet could read as a
+                formula get an apostrophe in front. (default: ``False``)
+        """
         score_name = "length" if self.score_kind == "lengths" else "score"
         header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
         header += [f"probability[{name}]" for name in self.class_names]
         header += [f"{score_name}[{name}]" for name in self.class_names]
         header += ["abstained", "out_of_distribution", "used_in"]
         header += [] if self.true_classes is None else ["true_class"]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*header, "error"])
+        table = [[*header, "error"]]
         for row in self.rows():
             cells = [row["graph"], *([] if self.ids is None else [row["id"]])]
             cells += [row["class"] or "", _format_number(row["probability"])]
@@ -211,8 +213,8 @@ class Predictions:
             cells += ["yes" if row["abstained"] else "", row["out_of_distribution"] or ""]
             cells.append(row["used_in"] or "")
             cells += [] if self.true_classes is None else [row["true_class"] or ""]
-            writer.writerow([*cells, row["error"] or ""])
-        return text.getvalue()
+            table.append([*cells, row["error"] or ""])
+        return csv_text(table, raw_text=raw_text)
 
 
 def predict_store(

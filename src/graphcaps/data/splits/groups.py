@@ -6,8 +6,6 @@ column of the data file.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.csv_cells import csv_text
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
@@ -92,7 +91,7 @@ def write_groups(
     """Writes a CSV with a row per graph: number from 1, id, class, group, size of the group, confirmed.
 
     ``confirmed`` is ``yes`` for a graph with a confirmed duplicate, ``unsure`` for an undecided one, and empty for a
-    graph without duplicates.
+    graph without duplicates. Ids and classes that a spreadsheet could read as a formula get an apostrophe in front.
     """
     groups = duplicates.group_ids()
     sizes = np.bincount(groups)
@@ -101,15 +100,13 @@ def write_groups(
         confirmed[group] = "unsure"
     for group in duplicates.groups:
         confirmed[group] = "yes"
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_GROUP_COLUMNS)
+    table: list[Sequence[object]] = [_GROUP_COLUMNS]
     for graph in range(len(store)):
         class_name = "" if store.y is None else store.class_names[int(store.y[graph])]
         graph_id = ids[graph] if ids else ""
         number = int(groups[graph])
-        writer.writerow((graph + 1, graph_id, class_name, number, int(sizes[number]), confirmed[graph]))
-    write_atomically(path, text.getvalue())
+        table.append((graph + 1, graph_id, class_name, number, int(sizes[number]), confirmed[graph]))
+    write_atomically(path, csv_text(table))
 
 
 def read_groups(path: str | Path, num_graphs: int) -> NDArray[np.int64]:
