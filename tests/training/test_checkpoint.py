@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from graphcaps._io.checked_safetensors import encode_checked
+from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.errors import DataError
@@ -163,7 +163,45 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 
 def test_a_checked_file_without_a_run_is_refused(path: Path) -> None:
     path.write_bytes(encode_checked("graphcaps checkpoint", FORMAT, {}, {"w": torch.zeros(2)}))
-    assert "one of another run" in refusal(path)
+    assert (
+        refusal(path) == "expected an object under 'fingerprint', found None. Start again without resuming."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "tensors", "expected"),
+    [
+        ({"epochs": ...}, {}, "a number under 'epochs', found None"),
+        ({"epochs": -1}, {}, "a number under 'epochs', found -1"),
+        ({"fingerprint": "x"}, {}, "an object under 'fingerprint', found 'x'"),
+        ({"versions": "x"}, {}, "an object under 'versions', found 'x'"),
+        ({}, {"x.seconds": torch.zeros(3)}, "begin with state, extra, history, found 'x.seconds'"),
+        ({}, {"state.epoch": ...}, "the number of completed epochs under 'state.epoch', found none"),
+        (
+            {},
+            {"state.epoch": torch.zeros(2)},
+            "the number of completed epochs under 'state.epoch', found none",
+        ),
+        ({}, {"history.seconds": ...}, "one number per epoch under 'history.seconds', found none"),
+        (
+            {},
+            {"history.seconds": torch.tensor(1.0)},
+            "one number per epoch under 'history.seconds', found none",
+        ),
+        ({}, {"history.train_loss": ...}, "3 rows under 'history.train_loss', found none"),
+        ({}, {"history.train_loss": torch.zeros(2, 2)}, "'history.train_loss', found the shape [2, 2]"),
+        ({}, {"history.term.margin": torch.zeros(3)}, "3 rows under 'history.margin', found the shape [3]"),
+    ],
+)
+def test_resealed_checkpoints_are_refused(path: Path, changes, tensors, expected: str) -> None:
+    read = read_checked(path, "graphcaps checkpoint", FORMAT)
+    head = {
+        name: value for name, value in read.content.items() if name not in ("format", "version", "sha256")
+    }
+    head = {name: value for name, value in (head | changes).items() if value is not ...}
+    kept = {name: value for name, value in (read.tensors | tensors).items() if value is not ...}
+    path.write_bytes(encode_checked("graphcaps checkpoint", FORMAT, head, kept))
+    assert expected in refusal(path)
 
 
 def test_a_checkpoint_of_another_run_is_refused_with_the_differences(path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from graphcaps._io.atomic_write import escape_text
 from graphcaps._io.read_limit import check_json
 from graphcaps.config import RunConfig
 from graphcaps.errors import DataError, GraphcapsError
@@ -208,6 +209,9 @@ def read_key(values: Any, where: str) -> RecordKey:
     _expect_types(values, _KEY_TYPES, where)
     if values["protocol"] not in PROTOCOLS:
         raise DataError(where, f"one of the protocols {', '.join(PROTOCOLS)}", repr(values["protocol"])[:60])
+    for name in ("dataset", "variant"):
+        if escape_text(values[name]) != values[name]:  # it is part of a file name
+            raise DataError(where, f"a name in Unicode under '{name}'", f"'{escape_text(values[name])}'")
     return RecordKey(*(values[name] for name in _KEY_TYPES))
 
 

@@ -138,7 +138,7 @@ def write_archive(path: Path, records: Iterable[SeedRecord]) -> None:
         json.dumps(record.as_dict(curves=record.curves.header()), ensure_ascii=False, separators=(",", ":"))
         for record in records
     )
-    members = {_INDEX: "".join(f"{line}\n" for line in lines).encode("utf-8")}
+    members = {_INDEX: "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")}
     for name in _ALL_CURVES:
         values = np.concatenate([_encode(_curve(record, name)) for record in records])
         for byte, plane in enumerate(values.reshape(-1, 1).view(np.uint8).T):

@@ -254,4 +254,4 @@ def _setting(name: str, values: dict[str, Any]) -> str:
 
 
 def _checksum(record: SeedRecord) -> str:
-    return hashlib.sha256(record.to_json().encode("utf-8")).hexdigest()
+    return hashlib.sha256(record.to_json().encode("utf-8", "backslashreplace")).hexdigest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,8 @@ class TrainingProfile:
             )
             if any(len(labels) != len(shares) for labels, shares in frequencies):
                 raise ValueError("label values and frequencies of different lengths")
+            if not all(_are_labels(labels) for labels, _ in frequencies):
+                raise ValueError("label values that are not distinct 64-bit integers in increasing order")
             attributes = tuple(_three(row) for row in values["attribute_quantiles"])
             ranges = {name: (float(low), float(high)) for name, (low, high) in values["ranges"].items()}
             names = {*quantiles, *(f"attributes[{column}]" for column in range(len(attributes)))}
@@ -201,9 +204,16 @@ class TrainingProfile:
                 raise ValueError("ranges that do not match the quantiles")
             threshold, graphs = float(values["threshold"]), int(values["graphs"])
             return cls(quantiles, frequencies, attributes, ranges, threshold, graphs)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             expected = "be the output of TrainingProfile.to_dict"
             raise ArgumentError("TrainingProfile", "entries", expected, f"'{error}'") from error
+
+
+def _are_labels(values: tuple[int, ...]) -> bool:
+    """Whether values can be the labels of a column: at least one, increasing, 64-bit."""
+    bounds = np.iinfo(np.int64)
+    is_increasing = all(before < after for before, after in pairwise(values))
+    return bool(values) and is_increasing and bounds.min <= values[0] and values[-1] <= bounds.max
 
 
 def _three(values: Any) -> tuple[float, ...]:

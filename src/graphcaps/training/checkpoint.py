@@ -120,7 +120,8 @@ def load_checkpoint(
     parts: dict[str, dict[str, Tensor]] = {"state": {}, "extra": {}, "history": {}}
     for name, value in read.tensors.items():
         part, _, rest = name.partition(".")
-        parts[part][rest] = value
+        parts.get(part, {})[rest] = value
+    _check_history(parts["history"], content.get("epochs"), path)
     history = _events(parts["history"], content["epochs"])
     if max_epochs is not None and len(history) > max_epochs:
         raise DataError(
@@ -137,6 +138,21 @@ def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
     if not history:
         return torch.empty(0, 0, dtype=torch.float64)
     return torch.tensor([getattr(event, name) for event in history], dtype=torch.float64)
+
+
+def _check_history(columns: Mapping[str, Tensor], epochs: object, path: Path) -> None:
+    """Checks that the number of epochs and a row per epoch of each metric are there.
+
+    Raises:
+        DataError: If one is missing or has another length.
+    """
+    if type(epochs) is not int or epochs < 0:
+        raise DataError(path, "a number of epochs", repr(epochs), fix=_START_AGAIN)
+    seconds = columns.get("seconds")
+    rows = None if seconds is None or seconds.dim() != 1 else len(seconds)
+    missing = [name for name in _METRICS if name not in columns]
+    if rows is None or missing or any(value.dim() < 1 or len(value) != rows for value in columns.values()):
+        raise DataError(path, "a row of metrics for each epoch", "others", fix=_START_AGAIN)
 
 
 def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:

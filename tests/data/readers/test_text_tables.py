@@ -102,6 +102,16 @@ def test_skipped_rows_are_noted_and_the_others_keep_their_columns(write):
     assert rows.all_notes == ("1 row holds no valid molecule and was left out: line 2.",)
 
 
+def test_parquet_entries_that_python_cannot_hold_are_refused(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    binary = arrow.array([b"CC", b"C\xcf"], arrow.binary())
+    text = arrow.StringArray.from_buffers(len(binary), *binary.buffers()[1:])  # not checked to be UTF-8
+    for column in (text, arrow.array([0, 2**60], arrow.timestamp("ms"))):
+        parquet.write_table(arrow.table({"smiles": column}), tmp_path / "own.parquet")
+        with pytest.raises(DataError, match=r"own.parquet: expected entries that can be read, found '.+'\."):
+            open_table(tmp_path / "own.parquet")
+
+
 def test_parquet(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "own.parquet"
