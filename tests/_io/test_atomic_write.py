@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from graphcaps._io.atomic_write import remove_temporary_files, write_atomically, write_folder_atomically
+from graphcaps._io.atomic_write import (
+    remove_leftovers,
+    remove_temporary_files,
+    write_atomically,
+    write_folder_atomically,
+)
 from graphcaps.errors import ArgumentError, DataError
 
 
@@ -111,6 +118,27 @@ def test_temporary_files_of_a_killed_writer_are_removed(tmp_path: Path, monkeypa
     remove_temporary_files(path)
     (left,) = os.listdir(tmp_path)
     assert left.startswith(".other.csv.")
+
+
+KILLED = """
+import os, signal, sys
+from graphcaps._io.atomic_write import write_atomically
+write_atomically(sys.argv[1], lambda file: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_leftovers_of_killed_processes_are_removed_and_others_stay(tmp_path: Path, monkeypatch) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "out"], check=False)
+    (left,) = tmp_path.iterdir()
+    (tmp_path / ".mine.part").touch()
+    (tmp_path / ".a.00000000.1.abcdef01.part").touch()  # of another machine
+    (tmp_path / ".b.00000000.1.abcdef01.part").touch()
+    os.utime(tmp_path / ".b.00000000.1.abcdef01.part", (0, 0))
+    write_atomically(tmp_path / "other", lambda file: remove_leftovers(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == [".a.00000000.1.abcdef01.part", ".mine.part", "other"]
+    assert left.name.startswith(".out.")
+    remove_leftovers(tmp_path / "missing")
 
 
 def test_a_folder_is_written_and_replaced(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from typer.testing import CliRunner, Result
 import graphcaps.cli.evaluate as evaluate_module
 from graphcaps.cli.main import app
 from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore
+from graphcaps.training import checkpoint_writer
+from graphcaps.training.checkpoint import Checkpoint
 
 RUNNER = CliRunner()
 FAST = ("--folds", "3", "--epochs", "2", "--device", "cpu")
@@ -164,6 +167,46 @@ def test_out_holds_records_and_a_summary(root: Path, tmp_path: Path) -> None:
     assert json.loads(json.dumps(ledger.summary())) == result
 
 
+@pytest.mark.parametrize(("option", "epochs"), [((), [1]), (("--checkpoint-every", 2), [2, 4])])
+def test_checkpoints_begin_with_the_first_epoch_or_follow_the_option(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[object, ...], epochs: list[int]
+) -> None:
+    written = []
+    write = checkpoint_writer.write_checkpoint
+
+    def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Any) -> None:
+        written.append(checkpoint.epoch)
+        write(path, checkpoint, fingerprint)
+
+    monkeypatch.setattr(checkpoint_writer, "write_checkpoint", write_checkpoint)
+    words = ("OWN", "--folds", 3, "--epochs", 5, "--device", "cpu", "--out", tmp_path / "out")
+    result = run(root, *words, *option)
+    assert result.exit_code == 0, result.output
+    assert written == epochs
+
+
+def test_a_folder_that_holds_no_checkpoint_costs_a_note(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "unfinished").write_bytes(b"a file in the place of the folder")
+    result = run(root, "OWN", *FAST, "--out", out, "--checkpoint-every", 1)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("A checkpoint could not be written") == 1
+    assert len(ResultsStore(out).records()) == 1
+
+
+def test_partial_files_of_killed_runs_are_removed(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    left = [folder / ".OWN.00000000.1.abcdef01.part" for folder in (out, out / "unfinished")]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.utime(path, (0, 0))
+    result = run(root, "OWN", *FAST, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert not any(path.exists() for path in left)
+
+
 def test_a_resumed_evaluation_equals_an_uninterrupted_one(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +273,7 @@ def test_an_embedded_set_has_a_default_preset() -> None:
         (("OWN", "--group", 0), "'group' must be a whole number from 1 on, got 0."),
         (("OWN", "--device", "tpu"), "'device' must be cpu, cuda or auto"),
         (("OWN", "--resume"), "'resume' must come with a folder of results"),
+        (("OWN", "--checkpoint-every", "2"), "must come with a folder of results"),
         (("OWN", "--patience", 5, "--protocol", "paper"), "unless the protocol is held-out: 'paper' has no"),
         (("OWN", "--patience", 5, "--protocol", "both"), "unless the protocol is held-out: 'paper' has no"),
         (

@@ -45,7 +45,7 @@ def test_a_checkpoint_of_another_grouping_is_noted_and_removed(tmp_path: Path) -
     assert (
         note == f"The checkpoint {left.name} was not used: other folds or seeds were trained together there."
     )
-    assert not [*(tmp_path / "unfinished").iterdir()]
+    assert not (tmp_path / "unfinished").exists()
 
 
 def test_checkpoints_of_other_seeds_stay(tmp_path: Path) -> None:

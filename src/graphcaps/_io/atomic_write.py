@@ -1,24 +1,39 @@
 """Atomic writes of files and folders: the target is complete or unchanged, even if the process is killed.
 
 The content goes to a temporary file or folder beside the target, which is flushed to disk and then renamed. On any
-error the temporary data is removed. A killed process can leave it behind; :func:`remove_temporary_files` deletes it.
+error the temporary data is removed. A killed process can leave it behind; :func:`remove_temporary_files` and
+:func:`remove_leftovers` delete it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["escape_text", "remove_temporary_files", "write_atomically", "write_folder_atomically"]
+__all__ = [
+    "escape_text",
+    "remove_leftovers",
+    "remove_temporary_files",
+    "write_atomically",
+    "write_folder_atomically",
+]
 
 _NAME_LENGTH = 64  # characters of the target's name in a temporary name; file systems allow 255 bytes in all
+_TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{8})\.(?P<process>\d+)\.[0-9a-f]{8}\.part")
+_LEFTOVER_SECONDS = 3600.0  # a file of an unknown machine is left over if it has not changed for this long
 
 
 def escape_text(text: str) -> str:
@@ -120,9 +135,42 @@ def remove_temporary_files(path: Path) -> None:
         left.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Deletes the temporary files of killed processes in a folder that other processes may write into.
+
+    Files of running processes stay. On another machine this cannot be seen; its files are deleted after an hour.
+    """
+    with contextlib.suppress(OSError):  # the folder is missing, or another process deletes the same files
+        for path in folder.glob(".*.part"):
+            name = _TEMPORARY.fullmatch(path.name)
+            if name is None or not path.is_file():
+                continue
+            ended = name["machine"] == _machine() and _has_ended(int(name["process"]))
+            if ended or time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+                path.unlink(missing_ok=True)
+
+
+def _has_ended(process: int) -> bool:
+    """Whether no process of this machine has that number; ``False`` if that cannot be found out."""
+    if sys.platform == "win32":  # os.kill would end the process
+        return False
+    try:
+        os.kill(process, 0)  # sends nothing
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it belongs to another user
+        return False
+    return False
+
+
+def _machine() -> str:
+    """Eight digits of this machine's name."""
+    return hashlib.sha256(platform.node().encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
+
 def _temporary_path(target: Path, tag: str = "") -> Path:
     # The random part separates concurrent writers of one target, also in two threads of one process.
-    unique = f"{os.getpid()}.{secrets.token_hex(4)}"
+    unique = f"{_machine()}.{os.getpid()}.{secrets.token_hex(4)}"
     return target.with_name(f".{target.name[:_NAME_LENGTH]}.{tag}{unique}.part")
 
 

@@ -151,6 +151,15 @@ def evaluate(
     resume: Annotated[
         bool, option("--resume", help="Keep finished records in DIR and continue unfinished ones.")
     ] = False,
+    checkpoint_every: Annotated[
+        int | None,
+        option(
+            "--checkpoint-every",
+            metavar="EPOCHS",
+            min=1,
+            help="Epochs between checkpoints. Default: the first epoch, then one every 20 seconds.",
+        ),
+    ] = None,
     smiles: Smiles = None,
     label: Label = None,
     id: Id = None,
@@ -211,6 +220,7 @@ def evaluate(
             "--patience": patience,
             "--metric": metric,
             "--class-weight": class_weight,
+            "--checkpoint-every": checkpoint_every,
             "--log": log,
         }
         check_network_options(config, network_options, "options")
@@ -218,8 +228,8 @@ def evaluate(
             note(f"{store.name}: {copies}")
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-            variant=variant, results=results, resume=resume, groups=_groups(groups, dataset),
-            split=fixed_splits or None, patience=patience or None,
+            variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
+            groups=_groups(groups, dataset), split=fixed_splits or None, patience=patience or None,
             metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
         )  # fmt: skip
         if groups is not None and validation.partition is None:

@@ -125,7 +125,7 @@ def train(
             "--checkpoint-every",
             metavar="EPOCHS",
             min=1,
-            help="Epochs between checkpoints. Default: one every 20 seconds.",
+            help="Epochs between checkpoints. Default: the first epoch, then one every 20 seconds.",
         ),
     ] = None,
     baseline: Annotated[

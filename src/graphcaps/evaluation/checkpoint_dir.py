@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from graphcaps._io.atomic_write import remove_leftovers
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.replica_groups import ReplicaGroup
@@ -27,6 +28,7 @@ class CheckpointDir:
     """
 
     def __init__(self, results: Path | None, dataset: str, variant: str) -> None:
+        self.results = results
         self.folder = None if results is None else results / "unfinished"
         self.dataset, self.variant = dataset, variant
 
@@ -59,11 +61,23 @@ class CheckpointDir:
         )
 
     def remove_finished(self, protocol: Protocol, finished_seeds: set[int]) -> None:
-        """Removes the checkpoints whose seeds all have a record. The folder stays: other runs may write into it."""
+        """Removes the checkpoints whose seeds all have a record, and the folder if it is empty then.
+
+        Another run that is about to write into the folder makes it again.
+        """
         for path, seeds in self._checkpoints(protocol):
             if seeds <= finished_seeds:
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
+        if self.folder is not None:
+            with contextlib.suppress(OSError):  # missing, or not empty
+                self.folder.rmdir()
+
+    def remove_leftovers(self) -> None:
+        """Removes the partial checkpoints and records of killed processes."""
+        for folder in (self.results, self.folder):
+            if folder is not None:
+                remove_leftovers(folder)
 
     def _prefix(self, protocol: Protocol) -> str:
         return file_name(self.dataset, self.variant, protocol, "")

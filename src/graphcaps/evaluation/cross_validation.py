@@ -137,6 +137,7 @@ def cross_validate(
     variant: str | None = None,
     results: ResultsStore | str | Path | None = None,
     resume: bool = False,
+    checkpoint_every: int | None = None,
     groups: Groups | None = None,
     split: Split | Sequence[Split] | None = None,
     patience: int | None = None,
@@ -166,6 +167,8 @@ def cross_validate(
         results (ResultsStore or path, optional): Folder for records, written as soon as a seed is finished, and
             for checkpoints, under ``unfinished``.
         resume (bool): Keep finished records of ``results`` and continue from its checkpoints.
+        checkpoint_every (int, optional): Number of epochs between checkpoints. (default: the first epoch, then one
+            every 20 seconds)
         groups (sequence or str, optional): Group of each graph; graphs of one group are in the same fold.
             ``"copies"`` groups duplicate graphs and ``"scaffolds"`` molecules with the same ring system. Any other text
             is a file written by ``graphcaps data check --groups``.
@@ -199,8 +202,9 @@ def cross_validate(
     results_store = results if isinstance(results, ResultsStore) or results is None else ResultsStore(results)
     validation = CrossValidation(
         store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-        variant=variant, results=results_store, resume=resume, groups=groups, split=split, patience=patience,
-        metric=metric, class_weight=class_weight, predictions=predictions, callbacks=callbacks,
+        variant=variant, results=results_store, resume=resume, checkpoint_every=checkpoint_every, groups=groups,
+        split=split, patience=patience, metric=metric, class_weight=class_weight, predictions=predictions,
+        callbacks=callbacks,
     )  # fmt: skip
     ledger = validation.run(on_event)
     if warning := ledger.capsule_warning:
@@ -232,6 +236,7 @@ class CrossValidation:
         variant: str | None = None,
         results: ResultsStore | None = None,
         resume: bool = False,
+        checkpoint_every: int | None = None,
         joint_variants: Mapping[str, RunConfig] | None = None,
         groups: Groups | None = None,
         split: Split | Sequence[Split] | None = None,
@@ -242,7 +247,9 @@ class CrossValidation:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
-        for name, value in (("seeds", seeds), ("group", 1 if group is None else group)):
+        optional = {"group": group, "checkpoint_every": checkpoint_every}
+        given_counts = {name: value for name, value in optional.items() if value is not None}
+        for name, value in {"seeds": seeds, **given_counts}.items():
             if type(value) is not int or value < 1:
                 raise ArgumentError("cross_validate", name, "be a whole number from 1 on", value)
         if protocol not in (*PROTOCOLS, "both"):
@@ -263,6 +270,8 @@ class CrossValidation:
             raise ArgumentError("cross_validate", "class_weight", expected, repr(class_weight))
         if resume and results is None:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
+        if checkpoint_every is not None and results is None:
+            raise ArgumentError("cross_validate", "checkpoint_every", "come with a folder of results", "none")
         self.store = store
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         with_validation = "held-out" in self.protocols
@@ -286,6 +295,7 @@ class CrossValidation:
                 **needs_validation,
                 "predictions": None,
                 "class_weight": class_weight,
+                "checkpoint_every": checkpoint_every,
                 "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
             }
             check_network_options(self.config, network_options, "cross_validate")
@@ -305,7 +315,7 @@ class CrossValidation:
         counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
         self.data = DatasetFingerprint(*counts, self.folds.checksum, data_digest(store))
         self.finished = self._load_finished(resume)
-        self.resume = resume
+        self.resume, self.checkpoint_every = resume, checkpoint_every
         self.memory_estimate: MemoryEstimate | None = None
         self._inputs: TrainingInputs | None = None
         folder = None if results is None else results.folder
@@ -351,6 +361,7 @@ class CrossValidation:
     def run_all(self, on_event: Callable[[GroupEpoch], object] | None = None) -> dict[str, Ledger]:
         """As :meth:`run`, with a ledger per variant."""
         records = dict(self.finished)
+        self.checkpoints.remove_leftovers()
         if not self.is_classical and any(self._missing_runs(protocol) for protocol in self.protocols):
             self.prepare()
         groups = [group for protocol in self.protocols for group in self._plan(protocol)]
@@ -481,6 +492,7 @@ class CrossValidation:
             initializers=factories,
             data=self.data.sha256,
             checkpoint=self.checkpoints.path(group),
+            checkpoint_every=self.checkpoint_every,
             resume=self.resume,
             # A record is written once all folds of its seed are trained: until then the checkpoint is the result.
             keep_end=len(group.replicas) < self.folds.num_folds,

@@ -154,6 +154,7 @@ def train_group(
     initializers: Mapping[str, ModelFactory] | None = None,
     data: str = "",
     checkpoint: Path | None = None,
+    checkpoint_every: int | None = None,
     resume: bool = False,
     keep_end: bool = False,
     keep_best: bool = False,
@@ -176,6 +177,8 @@ def train_group(
         initializers (dict, optional): Model factory for the initial weights of each variant.
         data (str): Digest of the graphs, for the checkpoint.
         checkpoint (Path, optional): Checkpoint file.
+        checkpoint_every (int, optional): Number of epochs between checkpoints. (default: the first epoch, then one
+            every 20 seconds)
         resume (bool): Continue from the checkpoint, if there is one. (default: ``False``)
         keep_end (bool): Also write a checkpoint after the last epoch, if no record follows. (default: ``False``)
         keep_best (bool): Keep the weights of each replica's best epoch. (default: ``False``)
@@ -201,7 +204,8 @@ def train_group(
     callbacks += [scores] if keep_scores else []
     writer = None
     if checkpoint is not None:
-        writer = CheckpointWriter(checkpoint, fingerprint, after_last="always" if keep_end else "never")
+        after_last: Literal["always", "never"] = "always" if keep_end else "never"
+        writer = CheckpointWriter(checkpoint, fingerprint, every=checkpoint_every, after_last=after_last)
         callbacks.append(writer)
     fewer = "choose fewer folds" if keep_best else "set a smaller group"
     explain = partial(_explain_memory, config, inputs.device, F, fewer)

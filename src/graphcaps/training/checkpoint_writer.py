@@ -1,4 +1,7 @@
-"""When checkpoints are written: after a number of epochs or a time, and when a run is interrupted."""
+"""When checkpoints are written: after a number of epochs or a time, and when a run is interrupted.
+
+By default the first epoch of a process is written too, so that a run advances however soon it is killed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from graphcaps.training.trainer import EpochEnd
 __all__ = ["CheckpointWriter"]
 
 CHECKPOINT_SECONDS = 20.0
-"""Least time between two checkpoints, unless a number of epochs is given."""
+"""Least time between two checkpoints of a process, unless a number of epochs is given."""
 COPY_SECONDS = 1.0
 """Least time between two copies of the state, to which an interrupted epoch falls back."""
 MAX_TIME_SHARE = 0.01
@@ -28,19 +31,19 @@ class CheckpointWriter(Callback):
     An interrupted epoch has changed some weights. The state between two epochs is therefore copied about once per
     second, and this copy is written if the next epoch is interrupted. A run without a checkpoint file copies nothing.
 
-    A file that cannot be written becomes a note, and training continues.
+    A file that cannot be written becomes a note, the first time, and training continues.
 
     Args:
         path (str or Path): The checkpoint file.
         fingerprint (dict): Result of :func:`graphcaps.training.fingerprint.run_fingerprint`.
-        every (int, optional): Number of epochs between checkpoints. (default: the first epoch that ends 20 seconds
-            after the last checkpoint)
+        every (int, optional): Number of epochs between checkpoints. (default: the first epoch, then the first
+            that ends 20 seconds after the last checkpoint)
         after_last (str): Whether a checkpoint of the last epoch is written: ``"always"``, ``"never"`` or as ``"due"``.
             (default: "due")
 
     Attributes:
         copy (Checkpoint, optional): Last copy of the state.
-        notes (tuple): Problems with the file, one sentence each.
+        notes (tuple): The first problem with the file; empty if there was none.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class CheckpointWriter(Callback):
         self.notes: tuple[str, ...] = ()
         self._copied_at = self._written_at = monotonic()
         self._copy_seconds = self._write_seconds = 0.0  # of the last copy and the last checkpoint
+        self._has_written = False
 
     def on_start(self, loop: TrainingLoop) -> None:
         self._written_at = monotonic()
@@ -90,7 +94,9 @@ class CheckpointWriter(Callback):
     def _is_due(self, now: float, epoch: int) -> bool:
         if self.every is not None:
             return epoch % self.every == 0
-        return now - self._written_at >= _interval(CHECKPOINT_SECONDS, self._write_seconds)
+        return not self._has_written or now - self._written_at >= _interval(
+            CHECKPOINT_SECONDS, self._write_seconds
+        )
 
     def _copy(self, loop: TrainingLoop) -> None:
         began = monotonic()
@@ -111,11 +117,10 @@ class CheckpointWriter(Callback):
             else:
                 failed = None
                 break
-        self._written_at = monotonic()
+        self._written_at, self._has_written = monotonic(), True
         self._write_seconds = self._written_at - began
-        note = f"A checkpoint could not be written: {failed}"
-        if failed is not None and note not in self.notes:
-            self.notes = (*self.notes, note)
+        if failed is not None and not self.notes:
+            self.notes = (f"A checkpoint could not be written: {failed}",)
 
 
 def _interval(least: float, seconds: float) -> float:

@@ -180,7 +180,8 @@ class FinalTraining(SingleTraining):
 
         Args:
             checkpoint (str or Path, optional): File to write checkpoints to.
-            every (int, optional): Number of epochs between checkpoints. (default: at the first epoch end after 20 s)
+            every (int, optional): Number of epochs between checkpoints. (default: the first epoch, then one
+                every 20 s)
 
         Raises:
             CallbackError: If a callback raises before the last epoch is trained. A later error is raised by
