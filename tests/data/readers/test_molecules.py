@@ -8,7 +8,7 @@ import torch
 from graphcaps.chemistry.featurizers import BOND_TYPE, ELEMENT
 from graphcaps.chemistry.rdkit_tasks import MAX_SMILES_LENGTH
 from graphcaps.data.convert.networkx_graphs import to_networkx
-from graphcaps.data.readers.molecules import from_smiles, read_smiles
+from graphcaps.data.readers.molecules import from_smiles, read_molecule_table, read_smiles
 from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 
 chem = pytest.importorskip("rdkit.Chem")
@@ -134,3 +134,20 @@ def test_smiles_are_accepted_as_graphs():
     assert len(coerce(["CCO", "CC"]).store) == 2
     with pytest.raises(ArgumentError, match=r"SMILES, RDKit molecules, .* or a path, got int, str"):
         coerce(["CC", 3])
+
+
+@pytest.mark.parametrize(
+    ("ids", "id", "note"),
+    [
+        (("a", "b", "c"), None, ""),
+        (("a", "a", "c"), None, "2 of 3 rows share an entry of column 'id' with another (first: 'a'); rows are named "
+         "by their line instead."),
+        (("a", "", "c"), None, "1 of 3 rows has no entry in column 'id'; rows are named by their line instead."),
+        (("a", "a", "c"), "id", "2 of 3 rows share an entry of column 'id' with another (first: 'a')."),
+    ],
+)  # fmt: skip
+def test_ids_that_do_not_name_their_row_are_said(tmp_path, ids, id, note):
+    path = tmp_path / "own.csv"
+    rows = zip(("C", "CC", "CCC"), ids, strict=True)
+    path.write_text("smiles,id\n" + "".join(f"{smiles},{name}\n" for smiles, name in rows))
+    assert "".join(read_molecule_table(path, id=id).metadata.row_notes) == note

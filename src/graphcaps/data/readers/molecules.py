@@ -18,6 +18,7 @@ Charges, tautomers and isotopes stay as written. ``store.featurizer`` has the na
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -260,7 +261,10 @@ def read_molecule_table(
         where=table.where,
         lines=[table.lines[row] for row in selected],
     )
-    return _select_rows(table, texts, labels, molecules, duplicates, ids, names is not None, set_names)
+    read = _select_rows(table, texts, labels, molecules, duplicates, ids, names is not None, set_names)
+    note = _describe_ids(table, id)
+    notes = (*filter(None, [note]), *read.metadata.row_notes)
+    return replace(read, metadata=replace(read.metadata, row_notes=notes))
 
 
 def _select_rows(
@@ -325,6 +329,27 @@ def _id_column(table: Table) -> tuple[str, ...] | None:
     """The column ``id`` if its entries are complete and distinct."""
     names = table.column("id") if table.find_column("id") is not None else ()
     return names if all(names) and len(set(names)) == len(table.rows) else None
+
+
+def _describe_ids(table: Table, id: str | None) -> str:
+    """A sentence on rows without a name of their own in the column ``id``; "" if each has one."""
+    column = id or "id"
+    if table.find_column(column) is None:
+        return ""
+    names = table.column(column)
+    empty = sum(not name for name in names)
+    counts = Counter(filter(None, names))
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        rows = sum(counts[name] for name in repeated)
+        share = f"share an entry of column {column!r} with another (first: {repeated[0]!r})"
+        reason = f"{rows:,} of {len(names):,} rows {share}"
+    elif empty:
+        verb = "has" if empty == 1 else "have"
+        reason = f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}"
+    else:
+        return ""
+    return f"{reason}." if id is not None else f"{reason}; rows are named by their line instead."
 
 
 def _check_arguments(
