@@ -105,6 +105,7 @@ def test_false_is_read_as_none():
         ("[training]\nepoch = 1", "own: unknown key 'epoch' in [training]. Did you mean 'epochs'?"),
         ("[features]\nlabel = true", "own: unknown key 'label' in [features]. Did you mean 'labels'?"),
         ("training = 3", "own: expected a table [training], found 3."),
+        ("by_data = [[1]]", "own, by_data: expected a list of names, found [[1]]."),
         ("model = 'hgcn'", "own: expected a table [model], found 'hgcn'."),
         ("dataset = 3", "own, dataset: expected a string, found 3."),
         ("[model]\nname = 3", "own, [model] name: expected a string, found 3."),

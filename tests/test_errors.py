@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import cross_val_predict
 
 from graphcaps.data import to_pyg
-from graphcaps.errors import warn_user
+from graphcaps.errors import ArgumentError, DataError, UsageError, warn_user
 from tests.estimator.small_classifier import fitted, small
 from tests.small_models import labelled
 
@@ -47,3 +47,22 @@ def test_warnings_of_the_classifier_name_the_line_of_the_user() -> None:
             warning for warning in caught if issubclass(warning.category, UserWarning)
         ]  # not those of torch
         assert {warning.filename for warning in ours} == {__file__}
+
+
+def test_messages_show_control_characters_and_cut_long_values() -> None:
+    hostile = "\x1b]0;x\x07" + "v" * 10_000
+    errors = (
+        DataError("file.csv", "a number", f"'{hostile}'", line=3),
+        DataError(f"file.csv, key '{hostile}'", f"one of '{hostile}'", hostile),
+        ArgumentError("owner", "name", "be small", [hostile]),
+        UsageError(f"The value '{hostile}' is unknown; use 'x'."),
+        UsageError(hostile),
+    )
+    for error in errors:
+        assert "\x1b" not in str(error)
+        assert r"\x1b]0;x\x07" in str(error) or r"\\x1b]0;x\\x07" in str(error)
+        assert len(str(error)) <= 2001
+    assert len(str(errors[0])) < 280
+    assert str(errors[0]).endswith("vvv…'.")
+    assert str(errors[3]).endswith("vvv…' is unknown; use 'x'.")
+    assert str(UsageError("The model's classes are the user's 'a\tb'\nand 'c'.")).endswith("'a\tb'\nand 'c'.")

@@ -2,29 +2,67 @@
 
 The command line prints a :class:`GraphcapsError` as one sentence and exits with code 2; any other exception is a bug
 in graphcaps. A message names the owner or the file, what was expected, what was found and what to do, in that order.
+
+Names and values in a message come from files of unknown origin: control characters are escaped (:func:`printable`), and
+values are cut at 200 characters (:func:`shorten`).
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from pathlib import Path
 
 __all__ = [
+    "CONTROL_CHARACTERS",
     "ArgumentError",
     "DataError",
     "GraphcapsError",
     "MissingExtraError",
     "ShapeError",
     "UsageError",
+    "printable",
+    "shorten",
     "warn_user",
 ]
 
 _LIBRARIES = ("graphcaps", "sklearn", "joblib")  # scikit-learn calls the classifier for the user
 
+_MAX_VALUE = 200  # characters of a value in a message
+_MAX_MESSAGE = 2000
+_QUOTED = re.compile(r"(?<!\w)'([^']*)'(?!\w)")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys, except tab and line feed: C0, DEL, C1, line separators, directions of text."""
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters as ``\x1b``, so that a terminal shows them and does not obey them.
+
+    Tabs and line feeds stay.
+    """
+    return CONTROL_CHARACTERS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def shorten(text: str, limit: int = _MAX_VALUE) -> str:
+    """The first ``limit`` characters of a longer text, with an ellipsis and the quotation mark that ends it."""
+    if len(text) <= limit:
+        return text
+    is_quoted = text[0] == text[-1] and text[0] in "'\""
+    return f"{text[:limit]}…{text[-1] if is_quoted else ''}"
+
 
 class GraphcapsError(Exception):
-    """Base class of all errors that a user can fix."""
+    """Base class of all errors that a user can fix.
+
+    Args:
+        message (str): One sentence or more. Its control characters are escaped, quoted values have at most 200
+            characters, and the whole has at most 2,000.
+    """
+
+    def __init__(self, message: str) -> None:
+        message = _QUOTED.sub(lambda found: f"'{shorten(found[1])}'", message)
+        super().__init__(shorten(printable(message), _MAX_MESSAGE))
 
 
 class UsageError(GraphcapsError, ValueError):
@@ -40,7 +78,7 @@ class ArgumentError(GraphcapsError, ValueError):
 
     def __init__(self, owner: str, name: str, expected: str, got: object, fix: str = "") -> None:
         self.owner, self.name, self.expected, self.got, self.fix = owner, name, expected, got, fix
-        sentence = f"{owner}: '{name}' must {expected}, got {got}."
+        sentence = f"{owner}: '{name}' must {expected}, got {shorten(str(got))}."
         super().__init__(f"{sentence} {fix}" if fix else sentence)
 
 
@@ -71,7 +109,7 @@ class DataError(GraphcapsError, ValueError):
     ) -> None:
         self.where, self.expected, self.found, self.line, self.fix = str(where), expected, found, line, fix
         location = f"{where}, line {line}" if line is not None else f"{where}"
-        problem = expected if found is None else f"expected {expected}, found {found}"
+        problem = expected if found is None else f"expected {expected}, found {shorten(str(found))}"
         sentence = f"{location}: {problem}."
         super().__init__(f"{sentence} {fix}" if fix else sentence)
 
@@ -91,6 +129,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
         message (str): One or more sentences; the first names the function that the user called.
         category (type): Class of the warning. (default: ``UserWarning``)
     """
+    message = shorten(printable(message), _MAX_MESSAGE)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back

@@ -93,6 +93,16 @@ def test_other_json_is_refused(text: str | bytes) -> None:
         SeedRecord.from_json(text, "here")
 
 
+def test_text_that_utf8_cannot_hold_is_refused_in_names_only() -> None:
+    values = record().as_dict()
+    for name in ("dataset", "variant"):
+        with pytest.raises(DataError) as caught:
+            SeedRecord.from_json(json.dumps(values | {name: "a\ud800"}), "r.json")
+        assert str(caught.value) == f"r.json: expected a name in Unicode under '{name}', found 'a\\ud800'."
+    read = SeedRecord.from_json(json.dumps(values | {"hardware": "CPU \ud800"}), "r.json")
+    assert read.hardware == "CPU \ud800"
+
+
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e999", "-1", "1" + "0" * 400])
 def test_seconds_are_a_finite_number(seconds: str) -> None:
     text = record(seconds=1.5).to_json().replace('"seconds": 1.5', f'"seconds": {seconds}')

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from graphcaps import __version__
 from graphcaps._io.allocator import enable_huge_pages
 from graphcaps.cli import bench, data, demo, evaluate, explain, info, predict, reproduce, serve, train
-from graphcaps.cli.output import as_options
+from graphcaps.cli.output import as_options, print_text
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -128,7 +128,7 @@ def main() -> None:
 def _print_error(sentence: str) -> None:
     """Prints one line on the error stream; line breaks in names become spaces."""
     with contextlib.suppress(OSError):  # the error stream itself may fail
-        typer.echo(f"graphcaps: {' '.join(as_options(sentence).split())}", err=True)
+        print_text(f"graphcaps: {' '.join(as_options(sentence).split())}", to_errors=True)
 
 
 def _print_os_error(error: OSError) -> None:

@@ -1,18 +1,26 @@
-"""Printing: tables and JSON on the output, notes on the error stream."""
+"""Printing: tables and JSON on the output, notes on the error stream.
+
+Everything that a command prints goes through this module, which escapes control characters: names, classes and messages
+come from files of unknown origin, and a terminal would obey them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphcaps.errors import CONTROL_CHARACTERS, printable
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
     from rich.table import Table
+    from rich.text import Text
 
 __all__ = [
     "as_options",
@@ -25,6 +33,7 @@ __all__ = [
     "pairs",
     "print_json",
     "print_pairs",
+    "print_text",
     "terminal",
 ]
 
@@ -47,26 +56,48 @@ def note(sentence: str) -> None:
     The sentence goes through ``sys.stderr``, which a progress bar replaces while it is drawn: the sentence appears
     above the bar. ``typer.echo`` writes to the stream behind it, and the bar would be drawn a second time.
     """
-    print(sentence, file=sys.stderr, flush=True)
+    print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:
-    """Prints a JSON value on the output."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Prints a JSON value on the output; control characters are escaped as JSON does it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)  # escapes C0, but neither DEL nor C1
+    typer.echo(CONTROL_CHARACTERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def terminal() -> Console:
+def print_text(text: str, *, to_errors: bool = False) -> None:
+    """Prints text with a line break on the output, or on the error stream."""
+    typer.echo(printable(text), err=to_errors)
+
+
+def terminal(*, to_errors: bool = False, force_terminal: bool | None = None) -> Console:
     """The console of the output: colours on a terminal, plain text in a file or pipe.
 
     Markup is off, because names from files and options may contain brackets and colons.
+
+    Args:
+        to_errors (bool): Write to the error stream. (default: ``False``)
+        force_terminal (bool, optional): Whether the stream is a terminal. (default: what it is)
     """
     from rich.console import Console
+    from rich.segment import Segment
 
     class PlainConsole(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # rich would exit with 1; a closed pipe (| head) is not an error
 
-    return PlainConsole(highlight=False, markup=False, emoji=False)
+        def render_str(self, text: str, **settings: Any) -> Text:
+            return super().render_str(printable(text), **settings)  # before the width is measured
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else printable(text), style, control)
+
+    return PlainConsole(
+        stderr=to_errors, highlight=False, markup=False, emoji=False, force_terminal=force_terminal
+    )
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
@@ -85,7 +116,7 @@ def print_pairs(console: Console, rows: Iterable[tuple[str, str]]) -> None:
     """Prints names and values, each pair on one line of any length, so that paths are not broken."""
     from rich.text import Text
 
-    listed = list(rows)
+    listed = [(printable(name), printable(value)) for name, value in rows]
     width = max(len(name) for name, _ in listed)
     for name, value in listed:
         console.print(Text.assemble((name.ljust(width), "bold"), "  ", value), soft_wrap=True)

@@ -26,7 +26,7 @@ from graphcaps.cli.data_options import (
     open_for_model,
     reader_options,
 )
-from graphcaps.cli.output import columns, metric_rows, note, option, pairs, print_json, terminal
+from graphcaps.cli.output import columns, metric_rows, note, option, pairs, print_json, print_text, terminal
 from graphcaps.cli.output_files import RawText, check_output_file
 from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
@@ -289,4 +289,4 @@ def _warn(reasons: dict[int, str], graphs: int, problem: str, names: Sequence[st
         first = min(reasons)
         counts = f"{len(reasons):,} of {graphs:,} graphs {problem}"
         sentence = f"{counts}. Graph {graph_label(first, names)}: {reasons[first]}."
-        typer.echo(f"graphcaps: warning: {' '.join(sentence.split())}", err=True)
+        print_text(f"graphcaps: warning: {' '.join(sentence.split())}", to_errors=True)

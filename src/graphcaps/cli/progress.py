@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from graphcaps.cli.output import terminal
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -20,9 +22,7 @@ def error_console() -> Console:
 
     In a file, a bar would be a new line at every update.
     """
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, markup=False, force_terminal=sys.stderr.isatty())
+    return terminal(to_errors=True, force_terminal=sys.stderr.isatty())
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphcaps.cli.output import count_noun, note, option, print_json, terminal
+from graphcaps.cli.output import count_noun, note, option, print_json, print_text, terminal
 from graphcaps.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -221,9 +221,9 @@ def _show(found: Sequence[CellResult], form: str, store: ResultsStore, trained: 
         now = [any(record.key in trained for record in each.records) for each in found]
         print_json([each.as_dict() | {"trained_now": new} for each, new in zip(found, now, strict=True)])
     elif form == "markdown":
-        typer.echo(markdown(found), nl=False)
+        print_text(markdown(found).removesuffix("\n"))
     elif form == "latex":
-        typer.echo(latex(found), nl=False)
+        print_text(latex(found).removesuffix("\n"))
     else:
         _tables(found, store)
 

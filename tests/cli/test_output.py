@@ -1,0 +1,66 @@
+"""Control characters from files never reach the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+from typer.testing import CliRunner
+
+from graphcaps.cli.main import app
+from graphcaps.cli.output import note, pairs, print_json, print_pairs, print_text, terminal
+
+HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9bc\u202ed"
+SHOWN = r"a\x1b]0;title\x07\x1b[2Jb\x9bc\u202ed"
+
+
+def console(*, colours: bool) -> tuple[Console, io.StringIO]:
+    written = io.StringIO()
+    found = terminal(force_terminal=colours)
+    found.file = written
+    found.width = 200
+    return found, written
+
+
+def test_tables_and_text_are_escaped() -> None:
+    screen, written = console(colours=False)
+    screen.print(pairs([(HOSTILE, HOSTILE)]))
+    print_pairs(screen, [("name", HOSTILE)])
+    screen.print(HOSTILE, soft_wrap=True)
+    assert written.getvalue().count(SHOWN) == 4
+    screen.print(Text(HOSTILE))
+    assert "\x1b" not in written.getvalue()
+
+
+def test_colours_of_our_own_stay() -> None:
+    screen, written = console(colours=True)
+    screen.print(HOSTILE, style="bold")
+    assert f"\x1b[1m{SHOWN}\x1b[0m" in written.getvalue()
+
+
+def test_notes_and_lines_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    note(HOSTILE)
+    print_text(HOSTILE)
+    print_text(HOSTILE, to_errors=True)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (f"{SHOWN}\n", f"{SHOWN}\n" * 2)
+
+
+def test_json_is_escaped_and_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"name": HOSTILE + "\\x9b", "ü": 1}
+    print_json(value)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == value
+    assert "ü" in printed
+    assert not set("\x1b\x07\x9b\u202e") & set(printed)
+
+
+def test_an_option_or_a_file_in_an_error_is_escaped() -> None:
+    for arguments in (["info", "no\x1b[31m.safetensors"], ["predict", "--un\x1b[2J"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert "\x1b" not in result.output
+        assert r"\x1b[" in result.output
