@@ -257,5 +257,5 @@ def _check_keys(source: str, values: Mapping[str, Any], keys: tuple[str, ...], s
             near = difflib.get_close_matches(name, keys, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(keys)}."
             raise DataError(
-                source, f"unknown key '{name}'" + (f" in [{section}]" if section else ""), fix=hint
+                source, f"unknown key '{name[:60]}'" + (f" in [{section}]" if section else ""), fix=hint
             )

@@ -221,3 +221,10 @@ def test_the_summary_has_a_line_per_record(tmp_path: Path) -> None:
     assert (held_out["C"], held_out["C*"], paper["held-out"]) == ("", "", "")
     assert paper["C"] == f"{ledger.estimates['C'].mean:.2f}"
     assert (paper["commit"], paper["hardware"], paper["seconds"]) == ("c0ffee", "2 cores", "1.5")
+
+
+def test_text_that_utf8_cannot_hold_is_archived_and_read_back(tmp_path: Path) -> None:
+    store, odd = ResultsStore(tmp_path), record(0, hardware="CPU \udcff")
+    store.add(odd)
+    store.pack()
+    assert ResultsStore(tmp_path).records() == (odd,)

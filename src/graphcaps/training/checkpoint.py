@@ -108,7 +108,8 @@ def load_checkpoint(
     except DataError as error:
         raise DataError(path, error.expected, error.found, fix=_START_AGAIN) from error
     content = read.content
-    differences = describe_differences(content.get("fingerprint") or {}, fingerprint)
+    _check_header(path, content)
+    differences = describe_differences(content["fingerprint"], fingerprint)
     if differences:
         more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         raise DataError(
@@ -120,8 +121,11 @@ def load_checkpoint(
     parts: dict[str, dict[str, Tensor]] = {"state": {}, "extra": {}, "history": {}}
     for name, value in read.tensors.items():
         part, _, rest = name.partition(".")
-        parts.get(part, {})[rest] = value
-    _check_history(parts["history"], content.get("epochs"), path)
+        if part not in parts:
+            expected = f"tensors whose names begin with {', '.join(parts)}"
+            raise DataError(path, expected, f"'{name[:60]}'", fix=_START_AGAIN)
+        parts[part][rest] = value
+    _check_tensors(path, parts["state"], parts["history"])
     history = _events(parts["history"], content["epochs"])
     if max_epochs is not None and len(history) > max_epochs:
         raise DataError(
@@ -133,26 +137,37 @@ def load_checkpoint(
     return Checkpoint(parts["state"], history, parts["extra"], _notes(content, torch.device(device).type))
 
 
+def _check_header(path: Path, content: Mapping[str, Any]) -> None:
+    """Checks the entries that are used below; one with a valid checksum can still be made by hand."""
+    for name in ("fingerprint", "versions"):
+        if not isinstance(content.get(name), dict):
+            raise DataError(path, f"an object under '{name}'", repr(content.get(name))[:60], fix=_START_AGAIN)
+    epochs = content.get("epochs")
+    if type(epochs) is not int or epochs < 0:
+        raise DataError(path, "a number under 'epochs'", repr(epochs)[:60], fix=_START_AGAIN)
+
+
+def _check_tensors(path: Path, state: Mapping[str, Tensor], history: Mapping[str, Tensor]) -> None:
+    """Checks the number of completed epochs, and that each column of the history has a row for each of them."""
+    epoch = state.get("epoch")
+    if epoch is None or epoch.numel() != 1 or epoch.dtype != torch.int64:
+        raise DataError(path, "the number of completed epochs under 'state.epoch'", "none", fix=_START_AGAIN)
+    seconds = history.get("seconds")
+    if seconds is None or seconds.dim() != 1:
+        raise DataError(path, "one number per epoch under 'history.seconds'", "none", fix=_START_AGAIN)
+    columns = {name: history.get(name) for name in _METRICS} | strip_prefix(_TERM, dict(history))
+    for name, column in columns.items():
+        if column is None or column.dim() != 2 or len(column) != len(seconds):
+            found = "none" if column is None else f"the shape {list(column.shape)}"
+            expected = f"{len(seconds)} rows under 'history.{name[:60]}'"
+            raise DataError(path, expected, found, fix=_START_AGAIN)
+
+
 def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
     """One metric of all epochs, ``[epochs, F]``; without columns if it is not measured."""
     if not history:
         return torch.empty(0, 0, dtype=torch.float64)
     return torch.tensor([getattr(event, name) for event in history], dtype=torch.float64)
-
-
-def _check_history(columns: Mapping[str, Tensor], epochs: object, path: Path) -> None:
-    """Checks that the number of epochs and a row per epoch of each metric are there.
-
-    Raises:
-        DataError: If one is missing or has another length.
-    """
-    if type(epochs) is not int or epochs < 0:
-        raise DataError(path, "a number of epochs", repr(epochs), fix=_START_AGAIN)
-    seconds = columns.get("seconds")
-    rows = None if seconds is None or seconds.dim() != 1 else len(seconds)
-    missing = [name for name in _METRICS if name not in columns]
-    if rows is None or missing or any(value.dim() < 1 or len(value) != rows for value in columns.values()):
-        raise DataError(path, "a row of metrics for each epoch", "others", fix=_START_AGAIN)
 
 
 def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
@@ -171,7 +186,7 @@ def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
 
 def _notes(content: Mapping[str, Any], device: str) -> tuple[str, ...]:
     """Notes on differences that are allowed, but may change the last bits of the weights."""
-    versions = content.get("versions") or {}
+    versions = content["versions"]
     then = {"device": content.get("device")} | {name: versions.get(name) for name in _versions()}
     now = {"device": device} | _versions()
     if device == "cpu" and "threads" in content:  # the replicas are divided among as many processes

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphcaps._io.optional_imports import require
 from graphcaps._io.read_limit import check_memory, read_bounded, read_limit
-from graphcaps.errors import DataError
+from graphcaps.errors import DataError, GraphcapsError
 
 __all__ = ["TABLE_SUFFIXES", "Table", "open_table"]
 
@@ -57,7 +57,7 @@ class Table:
         """
         index = self.find_column(name)
         if index is None:
-            listed = ", ".join(f"'{column}'" for column in self.columns)
+            listed = ", ".join(f"'{column[:60]}'" for column in self.columns)
             raise DataError(self.where, f"a column '{name}'", f"the columns {listed}", line=1, fix=fix)
         return index
 
@@ -75,7 +75,7 @@ class Table:
         values = tuple(row[index] for row in self.rows)
         for line, value in zip(self.lines, values, strict=True) if filled else ():
             if not value:
-                raise DataError(self.where, f"an entry in column '{name}'", "an empty one", line=line)
+                raise DataError(self.where, f"an entry in column '{name[:60]}'", "an empty one", line=line)
         return values
 
     def numbers(self, name: str) -> list[float]:
@@ -91,7 +91,7 @@ class Table:
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                raise DataError(self.where, f"a number in column '{name}'", f"'{text}'", line=line)
+                raise DataError(self.where, f"a number in column '{name[:60]}'", f"'{text}'", line=line)
             values.append(number)
         return values
 
@@ -179,13 +179,19 @@ def _read_parquet(path: Path) -> Table:
     try:
         with parquet.ParquetFile(path) as file:
             columns, rows = _parquet_rows(file, path)
+    except GraphcapsError:
+        raise
     except OSError as error:  # includes pyarrow's own input errors
         found = f"'{str(error).splitlines()[0][:200]}'"
         raise DataError(path, "a Parquet file that can be read", found) from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] != "pyarrow":
-            raise
-        raise DataError(path, "a Parquet file", f"'{str(error).splitlines()[0][:200]}'") from error
+        if type(error).__module__.partition(".")[0] == "pyarrow":
+            raise DataError(path, "a Parquet file", f"'{str(error).splitlines()[0][:200]}'") from error
+        if isinstance(
+            error, ValueError | OverflowError
+        ):  # text that is not UTF-8, dates beyond those of Python
+            raise DataError(path, "entries that can be read", f"'{str(error)[:200]}'") from error
+        raise
     return Table(path.name, columns, tuple(rows), tuple(range(1, len(rows) + 1)))
 
 
