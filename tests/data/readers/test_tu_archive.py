@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphcaps.data.readers import tu_archive
+from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_archive import TUArchive
 from graphcaps.errors import DataError
 
@@ -262,6 +263,19 @@ def test_a_table_that_is_not_a_regular_file_is_rejected(tmp_path, kind):
     }
     make[kind]()
     assert refusal(folder).startswith("T/T_node_labels.txt: expected a regular file, found ")
+
+
+@pytest.mark.parametrize("table", ["node_labels", "graph_indicator", "class_names"])
+def test_the_content_of_a_linked_file_is_not_quoted(tmp_path, table):
+    folder, secret = make_folder(tmp_path / "T"), tmp_path / "secret"
+    secret.write_text("password:hunter2\n")
+    (folder / f"T_{table}.txt").unlink(missing_ok=True)
+    (folder / f"T_{table}.txt").symlink_to(secret)
+    with pytest.raises(DataError) as caught:
+        read_tu(folder)
+    message = str(caught.value)
+    assert message.startswith(f"T/T_{table}.txt, line 1: expected ")
+    assert message.endswith(", found other content in a linked file.")
 
 
 def test_a_source_that_is_not_a_regular_file_is_rejected(tmp_path):

@@ -58,7 +58,15 @@ def read_tu(path: str | Path, name: str | None = None) -> GraphStore:
         DataError: At the first error, with file, line, what was expected and what was found.
     """
     with TUArchive(path) as archive:
-        return _Reader(archive).store(name or archive.name)
+        try:
+            return _Reader(archive).store(name or archive.name)
+        except DataError as error:
+            if error.line is None or not archive.is_link(error.where):
+                raise
+            # The link may lead to any file of this machine: its content is not for messages, which others may see.
+            raise DataError(
+                error.where, error.expected, "other content in a linked file", line=error.line
+            ) from None
 
 
 class _Reader:

@@ -133,6 +133,11 @@ class TUArchive:
             return f"{member} in {self.label}"
         return str(PurePosixPath(self.label) / self._folder / member)
 
+    def is_link(self, where: str) -> bool:
+        """Whether the file that messages call ``where`` is a symbolic link in a folder."""
+        links = (member for member in self._paths if self.where(member) == where)
+        return self._zip is None and any((self.path / self._folder / member).is_symlink() for member in links)
+
     def open(self, member: str) -> IO[bytes]:
         """Opens a file as a binary stream. Prefer :meth:`chunks`, which also reports errors while reading.
 
