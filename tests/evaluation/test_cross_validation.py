@@ -199,18 +199,21 @@ def test_a_removed_checkpoint_folder_is_created_again(
     monkeypatch.setattr(checkpoint_writer, "MAX_TIME_SHARE", 1e9)
     folder, write = tmp_path / "unfinished", checkpoint_writer.write_checkpoint
     calls: list[Path] = []
+    written: list[bool] = []
 
     def vanish(path: Path, *rest: Any) -> None:
         calls.append(path)
         if len(calls) == 1:
             folder.rmdir()
         write(path, *rest)
+        written.append(path.is_file())
 
     monkeypatch.setattr(checkpoint_writer, "write_checkpoint", vanish)
     ledger = cross_validate(STORE, GIN, folds=3, results=tmp_path)
     assert len(calls) == 1 + 3  # one retry, none after the last epoch
+    assert written == [True] * 3
     assert not any("checkpoint" in note for note in ledger.notes)
-    assert folder.is_dir()
+    assert not folder.exists()  # empty at the end
 
 
 # ---------------------------------------------------------------------- early stopping
