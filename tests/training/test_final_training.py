@@ -325,11 +325,11 @@ def test_a_checkpoint_of_another_run_is_refused(store, tmp_path, changes, messag
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("every", "seconds", "written"), [(2, 0, [2, 4]), (None, 0, []), (None, 11, [2, 4])])
+@pytest.mark.parametrize(("every", "seconds", "written"), [(2, 0, [2, 4]), (None, 0, [1]), (None, 11, [1, 3])])
 def test_checkpoints_are_written_by_epochs_or_by_time(
     store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every, seconds, written
 ) -> None:
-    """An epoch takes ``seconds`` seconds of a fake clock; without ``every`` a checkpoint is due after 20 seconds."""
+    """An epoch takes ``seconds`` seconds of a fake clock; without ``every`` one is due after an epoch, then after 20 s."""
     training = FinalTraining(store[:12], CONFIG, device="cpu")
     monkeypatch.setattr(checkpoint_writer, "monotonic", lambda: float(seconds * training.epoch))
     saved = []
