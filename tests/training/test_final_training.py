@@ -329,7 +329,7 @@ def test_a_checkpoint_of_another_run_is_refused(store, tmp_path, changes, messag
 def test_checkpoints_are_written_by_epochs_or_by_time(
     store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every, seconds, written
 ) -> None:
-    """An epoch takes ``seconds`` seconds of a fake clock; without ``every`` one is due after an epoch, then after 20 s."""
+    """An epoch takes ``seconds`` of a fake clock; without ``every`` one is due after an epoch, then after 20 s."""
     training = FinalTraining(store[:12], CONFIG, device="cpu")
     monkeypatch.setattr(checkpoint_writer, "monotonic", lambda: float(seconds * training.epoch))
     saved = []
