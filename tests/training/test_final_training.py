@@ -325,7 +325,9 @@ def test_a_checkpoint_of_another_run_is_refused(store, tmp_path, changes, messag
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("every", "seconds", "written"), [(2, 0, [2, 4]), (None, 0, [1]), (None, 11, [1, 3])])
+@pytest.mark.parametrize(
+    ("every", "seconds", "written"), [(2, 0, [2, 4]), (None, 0, [1]), (None, 11, [1, 3])]
+)
 def test_checkpoints_are_written_by_epochs_or_by_time(
     store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every, seconds, written
 ) -> None:
