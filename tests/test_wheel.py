@@ -58,7 +58,7 @@ def test_no_tests_are_included(wheel):
 
 def test_the_command_is_declared(wheel):
     (name,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
-    assert "graphcaps = graphcaps.cli.main:main" in wheel.read(name).decode()
+    assert "graphcaps = graphcaps.__main__:main" in wheel.read(name).decode()
 
 
 def test_metadata(metadata):
