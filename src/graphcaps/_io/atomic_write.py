@@ -67,9 +67,7 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[BinaryIO
                 if callable(content):
                     content(file)
                 else:
-                    file.write(
-                        content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-                    )
+                    file.write(escape_text(content).encode() if isinstance(content, str) else content)
                 _flush_to_disk(file)
             os.replace(temporary, target)
         finally:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from torch import Tensor
 
+from graphcaps._io.atomic_write import escape_text
 from graphcaps._io.read_limit import check_json
 from graphcaps.errors import DataError
 
@@ -52,9 +53,7 @@ def encode_checked(
 
     head = {"format": format_name, "version": version, "sha256": _ZEROS}
     text = json.dumps(head | content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    text = text.encode(
-        "utf-8", "backslashreplace"
-    ).decode()  # what UTF-8 cannot hold becomes an escape of JSON
+    text = escape_text(text)  # what UTF-8 cannot hold becomes an escape of JSON
     blank = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {_KEY: text})
     checksum = hashlib.sha256(blank).hexdigest()
     return blank.replace(_ZEROS.encode(), checksum.encode(), 1)  # the first run of 64 zeros is in `head`

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.atomic_write import escape_text, write_atomically
 from graphcaps._io.read_limit import check_json
 from graphcaps.errors import DataError
 from graphcaps.evaluation.epoch_records import CURVES, METRIC_CURVE
@@ -138,7 +138,7 @@ def write_archive(path: Path, records: Iterable[SeedRecord]) -> None:
         json.dumps(record.as_dict(curves=record.curves.header()), ensure_ascii=False, separators=(",", ":"))
         for record in records
     )
-    members = {_INDEX: "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")}
+    members = {_INDEX: escape_text("".join(f"{line}\n" for line in lines)).encode()}
     for name in _ALL_CURVES:
         values = np.concatenate([_encode(_curve(record, name)) for record in records])
         for byte, plane in enumerate(values.reshape(-1, 1).view(np.uint8).T):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.atomic_write import escape_text, write_atomically
 from graphcaps._io.read_limit import read_bounded
 from graphcaps.errors import DataError
 from graphcaps.evaluation.ledger import Ledger
@@ -254,4 +254,4 @@ def _setting(name: str, values: dict[str, Any]) -> str:
 
 
 def _checksum(record: SeedRecord) -> str:
-    return hashlib.sha256(record.to_json().encode("utf-8", "backslashreplace")).hexdigest()
+    return hashlib.sha256(escape_text(record.to_json()).encode()).hexdigest()

@@ -248,7 +248,12 @@ def read_molecule_table(
     labels = None if label is None else read_labels(table, label, policy)
     selected = range(len(texts)) if labels is None else labels.rows
     set_names = None if split is None else table.column(split, filled=True)
-    names = _id_column(table) if id is None else table.column(id, filled=True)
+    note = _describe_ids(table, id or "id")
+    if id is not None:
+        names: tuple[str, ...] | None = table.column(id, filled=True)
+    else:
+        names = None if note or table.find_column("id") is None else table.column("id")
+        note = note and f"{note}; rows are named by their line instead"
     ids = tuple(map(str, table.lines)) if names is None else names
     molecules = read_smiles(
         [texts[row] for row in selected],
@@ -262,9 +267,9 @@ def read_molecule_table(
         lines=[table.lines[row] for row in selected],
     )
     read = _select_rows(table, texts, labels, molecules, duplicates, ids, names is not None, set_names)
-    note = _describe_ids(table, id)
-    notes = (*filter(None, [note]), *read.metadata.row_notes)
-    return replace(read, metadata=replace(read.metadata, row_notes=notes))
+    if not note:
+        return read
+    return replace(read, metadata=replace(read.metadata, row_notes=(f"{note}.", *read.metadata.row_notes)))
 
 
 def _select_rows(
@@ -325,31 +330,18 @@ def _without_rows(store: GraphStore, kept: Sequence[int]) -> GraphStore:
     return replace(selected, y=y, class_names=tuple(store.class_names[index] for index in classes.tolist()))
 
 
-def _id_column(table: Table) -> tuple[str, ...] | None:
-    """The column ``id`` if its entries are complete and distinct."""
-    names = table.column("id") if table.find_column("id") is not None else ()
-    return names if all(names) and len(set(names)) == len(table.rows) else None
-
-
-def _describe_ids(table: Table, id: str | None) -> str:
-    """A sentence on rows without a name of their own in the column ``id``; "" if each has one."""
-    column = id or "id"
-    if table.find_column(column) is None:
-        return ""
-    names = table.column(column)
-    empty = sum(not name for name in names)
+def _describe_ids(table: Table, column: str) -> str:
+    """Which rows have no entry of their own in a column of ids, without a full stop; "" if each has one."""
+    names = table.column(column) if table.find_column(column) is not None else ()
     counts = Counter(filter(None, names))
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         rows = sum(counts[name] for name in repeated)
         share = f"share an entry of column {column!r} with another (first: {repeated[0]!r})"
-        reason = f"{rows:,} of {len(names):,} rows {share}"
-    elif empty:
-        verb = "has" if empty == 1 else "have"
-        reason = f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}"
-    else:
-        return ""
-    return f"{reason}." if id is not None else f"{reason}; rows are named by their line instead."
+        return f"{rows:,} of {len(names):,} rows {share}"
+    empty = sum(not name for name in names)
+    verb = "has" if empty == 1 else "have"
+    return f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}" if empty else ""
 
 
 def _check_arguments(

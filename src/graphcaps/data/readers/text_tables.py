@@ -182,15 +182,14 @@ def _read_parquet(path: Path) -> Table:
     except GraphcapsError:
         raise
     except OSError as error:  # includes pyarrow's own input errors
-        found = f"'{str(error).splitlines()[0][:200]}'"
-        raise DataError(path, "a Parquet file that can be read", found) from error
+        raise DataError(path, "a Parquet file that can be read", f"'{str(error).splitlines()[0]}'") from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] == "pyarrow":
-            raise DataError(path, "a Parquet file", f"'{str(error).splitlines()[0][:200]}'") from error
+            raise DataError(path, "a Parquet file", f"'{str(error).splitlines()[0]}'") from error
         if isinstance(
             error, ValueError | OverflowError
-        ):  # text that is not UTF-8, dates beyond those of Python
-            raise DataError(path, "entries that can be read", f"'{str(error)[:200]}'") from error
+        ):  # text that is not UTF-8, dates that Python cannot hold
+            raise DataError(path, "entries that can be read", f"'{error}'") from error
         raise
     return Table(path.name, columns, tuple(rows), tuple(range(1, len(rows) + 1)))
 
