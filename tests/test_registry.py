@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphcaps.errors import ArgumentError
-from graphcaps.registry import Choices, DataOption, ModelRegistry, RegisteredModel
+from graphcaps.registry import Choices, DataOption, DatasetSize, ModelRegistry, RegisteredModel
 
 
 def model(**attributes: Any) -> Any:
@@ -86,3 +86,11 @@ def test_another_class_is_refused(other: Any) -> None:
         ArgumentError, match="model 'one': 'class' must be a class derived from RegisteredModel"
     ):
         ModelRegistry().register("one")(other)
+
+
+def test_sizes_of_a_data_set() -> None:
+    size = DatasetSize((0, 2, 3, 5, 10), 2)
+    assert (size.num_graphs, size.max_nodes, size.mean_nodes) == (5, 10, 4.0)
+    assert [size.nodes_at(fraction) for fraction in (0.1, 0.4, 0.6, 0.61, 0.9)] == [1, 2, 3, 5, 10]
+    empty = DatasetSize((), 2)
+    assert (empty.num_graphs, empty.max_nodes, empty.mean_nodes, empty.nodes_at(0.5)) == (0, 1, 1.0, 1)

@@ -12,6 +12,7 @@ A model is registered by one decorator in one file::
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,14 +67,36 @@ class DatasetSize:
     """Size of a data set, from which data-dependent options are derived.
 
     Args:
-        num_graphs (int): Number of graphs.
-        max_nodes (int): Number of nodes of the largest graph as the model sees it; at least 1.
+        node_counts (tuple): Number of nodes of each graph as the model sees it, ascending.
         num_classes (int): Number of classes.
     """
 
-    num_graphs: int
-    max_nodes: int
+    node_counts: tuple[int, ...]
     num_classes: int
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self.node_counts)
+
+    @property
+    def max_nodes(self) -> int:
+        """Number of nodes of the largest graph, at least 1."""
+        return self.nodes_at(1.0)
+
+    @property
+    def mean_nodes(self) -> float:
+        """Mean number of nodes of a graph, at least 1."""
+        return max(sum(self.node_counts) / max(self.num_graphs, 1), 1.0)
+
+    def nodes_at(self, fraction: float) -> int:
+        """Number of nodes, at least 1, that this fraction of the graphs does not exceed.
+
+        Args:
+            fraction (float): Above 0 and at most 1; 0.6 for the 60th percentile.
+        """
+        if not self.node_counts:
+            return 1
+        return max(self.node_counts[max(math.ceil(fraction * self.num_graphs), 1) - 1], 1)
 
 
 @dataclass(frozen=True)

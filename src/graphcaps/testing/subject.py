@@ -69,7 +69,7 @@ def check_description(subject: Subject) -> None:
     """The summary is one sentence, and rules and search ranges give values that the model accepts."""
     summary = subject.kind.summary()
     expect(summary.endswith("."), f"the first line of the docstring must be a sentence, got {summary!r}")
-    for size in (DatasetSize(100, 30, 2), DatasetSize(100_000, 1, 100)):
+    for size in (DatasetSize(tuple(range(1, 31)), 2), DatasetSize((1,) * 100_000, 100)):
         for name, option in subject.kind.data_options.items():
             subject.configure(**{name: option.rule(size)})
     for name, values in subject.kind.searched.items():

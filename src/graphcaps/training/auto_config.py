@@ -133,5 +133,7 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
 
 
 def _dataset_size(store: GraphStore, max_nodes: int | None) -> DatasetSize:
-    largest = int(store.host_node_ptr.diff().max()) if len(store) else 1
-    return DatasetSize(len(store), max(min(largest, max_nodes or largest), 1), store.num_classes)
+    counts = store.host_node_ptr.diff().sort().values
+    if max_nodes is not None:
+        counts = counts.clamp_max(max_nodes)
+    return DatasetSize(tuple(counts.tolist()), store.num_classes)
