@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,17 @@ from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.models.builder import model_factory, recipe_arguments
-from graphcaps.presets import list_presets, load_preset
+from graphcaps.models import is_classical
+from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
+from graphcaps.presets import describe_presets, is_published, list_presets, load_preset, published_models
 from graphcaps.reproduction.published import hyperparameters, paper_datasets
 
 FOLDER = Path(graphcaps.__file__).parent / "presets"
 FILES = sorted(FOLDER.rglob("*.toml"))
+PUBLISHED = sorted(FOLDER.glob("published/*.toml"))
 OF_OWN_GRAPHS = ("default", "molecules")
 PAPER = sorted(paper_datasets())
-ALL = "paper, default, molecules, planted-parts, planted-parts-blocks, planted-parts-gin"
+ALL = "paper, published, default, molecules, planted-parts, planted-parts-blocks, planted-parts-gin"
 
 
 def preset_name(path: Path) -> str:
@@ -30,7 +34,7 @@ def preset_name(path: Path) -> str:
 
 def test_list_presets_names_every_file():
     assert list_presets() == tuple(sorted(map(preset_name, FILES)))
-    assert {name.removeprefix("paper/") for name in list_presets()} == {
+    assert {name.removeprefix("paper/") for name in list_presets() if not is_published(name)} == {
         *PAPER,
         "default",
         "molecules",
@@ -42,7 +46,18 @@ def test_list_presets_names_every_file():
 
 def dataset_name(path: Path) -> str:
     """A data set for a preset; those for graphs of any data set are tried on MUTAG."""
-    return "MUTAG" if path.stem in OF_OWN_GRAPHS else path.stem.removesuffix("-gin").removesuffix("-blocks")
+    if is_published(preset_name(path)) or path.stem in OF_OWN_GRAPHS:
+        return "MUTAG"
+    return path.stem.removesuffix("-gin").removesuffix("-blocks")
+
+
+def build(config: RunConfig, classes: int) -> None:
+    """Builds the features and the model of a configuration, which rejects unknown and invalid options."""
+    if is_classical(config.model):
+        assert build_classical(config, classes).num_classes == classes
+        return
+    FeatureRecipe(**recipe_arguments(config.features))
+    assert model_factory(config, 7, classes)(()).num_classes == classes
 
 
 @pytest.mark.parametrize("path", FILES, ids=preset_name)
@@ -50,10 +65,9 @@ def test_every_file_builds_its_model(path):
     config = load_preset(preset_name(path))
     assert config == RunConfig.from_toml(path.read_text("utf-8"), preset_name(path))
     assert config.source == preset_name(path)
-    assert config.dataset == ("" if path.stem in OF_OWN_GRAPHS else dataset_name(path))
-    FeatureRecipe(**recipe_arguments(config.features))
-    model = model_factory(config, 7, CATALOGUE[dataset_name(path)].classes)(())
-    assert model.num_classes == CATALOGUE[dataset_name(path)].classes
+    of_any = path.stem in OF_OWN_GRAPHS or path in PUBLISHED
+    assert config.dataset == ("" if of_any else dataset_name(path))
+    build(config, CATALOGUE[dataset_name(path)].classes)
     assert RunConfig.from_dict(config.as_dict()) == config
 
 
@@ -62,6 +76,8 @@ def test_the_first_line_is_the_command(path):
     first = path.read_text("utf-8").splitlines()[0]
     preset = preset_name(path).partition("/")[0]
     dataset = "molecules.csv" if preset == "molecules" else dataset_name(path)
+    if path in PUBLISHED:
+        dataset = f"DATA --model {path.stem}"
     assert first == f"# graphcaps evaluate {dataset} --preset {preset}"
 
 
@@ -69,11 +85,13 @@ def test_the_first_line_is_the_command(path):
 @pytest.mark.parametrize("section", ["features", "model", "training", ""])
 def test_an_unknown_key_is_named(path, section):
     text = path.read_text("utf-8")
+    if section and f"[{section}]\n" not in text:
+        pytest.skip("the model reads no such section")
     text = (
         text.replace(f"[{section}]\n", f"[{section}]\nkapsules = 3\n") if section else f"kapsules = 3\n{text}"
     )
     with pytest.raises((ArgumentError, DataError), match="'kapsules'"):
-        model_factory(RunConfig.from_toml(text), 7, 2)
+        build(RunConfig.from_toml(text), 2)
 
 
 @pytest.mark.parametrize("dataset", PAPER)
@@ -161,7 +179,8 @@ def test_preset_names(preset, dataset, name):
         (
             "paper",
             None,
-            "'dataset' must be named for the preset 'paper', got none. The presets 'paper' are for COLLAB",
+            "'dataset' must be a data set of the paper, named as in the catalogue, for the preset 'paper', got none. "
+            "It has COLLAB, DD,",
         ),
         ("paper", "MUTAGG", "'dataset' must be a data set of the paper, got 'MUTAGG'. Did you mean MUTAG?"),
         ("paper", "own", "'dataset' must be a data set of the paper, got 'own'. It has COLLAB, DD,"),
@@ -173,7 +192,109 @@ def test_unknown_names_are_refused_with_suggestions(preset, dataset, message):
         load_preset(preset, dataset)
 
 
+# ---------------------------------------------------------------------- published settings of other models
+@pytest.mark.parametrize("path", PUBLISHED, ids=preset_name)
+def test_published_files_build_their_model_for_every_data_set(path):
+    tables = tomllib.loads(path.read_text("utf-8")).get("by_dataset", {})
+    assert set(tables) <= set(PAPER)
+    for dataset in PAPER:
+        config = load_preset("published", dataset, path.stem)
+        assert (config.model, config.dataset) == (path.stem, dataset)
+        assert config.source == preset_name(path) + (f", {dataset}" if dataset in tables else "")
+        build(config, CATALOGUE[dataset].classes)
+        assert RunConfig.from_dict(config.as_dict()) == config
+        for section, values in tables.get(dataset, {}).items():
+            used = {"features": config.features, "training": config.training}.get(section)
+            used = config.model_arguments if used is None else asdict(used)
+            assert {name: used[name] for name in values} == {
+                name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+            }
+
+
+def test_published_settings_by_model_and_data_set():
+    general, dd = load_preset("published", model="gcn"), load_preset("published", "D&D", "gcn")
+    assert (general.source, general.dataset, general.features.degree_onehot) == ("published/gcn", "", 100)
+    assert (dd.source, dd.dataset, dd.features.degree_onehot) == ("published/gcn, DD", "DD", 10)
+    assert replace(dd, source="", dataset="", features=general.features) == replace(general, source="")
+    assert load_preset("published/gcn", "data/DD.zip") == dd
+    own = load_preset("Published", "mine", "gcn")
+    assert own == replace(general, dataset="mine")
+    for model in (None, "hgcn"):
+        assert load_preset("published", "MUTAG", model) == load_preset("paper", "MUTAG")
+    assert published_models() == tuple(sorted(["hgcn", *(path.stem for path in PUBLISHED)]))
+
+
+@pytest.mark.parametrize(
+    ("preset", "model", "message"),
+    [
+        ("published", "gcnn", "'model' must be one with published settings ("),
+        ("published", "gcnn", "), got 'gcnn'. Did you mean 'gcn'?"),
+        ("published", "majority", "got 'majority'. Leave the preset out, or write one (docs/presets.md)."),
+        ("published", "hgcn", "'dataset' must be a data set of the paper, named as in the catalogue, for"),
+        ("paper", "gcn", "'model' must be left out unless the preset is 'published', got 'gcn'."),
+        ("published/gcn", "gin", "'model' must be left out unless the preset is 'published', got 'gin'."),
+    ],
+)
+def test_models_without_published_settings_are_refused(preset, model, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        load_preset(preset, model=model)
+
+
+def test_describe_presets():
+    listed = {preset.name: preset for preset in describe_presets()}
+    assert tuple(listed) == list_presets()
+    gcn = listed["published/gcn"]
+    assert (gcn.model, gcn.dataset, gcn.by_dataset) == ("gcn", "", ("DD", "REDDIT-BINARY"))
+    assert (listed["paper/DD"].dataset, listed["default"].dataset) == ("DD", "")
+
+
 # ---------------------------------------------------------------------- user files
+def test_values_by_data_set_of_a_user_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'by_data = ["batch_size"]\n[model]\nname = "gin"\nhidden = 8\n[by_dataset.DD.training]\nbatch_size = 5\n'
+        "[by_dataset.DD.model]\nhidden = 4\n[by_dataset.mutag.features]\nmax_nodes = 9\n"
+    )
+    general, dd = load_preset(path), load_preset(path, "dd")
+    assert (general.by_data, general.model_arguments, general.source) == (
+        ("batch_size",),
+        {"hidden": 8},
+        str(path),
+    )
+    assert (dd.by_data, dd.model_arguments, dd.training.batch_size) == ((), {"hidden": 4}, 5)
+    assert dd.source == f"{path}, DD"
+    assert load_preset(path, "mutag").features.max_nodes == 9
+    assert load_preset(path, "other") == general
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("by_dataset = 3", r"mine.toml: expected tables \[by_dataset.NAME.training\], found 3\."),
+        ("[by_dataset]\nDD = 3", r"mine.toml, by_dataset.DD: expected a table, found 3\."),
+        ("[by_dataset.DD]\ntraining = 3", r"by_dataset.DD: expected a table \[training\], found 3\."),
+        (
+            "[by_dataset.DD.trainings]\nepochs = 3",
+            r"by_dataset.DD: unknown key 'trainings'. Did you mean 'training'",
+        ),
+        (
+            "[by_dataset.DD.training]\nepoch = 3",
+            r"mine.toml, by_dataset.DD: unknown key 'epoch' in \[training\]. Did you mean 'epochs'\?",
+        ),
+        (
+            "[by_dataset.DD.training]\nepochs = 1.5",
+            r"by_dataset.DD, \[training\] epochs: expected a whole number, found 1.5\.",
+        ),
+    ],
+)
+def test_invalid_values_by_data_set_are_refused(tmp_path, text, message):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    for dataset in (None, "DD"):
+        with pytest.raises(DataError, match=message):
+            load_preset(path, dataset)
+
+
 def test_a_user_file(tmp_path, monkeypatch):
     path = tmp_path / "mine.toml"
     path.write_text('dataset = "mine"\n[model]\nnum_capsules = [5, 3]\n[training]\nepochs = 7\n')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
@@ -169,11 +169,11 @@ class RunConfig:
         Raises:
             DataError: If a key is unknown or a value has the wrong type.
         """
-        _check_keys(source, values, ("dataset", "by_data", "model", "features", "training", "source"))
+        _check_keys(source, values, ("dataset", "by_data", *_SECTIONS, "source"))
         by_data = values.get("by_data", [])
         if not isinstance(by_data, list) or not all(isinstance(name, str) for name in by_data):
             raise DataError(f"{source}, by_data", "a list of names", _shown(by_data))
-        for name in ("model", "features", "training"):
+        for name in _SECTIONS:
             if not isinstance(values.get(name, {}), Mapping):
                 raise DataError(source, f"a table [{name}]", _shown(values[name]))
         for name in by_data:
@@ -204,17 +204,59 @@ class RunConfig:
         )
 
     @classmethod
-    def from_toml(cls, text: str, source: str = "configuration") -> RunConfig:
-        """Reads the text of a TOML file."""
+    def from_toml(
+        cls, text: str, source: str = "configuration", datasets: Collection[str] = ()
+    ) -> RunConfig:
+        """Reads the text of a TOML file.
+
+        A table ``[by_dataset.NAME.training]``, and likewise of ``features`` and ``model``, holds values for one data
+        set in place of the general ones. All such tables are checked, also those of other data sets.
+
+        Args:
+            text (str): The text.
+            source (str): Origin of the text, for messages and results. (default: "configuration")
+            datasets (collection of str): Names of the data set; tables of these names apply, and the source names them.
+                (default: none)
+
+        Raises:
+            DataError: If the text is not TOML, a key is unknown, or a value has the wrong type.
+        """
         try:
             values = tomllib.loads(text)
         except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
             raise DataError(source, f"invalid TOML: {error}") from error
         except RecursionError as error:
             raise DataError(source, "invalid TOML: brackets are nested too deeply") from error
-        return cls.from_dict(values, source)
+        tables = values.pop("by_dataset", {})
+        config = cls.from_dict(values, source)
+        if not isinstance(tables, Mapping):
+            raise DataError(source, "tables [by_dataset.NAME.training]", _shown(tables))
+        for name, changes in tables.items():
+            changed = cls.from_dict(
+                _with_changes(values, changes, f"{source}, by_dataset.{name}"), f"{source}, by_dataset.{name}"
+            )
+            if name in datasets:
+                config = replace(changed, source=f"{source}, {name}")
+        return config
 
 
+def _with_changes(values: Mapping[str, Any], changes: object, source: str) -> dict[str, Any]:
+    """The values of a file with those of one of its tables ``by_dataset.NAME``."""
+    if not isinstance(changes, Mapping):
+        raise DataError(source, "a table", _shown(changes))
+    _check_keys(source, changes, _SECTIONS)
+    for section, table in changes.items():
+        if not isinstance(table, Mapping):
+            raise DataError(source, f"a table [{section}]", _shown(table))
+    merged = dict(values) | {section: {**values.get(section, {}), **changes[section]} for section in changes}
+    # A value of the table is not derived from the data.
+    by_data = [
+        name for name in values.get("by_data", []) if name not in changes.get(DATA_SETTINGS.get(name, "model"), {})
+    ]
+    return merged | {"by_data": by_data}
+
+
+_SECTIONS = ("model", "features", "training")
 _OPTIONAL: dict[str, type] = {"degree_onehot": int, "max_nodes": int, "edge_labels": str}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 

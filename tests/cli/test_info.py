@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from graphcaps.cli.main import app
 from graphcaps.models import model_names
+from graphcaps.presets import list_presets
 from tests.small_models import bonded_model, labelled_model, planted, small_model, train_small
 
 
@@ -108,12 +109,25 @@ def test_models_are_listed():
     assert all(model["summary"] and model["reference"] and not model["problem"] for model in listed)
 
 
-@pytest.mark.parametrize("arguments", [(), ("m.safetensors", "--models")])
-def test_one_file_or_the_list_of_models(arguments):
+def test_presets_are_listed():
+    text = single_spaced(run("--presets").stdout)
+    for row in (
+        "default hgcn any",
+        "paper/DD hgcn DD",
+        "published/gcn gcn any; other values for DD, REDDIT-BINARY",
+    ):
+        assert row in text, row
+    listed = json.loads(run("--presets", "--json").stdout)
+    assert tuple(preset["name"] for preset in listed) == list_presets()
+    assert listed[0] == {"name": "default", "model": "hgcn", "dataset": "", "by_dataset": []}
+
+
+@pytest.mark.parametrize("arguments", [(), ("m.safetensors", "--models"), ("--models", "--presets")])
+def test_one_file_or_one_list(arguments):
     result = run(*arguments)
     assert result.exit_code == 2
     assert result.stderr == (
-        "graphcaps: Name one model file, or use --models alone. See: graphcaps info --help\n"
+        "graphcaps: Name one model file, or use --models or --presets alone. See: graphcaps info --help\n"
     )
 
 

@@ -79,7 +79,36 @@ def test_the_reason_for_the_preset(store: GraphStore) -> None:
     assert reason(planted) == f"preset: default ({own}; --preset planted-parts takes that of planted-parts)"
 
 
+def test_published_settings_of_a_model(store: GraphStore) -> None:
+    dd = replace(store, name="DD")
+    known = configure(dd.with_catalogue_name("DD"), preset="published", model="gcn", epochs=3)
+    assert (known.source, known.dataset, known.model) == ("published/gcn, DD", "DD", "gcn")
+    assert (known.features.degree_onehot, known.training.epochs, known.training.batch_size) == (10, 3, 128)
+    own = configure(dd, preset="published", model="gcn")  # a name alone is not the data set
+    assert (own.source, own.dataset, own.features.degree_onehot) == ("published/gcn", "DD", 100)
+    assert configure(store, preset="published/gcn") == configure(store, preset="published", model="gcn")
+    assert describe_preset(store, own, "published") == "preset: published/gcn (--preset)"
+    mutag = replace(store, name="MUTAG").with_catalogue_name("MUTAG")
+    assert configure(mutag, preset="published", model="hgcn") == configure(mutag)
+    for wrong, message in (("ginn", "'model' must be one of"), ("majority", "one with published settings")):
+        with pytest.raises(ArgumentError, match=message):
+            configure(store, preset="published", model=wrong)
+
+
 # ---------------------------------------------------------------------- on the command line and in Python
+@pytest.mark.parametrize("verb", ["train", "evaluate"])
+def test_published_settings_on_the_command_line(tmp_path: Path, verb: str) -> None:
+    write_tu(planted_parts(num_graphs=12), tmp_path / "DD.zip")
+    words = (verb, "DD", "--root", tmp_path, "--preset", "published", *SMALL)
+    words += ("--out", tmp_path / "out.safetensors") if verb == "train" else ("--folds", 3)
+    refused = invoke(*words, "--model", "majority")
+    assert refused.exit_code == 2
+    assert "'model' must be one with published settings (" in refused.stderr
+    done = invoke(*words, "--model", "gcn")
+    assert done.exit_code == 0, done.output
+    assert "gcn, preset: published/gcn, DD (--preset)." in done.stderr
+
+
 def test_a_file_of_ones_own_named_as_a_data_set_of_the_paper(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     path, out = write_proteins(tmp_path), tmp_path / "model.safetensors"

@@ -1,4 +1,4 @@
-"""``graphcaps info``: model, training set and expected input of a model file; and the list of models."""
+"""``graphcaps info``: model, training set and expected input of a model file; and the lists of models and presets."""
 
 from __future__ import annotations
 
@@ -30,20 +30,25 @@ def info(
         Path | None, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")
     ] = None,
     models: Annotated[bool, option("--models", help="List the models that can be trained.")] = False,
+    presets: Annotated[bool, option("--presets", help="List the presets and their models.")] = False,
     as_json: Json = False,
 ) -> None:
     """Describe a model file: the model, its training set, and the graphs that it expects.
 
-    With --models, list the models that graphcaps and installed packages provide.
+    With --models, list the models that graphcaps and installed packages provide; with --presets, the presets.
     """
     from graphcaps.errors import UsageError
 
-    if models == (model is not None):
-        raise UsageError("Name one model file, or use --models alone. See: graphcaps info --help")
-    if model is None:
+    if (model is not None) + models + presets != 1:
+        raise UsageError(
+            "Name one model file, or use --models or --presets alone. See: graphcaps info --help"
+        )
+    if model is not None:
+        _describe_file(model, as_json)
+    elif models:
         _list_models(as_json)
     else:
-        _describe_file(model, as_json)
+        _list_presets(as_json)
 
 
 def _list_models(as_json: bool) -> None:
@@ -56,6 +61,22 @@ def _list_models(as_json: bool) -> None:
         table = columns("model", "package", "description")
         for each in listed:
             table.add_row(each.name, each.package, _plain(each.problem or each.summary))
+        terminal().print(table)
+
+
+def _list_presets(as_json: bool) -> None:
+    from graphcaps.presets import describe_presets
+
+    listed = describe_presets()
+    if as_json:
+        print_json([asdict(preset) for preset in listed])
+    else:
+        table = columns("preset", "model", "data sets")
+        for each in listed:
+            graphs = each.dataset or "any"
+            if each.by_dataset:
+                graphs += f"; other values for {', '.join(each.by_dataset)}"
+            table.add_row(each.name, each.model, graphs)
         terminal().print(table)
 
 

@@ -79,6 +79,9 @@ def configure(
 ) -> RunConfig:
     """The configuration of a run; its ``source`` names the preset.
 
+    The preset "published" is that of the model. Its values for one data set are used if the data set was loaded by its
+    name in the catalogue.
+
     Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
     the paper, "planted-parts" for the embedded ones. Molecules that were read from SMILES take "molecules". All other
     graphs take "default", whatever the name of their file: the values of a paper preset hold for its data set only.
@@ -99,11 +102,17 @@ def configure(
     from graphcaps.data.datasets.catalogue import CATALOGUE
     from graphcaps.errors import ArgumentError
     from graphcaps.models import MODELS, find_model, is_classical
-    from graphcaps.presets import list_presets, load_preset
+    from graphcaps.presets import is_published, list_presets, load_preset
     from graphcaps.training.auto_config import check_network_options
 
     if model is not None and preset is None and is_classical(model):
         config = RunConfig(dataset=store.name, model=model)
+    elif preset is not None and is_published(preset):
+        if model is not None:
+            find_model(model)  # an unknown name is refused with similar names
+        chosen = model if preset.lower() == "published" else None
+        config = load_preset(preset, store.catalogue_name, chosen)
+        config = replace(config, dataset=store.name)
     elif preset is not None:
         config = load_preset(preset, store.name)
     else:
