@@ -204,9 +204,7 @@ class RunConfig:
         )
 
     @classmethod
-    def from_toml(
-        cls, text: str, source: str = "configuration", datasets: Collection[str] = ()
-    ) -> RunConfig:
+    def from_toml(cls, text: str, source: str = "configuration", datasets: Collection[str] = ()) -> RunConfig:
         """Reads the text of a TOML file.
 
         A table ``[by_dataset.NAME.training]``, and likewise of ``features`` and ``model``, holds values for one data
@@ -251,7 +249,9 @@ def _with_changes(values: Mapping[str, Any], changes: object, source: str) -> di
     merged = dict(values) | {section: {**values.get(section, {}), **changes[section]} for section in changes}
     # A value of the table is not derived from the data.
     by_data = [
-        name for name in values.get("by_data", []) if name not in changes.get(DATA_SETTINGS.get(name, "model"), {})
+        name
+        for name in values.get("by_data", [])
+        if name not in changes.get(DATA_SETTINGS.get(name, "model"), {})
     ]
     return merged | {"by_data": by_data}
 

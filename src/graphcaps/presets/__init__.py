@@ -76,9 +76,7 @@ def is_published(preset: str) -> bool:
     return preset.lower().partition("/")[0] == _PUBLISHED
 
 
-def load_preset(
-    preset: str | Path, dataset: str | Path | None = None, model: str | None = None
-) -> RunConfig:
+def load_preset(preset: str | Path, dataset: str | Path | None = None, model: str | None = None) -> RunConfig:
     """Reads a preset.
 
     Args:
@@ -122,7 +120,9 @@ def _published_name(model: str, dataset: str | Path | None) -> str:
     models = published_models()
     if model not in models:
         near = difflib.get_close_matches(model, models, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Leave the preset out, or write one (docs/presets.md)."
+        hint = (
+            f"Did you mean {near[0]!r}?" if near else "Leave the preset out, or write one (docs/presets.md)."
+        )
         expected = f"be one with published settings ({', '.join(models)})"
         raise ArgumentError("load_preset", "model", expected, repr(model), hint)
     return f"{_PUBLISHED}/{model}"
