@@ -12,7 +12,7 @@ All splits of a set are trained together, and validation molecules select the ep
 A set may have several candidates (:data:`CANDIDATES`, or all combinations of ``--class-weight``, ``--weight-decay``,
 ``--epochs`` and ``--metric``). The one with the highest mean validation ROC-AUC is named, and test results are those of
 this one alone. OUT gets ``molecules.json`` after every set, and ``summary.csv`` with a row per split. ``--merge`` adds
-the rows of such a file to those of this repository; rows of the same data set, model and seed are replaced.
+the contents of such a file to those of this repository; rows of the same data set, model and seed are replaced.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ COLUMNS = (
     "command",
 )
 OUT = Path("results/molecules/summary.csv")
+RUNS = Path("results/molecules/molecules.json")
 SPLITS = {"bace": 10, "bbbp": 10, "hiv": 3}
 """Number of scaffold splits of each set."""
 
@@ -280,6 +281,11 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """The stored results of :func:`measure`; none if there is no file."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
 def write_rows(path: Path, rows: Iterable[dict[str, str]]) -> None:
     """Replaces rows of the same data set, model and seed, and sorts all rows by these."""
     table = {(row["dataset"], row["model"], int(row["seed"])): row for row in [*read_rows(path), *rows]}
@@ -327,9 +333,13 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> None:
     options = parse(words)
     if options.merge:
+        kept = {(each["dataset"], each["model"]): each for each in read_runs(options.out / RUNS.name)}
         for path in options.merge:
             for result in json.loads(path.read_text("utf-8")):
                 write_rows(options.out / OUT.name, summary_rows(result))
+                kept[result["dataset"], result["model"]] = result
+        runs = [kept[key] for key in sorted(kept)]
+        write_atomically(options.out / RUNS.name, json.dumps(runs, indent=1) + "\n")
         return
     options.began = time.perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -342,7 +352,7 @@ def main(words: Sequence[str] | None = None) -> None:
         else:
             molecules = load_molecules(options.arrays / f"{name}-standard.npz")
         results.append(measure(name, molecules, candidates_of(name, options), options))
-        write_atomically(options.out / "molecules.json", json.dumps(results, indent=1) + "\n")
+        write_atomically(options.out / RUNS.name, json.dumps(results, indent=1) + "\n")
         write_rows(options.out / OUT.name, summary_rows(results[-1]))
 
 

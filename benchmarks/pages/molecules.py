@@ -1,15 +1,16 @@
-"""Tables of ``docs/molecules.md``, from ``results/molecules/summary.csv`` and ``candidates.csv``."""
+"""Tables of ``docs/molecules.md``, from the files of ``results/molecules``."""
 
 from __future__ import annotations
 
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.measure_molecule_candidates import OUT as CANDIDATES
-from benchmarks.measure_molecules import OUT, read_rows
+from benchmarks.measure_molecules import OUT, RUNS, Candidate, read_rows, read_runs
 from benchmarks.pages.markdown import mean_std, replace_sections, table
 
 NAMES = {"bace": "BACE", "bbbp": "BBBP", "hiv": "HIV"}
@@ -19,7 +20,10 @@ def page(root: Path) -> str:
     """The page with its tables replaced; ``root`` is the root of the repository."""
     with (root / CANDIDATES).open(encoding="utf-8", newline="") as file:
         candidates = list(csv.DictReader(file))
+    runs = read_runs(root / RUNS)
     sections = {
+        "seconds": seconds_table(runs),
+        "candidates-hiv": area_table([run for run in runs if run["dataset"] == "hiv"]),
         "scaffold": scaffold_table(read_rows(root / OUT)),
         "candidates-1": candidate_table(candidates, seeds=1),
         "candidates-2": candidate_table(candidates, seeds=2),
@@ -40,6 +44,32 @@ def scaffold_table(rows: list[dict[str, str]]) -> str:
             }
             cells.append((title, model, f"{len(chosen)}", *values.values()))
     return table(("data set", "model", "splits", "ROC-AUC", "PR-AUC", "accuracy"), cells)
+
+
+def seconds_table(runs: list[dict[str, Any]]) -> str:
+    """Seconds to read a set, to train the selected candidate on all splits at once, and to predict all molecules."""
+    cells = [
+        (
+            NAMES[run["dataset"]],
+            f"{run['graphs']:,}",
+            f"{run['seconds']['read']:.0f}",
+            f"{len(run['split_seeds'])}",
+            f"{run['seconds']['train']:.0f}",
+            f"{run['seconds']['predict']:.1f}",
+        )
+        for run in runs
+    ]
+    return table(("data set", "molecules", "read, s", "splits", "train, s", "predict, s"), cells)
+
+
+def area_table(runs: list[dict[str, Any]]) -> str:
+    """Mean validation ROC-AUC of the candidates of a set, highest first."""
+    cells = []
+    for run in runs:
+        for each in sorted(run["candidates"], key=lambda each: -each["validation_roc_auc"]):
+            settings = Candidate(*(each[name] for name in run["candidate"]))
+            cells.append((settings.title, f"{each['validation_roc_auc']:.3f}", f"{each['seconds']:.0f}"))
+    return table(("candidate", "validation ROC-AUC", "seconds"), cells)
 
 
 def candidate_table(rows: list[dict[str, str]], seeds: int) -> str:
