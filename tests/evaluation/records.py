@@ -67,6 +67,9 @@ def measured_record(seed: int = 0) -> SeedRecord:
         metric="mcc",
         class_weight="balanced",
         curves=replace(curves(seed), validation_metric=draw.integers(-(10**6), 10**6 + 1, (3, 4))),
-        metrics=FoldMetrics.from_predictions(predictions, ("inactive", "active")),
+        metrics=FoldMetrics.from_predictions(
+            predictions, ("inactive", "active"), {fold: np.array([fold]) for fold in range(3)}
+        ),
         predictions=predictions,
+        peak_memory=10**9,
     )

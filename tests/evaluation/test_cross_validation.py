@@ -14,6 +14,7 @@ import graphcaps
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.quality.twins import has_twin, twin_colours
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
@@ -54,6 +55,11 @@ def _store() -> GraphStore:
 
 
 STORE = _store()
+FOLDS = stratified_folds(STORE.y, 3, FOLDS_SEED)
+TWINS = np.concatenate(
+    [FOLDS.paper(f).test.numpy()[has_twin(twin_colours(STORE), FOLDS.paper(f))] for f in range(3)]
+)
+"""Graphs that have a twin in another fold."""
 
 
 def _same(one: EpochRecords, other: EpochRecords) -> None:
@@ -437,6 +443,11 @@ def test_metrics_are_those_of_the_predictions_at_the_held_out_epoch(
             validation = (found.fold == fold) & (found.part == 0)
             right = (found.probabilities[validation].argmax(1) == found.y[validation]).sum()
             assert right == record.curves.validation_right[fold, choice.epochs[fold] - 1]
+            free = rows & np.isin(found.graph, np.setdiff1d(found.graph, TWINS))
+            correct = int((found.probabilities[free].argmax(1) == found.y[free]).sum())
+            assert record.metrics.twin_free is not None
+            assert record.metrics.twin_free[fold] == (correct, int(free.sum()))
+        assert record.peak_memory is None or record.peak_memory > 10**7
     estimate = ledger.metrics["roc_auc"]
     assert estimate is not None
     assert estimate.mean == pytest.approx(np.mean(estimate.per_seed))

@@ -82,3 +82,21 @@ def test_a_damaged_entry_is_refused(change: dict[str, Any], message: str) -> Non
     metrics = FoldMetrics.from_predictions(predictions([(12, 20), (11, 10)]), ("a", "b"))
     with pytest.raises(DataError, match=message):
         FoldMetrics.from_dict(metrics.as_dict() | change, 2, "file")
+
+
+def test_twin_free_counts_leave_out_the_twins_of_each_fold() -> None:
+    found = predictions([(12, 20), (11, 10)])
+    test = [found.graph[(found.fold == fold) & (found.part == 1)] for fold in (0, 1)]
+    twins = {0: test[0][:30], 1: test[1]}
+    metrics = FoldMetrics.from_predictions(found, ("a", "b"), twins)
+    rows = np.flatnonzero((found.fold == 0) & (found.part == 1))[30:]
+    right = int((found.probabilities[rows].argmax(1) == found.y[rows]).sum())
+    assert metrics.twin_free == ((right, 2), (0, 0))
+    accuracy = metrics.twin_free_accuracy
+    assert accuracy is not None
+    assert accuracy[0] == right / 2
+    assert np.isnan(accuracy[1])
+    assert FoldMetrics.from_dict(metrics.as_dict(), 2, "file") == metrics
+    for damaged in ([[1, 2]], [[3, 2], [0, 0]], [[1, 2], [0]]):
+        with pytest.raises(DataError, match="2 pairs of counts under 'twin_free'"):
+            FoldMetrics.from_dict(metrics.as_dict() | {"twin_free": damaged}, 2, "file")

@@ -76,6 +76,7 @@ def test_a_configuration_read_back_has_the_same_settings() -> None:
         ("seed", True, "a whole number under 'seed'"),
         ("protocol", "mine", "one of the protocols held-out, paper"),
         ("seconds", None, "a number under 'seconds'"),
+        ("peak_memory", 0, "a whole number from 1 on under 'peak_memory'"),
         ("data", {"graphs": 3}, "a whole number under 'nodes'"),
         ("config", {"modle": {}}, "a valid configuration"),
         ("curves", {}, "whole numbers under 'folds' and 'epochs'"),

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.quality.summary import describe_empty_graphs
+from graphcaps.data.quality.twins import has_twin, twin_colours
 from graphcaps.data.splits.class_counts import (
     ClassCounts,
     count_classes,
@@ -59,6 +61,7 @@ from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import check_nodes, label_column_hint
 from graphcaps.training.loop import Callback, CallbackError, RunInfo, hyperparameters, notify_result
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
+from graphcaps.training.peak_memory import PeakMemory
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
@@ -112,6 +115,7 @@ class CompletedSeed:
         notes (tuple): Notes recorded during training.
         predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were kept.
         capsule_use (tuple): Capsules in use of each fold after the last epoch; empty for a model without capsules.
+        peak_memory (int, optional): Largest memory of its groups, in bytes.
     """
 
     protocol: Protocol
@@ -122,6 +126,7 @@ class CompletedSeed:
     notes: tuple[str, ...]
     predictions: GraphPredictions | None = None
     capsule_use: tuple[CapsuleUse, ...] = ()
+    peak_memory: int | None = None
 
 
 def cross_validate(
@@ -369,13 +374,22 @@ class CrossValidation:
         classes = self.store.y.cpu().numpy()
         collector = SeedCollector(self.folds.num_folds, self.checkpoints.unused_notes(groups), classes)
         for number, group in enumerate(groups, 1):
+            memory = PeakMemory(self.device)
 
-            def on_epoch(epoch: EpochEnd, group: ReplicaGroup = group, number: int = number) -> None:
+            def on_epoch(
+                epoch: EpochEnd,
+                group: ReplicaGroup = group,
+                number: int = number,
+                memory: PeakMemory = memory,
+            ) -> None:
+                memory.sample()
                 if on_event is not None:
                     size = len(group.replicas)
                     on_event(GroupEpoch(self.store.name, group.protocol, number, len(groups), size, epoch))
 
-            for completed in collector.add(group, self._train(group, on_epoch)):
+            with memory:
+                result = self._train(group, on_epoch)
+            for completed in collector.add(group, result, memory.bytes):
                 record = self._record(completed)
                 records[record.key] = record
                 if self.results is not None:
@@ -511,16 +525,22 @@ class CrossValidation:
         empty = describe_empty_graphs(self.store)
         reading = describe_reading(self.store, self.config)
         notes = (*self.folds.notes, *((empty,) if empty else ()), *reading, *completed.notes)
-        predictions = completed.predictions
-        metrics = (
-            None if predictions is None else FoldMetrics.from_predictions(predictions, self.store.class_names)
-        )
+        predictions, metrics = completed.predictions, None
+        if predictions is not None:
+            metrics = FoldMetrics.from_predictions(predictions, self.store.class_names, self._twins)
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
             versions_and_commit(), describe_hardware(self.device), notes, self.partition, self.patience,
             self.metric, self.class_weight, metrics, predictions if self.predictions else None,
-            completed.capsule_use,
+            completed.capsule_use, completed.peak_memory,
         )  # fmt: skip
+
+    @cached_property
+    def _twins(self) -> dict[int, np.ndarray]:
+        """For each fold the indices of its test graphs that have a twin among the other graphs of the fold."""
+        colours = twin_colours(self.store)
+        splits = [self.folds.held_out(fold) for fold in range(self.folds.num_folds)]
+        return {fold: split.test.cpu().numpy()[has_twin(colours, split)] for fold, split in enumerate(splits)}
 
 
 def check_joint_variants(config: RunConfig, name: str, joint_variants: Mapping[str, RunConfig]) -> None:
@@ -631,8 +651,10 @@ class SeedCollector:
         self._notes = list(notes)
         self._parts: dict[tuple[Protocol, str, int], list[_Part]] = {}
 
-    def add(self, group: ReplicaGroup, result: GroupResult) -> Iterator[CompletedSeed]:
-        """Adds the events of a group and yields the seeds that it completes."""
+    def add(
+        self, group: ReplicaGroup, result: GroupResult, peak_memory: int | None = None
+    ) -> Iterator[CompletedSeed]:
+        """Adds the events of a group, and its peak memory in bytes, and yields the seeds that it completes."""
         self._notes += result.notes
         curves = EpochRecords.from_events(result.events, group.replicas, result.epochs_run)
         seconds_per_replica = sum(event.seconds for event in result.events) / len(group.replicas)
@@ -644,7 +666,7 @@ class SeedCollector:
                 probabilities = [result.probabilities[row] for row in rows]
                 predictions = GraphPredictions.from_replicas(replicas, probabilities, self._y)
             use = tuple(result.capsule_use[row] for row in rows) if result.capsule_use else ()
-            part = _Part(curves.folds(rows), seconds_per_replica * len(rows), predictions, use)
+            part = _Part(curves.folds(rows), seconds_per_replica * len(rows), predictions, use, peak_memory)
             self._parts.setdefault((group.protocol, *run), []).append(part)
         completed = [key for key, parts in self._parts.items() if _num_folds(parts) == self.num_folds]
         for key in completed:
@@ -655,19 +677,21 @@ class SeedCollector:
             predictions = GraphPredictions.join(kept) if len(kept) == len(parts) else None
             notes = tuple(dict.fromkeys(self._notes))
             use = tuple(each for part in parts for each in part.capsule_use)
-            yield CompletedSeed(*key, joined, seconds, notes, predictions, use)
+            peak = max((part.peak_memory for part in parts if part.peak_memory is not None), default=None)
+            yield CompletedSeed(*key, joined, seconds, notes, predictions, use, peak)
         if not self._parts:  # notes apply to all seeds that were trained together
             self._notes.clear()
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some folds of a seed, trained in one group: their curves, seconds, predictions and capsules in use."""
+    """Some folds of a seed, trained in one group: their curves, seconds, predictions, capsules in use and memory."""
 
     curves: EpochRecords
     seconds: float
     predictions: GraphPredictions | None
     capsule_use: tuple[CapsuleUse, ...]
+    peak_memory: int | None
 
 
 def _num_folds(parts: Sequence[_Part]) -> int:

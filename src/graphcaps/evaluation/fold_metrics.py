@@ -31,23 +31,45 @@ class FoldMetrics:
         class_names (tuple): Name of each class.
         class_counts (tuple): Number of test graphs of each class, a tuple per fold.
         values (dict): For each of :data:`FOLD_METRICS` a value per fold; ``None`` where it is not defined.
+        twin_free (tuple, optional): For each fold the number of correctly predicted test graphs without a twin
+            (:mod:`graphcaps.data.quality.twins`), and the number of all such graphs. ``None`` in records of earlier
+            versions.
     """
 
     class_names: tuple[str, ...]
     class_counts: tuple[tuple[int, ...], ...]
     values: dict[str, tuple[float | None, ...]]
+    twin_free: tuple[tuple[int, int], ...] | None = None
 
     @classmethod
-    def from_predictions(cls, predictions: GraphPredictions, class_names: Sequence[str]) -> FoldMetrics:
-        """The metrics of the test rows of each fold, in the order of the folds."""
+    def from_predictions(
+        cls,
+        predictions: GraphPredictions,
+        class_names: Sequence[str],
+        twins: Mapping[int, np.ndarray] | None = None,
+    ) -> FoldMetrics:
+        """The metrics of the test rows of each fold, in the order of the folds.
+
+        Args:
+            predictions (GraphPredictions): Predictions of all folds.
+            class_names (sequence): Name of each class.
+            twins (mapping, optional): For each fold the indices of its test graphs that have a twin.
+        """
         is_test = predictions.part == PARTS.index("test")
-        folds = [is_test & (predictions.fold == fold) for fold in np.unique(predictions.fold)]
+        numbers = np.unique(predictions.fold).tolist()
+        folds = [is_test & (predictions.fold == fold) for fold in numbers]
         metrics = [class_metrics(predictions.y[rows], predictions.probabilities[rows]) for rows in folds]
         counts = [np.bincount(predictions.y[rows], minlength=len(class_names)) for rows in folds]
         return cls(
             tuple(class_names),
             tuple(tuple(count.tolist()) for count in counts),
             {name: tuple(each[name] for each in metrics) for name in FOLD_METRICS},
+            None
+            if twins is None
+            else tuple(
+                _count_right(predictions, rows & ~np.isin(predictions.graph, twins[fold]))
+                for fold, rows in zip(numbers, folds, strict=True)
+            ),
         )
 
     @property
@@ -59,12 +81,22 @@ class FoldMetrics:
         values = self.values[name]
         return None if any(value is None for value in values) else np.array(values, dtype=np.float64)
 
+    @property
+    def twin_free_accuracy(self) -> np.ndarray | None:
+        """Accuracy on test graphs without a twin, from 0 to 1, ``[F]``; NaN for a fold whose graphs all have one."""
+        if self.twin_free is None:
+            return None
+        right, graphs = np.array(self.twin_free, dtype=np.float64).T
+        return np.divide(right, graphs, out=np.full(len(right), np.nan), where=graphs > 0)
+
     # ------------------------------------------------------------------ saving
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe; :meth:`from_dict` reads it back."""
         counts = [list(each) for each in self.class_counts]
         values = {name: list(each) for name, each in self.values.items()}
-        return {"class_names": list(self.class_names), "test_class_counts": counts} | values
+        names = {"class_names": list(self.class_names), "test_class_counts": counts}
+        twin_free = {} if self.twin_free is None else {"twin_free": [list(each) for each in self.twin_free]}
+        return names | values | twin_free
 
     @classmethod
     def from_dict(cls, values: Any, folds: int, where: str) -> FoldMetrics:
@@ -94,7 +126,25 @@ class FoldMetrics:
             ):
                 raise DataError(where, f"{folds} numbers from -1 to 1 under '{name}'", repr(entry)[:60])
             metrics[name] = tuple(None if number is None else float(number) for number in numbers)
-        return cls(tuple(names), tuple(tuple(each) for each in listed), metrics)
+        twin_free = _twin_free(entries["twin_free"], folds, where) if "twin_free" in entries else None
+        return cls(tuple(names), tuple(tuple(each) for each in listed), metrics, twin_free)
+
+
+def _count_right(predictions: GraphPredictions, rows: np.ndarray) -> tuple[int, int]:
+    """Number of correctly predicted rows, and number of rows."""
+    right = predictions.probabilities[rows].argmax(1) == predictions.y[rows]
+    return int(right.sum()), int(rows.sum())
+
+
+def _twin_free(value: Any, folds: int, where: str) -> tuple[tuple[int, int], ...]:
+    pairs = value if isinstance(value, list) and len(value) == folds else [None]
+    counts = []
+    for pair in pairs:
+        valid = isinstance(pair, list) and len(pair) == 2 and all(type(count) is int for count in pair)
+        if not valid or not 0 <= pair[0] <= pair[1]:
+            raise DataError(where, f"{folds} pairs of counts under 'twin_free'", repr(value)[:60])
+        counts.append((pair[0], pair[1]))
+    return tuple(counts)
 
 
 def cautions(metrics: Sequence[FoldMetrics], unit: str = "fold") -> list[str]:

@@ -84,6 +84,8 @@ class SeedRecord:
         predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were asked for.
         capsule_use (tuple): Capsules in use of each fold after the last epoch; empty for models without capsules and in
             records of earlier versions.
+        peak_memory (int, optional): Largest memory while the seed was trained, in bytes: allocated on a GPU, or of the
+            process and its workers. Seeds trained together have the same. ``None`` where it was not measured.
     """
 
     key: RecordKey
@@ -103,6 +105,7 @@ class SeedRecord:
     metrics: FoldMetrics | None = None
     predictions: GraphPredictions | None = None
     capsule_use: tuple[CapsuleUse, ...] = ()
+    peak_memory: int | None = None
 
     def __post_init__(self) -> None:
         # Rounded as in the file, so that a record that is read back equals the original.
@@ -131,6 +134,7 @@ class SeedRecord:
             **vars(self.key),
             "finished": self.finished,
             "seconds": self.seconds,
+            **({} if self.peak_memory is None else {"peak_memory": self.peak_memory}),
             "hardware": self.hardware,
             "versions": self.versions,
             "notes": list(self.notes),
@@ -188,12 +192,13 @@ class SeedRecord:
             values["hardware"],
             tuple(str(note) for note in values["notes"]),
             Partition.from_dict(values["partition"], where) if "partition" in values else None,
-            _patience(values["patience"], where) if "patience" in values else None,
+            _whole_number(values, "patience", where),
             _metric(values.get("metric", "loss"), where),
             _class_weight(values.get("class_weight"), where),
             None if metrics is None else FoldMetrics.from_dict(metrics, curves.num_folds, where),
             None if predictions is None else GraphPredictions.from_dict(predictions, where),
             _capsule_use(values["capsule_use"], curves.num_folds, where) if "capsule_use" in values else (),
+            _whole_number(values, "peak_memory", where),
         )
 
 
@@ -262,9 +267,13 @@ _DATA_TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _patience(value: Any, where: str) -> int:
+def _whole_number(values: Mapping[str, Any], name: str, where: str) -> int | None:
+    """An entry from 1 on; ``None`` if there is none."""
+    if name not in values:
+        return None
+    value = values[name]
     if type(value) is not int or value < 1:
-        raise DataError(where, "a whole number from 1 on under 'patience'", repr(value)[:60])
+        raise DataError(where, f"a whole number from 1 on under '{name}'", repr(value)[:60])
     return value
 
 

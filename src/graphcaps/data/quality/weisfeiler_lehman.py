@@ -48,7 +48,9 @@ def wl_indistinguishable(store: GraphStore, *, edges: bool = False) -> tuple[NDA
     return tuple(sorted(groups, key=lambda group: int(group[0])))
 
 
-def wl_graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.uint64]:
+def wl_graph_colours(
+    store: GraphStore, *, edges: bool = False, attributes: bool = True
+) -> NDArray[np.uint64]:
     """Colour of each graph, ``[G]``: a hash of its structure, node labels and node attributes (exact values).
 
     Rounds go on until no colour class of the store splits, so colours are comparable within one store only.
@@ -57,11 +59,13 @@ def wl_graph_colours(store: GraphStore, *, edges: bool = False) -> NDArray[np.ui
         store (GraphStore): Graphs.
         edges (bool): Whether edge labels, attributes and weights count; the published model does not read them.
             (default: False)
+        attributes (bool): Whether node attributes count. (default: True)
     """
     store = store.to("cpu")
     if not len(store):
         return np.zeros(0, np.uint64)
-    colours, edge_terms = initial_node_colours(store), edge_colours(store) if edges else None
+    tables = (store.node_labels, store.node_attributes if attributes else None)
+    colours, edge_terms = _row_colours(store.num_nodes, tables), edge_colours(store) if edges else None
     distinct = count_distinct(colours)
     for _ in range(_MAX_ROUNDS):
         colours = refine_colours(store, colours, edge_terms)
