@@ -137,13 +137,14 @@ def _count_right(predictions: GraphPredictions, rows: np.ndarray) -> tuple[int, 
 
 
 def _twin_free(value: Any, folds: int, where: str) -> tuple[tuple[int, int], ...]:
-    pairs = value if isinstance(value, list) and len(value) == folds else [None]
     counts = []
-    for pair in pairs:
-        valid = isinstance(pair, list) and len(pair) == 2 and all(type(count) is int for count in pair)
-        if not valid or not 0 <= pair[0] <= pair[1]:
-            raise DataError(where, f"{folds} pairs of counts under 'twin_free'", repr(value)[:60])
-        counts.append((pair[0], pair[1]))
+    for pair in value if isinstance(value, list) and len(value) == folds else ():
+        if isinstance(pair, list) and len(pair) == 2 and all(type(count) is int for count in pair):
+            right, graphs = pair
+            if 0 <= right <= graphs:
+                counts.append((right, graphs))
+    if len(counts) != folds:
+        raise DataError(where, f"{folds} pairs of counts under 'twin_free'", repr(value)[:60])
     return tuple(counts)
 
 
