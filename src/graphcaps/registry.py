@@ -106,10 +106,13 @@ class DataOption:
     Args:
         rule (callable): Gives the value for a :class:`DatasetSize`.
         kept (bool): Whether a training that starts from a fitted model keeps the value of that model. (default: False)
+        by_default (bool): Whether the value is derived unless the configuration has one; otherwise it is derived only
+            if ``by_data`` names the option. (default: False)
     """
 
     rule: Callable[[DatasetSize], object]
     kept: bool = False
+    by_default: bool = False
 
 
 class RegisteredModel:
@@ -126,7 +129,7 @@ class RegisteredModel:
         memory_options (tuple): Options that the memory of a training step grows with, named in out-of-memory
             messages. (default: ())
         data_options (dict): Options whose value can be derived from the data, each with its :class:`DataOption`. They
-            may stand under ``by_data`` in a configuration. (default: {})
+            may stand under ``by_data`` in a configuration, or are derived by default. (default: {})
         searched (dict): Options that a hyper-parameter search varies, each with its :class:`Choices` or
             :class:`Interval`. (default: {})
     """

@@ -231,3 +231,12 @@ def test_continued_training_keeps_the_divisor(store):
     assert explicit.model_arguments["residual_nodes"] == 3
     per_graph = resolve_config(load_preset("default"), store)
     assert "residual_nodes" not in resolve_config(config, small, like=per_graph).model_arguments
+
+
+def test_options_are_derived_by_default_unless_there_is_a_value(store):
+    config = RunConfig(model="diffpool")
+    assert resolve_config(config, store).model_arguments == {"num_clusters": store.max_size // 10}
+    given = config.with_model(num_clusters=5)
+    assert resolve_config(given, store).model_arguments == {"num_clusters": 5}
+    fitted = resolve_config(given, store)
+    assert resolve_config(config, store, like=fitted).model_arguments == {"num_clusters": 5}

@@ -25,10 +25,14 @@ from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["DiffPool", "DiffPoolOutput"]
 
-_CLUSTER_RATIO = 0.1
-"""Number of clusters as a fraction of the largest number of nodes, as in the published program."""
+_CLUSTER_RATIO, _NODE_LIMIT = 0.1, 1000
+"""Clusters per node of the largest graph, and the largest number of nodes, both of the published program."""
 _HEAD = 50
 """Width of the hidden layer of the classifier."""
+
+
+def _default_clusters(max_nodes: int) -> int:
+    return max(int(_CLUSTER_RATIO * min(max_nodes, _NODE_LIMIT)), 1)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -110,8 +114,8 @@ class DiffPool(GraphModel):
         num_classes (int): Number of classes.
         hidden (int): Number of features of each layer. (default: 64)
         num_layers (int): Number of layers L of each GNN. (default: 3)
-        num_clusters (int): Number of clusters k; from the data, a tenth of the nodes of the largest graph.
-            (default: 10)
+        num_clusters (int): Number of clusters k; from the data, a tenth of the nodes of the largest graph, at
+            most 100. (default: 10)
         link_weight (float): Weight of the distance from the edges in the loss. (default: 1.0)
         entropy_weight (float): Weight of the entropy in the loss. (default: 1.0)
         dropout (float): Dropout probability before the last linear layer. (default: 0.0)
@@ -126,7 +130,9 @@ class DiffPool(GraphModel):
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "num_clusters")
     data_options: ClassVar[Mapping[str, DataOption]] = {
-        "num_clusters": DataOption(lambda size: max(int(_CLUSTER_RATIO * size.max_nodes), 1), kept=True),
+        "num_clusters": DataOption(
+            lambda size: _default_clusters(size.max_nodes), kept=True, by_default=True
+        ),
     }
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "hidden": Choices((32, 64, 128)),

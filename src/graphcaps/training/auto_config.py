@@ -91,6 +91,8 @@ def check_network_options(config: RunConfig, options: Mapping[str, object], owne
 def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None = None) -> RunConfig:
     """The configuration with a number for each hyper-parameter that ``by_data`` names, in its stored form.
 
+    Options that a model derives by default are among them, unless ``config`` has a value.
+
     Args:
         config (RunConfig): Any configuration. In that of a classical model, features are replaced by what the model
             reads, and the training by a single epoch.
@@ -123,7 +125,7 @@ def resolve_config(config: RunConfig, store: GraphStore, like: RunConfig | None 
         value: object = None
         if option.kept and like is not None:
             value = like.model_arguments.get(name)
-        elif name in config.by_data:
+        elif option.by_default or name in config.by_data:
             value = option.rule(_dataset_size(store, features.max_nodes))
         if name not in arguments and value is not None:
             arguments[name] = value
