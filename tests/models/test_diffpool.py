@@ -54,7 +54,9 @@ class _Reference(nn.Module):
             if "dropout" not in name:
                 own[name].copy_(value.mT if value.dim() == 2 else value)
 
-    def forward(self, x: Tensor, adjacency: Tensor, mask: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, adjacency: Tensor, mask: Tensor, sizes: list[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, and the mean link loss and entropy of single graphs."""
         z = self.embedding(x, adjacency, mask)
         logits = self.clusters(self.assigning(x, adjacency, mask))

@@ -48,7 +48,9 @@ def _inputs(graphs: Graphs) -> tuple[Tensor, Tensor, Tensor]:
     return x, s, w
 
 
-def _dense(graphs: Graphs, x: Tensor, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _dense(
+    graphs: Graphs, x: Tensor, logits: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Padded features, adjacency, logits and mask of torch-geometric."""
     edge_index = coalesce(graphs.edge_index)
     rows, mask = to_dense_batch(x, graphs.batch)
@@ -56,7 +58,9 @@ def _dense(graphs: Graphs, x: Tensor, logits: Tensor, weight: Tensor) -> tuple[T
     return rows, to_dense_adj(edge_index, graphs.batch, weight[_edge_number(graphs)]), columns, mask
 
 
-def _ragged(graphs: Graphs, x: Tensor, logits: Tensor, weight: Tensor) -> tuple[SoftPooling, Tensor, Tensor, Tensor]:
+def _ragged(
+    graphs: Graphs, x: Tensor, logits: Tensor, weight: Tensor
+) -> tuple[SoftPooling, Tensor, Tensor, Tensor]:
     """Pooled graphs, assignment, squared norms and degrees."""
     edges = edge_table(coalesce(graphs.edge_index), len(x), weight[_edge_number(graphs)])
     s = logits.softmax(-1)
@@ -79,7 +83,10 @@ def _assert_same_gradients(
 def _mixed(*tensors: Tensor) -> Tensor:
     """A number that depends on every entry in its own way."""
     return sum(
-        ((t * torch.linspace(0.1, 2, t.numel(), dtype=t.dtype).reshape(t.shape).cos()).sum() for t in tensors),
+        (
+            (t * torch.linspace(0.1, 2, t.numel(), dtype=t.dtype).reshape(t.shape).cos()).sum()
+            for t in tensors
+        ),
         torch.zeros((), dtype=torch.float64),
     )
 
@@ -111,9 +118,7 @@ def test_losses_of_single_graphs_are_those_of_torch_geometric(graphs: Graphs) ->
     distance, entropy = link_loss(pooled, norm, graphs.sizes), assignment_entropy(s, graphs.segments)
     rows, adjacency, columns, _ = _dense(graphs, x, logits, weight)
     for graph, n in enumerate(_SIZES):
-        _, _, link, mean = dense_diff_pool(
-            rows[graph, :n], adjacency[graph, :n, :n], columns[graph, :n]
-        )
+        _, _, link, mean = dense_diff_pool(rows[graph, :n], adjacency[graph, :n, :n], columns[graph, :n])
         assert_equal(distance[graph], link, f"link loss of graph {graph}")
         assert_equal(entropy[graph], mean, f"entropy of graph {graph}")
 
@@ -149,7 +154,9 @@ def test_coarse_graphs_are_pooled_in_the_same_way(graphs: Graphs) -> None:
     assert_equal(assignment_entropy(dense_s), assignment_entropy(s, equal.segments), "entropy")
     cut = cut_loss(pooled, s, degree, equal.segments)
     assert_equal(cut_loss(coarse, dense_s, adjacency.sum(-1)), cut, "cut")
-    assert_equal(link_loss(coarse, adjacency.square().sum((-2, -1)), 5), link_loss(pooled, norm, equal.sizes), "link")
+    assert_equal(
+        link_loss(coarse, adjacency.square().sum((-2, -1)), 5), link_loss(pooled, norm, equal.sizes), "link"
+    )
 
 
 def test_two_nodes_in_two_clusters() -> None:

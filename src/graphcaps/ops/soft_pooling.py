@@ -117,7 +117,9 @@ def assignment_entropy(assignment: Tensor, segments: Segments | None = None) -> 
 
 
 @full_precision
-def cut_loss(pooled: SoftPooling, assignment: Tensor, degree: Tensor, segments: Segments | None = None) -> Tensor:
+def cut_loss(
+    pooled: SoftPooling, assignment: Tensor, degree: Tensor, segments: Segments | None = None
+) -> Tensor:
     r"""The share of edges inside clusters, negative.
 
     .. math:: - \frac{\mathrm{tr}(S^\top A S)}{\mathrm{tr}(S^\top D S)}, \quad D_{ii} = \sum_j A_{ij}
@@ -132,9 +134,7 @@ def cut_loss(pooled: SoftPooling, assignment: Tensor, degree: Tensor, segments: 
         Tensor: One number per graph, ``[*lead, B]``; 0 for a graph without edges, where the quotient is undefined.
     """
     volume = assignment.square().sum(-1) * degree.to(assignment.dtype)
-    total = (
-        volume.sum(-1) if segments is None else segment_sum(volume.unsqueeze(-1), segments).squeeze(-1)
-    )
+    total = volume.sum(-1) if segments is None else segment_sum(volume.unsqueeze(-1), segments).squeeze(-1)
     some = total > 0
     return -(_trace(pooled.adjacency) / total.masked_fill(~some, 1)).masked_fill(~some, 0)
 
