@@ -134,8 +134,7 @@ def test_columns_are_those_of_the_training_graphs() -> None:
     labelled = replace(store, node_labels=labels)
     model = FeaturesTrees(4, trees=2, propagation=1)
     model.fit(labelled, np.arange(4), classes(store, np.arange(4)))
-    assert model.recipe is not None
-    assert model.recipe.label_values == ((0, 1, 2, 3),)
+    assert model.columns.label_values == ((0, 1, 2, 3),)
     assert model.predict_proba(labelled, np.arange(12)).shape == (12, 4)
 
 

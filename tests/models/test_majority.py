@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from graphcaps.data.datasets.loading import load_dataset
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.majority import Majority
 
 
 def test_it_predicts_the_class_frequencies_of_the_training_graphs():
     store = load_dataset("planted-parts")[:8]
     model = Majority(4)
-    assert model.predict_proba(store, np.arange(1)).tolist() == [[0.25] * 4]
+    with pytest.raises(UsageError, match="Majority: fit the model before it predicts"):
+        model.predict_proba(store, np.arange(1))
     model.fit(store, np.arange(5), np.array([2, 0, 2, 1, 2]))
     assert model.predict_proba(store, np.array([6, 7])).tolist() == [[0.2, 0.2, 0.6, 0.0]] * 2
 

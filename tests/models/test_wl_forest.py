@@ -28,11 +28,10 @@ def test_probabilities_are_those_of_scikit_learn_on_the_counts(planted):
     train, test = np.arange(70), np.arange(70, 100)
     model = WLForest(planted.num_classes, trees=30, seed=4)
     model.fit(planted, train, classes(planted, train))
-    assert model.vocabulary is not None
     colours = count_colours(planted, 2)
     forest = RandomForestClassifier(30, random_state=4)
-    forest.fit(colours.select(train, model.vocabulary), classes(planted, train))
-    expected = forest.predict_proba(colours.select(test, model.vocabulary))
+    forest.fit(colours.select(train, model.columns), classes(planted, train))
+    expected = forest.predict_proba(colours.select(test, model.columns))
     assert np.array_equal(model.predict_proba(planted, test), expected)
 
 
@@ -49,20 +48,17 @@ def test_the_vocabulary_is_that_of_the_training_graphs(planted):
     colours = count_colours(planted, 2)
     model = WLForest(planted.num_classes, trees=2)
     model.fit(planted, train, classes(planted, train))
-    assert model.vocabulary is not None
-    assert np.array_equal(model.vocabulary.colour, colours.frequent(train, 3, 4000).colour)
-    assert len(model.vocabulary) < len(colours.frequent(np.arange(100), 3, 4000))
+    assert np.array_equal(model.columns.colour, colours.frequent(train, 3, 4000).colour)
+    assert len(model.columns) < len(colours.frequent(np.arange(100), 3, 4000))
 
 
 def test_options_bound_the_columns_and_the_trees(planted):
     train = np.arange(40)
     model = WLForest(planted.num_classes, trees=3, max_columns=7, iterations=1)
     model.fit(planted, train, classes(planted, train))
-    assert model.vocabulary is not None
-    assert model.forest is not None
-    assert len(model.vocabulary) == 7
+    assert len(model.columns) == 7
     assert model.forest.num_trees == 3
-    assert model.vocabulary.iteration.max() <= 1
+    assert model.columns.iteration.max() <= 1
 
 
 @pytest.mark.parametrize(

@@ -54,13 +54,13 @@ class Good(ClassicalModel):
         weights = np.exp(-np.minimum(distance, 50) / self.scale) * self.prior
         return weights / weights.sum(-1, keepdims=True)
 
-    def state(self) -> dict[str, Tensor]:
+    def _state(self) -> dict[str, Tensor]:
         return {
             "means": torch.from_numpy(self.means.copy()),
             "prior": torch.from_numpy(self.prior.copy()),
         }
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
+    def _load_state(self, state: Mapping[str, Tensor]) -> None:
         if set(state) != {"means", "prior"} or state["means"].shape != (self.num_classes, 2):
             raise ArgumentError("Good", "means", "be the means of all classes", "others")
         self.means, self.prior = state["means"].numpy().copy(), state["prior"].numpy().copy()
@@ -241,7 +241,7 @@ class ReadsLess(Good):
 class SharesItsState(Good):
     """Returns its own array as state."""
 
-    def state(self) -> dict[str, Tensor]:
+    def _state(self) -> dict[str, Tensor]:
         return {"means": torch.from_numpy(self.means), "prior": torch.from_numpy(self.prior)}
 
     def _fit(
@@ -260,16 +260,16 @@ class SharesItsState(Good):
 class SavesLess(Good):
     """Leaves a fitted value out of its state."""
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        super().load_state(state)
+    def _load_state(self, state: Mapping[str, Tensor]) -> None:
+        super()._load_state(state)
         self.means = np.round(self.means)
 
 
 class LoadsAnything(Good):
     """Accepts arrays that it does not know."""
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        super().load_state({name: value for name, value in state.items() if name in ("means", "prior")})
+    def _load_state(self, state: Mapping[str, Tensor]) -> None:
+        super()._load_state({name: value for name, value in state.items() if name in ("means", "prior")})
 
 
 def register(monkeypatch: pytest.MonkeyPatch, model: type[RegisteredModel]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps.config import FeatureConfig
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, UsageError
 from graphcaps.registry import RegisteredModel, ScoreKind
 
 __all__ = ["ClassicalModel", "RawInput"]
@@ -29,7 +29,7 @@ class ClassicalModel(RegisteredModel, ABC):
     :attr:`inputs` says, and not the input columns of a configuration. A model that needs columns fits a
     :class:`graphcaps.data.FeatureRecipe` of its own and keeps it in its state.
 
-    A subclass implements :meth:`_fit`, :meth:`_predict_proba`, :meth:`state` and :meth:`load_state`. Its fit depends
+    A subclass implements :meth:`_fit`, :meth:`_predict_proba`, :meth:`_state` and :meth:`_load_state`. Its fit depends
     on the graphs at ``indices``, in their order, on ``y`` and on the seed; its predictions depend on one graph each.
     :func:`graphcaps.testing.check_model` tests this.
 
@@ -39,6 +39,7 @@ class ClassicalModel(RegisteredModel, ABC):
         jobs (int): Number of threads; results do not depend on it. (default: 1)
 
     Attributes:
+        is_fitted (bool): Whether the model was fitted, or its state loaded: before, it neither predicts nor is saved.
         inputs (frozenset): What the model reads of a graph, see :data:`RawInput`.
         size_option (str, optional): The option that the time of a fit grows with, such as the number of trees; tests
             set it to a small number. (default: None)
@@ -52,10 +53,10 @@ class ClassicalModel(RegisteredModel, ABC):
     size_option: ClassVar[str | None] = None
 
     def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:
-        for name, value, least in (("num_classes", num_classes, 1), ("seed", seed, 0), ("jobs", jobs, 1)):
-            if value < least:
-                raise ArgumentError(type(self).__name__, name, f"be at least {least}", value)
+        self._require_at_least(1, num_classes=num_classes, jobs=jobs)
+        self._require_at_least(0, seed=seed)
         self.num_classes, self.seed, self.jobs = num_classes, seed, jobs
+        self.is_fitted = False
 
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
@@ -105,7 +106,9 @@ class ClassicalModel(RegisteredModel, ABC):
         if sample_weight is not None and sample_weight.shape != indices.shape:
             expected = f"have one weight per graph, {len(indices)}"
             raise ShapeError(owner, "sample_weight", expected, list(sample_weight.shape))
+        self.is_fitted = False
         self._fit(store, indices, y, sample_weight)
+        self.is_fitted = True
 
     def predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         """Class probabilities of some graphs of a store, ``[n, O]``; rows sum to 1.
@@ -113,8 +116,32 @@ class ClassicalModel(RegisteredModel, ABC):
         Args:
             store (GraphStore): Graphs, with any labels.
             indices (ndarray): Indices of the graphs, ``[n]``.
+
+        Raises:
+            UsageError: If the model is not fitted.
+            ArgumentError: If an index is out of range.
         """
-        return self._predict_proba(store, self._check_indices(store, indices))
+        indices = self._check_indices(store, indices)
+        self._require_fitted("predicts")
+        return self._predict_proba(store, indices)
+
+    def state(self) -> dict[str, Tensor]:
+        """What was fitted, as arrays by name, for a model file; at least one array.
+
+        Raises:
+            UsageError: If the model is not fitted.
+        """
+        self._require_fitted("is saved")
+        return self._state()
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores a result of :meth:`state`; predictions are then the same, bit by bit.
+
+        Raises:
+            ArgumentError: If an array is missing, or the arrays are not the state of this model with its options.
+        """
+        self._load_state(state)
+        self.is_fitted = True
 
     @abstractmethod
     def _fit(
@@ -131,16 +158,21 @@ class ClassicalModel(RegisteredModel, ABC):
         """:meth:`predict_proba` with checked arguments."""
 
     @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """What was fitted, as arrays by name, for a model file; at least one array."""
+    def _state(self) -> dict[str, Tensor]:
+        """:meth:`state` of a fitted model."""
 
     @abstractmethod
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores a result of :meth:`state`; predictions are then the same, bit by bit.
+    def _load_state(self, state: Mapping[str, Tensor]) -> None:
+        """:meth:`load_state`; a refused state leaves the model as it was."""
 
-        Raises:
-            ArgumentError: If an array is missing, or the arrays are not the state of this model with its options.
-        """
+    def _require_at_least(self, least: int, **options: float) -> None:
+        for name, value in options.items():
+            if value < least:
+                raise ArgumentError(type(self).__name__, name, f"be at least {least}", value)
+
+    def _require_fitted(self, purpose: str) -> None:
+        if not self.is_fitted:
+            raise UsageError(f"{type(self).__name__}: fit the model before it {purpose}.")
 
     def _check_indices(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         owner, indices = type(self).__name__, np.asarray(indices)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphcaps.data.quality.weisfeiler_lehman import wl_node_colours
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import ArgumentError
+from graphcaps.models.state_arrays import read_integers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array  # imported late: every command imports this module to look a model up
 
-__all__ = ["ColourCounts", "ColourVocabulary", "count_colours"]
+__all__ = ["COLOUR_ARRAYS", "ColourCounts", "ColourVocabulary", "count_colours"]
+
+COLOUR_ARRAYS = ("colour_iteration", "colour")
+"""Names of the arrays of a vocabulary in the state of a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,33 @@ class ColourVocabulary:
         """First column of each iteration, then C."""
         last = int(self.iteration[-1]) if len(self) else 0
         return np.searchsorted(self.iteration, np.arange(last + 2)).astype(np.int64)
+
+    def state(self) -> dict[str, Tensor]:
+        """The arrays :data:`COLOUR_ARRAYS`; :meth:`from_state` reads them."""
+        # torch has no arithmetic for uint64: the same bits as signed numbers.
+        arrays = (self.iteration, self.colour.view(np.int64))
+        copies = (torch.from_numpy(values.copy()) for values in arrays)
+        return dict(zip(COLOUR_ARRAYS, copies, strict=True))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor], iterations: int, owner: str) -> ColourVocabulary:
+        """Reads the result of :meth:`state`.
+
+        Args:
+            state (mapping): Arrays by name.
+            iterations (int): Largest iteration of a colour.
+            owner (str): Name of the model, for messages.
+
+        Raises:
+            ArgumentError: If an array is missing, or they are not an ordered vocabulary of these iterations.
+        """
+        iteration, colour = (read_integers(state, name, owner) for name in COLOUR_ARRAYS)
+        vocabulary = cls(iteration, colour.view(np.uint64))
+        valid = len(iteration) == len(colour) > 0 and vocabulary.is_ordered
+        if not valid or iteration[0] < 0 or iteration[-1] > iterations:
+            expected = f"be ascending colours of iterations 0 to {iterations}"
+            raise ArgumentError(owner, COLOUR_ARRAYS[1], expected, "other values")
+        return vocabulary
 
     def columns_of(self, other: ColourVocabulary) -> NDArray[np.int64]:
         """Column of each colour of another vocabulary, −1 for a colour that has none, ``[len(other)]``."""

@@ -14,8 +14,8 @@ from graphcaps.chemistry.rdkit_pool import call_rdkit
 from graphcaps.chemistry.rdkit_tasks import INTEGERS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
-from graphcaps.models.classical import ClassicalModel, RawInput
-from graphcaps.models.forest_arrays import ForestArrays
+from graphcaps.models.classical import RawInput
+from graphcaps.models.forest_model import ForestModel
 from graphcaps.registry import MODELS, Choices, Interval
 
 __all__ = ["ECFPForest", "morgan_fingerprints"]
@@ -54,7 +54,7 @@ def morgan_fingerprints(
 
 
 @MODELS.register("ecfp-forest")
-class ECFPForest(ClassicalModel):
+class ECFPForest(ForestModel[None]):
     r"""Classifies molecules with a random forest on Morgan fingerprints (ECFP4).
 
     A molecule is described by which circular substructures it has: every atom with its neighbourhood of up to
@@ -83,7 +83,6 @@ class ECFPForest(ClassicalModel):
         "with random forests, Machine Learning 2001, https://doi.org/10.1023/A:1010933404324"
     )
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"smiles"})
-    size_option: ClassVar[str | None] = "trees"
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "radius": Interval(1, 3),
         "counts": Choices((False, True)),
@@ -102,40 +101,17 @@ class ECFPForest(ClassicalModel):
         seed: int = 0,
         jobs: int = 1,
     ) -> None:
-        super().__init__(num_classes, seed=seed, jobs=jobs)
-        for name, value, least in (("radius", radius, 0), ("bits", bits, 1), ("trees", trees, 1)):
-            if value < least:
-                raise ArgumentError("ECFPForest", name, f"be at least {least}", value)
+        super().__init__(num_classes, trees=trees, seed=seed, jobs=jobs)
+        self._require_at_least(0, radius=radius)
+        self._require_at_least(1, bits=bits)
         if class_weight not in ("none", "balanced"):
             raise ArgumentError("ECFPForest", "class_weight", "be 'none' or 'balanced'", repr(class_weight))
-        self.radius, self.bits, self.counts, self.trees = radius, bits, counts, trees
-        self.class_weight = class_weight
-        self.forest: ForestArrays | None = None
+        self.radius, self.bits, self.counts, self.class_weight = radius, bits, counts, class_weight
 
-    def _fit(
-        self,
-        store: GraphStore,
-        indices: NDArray[np.int64],
-        y: NDArray[np.int64],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
-        self.forest = ForestArrays.fit_random_forest(
-            self._fingerprints(store, indices),
-            y,
-            sample_weight,
-            num_classes=self.num_classes,
-            trees=self.trees,
-            seed=self.seed,
-            jobs=self.jobs,
-            class_weight=None if self.class_weight == "none" else self.class_weight,
-        )
+    def _fit_columns(self, store: GraphStore, indices: NDArray[np.int64]) -> None:
+        """Nothing is fitted: the columns are the bits of a fingerprint."""
 
-    def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.forest is None:
-            raise UsageError("ECFPForest: fit the model before it predicts.")
-        return self.forest.predict_proba(self._fingerprints(store, indices))
-
-    def _fingerprints(self, store: GraphStore, indices: NDArray[np.int64]) -> csr_matrix:
+    def _columns(self, store: GraphStore, indices: NDArray[np.int64], columns: None) -> csr_matrix:
         if store.smiles is None:
             raise UsageError(
                 f"The model ecfp-forest reads molecules, and '{store.name}' has no SMILES; read the molecules from "
@@ -144,12 +120,15 @@ class ECFPForest(ClassicalModel):
         smiles = [store.smiles[index] for index in indices.tolist()]
         return morgan_fingerprints(smiles, radius=self.radius, bits=self.bits, counts=self.counts)
 
-    def state(self) -> dict[str, Tensor]:
-        if self.forest is None:
-            raise UsageError("ECFPForest: fit the model before it is saved.")
-        return self.forest.state()
+    def _num_columns(self, columns: None) -> int:
+        return self.bits
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.forest = ForestArrays.from_state(
-            state, self.num_classes, self.bits, "ECFPForest", trees=self.trees
-        )
+    def _column_state(self, columns: None) -> dict[str, Tensor]:
+        return {}
+
+    def _read_columns(self, state: Mapping[str, Tensor]) -> None:
+        """There is nothing to read."""
+
+    @property
+    def _class_weight(self) -> str | None:
+        return None if self.class_weight == "none" else self.class_weight

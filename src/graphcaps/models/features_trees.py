@@ -14,9 +14,11 @@ from torch import Tensor
 
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, UsageError
-from graphcaps.models.classical import ClassicalModel, RawInput
-from graphcaps.models.forest_arrays import ForestArrays
+from graphcaps.errors import ArgumentError
+from graphcaps.models.classical import RawInput
+from graphcaps.models.forest_arrays import ForestMethod
+from graphcaps.models.forest_model import ForestModel
+from graphcaps.models.state_arrays import read_integers
 from graphcaps.registry import MODELS, Choices, Interval
 
 __all__ = ["STATISTICS", "FeaturesTrees", "column_statistics"]
@@ -98,7 +100,7 @@ def _bounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 @MODELS.register("features-trees")
-class FeaturesTrees(ClassicalModel):
+class FeaturesTrees(ForestModel[FeatureRecipe]):
     r"""Classifies graphs with extremely randomised trees on statistics of the input columns.
 
     The columns of a node are the attributes and the one-hot labels x, or 1 where there are neither, its degree, and x
@@ -126,7 +128,8 @@ class FeaturesTrees(ClassicalModel):
         "of the input features of Graph Feature Networks, https://arxiv.org/abs/1905.04579"
     )
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"edges", "node_labels", "node_attributes"})
-    size_option: ClassVar[str | None] = "trees"
+    method: ClassVar[ForestMethod] = "extra-trees"
+    column_arrays: ClassVar[tuple[str, ...]] = _RECIPE
     searched: ClassVar[Mapping[str, Choices | Interval]] = {"propagation": Interval(0, 3)}
 
     def __init__(
@@ -138,35 +141,16 @@ class FeaturesTrees(ClassicalModel):
         seed: int = 0,
         jobs: int = 1,
     ) -> None:
-        super().__init__(num_classes, seed=seed, jobs=jobs)
-        for name, value, least in (("propagation", propagation, 0), ("trees", trees, 1)):
-            if value < least:
-                raise ArgumentError("FeaturesTrees", name, f"be at least {least}", value)
-        self.propagation, self.trees = propagation, trees
-        self.recipe: FeatureRecipe | None = None
-        self.forest: ForestArrays | None = None
+        super().__init__(num_classes, trees=trees, seed=seed, jobs=jobs)
+        self._require_at_least(0, propagation=propagation)
+        self.propagation = propagation
 
-    def _fit(
-        self,
-        store: GraphStore,
-        indices: NDArray[np.int64],
-        y: NDArray[np.int64],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
-        fitted = self._columns().fit(store[torch.from_numpy(indices)])
+    def _fit_columns(self, store: GraphStore, indices: NDArray[np.int64]) -> FeatureRecipe:
+        fitted = self._recipe().fit(store[torch.from_numpy(indices)])
         # Only what the columns are computed from: names and origin of the values are kept beside the model.
-        self.recipe = self._columns(fitted.num_attributes, fitted.label_values)
-        self.forest = ForestArrays.fit_extra_trees(
-            column_statistics(store, self.recipe)[indices],
-            y,
-            sample_weight,
-            num_classes=self.num_classes,
-            trees=self.trees,
-            seed=self.seed,
-            jobs=self.jobs,
-        )
+        return self._recipe(fitted.num_attributes, fitted.label_values)
 
-    def _columns(
+    def _recipe(
         self,
         num_attributes: int | None = None,
         label_values: tuple[tuple[int, ...], ...] | None = None,
@@ -178,25 +162,27 @@ class FeaturesTrees(ClassicalModel):
             label_values=label_values,
         )
 
-    def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.recipe is None or self.forest is None:
-            raise UsageError("FeaturesTrees: fit the model before it predicts.")
-        return self.forest.predict_proba(column_statistics(store, self.recipe)[indices])
+    def _columns(
+        self, store: GraphStore, indices: NDArray[np.int64], columns: FeatureRecipe
+    ) -> NDArray[np.float32]:
+        rows: NDArray[np.float32] = column_statistics(store, columns)[indices]
+        return rows
 
-    def state(self) -> dict[str, Tensor]:
-        if self.recipe is None or self.forest is None:
-            raise UsageError("FeaturesTrees: fit the model before it is saved.")
-        blocks = self.recipe.label_values or ()
+    def _num_columns(self, columns: FeatureRecipe) -> int:
+        return len(STATISTICS) * columns.num_columns + _COUNTS
+
+    def _column_state(self, columns: FeatureRecipe) -> dict[str, Tensor]:
+        blocks = columns.label_values or ()
         arrays = (
-            [self.recipe.num_attributes or 0],
+            [columns.num_attributes or 0],
             np.cumsum([0, *map(len, blocks)]),
             [value for block in blocks for value in block],
         )
-        columns = (torch.tensor(np.asarray(values, dtype=np.int64)) for values in arrays)
-        return dict(zip(_RECIPE, columns, strict=True)) | self.forest.state()
+        tensors = (torch.tensor(np.asarray(values, dtype=np.int64)) for values in arrays)
+        return dict(zip(_RECIPE, tensors, strict=True))
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        counts, ptr, values = (_integers(state, name) for name in _RECIPE)
+    def _read_columns(self, state: Mapping[str, Tensor]) -> FeatureRecipe:
+        counts, ptr, values = (read_integers(state, name, "FeaturesTrees") for name in _RECIPE)
         if len(counts) != 1 or counts[0] < 0:
             raise ArgumentError("FeaturesTrees", _RECIPE[0], "be one number, at least 0", counts.tolist())
         if not len(ptr) or ptr[0] != 0 or ptr[-1] != len(values) or (np.diff(ptr) < 1).any():
@@ -204,16 +190,4 @@ class FeaturesTrees(ClassicalModel):
                 "FeaturesTrees", _RECIPE[1], f"ascend from 0 to {len(values)}", "other values"
             )
         blocks = tuple(tuple(values[first:end].tolist()) for first, end in pairwise(ptr))
-        recipe = self._columns(int(counts[0]), blocks)
-        arrays = {name: value for name, value in state.items() if name not in _RECIPE}
-        width = len(STATISTICS) * recipe.num_columns + _COUNTS
-        forest = ForestArrays.from_state(arrays, self.num_classes, width, "FeaturesTrees", trees=self.trees)
-        self.recipe, self.forest = recipe, forest
-
-
-def _integers(state: Mapping[str, Tensor], name: str) -> NDArray[np.int64]:
-    tensor = state.get(name)
-    if tensor is None or tensor.dtype != torch.int64 or tensor.dim() != 1:
-        got = "no such array" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}"
-        raise ArgumentError("FeaturesTrees", name, "be one axis of 64-bit integers", got)
-    return tensor.cpu().numpy()
+        return self._recipe(int(counts[0]), blocks)

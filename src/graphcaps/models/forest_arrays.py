@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,10 @@ from graphcaps.errors import ArgumentError
 if TYPE_CHECKING:
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-__all__ = ["ForestArrays"]
+__all__ = ["ForestArrays", "ForestMethod"]
+
+ForestMethod = Literal["random-forest", "extra-trees"]
+"""Random forests (Breiman, 2001) or extremely randomised trees (Geurts et al., 2006)."""
 
 _LEAF = -1
 _STEP_ENTRIES = 1 << 20  # trees × rows that are traversed at a time
@@ -49,24 +52,27 @@ class ForestArrays:
     value: NDArray[np.float64]
 
     @classmethod
-    def fit_random_forest(
+    def fit(
         cls,
-        x: csr_array | csr_matrix,
+        x: NDArray[np.float32] | csr_array | csr_matrix,
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
         *,
+        method: ForestMethod = "random-forest",
         num_classes: int,
         trees: int,
         seed: int,
         jobs: int,
         class_weight: str | None = None,
     ) -> ForestArrays:
-        """Fits a random forest of scikit-learn, with its defaults apart from the number of trees.
+        """Fits a forest of scikit-learn, with its defaults apart from the number of trees.
 
         Args:
-            x (sparse array): Rows, ``[rows, columns]``.
+            x (ndarray or sparse array): Rows, float32 ``[rows, columns]``.
             y (ndarray): Class index of each row, ``[rows]``.
             sample_weight (ndarray, optional): Weight of each row, ``[rows]``.
+            method (str): ``"random-forest"``, or ``"extra-trees"`` for extremely randomised trees.
+                (default: "random-forest")
             num_classes (int): Number of classes O.
             trees (int): Number of trees T.
             seed (int): Seed of the forest.
@@ -74,33 +80,10 @@ class ForestArrays:
             class_weight (str, optional): ``"balanced"`` weighs classes inversely to their frequency. (default: alike)
         """
         # Takes half a second: imported to fit, not to predict.
-        from sklearn.ensemble import RandomForestClassifier
+        from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-        forest = RandomForestClassifier(trees, n_jobs=jobs, random_state=seed, class_weight=class_weight)
-        return cls.from_sklearn(forest.fit(x, y, sample_weight), num_classes)
-
-    @classmethod
-    def fit_extra_trees(
-        cls,
-        x: NDArray[np.float32],
-        y: NDArray[np.int64],
-        sample_weight: NDArray[np.float64] | None,
-        *,
-        num_classes: int,
-        trees: int,
-        seed: int,
-        jobs: int,
-    ) -> ForestArrays:
-        """Fits extremely randomised trees of scikit-learn, with its defaults apart from the number of trees.
-
-        Args:
-            x (ndarray): Rows, float32 ``[rows, columns]``.
-            y, sample_weight, num_classes, trees, seed, jobs: As in :meth:`fit_random_forest`.
-        """
-        # Takes half a second: imported to fit, not to predict.
-        from sklearn.ensemble import ExtraTreesClassifier
-
-        forest = ExtraTreesClassifier(trees, n_jobs=jobs, random_state=seed)
+        kind = RandomForestClassifier if method == "random-forest" else ExtraTreesClassifier
+        forest = kind(trees, n_jobs=jobs, random_state=seed, class_weight=class_weight)
         return cls.from_sklearn(forest.fit(x, y, sample_weight), num_classes)
 
     @classmethod

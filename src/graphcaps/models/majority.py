@@ -35,7 +35,7 @@ class Majority(ClassicalModel):
 
     def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:
         super().__init__(num_classes, seed=seed, jobs=jobs)
-        self.prior = np.full(num_classes, 1 / num_classes)
+        self.prior: NDArray[np.float64]
 
     def _fit(
         self,
@@ -50,10 +50,10 @@ class Majority(ClassicalModel):
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.tile(self.prior, (len(indices), 1))
 
-    def state(self) -> dict[str, Tensor]:
+    def _state(self) -> dict[str, Tensor]:
         return {"prior": torch.from_numpy(self.prior.copy())}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
+    def _load_state(self, state: Mapping[str, Tensor]) -> None:
         prior = state["prior"].double().numpy() if set(state) == {"prior"} else np.zeros(0)
         if prior.shape != (self.num_classes,) or (prior < 0).any() or not np.isclose(prior.sum(), 1):
             expected = f"be {self.num_classes} probabilities that sum to 1"

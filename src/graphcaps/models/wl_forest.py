@@ -6,25 +6,24 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, UsageError
-from graphcaps.models.classical import ClassicalModel, RawInput
-from graphcaps.models.colour_counts import ColourVocabulary, count_colours
-from graphcaps.models.forest_arrays import ForestArrays
+from graphcaps.errors import ArgumentError
+from graphcaps.models.classical import RawInput
+from graphcaps.models.colour_counts import COLOUR_ARRAYS, ColourVocabulary, count_colours
+from graphcaps.models.forest_model import ForestModel
 from graphcaps.registry import MODELS, Choices, Interval
 
 __all__ = ["WLForest"]
 
 _MIN_GRAPHS, _GRAPHS_PER_COLOUR = 3, 500
-_COLOURS = ("colour_iteration", "colour")  # names of the vocabulary in a state
 
 
 @MODELS.register("wl-forest")
-class WLForest(ClassicalModel):
+class WLForest(ForestModel[ColourVocabulary]):
     r"""Classifies graphs with a random forest on counts of Weisfeiler-Lehman colours.
 
     A graph is described by how often each colour of its nodes occurs after 0, 1, … iterations of colour refinement
@@ -53,7 +52,7 @@ class WLForest(ClassicalModel):
         "with random forests, Machine Learning 2001, https://doi.org/10.1023/A:1010933404324"
     )
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"edges", "node_labels"})
-    size_option: ClassVar[str | None] = "trees"
+    column_arrays: ClassVar[tuple[str, ...]] = COLOUR_ARRAYS
     searched: ClassVar[Mapping[str, Choices | Interval]] = {"iterations": Interval(0, 4)}
 
     def __init__(
@@ -66,25 +65,12 @@ class WLForest(ClassicalModel):
         seed: int = 0,
         jobs: int = 1,
     ) -> None:
-        super().__init__(num_classes, seed=seed, jobs=jobs)
-        for name, value, least in (
-            ("iterations", iterations, 0),
-            ("trees", trees, 1),
-            ("max_columns", max_columns, 1),
-        ):
-            if value < least:
-                raise ArgumentError("WLForest", name, f"be at least {least}", value)
-        self.iterations, self.trees, self.max_columns = iterations, trees, max_columns
-        self.vocabulary: ColourVocabulary | None = None
-        self.forest: ForestArrays | None = None
+        super().__init__(num_classes, trees=trees, seed=seed, jobs=jobs)
+        self._require_at_least(0, iterations=iterations)
+        self._require_at_least(1, max_columns=max_columns)
+        self.iterations, self.max_columns = iterations, max_columns
 
-    def _fit(
-        self,
-        store: GraphStore,
-        indices: NDArray[np.int64],
-        y: NDArray[np.int64],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
+    def _fit_columns(self, store: GraphStore, indices: NDArray[np.int64]) -> ColourVocabulary:
         colours = count_colours(store, self.iterations)
         min_graphs = max(_MIN_GRAPHS, len(indices) / _GRAPHS_PER_COLOUR)
         vocabulary = colours.frequent(indices, min_graphs, self.max_columns)
@@ -94,48 +80,19 @@ class WLForest(ClassicalModel):
         if not len(vocabulary):
             # Graphs without nodes have no colours: on one column of zeros the forest learns the class prior.
             vocabulary = ColourVocabulary(np.zeros(1, np.int64), np.zeros(1, np.uint64))
-        self.vocabulary = vocabulary
-        self.forest = ForestArrays.fit_random_forest(
-            colours.select(indices, vocabulary),
-            y,
-            sample_weight,
-            num_classes=self.num_classes,
-            trees=self.trees,
-            seed=self.seed,
-            jobs=self.jobs,
-        )
+        return vocabulary
 
-    def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.vocabulary is None or self.forest is None:
-            raise UsageError("WLForest: fit the model before it predicts.")
-        counts = count_colours(store, self.iterations).select(indices, self.vocabulary)
-        return self.forest.predict_proba(counts)
+    def _columns(self, store: GraphStore, indices: NDArray[np.int64], columns: ColourVocabulary) -> csr_array:
+        return count_colours(store, self.iterations).select(indices, columns)
 
-    def state(self) -> dict[str, Tensor]:
-        if self.vocabulary is None or self.forest is None:
-            raise UsageError("WLForest: fit the model before it is saved.")
-        # torch has no arithmetic for uint64: the same bits as signed numbers.
-        colours = (self.vocabulary.iteration, self.vocabulary.colour.view(np.int64))
-        arrays = (torch.from_numpy(values.copy()) for values in colours)
-        return dict(zip(_COLOURS, arrays, strict=True)) | self.forest.state()
+    def _num_columns(self, columns: ColourVocabulary) -> int:
+        return len(columns)
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        iteration, colour = (_integers(state, name) for name in _COLOURS)
-        vocabulary = ColourVocabulary(iteration, colour.view(np.uint64))
-        valid = len(iteration) == len(colour) > 0 and vocabulary.is_ordered
-        if not valid or iteration[0] < 0 or iteration[-1] > self.iterations or len(colour) > self.max_columns:
-            expected = f"be at most {self.max_columns} ascending colours of iterations 0 to {self.iterations}"
-            raise ArgumentError("WLForest", "colour", expected, "other values")
-        arrays = {name: value for name, value in state.items() if name not in _COLOURS}
-        forest = ForestArrays.from_state(
-            arrays, self.num_classes, len(vocabulary), "WLForest", trees=self.trees
-        )
-        self.vocabulary, self.forest = vocabulary, forest
+    def _column_state(self, columns: ColourVocabulary) -> dict[str, Tensor]:
+        return columns.state()
 
-
-def _integers(state: Mapping[str, Tensor], name: str) -> NDArray[np.int64]:
-    tensor = state.get(name)
-    if tensor is None or tensor.dtype != torch.int64 or tensor.dim() != 1:
-        got = "no such array" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}"
-        raise ArgumentError("WLForest", name, "be one axis of 64-bit integers", got)
-    return tensor.cpu().numpy()
+    def _read_columns(self, state: Mapping[str, Tensor]) -> ColourVocabulary:
+        columns = ColourVocabulary.from_state(state, self.iterations, "WLForest")
+        if len(columns) > self.max_columns:
+            raise ArgumentError("WLForest", "colour", f"have at most {self.max_columns} values", len(columns))
+        return columns
