@@ -25,6 +25,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hgcn, edge labels": ("hgcn", {"edge_kinds": (3, 2)}),
     "hgcn, context and edge labels": ("hgcn", {"context": 2, "edge_kinds": (3, 2)}),
     "hgcn, trunk and edge labels": ("hgcn", {"trunk": "gine", "edge_kinds": (3, 2)}),
+    "sagpool, global": ("sagpool", {"variant": "global"}),
     "ecfp-forest, counts": ("ecfp-forest", {"counts": True}),
 }
 NEEDS_RDKIT = {"ecfp-forest"}

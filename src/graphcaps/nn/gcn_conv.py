@@ -55,13 +55,18 @@ class ReplicaGCNConv(GraphLayer[Tensor]):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        """Convolves ``x [*lead, V, in_channels]``."""
+    def forward_ragged(
+        self, x: Tensor, edges: EdgeTable, segments: Segments, scale: Tensor | None = None
+    ) -> Tensor:
+        """Convolves ``x [*lead, V, in_channels]``.
+
+        With the ``scale`` of :func:`graphcaps.ops.induced_scale`, it is the convolution on a subgraph.
+        """
         # Â(xW) = (Âx)W: the hop is taken where rows are shorter.
         if self.in_channels < self.out_channels:
-            y = propagate(x, edges) @ self.weight
+            y = propagate(x, edges, scale) @ self.weight
         else:
-            y = propagate(x @ self.weight, edges)
+            y = propagate(x @ self.weight, edges, scale)
         return y if self.bias is None else y + self.bias.unsqueeze(-2)
 
     def extra_repr(self) -> str:

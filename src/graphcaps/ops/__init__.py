@@ -6,6 +6,7 @@ from graphcaps.ops.propagation.modulated_hop import modulated_hop
 from graphcaps.ops.propagation.propagation import (
     degrees,
     dense_propagate,
+    induced_scale,
     neighbour_count,
     neighbour_mean,
     neighbour_sum,
@@ -13,6 +14,7 @@ from graphcaps.ops.propagation.propagation import (
     to_edge_index,
 )
 from graphcaps.ops.ragged.reductions import clear_padding, segment_max, segment_mean
+from graphcaps.ops.ragged.selection import Selection, select_top, selected_max, selected_mean
 from graphcaps.ops.ragged.tiles import segment_broadcast, segment_sum
 from graphcaps.ops.ragged.top_k import TopK, segment_top_k
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
@@ -26,6 +28,7 @@ __all__ = [
     "CleanEdges",
     "EdgeReport",
     "PairRule",
+    "Selection",
     "TopK",
     "clamp_adjacency",
     "clean_edges",
@@ -35,6 +38,7 @@ __all__ = [
     "dense_coarsen",
     "dense_propagate",
     "edge_table",
+    "induced_scale",
     "modulated_hop",
     "neighbour_count",
     "neighbour_mean",
@@ -50,6 +54,9 @@ __all__ = [
     "segment_mean",
     "segment_sum",
     "segment_top_k",
+    "select_top",
+    "selected_max",
+    "selected_mean",
     "squash",
     "to_edge_index",
 ]

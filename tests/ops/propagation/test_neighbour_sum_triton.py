@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.ops import degrees, edge_table, neighbour_sum, propagate
+from graphcaps.ops import degrees, edge_table, induced_scale, neighbour_sum, propagate
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import EdgeTable
 from tests.graphs import assert_equal, random_graphs
@@ -94,6 +94,24 @@ def test_weights(max_degree: int | None, kernel_device: str) -> None:
     with use_kernels("always"):
         actual = degrees(_moved(table, kernel_device))
     assert_equal(actual.cpu(), torch.tensor([3.5, 2.5, 5.0, 0.0, -5.0, -5.0]))
+
+
+def test_a_hop_on_a_subgraph(kernel_device: str) -> None:
+    edges = _table()
+    mask = (torch.arange(edges.node.size(-1)) % 3 > 0) & (edges.node >= 0)
+    x = torch.randn(*edges.node.shape, 6, generator=torch.Generator().manual_seed(1))
+    there, results = _moved(edges, kernel_device, max_degree=20), []
+    for mode, table, device, dtype in (
+        ("always", there, kernel_device, torch.float32),
+        ("off", edges, "cpu", torch.float64),
+    ):
+        rows = x.to(device, dtype).requires_grad_()
+        with use_kernels(mode):  # type: ignore[arg-type]
+            value = propagate(rows, table, induced_scale(table, mask.to(device), dtype))
+            (gradient,) = torch.autograd.grad(value.square().sum(), rows)
+        results.append((value.cpu().double(), gradient.cpu().double()))
+    assert_equal(results[0][0], results[1][0], "hop", TOLERANCE)
+    assert_equal(results[0][1], results[1][1], "gradient", TOLERANCE)
 
 
 def test_weights_that_require_a_gradient_get_it(kernel_device: str) -> None:

@@ -13,6 +13,7 @@ from graphcaps.ops import (
     dense_coarsen,
     dense_propagate,
     edge_table,
+    induced_scale,
     neighbour_count,
     neighbour_mean,
     neighbour_sum,
@@ -20,7 +21,7 @@ from graphcaps.ops import (
     to_edge_index,
 )
 from graphcaps.types import EdgeTable
-from tests.graphs import assert_equal, random_graphs, with_padding
+from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
 
 
 def _dense(edges: EdgeTable, size: int) -> Tensor:
@@ -65,6 +66,22 @@ def test_propagate_is_the_normalised_product() -> None:
     assert_equal(propagate(graphs.x, graphs.edges), expected)
     alone = graphs.x[5]  # a single node keeps its own row
     assert_equal(propagate(graphs.x, graphs.edges)[5], alone)
+
+
+def test_a_scale_of_some_nodes_is_the_hop_on_their_subgraph() -> None:
+    graphs = tiny_graphs()
+    mask = torch.tensor([True, True, False, True, True, True, False])
+    scale = induced_scale(graphs.edges, mask, torch.float64)
+    A = _dense(graphs.edges, 7)[mask][:, mask] + torch.eye(5, dtype=torch.float64)
+    root = A.sum(-1).rsqrt()
+    assert_equal(scale[mask], root)
+    one, two = graphs.x.clone().requires_grad_(), graphs.x.clone().requires_grad_()
+    value, expected = propagate(one, graphs.edges, scale), root[:, None] * A * root @ two[mask]
+    assert_equal(value[mask], expected)
+    assert not bool(value[~mask].any())
+    value.sin().sum().backward()
+    expected.sin().sum().backward()
+    assert_equal(one.grad, two.grad, "gradient")
 
 
 def test_weights_and_their_gradient() -> None:

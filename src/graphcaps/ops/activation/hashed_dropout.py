@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
 
-__all__ = ["HashedDropout", "apply_dropout", "hash_positions", "next_step_keys"]
+__all__ = ["HashedDropout", "apply_dropout", "hash_positions", "mix64", "next_step_keys"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
-    key = _mix64(seed ^ _mix64(step + 1))
+    key = mix64(seed ^ mix64(step + 1))
     step += 1 if mask is None else mask.any(-1)
     return torch.stack([key.to(torch.int32), (key >> 32).to(torch.int32)], -1)
 
@@ -80,7 +80,7 @@ def hash_positions(keys: Tensor, count: int) -> Tensor:
     return h.bitwise_xor_((h >> 16) & 0xFFFF).bitwise_and_(0x7FFFFFFF)
 
 
-def _mix64(x: Tensor) -> Tensor:
+def mix64(x: Tensor) -> Tensor:
     """Mixes the bits of 64-bit integers, so that every input bit changes about half of the output bits."""
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685

@@ -544,11 +544,12 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
     return neighbour_product(x, edges)
 
 
-def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
-    """As :func:`graphcaps.ops.propagate`; edge weights get no gradient."""
+def propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tensor:
+    """As :func:`graphcaps.ops.propagate`; edge weights and scale get no gradient."""
     # Without weights the kernel computes the scale itself, from the numbers of neighbours.
     weight = edges.weight
-    scale = None if weight is None else (weighted_degrees(edges, weight) + 1).clamp_min(1).rsqrt()
+    if scale is None and weight is not None:
+        scale = (weighted_degrees(edges, weight) + 1).clamp_min(1).rsqrt()
     return neighbour_product(x, edges, scale, self_loops=True)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "dense_propagate",
     "edge_list",
     "flat_csr",
+    "induced_scale",
     "neighbour_count",
     "neighbour_mean",
     "neighbour_sum",
@@ -29,7 +30,7 @@ __all__ = [
 
 
 @full_precision
-def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
+def propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tensor:
     r"""One hop of a graph convolution without its weights.
 
     .. math:: \hat A x, \quad \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}, \quad
@@ -38,25 +39,48 @@ def propagate(x: Tensor, edges: EdgeTable) -> Tensor:
     Args:
         x (Tensor): One row per node of the batch, ``[*lead, V, d]``.
         edges (EdgeTable): Its edges; A has their weights if there are any.
+        scale (Tensor, optional): Diagonal to use instead of :math:`\tilde D^{-1/2}`, ``[*lead, V]``, such as that of
+            :func:`induced_scale`. It gets a gradient only where edge weights do. (default: that of all edges)
 
     Returns:
         Tensor: ``[*lead, V, d]``; padding rows have no neighbours.
     """
     form = select("propagate", _propagate, x, edges.node, edges.weight, reference=_propagate_reference)
-    return form(x, edges)
+    return form(x, edges, scale)
 
 
-def _propagate(x: Tensor, edges: EdgeTable) -> Tensor:
-    if edges.weight is None and not is_traced():
+def induced_scale(edges: EdgeTable, mask: Tensor, dtype: torch.dtype) -> Tensor:
+    r"""Diagonal :math:`\tilde D^{-1/2}` of the subgraph that some nodes induce, 0 at all other rows.
+
+    With it, :func:`propagate` is the hop on that subgraph: rows of dropped nodes are neither read nor written. Shapes
+    stay those of the whole batch.
+
+    Args:
+        edges (EdgeTable): Edges of the whole graphs.
+        mask (Tensor): True at the nodes of the subgraph, False at padding, ``[*lead, V]``.
+        dtype (torch.dtype): Type of the result.
+
+    Returns:
+        Tensor: ``[*lead, V]``.
+    """
+    kept = mask.to(dtype)
+    degree = neighbour_sum(kept.unsqueeze(-1), edges).squeeze(-1)
+    return (degree + 1).clamp_min(1).rsqrt() * kept
+
+
+def _propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tensor:
+    if edges.weight is None and scale is None and not is_traced():
         hop: Tensor = _Propagate.apply(x.reshape(-1, x.size(-1)), edges)
         return hop.reshape(x.shape)
-    return _propagate_reference(x, edges)
+    return _propagate_reference(x, edges, scale)
 
 
-def _propagate_reference(x: Tensor, edges: EdgeTable) -> Tensor:
-    scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().unsqueeze(-1)
-    scaled = x * scale
-    return (neighbour_sum(scaled, edges) + scaled) * scale
+def _propagate_reference(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tensor:
+    if scale is None:
+        scale = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt()
+    column = scale.to(x.dtype).unsqueeze(-1)
+    scaled = x * column
+    return (neighbour_sum(scaled, edges) + scaled) * column
 
 
 @full_precision

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.types import Segments, ShapeRepr
 
-__all__ = ["TopK", "segment_top_k"]
+__all__ = ["TopK", "descending_order", "of_graph", "rank_of_row", "segment_top_k"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -78,24 +78,46 @@ def segment_top_k(
         # In the type of the scores, as torch-geometric rounds. The row added to the bound covers that rounding.
         kept, P = (ratio * sizes.to(score.dtype)).ceil().long(), min(V, int(ratio * V) + B + 1)
 
-    # Stable sorts, first by descending score, then by graph: ties stay in the order of rows. Position p of the result
-    # belongs to the graph of row p, because rows are sorted by graph.
-    order = score.detach().argsort(dim=-1, descending=True, stable=True)
-    order = order.gather(-1, segments.index.gather(-1, order).argsort(dim=-1, stable=True))
-    rank = torch.arange(V, device=score.device) - _of_graph(segments.ptr[..., :-1], segments.index)
+    order = descending_order(segments, score)
     mask = torch.zeros_like(segments.index, dtype=torch.bool)
-    mask = mask.scatter(-1, order, rank < _of_graph(kept, segments.index))
+    mask = mask.scatter(-1, order, rank_of_row(segments) < of_graph(kept, segments.index))
 
     ptr = torch.nn.functional.pad(kept.cumsum(-1), (1, 0))
     position = torch.arange(P, device=score.device).expand(*ptr.shape[:-1], P).contiguous()
     graph = torch.searchsorted(ptr[..., 1:].contiguous(), position, right=True)  # B at padding
-    source = position - _of_graph(ptr[..., :-1], graph) + _of_graph(segments.ptr[..., :-1], graph)
+    source = position - of_graph(ptr[..., :-1], graph) + of_graph(segments.ptr[..., :-1], graph)
     padding = graph == B
     index = order.gather(-1, source.masked_fill(padding, 0)).masked_fill(padding, 0)
     best = score.gather(-1, index).masked_fill(padding, 0)
     return TopK(index, best, Segments(ptr, graph, padded=True, max_size=longest), mask)
 
 
-def _of_graph(value: Tensor, graph: Tensor) -> Tensor:
+def descending_order(segments: Segments, *scores: Tensor) -> Tensor:
+    """The rows of each graph from the highest score to the lowest, ``[*lead, V]``.
+
+    Position p of the result belongs to the graph of row p, because rows are sorted by graph.
+
+    Args:
+        segments (Segments): Graph of each row.
+        scores (Tensor): Score of each row, ``[*lead, V]``; among equal scores the next ones decide, and at last the
+            order of rows. Padding rows may hold anything.
+    """
+    # Stable sorts from the least important key to the most important one, which is the graph.
+    order: Tensor | None = None
+    for score in reversed(scores):
+        key = score.detach() if order is None else score.detach().gather(-1, order)
+        finer = key.argsort(dim=-1, descending=True, stable=True)
+        order = finer if order is None else order.gather(-1, finer)
+    assert order is not None
+    return order.gather(-1, segments.index.gather(-1, order).argsort(dim=-1, stable=True))
+
+
+def rank_of_row(segments: Segments) -> Tensor:
+    """Number of rows of the same graph before each row, ``[*lead, V]``; any number at padding."""
+    rows = torch.arange(segments.num_rows, device=segments.index.device)
+    return rows - of_graph(segments.ptr[..., :-1], segments.index)
+
+
+def of_graph(value: Tensor, graph: Tensor) -> Tensor:
     """``value [*lead, B]`` at the graph of each row, 0 at padding, where ``graph`` is B."""
     return torch.nn.functional.pad(value, (0, 1)).gather(-1, graph)
