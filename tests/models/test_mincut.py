@@ -106,7 +106,11 @@ def test_loss_of_scores_alone_is_the_cross_entropy() -> None:
 
 def test_numbers_of_clusters_follow_from_the_mean_number_of_nodes() -> None:
     rule = MinCut.data_options["num_clusters"].rule
-    assert [rule(DatasetSize(counts, 2)) for counts in ((1,), (17, 18), (10, 30))] == [(1, 1), (9, 4), (10, 5)]
+    assert [rule(DatasetSize(counts, 2)) for counts in ((1,), (17, 18), (10, 30))] == [
+        (1, 1),
+        (9, 4),
+        (10, 5),
+    ]
 
 
 @pytest.mark.parametrize(

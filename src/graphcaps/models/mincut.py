@@ -72,8 +72,8 @@ class _Convolution(nn.Module):
 class MinCut(GraphModel):
     r"""Classifies graphs with clusters that cut few edges.
 
-    MinCutPool (ICML 2020, https://arxiv.org/abs/1907.00481). For each level, with :math:`\tilde A = D^{-1/2} A D^{-1/2}`
-    of the nodes at the first:
+    MinCutPool (ICML 2020, https://arxiv.org/abs/1907.00481). At each level, from :math:`\tilde A = D^{-1/2} A D^{-1/2}`
+    of the nodes on:
 
     .. math::
         H &= \mathrm{ReLU}(\tilde A X W + X W' + e), \quad S = \mathrm{softmax}(\mathrm{MLP}(H)), \\
@@ -135,7 +135,9 @@ class MinCut(GraphModel):
         if hidden < 1:
             raise ArgumentError("MinCut", "hidden", "be at least 1", hidden)
         if not num_clusters or min(num_clusters) < 1:
-            raise ArgumentError("MinCut", "num_clusters", "name at least one number, each at least 1", num_clusters)
+            raise ArgumentError(
+                "MinCut", "num_clusters", "name at least one number, each at least 1", num_clusters
+            )
         weights = {"cut_weight": cut_weight, "orthogonality_weight": orthogonality_weight}
         for name, weight in weights.items():
             if not weight >= 0:

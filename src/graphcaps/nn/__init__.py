@@ -5,6 +5,7 @@ Modules take ``lead``: with ``lead=(F,)`` a module holds F independent models, c
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context
+from graphcaps.nn.conv_head import ConvHead
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.edge_modulation import EdgeModulation
@@ -14,6 +15,7 @@ from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
+from graphcaps.nn.mean_conv import ReplicaMeanConv
 from graphcaps.nn.part_loss import PartsOutput, block_loss
 from graphcaps.nn.pooling import max_pool, mean_pool, sum_pool, top_k
 from graphcaps.nn.primary_capsules import InputCapsules, PrimaryCapsules
@@ -28,6 +30,7 @@ __all__ = [
     "AdjacencyDecoder",
     "CapsuleLayer",
     "Context",
+    "ConvHead",
     "EdgeModulation",
     "GraphLayer",
     "GraphModel",
@@ -40,6 +43,7 @@ __all__ = [
     "ReplicaGINConv",
     "ReplicaLinear",
     "ReplicaMLP",
+    "ReplicaMeanConv",
     "ReplicaSAGEConv",
     "Trunk",
     "block_loss",
