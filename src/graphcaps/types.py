@@ -13,6 +13,7 @@ __all__ = [
     "AdjacencyBits",
     "BatchLayout",
     "CapsuleLevel",
+    "CoarseLevel",
     "EdgeLabelUse",
     "EdgeList",
     "EdgeTable",
@@ -22,6 +23,7 @@ __all__ = [
     "HGCNOutput",
     "LossOptions",
     "LossTerms",
+    "Members",
     "ModelOutput",
     "Precision",
     "Routing",
@@ -206,6 +208,36 @@ class EdgeTable(ShapeRepr):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class Members(ShapeRepr):
+    """The members of the coarse rows of a level: P pairs of a coarse row and a row of the level below.
+
+    Args:
+        source (Tensor): Row of the level below of each pair, 0 at padding, ``[*lead, P]``.
+        segments (Segments): Coarse row of each pair: its "graphs" are the V' coarse rows.
+        weights (Tensor, optional): Weights of each pair, undefined at padding, ``[*lead, P, H]``.
+    """
+
+    source: Tensor
+    segments: Segments
+    weights: Tensor | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CoarseLevel(ShapeRepr):
+    """A precomputed coarser level of the graphs of a batch (:mod:`graphcaps.ops.structure`).
+
+    Args:
+        segments (Segments): Graph of each of the V' coarse rows.
+        edges (EdgeTable): Edges of the coarse graphs, by reference.
+        members (Members): Rows of the level below that each coarse row has as members.
+    """
+
+    segments: Segments
+    edges: EdgeTable
+    members: Members
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class GraphBatch(ShapeRepr):
     """A batch of graphs: the nodes of all graphs in one ragged tensor.
 
@@ -214,12 +246,16 @@ class GraphBatch(ShapeRepr):
         segments (Segments): Graph of each node.
         edges (EdgeTable): The edges, by reference.
         y (Tensor, optional): Class of each graph, −1 at padding, ``[*lead, B]``.
+        levels (tuple): Precomputed coarser levels, from the finest to the coarsest. (default: none)
+        columns (Tensor, optional): Precomputed columns of the nodes, undefined at padding, ``[*lead, V, c]``.
     """
 
     features: Tensor | FeatureRows
     segments: Segments
     edges: EdgeTable
     y: Tensor | None = None
+    levels: tuple[CoarseLevel, ...] = ()
+    columns: Tensor | None = None
 
     @classmethod
     def without_nodes(

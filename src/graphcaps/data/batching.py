@@ -11,6 +11,8 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.batch_layout.layout import layout_batch
+from graphcaps.ops.structure.level_layout import attach_structure, count_level_rows
+from graphcaps.ops.structure.structure import Structure
 from graphcaps.types import (
     AdjacencyBits,
     BatchLayout,
@@ -42,6 +44,8 @@ class BatchSource(Protocol):
     def edge_kind(self) -> Tensor | None: ...
     @property
     def y(self) -> Tensor | None: ...
+    @property
+    def structure(self) -> Structure | None: ...
     @property
     def bits(self) -> AdjacencyBits | None: ...
     @property
@@ -104,7 +108,8 @@ def collate(
     if not store.num_nodes:
         features = x.x if isinstance(x, FeatureTable) else x
         y = None if store.y is None else store.y.cpu()[real].masked_fill(padding, -1).to(store.device)
-        return GraphBatch.without_nodes(tuple(host.shape[:-1]), host.size(-1), features, y)
+        batch = GraphBatch.without_nodes(tuple(host.shape[:-1]), host.size(-1), features, y)
+        return attach_structure(batch, store.structure, torch.full_like(host, -1).to(store.device))
     sizes = (store.host_node_ptr[real + 1] - store.host_node_ptr[real]).masked_fill(padding, 0)
     entries = (store.host_entry_ptr[real + 1] - store.host_entry_ptr[real]).masked_fill(padding, 0)
     longest = max(int(sizes.sum(-1).max()), 1)  # operations need a row, also for graphs without nodes only
@@ -114,6 +119,7 @@ def collate(
     batch = collate_padded(
         store, x, indices.long().to(store.device), longest,
         padded=padded, max_size=max_size, num_entries=num_entries,
+        level_rows=None if store.structure is None else count_level_rows(store.structure, host),
     )  # fmt: skip
     if not padded:
         return batch
@@ -136,6 +142,7 @@ def collate_padded(
     padded: bool = True,
     max_size: int | None = None,
     num_entries: int | None = None,
+    level_rows: list[tuple[int, int]] | None = None,
 ) -> GraphBatch:
     """Makes a batch with a given number of rows, without host–device synchronisation.
 
@@ -151,9 +158,12 @@ def collate_padded(
         padded (bool): Whether there may be padding rows, padding graphs or graphs without nodes. (default: True)
         max_size (int, optional): Nodes of the largest graph. (default: of the largest in the store)
         num_entries (int, optional): Edge entries of all rows, where known on the host.
+        level_rows (list, optional): Rows and members of each precomputed level, where known on the host.
     """
     layout = layout_batch(store.node_ptr, graphs, num_rows, classes=store.y)
-    return batch_from_layout(store, x, layout, padded=padded, max_size=max_size, num_entries=num_entries)
+    return batch_from_layout(
+        store, x, layout, padded=padded, max_size=max_size, num_entries=num_entries, level_rows=level_rows
+    )
 
 
 def batch_from_layout(
@@ -164,6 +174,7 @@ def batch_from_layout(
     padded: bool = True,
     max_size: int | None = None,
     num_entries: int | None = None,
+    level_rows: list[tuple[int, int]] | None = None,
 ) -> GraphBatch:
     """Makes the batch of a computed layout; the other arguments as in :func:`collate_padded`."""
     bound = store.max_size if max_size is None else max_size
@@ -181,4 +192,5 @@ def batch_from_layout(
     else:
         nodes = layout.node.clamp_min(0)
         features = x.index_select(0, nodes.reshape(-1)).reshape(*nodes.shape, x.size(-1))
-    return GraphBatch(features, segments, table, layout.y)
+    batch = GraphBatch(features, segments, table, layout.y)
+    return attach_structure(batch, store.structure, layout.graphs, level_rows)

@@ -20,6 +20,7 @@ from graphcaps.data.batching import collate
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import CleanEdges, EdgeReport
 from graphcaps.ops.reconstruction.adjacency_bits import count_words, pack_adjacency
+from graphcaps.ops.structure.structure import Structure
 from graphcaps.types import AdjacencyBits, FeatureTable, GraphBatch
 
 __all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore"]
@@ -66,6 +67,7 @@ class GraphStore:
         source_columns (dict): Names in the source of the columns of ``node_labels``, ``node_attributes``,
             ``edge_labels`` and ``edge_attributes``, a tuple for each of these that has names. A model compares names
             of attributes (:func:`graphcaps.data.features.compatibility.check_graphs`).
+        structure (Structure, optional): What a model precomputes from each graph (:mod:`graphcaps.data.precompute`).
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
@@ -92,6 +94,7 @@ class GraphStore:
     edge_kind: Tensor | None = None
     fragments: Literal["all", "largest"] | None = None
     source_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    structure: Structure | None = None
 
     def __post_init__(self) -> None:
         N, M = self.num_nodes, self.neighbours.numel()
@@ -294,7 +297,7 @@ class GraphStore:
                 return value.to(device, non_blocking=True)  # asynchronous from pinned memory
             if isinstance(value, dict):
                 return {key: move(item) for key, item in value.items()}
-            return value
+            return value.to(device) if isinstance(value, Structure) else value
 
         return self._copy({entry.name: move(getattr(self, entry.name)) for entry in fields(self)})
 
@@ -311,6 +314,11 @@ class GraphStore:
             )
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return self._copy(values | {"edge_kind": kind})
+
+    def with_structure(self, structure: Structure | None) -> GraphStore:
+        """The same graphs with another ``structure``; the other arrays are shared."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return self._copy(values | {"structure": structure})
 
     def _copy(self, values: dict[str, Any]) -> GraphStore:
         """A store with the same graphs, without the constructor's checks and with the host copies of this one.
@@ -373,6 +381,7 @@ class GraphStore:
             edge_kind=pick(self.edge_kind, entries),
             truth={key: value[nodes] for key, value in self.truth.items()},
             smiles=None if self.smiles is None else tuple(self.smiles[graph] for graph in selected.tolist()),
+            structure=None if self.structure is None else self.structure.select(selected, nodes),
         )
 
     def with_nodes(self) -> GraphStore:

@@ -72,7 +72,7 @@ class ExportableModel(nn.Module):
         Tensor: Class scores, ``[B, O]``, as in ``FittedModel.scores``.
 
     Raises:
-        ArgumentError: If the model is a classical one, holds replicas, or has a trunk.
+        ArgumentError: If the model is a classical one, holds replicas, has a trunk, or precomputes something.
     """
 
     empty_scores: Tensor
@@ -86,6 +86,9 @@ class ExportableModel(nn.Module):
         if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
             fix = "Layers of torch-geometric cannot be exported."
             raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
+        if model.precomputation is not None:
+            fix = f"What {type(model).__name__} computes from each graph beforehand cannot be exported."
+            raise ArgumentError("export", "model", "precompute nothing", "a model that does", fix)
         self.model = model
         self.register_buffer("empty_scores", empty_scores)
 

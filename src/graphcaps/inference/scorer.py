@@ -18,6 +18,7 @@ from torch import Tensor
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.classical import ClassicalModel
@@ -169,7 +170,7 @@ class NetworkScorer(Scorer):
         for first, end in size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES):
             graphs = store[torch.arange(first, end)]
             part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
-            on_device = part.store.to(self.device)
+            on_device = precompute(part.store, self.model.precomputation, dtype=self.dtype).to(self.device)
             yield on_device.batch(part.x.to(self.device))
 
 

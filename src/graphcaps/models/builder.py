@@ -7,14 +7,23 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import torch
+
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_classical_model, find_graph_model
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.registry import RegisteredModel
 
-__all__ = ["build_classical", "complete_tuples", "model_factory", "recipe_arguments"]
+__all__ = [
+    "build_classical",
+    "complete_tuples",
+    "model_factory",
+    "precomputation_of",
+    "recipe_arguments",
+]
 
 _MAX_SIZE = 10**6
 
@@ -44,6 +53,12 @@ def model_factory(
             raise ArgumentError(f"model '{config.model}'", "edge_kinds", expected, arguments["edge_kinds"])
         arguments["edge_kinds"] = edge_kinds
     return partial(_build, kind, in_channels, num_classes, arguments)
+
+
+def precomputation_of(factory: ModelFactory) -> Precomputation | None:
+    """What the models of a factory need computed from each graph; torch's generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return factory(()).precomputation
 
 
 def build_classical(config: RunConfig, num_classes: int, *, seed: int = 0, jobs: int = 1) -> ClassicalModel:

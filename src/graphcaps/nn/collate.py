@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,9 +13,12 @@ from graphcaps.ops.autocast import autocast_enabled
 from graphcaps.ops.compilation import untraced
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
+from graphcaps.ops.structure.level_layout import attach_structure, count_level_rows
+from graphcaps.ops.structure.precomputation import PlainGraph, Precomputation
+from graphcaps.ops.structure.structure import join_structures
 from graphcaps.types import GraphBatch, Segments
 
-__all__ = ["collate", "collate_segments"]
+__all__ = ["attach_precomputed", "collate", "collate_segments"]
 
 
 @untraced
@@ -50,6 +56,31 @@ def collate(
     if bool((graph[edge_index[0]] != graph[edge_index[1]]).any()):
         raise ShapeError(owner, "edge_index", "connect nodes of the same graph", "an edge between two graphs")
     return GraphBatch(x, segments, edges)
+
+
+def attach_precomputed(
+    owner: str, batch: GraphBatch, precomputation: Precomputation | None, dtype: torch.dtype
+) -> GraphBatch:
+    """The batch of :func:`collate` with what a module ``owner`` needs computed from each graph, computed here.
+
+    Raises:
+        ArgumentError: If the computation reads node labels, which the arguments of a call do not have.
+    """
+    if precomputation is None:
+        return batch
+    if precomputation.reads_labels:
+        fix = "Make a batch from graphcaps.data.precompute(store, model.precomputation)."
+        raise ArgumentError(owner, "x", "come with node labels, which are precomputed from", "none", fix)
+    sizes = batch.segments.sizes.cpu()
+    ptr, neighbours = batch.edges.ptr.cpu().numpy(), batch.edges.neighbours.cpu().numpy().astype(np.int64)
+    results = []
+    for first, end in pairwise(batch.segments.ptr.tolist()):
+        entries = slice(ptr[first], ptr[end])  # neighbours are rows of the batch
+        graph = PlainGraph(ptr[first : end + 1] - ptr[first], neighbours[entries] - first)
+        results.append(precomputation.compute(graph) if end > first else None)
+    structure = join_structures(precomputation, sizes, results).to(batch.segments.ptr.device, dtype)
+    graphs = torch.arange(batch.num_graphs, device=batch.segments.ptr.device)
+    return attach_structure(batch, structure, graphs, count_level_rows(structure, graphs.cpu()))
 
 
 def collate_segments(owner: str, x: Tensor, batch: Tensor | None, num_graphs: int | None) -> Segments:

@@ -9,9 +9,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.nn.collate import collate
+from graphcaps.nn.collate import attach_precomputed, collate
 from graphcaps.ops.compilation import untraced
 from graphcaps.ops.ragged.reductions import clear_padding
+from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.registry import RegisteredModel
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
@@ -38,6 +39,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             (:mod:`graphcaps.ops.edge_kinds`). A model that can read edge labels has an option of this name, whose value
             comes from the data. (default: (), none)
         has_capsules (bool): Whether the output is an :class:`HGCNOutput`, with levels of capsules. (default: False)
+        order_invariant (bool): Whether scores are the same for any order of the nodes of a graph. A precomputation may
+            break ties by it, such as the sign of an eigenvector. (default: True)
 
     Raises:
         ArgumentError: If a size is below 1.
@@ -45,6 +48,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
     edge_kinds: tuple[int, ...] = ()
     has_capsules: ClassVar[bool] = False
+    order_invariant: ClassVar[bool] = True
 
     def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -88,12 +92,24 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
         Raises:
             ShapeError: If the batch has other leading axes or another number of features than the model.
+            ArgumentError: If the batch does not have the precomputed levels of the model.
         """
         x = batch.x
         if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
             expected = f"have the shape {[*self.lead, 'V', self.in_channels]}"
             raise ShapeError(type(self).__name__, "x", expected, list(x.shape))
+        needed = self.precomputation
+        if needed is not None and len(batch.levels) != len(needed.level_weights):
+            fix = "Make batches from graphcaps.data.precompute(store, model.precomputation)."
+            expected = f"have {len(needed.level_weights)} precomputed levels"
+            raise ArgumentError(type(self).__name__, "batch", expected, len(batch.levels), fix)
         return clear_padding(x, batch.segments)
+
+    @property
+    def precomputation(self) -> Precomputation | None:
+        """What the model needs computed from each graph before it sees a batch; batches then have ``levels`` or
+        ``columns`` (:mod:`graphcaps.data.precompute`). (default: None)"""
+        return None
 
     @property
     def capturable(self) -> bool:
@@ -128,7 +144,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
         Raises:
             ShapeError: If a class is out of range.
-            ArgumentError: If the model holds replicas, or ``edge_attr`` is missing or not read.
+            ArgumentError: If the model holds replicas, ``edge_attr`` is missing or not read, or the model precomputes
+                something from node labels.
         """
         graphs = self._collate(x, edge_index, batch, y, edge_weight, edge_attr, num_graphs)
         return self.forward_batch(graphs, y)
@@ -158,8 +175,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             edge_attr=edge_attr, edge_kinds=self.edge_kinds,
         )  # fmt: skip
         if not x.size(0):
-            return GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
-        return collated
+            collated = GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
+        return attach_precomputed(owner, collated, self.precomputation, dtype)
 
 
 ModelFactory = Callable[[tuple[int, ...]], GraphModel]

@@ -22,14 +22,16 @@ from torch import Tensor
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.builder import model_factory, precomputation_of, recipe_arguments
 from graphcaps.models.lookup import find_graph_model, is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import clean_edges
+from graphcaps.ops.structure.structure import Structure
 from graphcaps.testing.classical_checks import classical_checks
 from graphcaps.testing.expectations import ContractError, expect, expect_equal
 from graphcaps.testing.padded_batch import with_padding
@@ -103,7 +105,8 @@ class _Graphs:
     x: Tensor
 
     @classmethod
-    def draw(cls) -> _Graphs:
+    def draw(cls, subject: _Network, dtype: torch.dtype = torch.float64) -> _Graphs:
+        """The graphs, with what the model precomputes from them in type ``dtype``."""
         generator = torch.Generator().manual_seed(0)
         ptr = torch.tensor((0, *_SIZES)).cumsum(0)
         pairs = [
@@ -118,15 +121,34 @@ class _Graphs:
         clean = clean_edges(edges[0], edges[1], sum(_SIZES), labels=torch.stack(columns, -1))
         store = GraphStore.from_clean_edges("checks", ptr, clean, y=y, class_names=names)
         assert store.edge_labels is not None
-        return cls(store.with_edge_kind(edge_kind(store.edge_labels, _EDGE_KINDS)), x)
+        store = store.with_edge_kind(edge_kind(store.edge_labels, _EDGE_KINDS))
+        return cls(precompute(store, precomputation_of(subject.factory()), dtype=dtype), x)
 
     def batch(self, graphs: object = None) -> GraphBatch:
         return self.store.batch(self.x, None if graphs is None else torch.as_tensor(graphs))
 
-    def reordered(self) -> _Graphs:
-        """The same graphs with their nodes in another order."""
+    def reordered(self, model: GraphModel) -> _Graphs:
+        """The same graphs with their nodes in another order.
+
+        A model that is not ``order_invariant`` keeps what it precomputed, with its nodes in the other order.
+        """
         store, old_of = reorder_nodes(self.store)
+        if model.order_invariant:
+            store = precompute(store, model.precomputation, dtype=torch.float64)
+        elif self.store.structure is not None:
+            store = store.with_structure(_reorder_structure(self.store.structure, store, old_of))
         return _Graphs(store, self.x[old_of])
+
+
+def _reorder_structure(structure: Structure, store: GraphStore, old_of: Tensor) -> Structure:
+    """The structure for the nodes of ``store`` in another order, where ``old_of [N]`` has their former index."""
+    columns = None if structure.columns is None else structure.columns[old_of]
+    if not structure.levels:
+        return Structure((), columns)
+    level = structure.levels[0]
+    first = store.node_ptr[:-1].repeat_interleave(level.entry_ptr.diff())
+    members = old_of.argsort()[level.members + first] - first
+    return Structure((replace(level, members=members.int()), *structure.levels[1:]), columns)
 
 
 def _step(model: GraphModel, batch: GraphBatch) -> tuple[ModelOutput, Tensor]:
@@ -159,7 +181,7 @@ def _check_pickling(subject: _Network) -> None:
 
 def _check_scores(subject: _Network) -> None:
     """Class scores have one row per graph, the type of the weights, and are what ``scores`` says."""
-    graphs, model = _Graphs.draw(), subject.build()
+    graphs, model = _Graphs.draw(subject), subject.build()
     output = model.eval().forward_batch(graphs.batch())
     expect(isinstance(output, ModelOutput), "forward_batch must return a ModelOutput")
     scores = output.class_scores
@@ -175,7 +197,7 @@ def _check_scores(subject: _Network) -> None:
 
 def _check_call(subject: _Network) -> None:
     """A call with ``x, edge_index, batch`` gives the scores of ``forward_batch``."""
-    graphs, model = _Graphs.draw(), subject.build().eval()
+    graphs, model = _Graphs.draw(subject), subject.build().eval()
     store = graphs.store
     source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
     target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
@@ -189,7 +211,7 @@ def _check_call(subject: _Network) -> None:
 def _check_gradients(subject: _Network) -> None:
     """Every parameter gets a finite gradient, and some of them are not zero."""
     model = subject.build()
-    _step(model, _Graphs.draw().batch())
+    _step(model, _Graphs.draw(subject).batch())
     for name, parameter in model.named_parameters():
         expect(parameter.grad is not None, f"the parameter '{name}' must have a gradient")
         expect(bool(_gradients(model)[name].isfinite().all()), f"the gradient of '{name}' must be finite")
@@ -198,7 +220,7 @@ def _check_gradients(subject: _Network) -> None:
 
 def _check_loss(subject: _Network) -> None:
     """The loss is one number; class weights of 1 change nothing, and a class of weight 0 has no gradient."""
-    graphs, model = _Graphs.draw(), subject.build().eval()
+    graphs, model = _Graphs.draw(subject), subject.build().eval()
     batch = graphs.batch()
     assert batch.y is not None
     output = model.forward_batch(batch)
@@ -216,7 +238,7 @@ def _check_loss(subject: _Network) -> None:
 
 def _check_sample_weight(subject: _Network) -> None:
     """A graph of weight 0 has no gradient, and the sum of weighted losses is that of graphs repeated as often."""
-    graphs, model = _Graphs.draw(), subject.build().eval()
+    graphs, model = _Graphs.draw(subject), subject.build().eval()
     batch = graphs.batch()
     assert batch.y is not None
     scores, y = model.forward_batch(batch).class_scores.detach(), batch.y
@@ -240,7 +262,7 @@ def _check_reset(subject: _Network) -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.fill_(fill)
-        _step(model, _Graphs.draw().batch())  # changes running statistics and counters
+        _step(model, _Graphs.draw(subject).batch())  # changes running statistics and counters
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             model.reset_parameters()
@@ -256,7 +278,7 @@ def _check_reset(subject: _Network) -> None:
 
 def _check_batch(subject: _Network) -> None:
     """Scores of a graph in evaluation mode do not depend on the other graphs of its batch."""
-    graphs, model = _Graphs.draw(), subject.build()
+    graphs, model = _Graphs.draw(subject), subject.build()
     with torch.no_grad():
         model.forward_batch(graphs.batch())  # running statistics that are not those of a new model
         model.eval()
@@ -266,16 +288,16 @@ def _check_batch(subject: _Network) -> None:
 
 
 def _check_node_order(subject: _Network) -> None:
-    """Scores do not depend on the order of the nodes."""
-    graphs, model = _Graphs.draw(), subject.build().eval()
-    other = graphs.reordered()
+    """Scores do not depend on the order of the nodes, other than through what the model precomputes."""
+    graphs, model = _Graphs.draw(subject), subject.build().eval()
+    other = graphs.reordered(model)
     expected = model.forward_batch(graphs.batch()).class_scores
     expect_equal(model.forward_batch(other.batch()).class_scores, expected, "scores with other node orders")
 
 
 def _check_edge_weights(subject: _Network) -> None:
     """Edge weights are refused, or those of 1 give the scores of unweighted graphs."""
-    graphs, model = _Graphs.draw(), subject.build().eval()
+    graphs, model = _Graphs.draw(subject), subject.build().eval()
     ones = torch.ones(graphs.store.neighbours.numel(), dtype=torch.float64)
     weighted = _Graphs(replace(graphs.store, edge_weight=ones), graphs.x)
     try:
@@ -288,7 +310,7 @@ def _check_edge_weights(subject: _Network) -> None:
 
 def _check_padding(subject: _Network) -> None:
     """Padding rows with NaN and graphs without nodes change neither scores nor loss nor gradients."""
-    batch = _Graphs.draw().batch()
+    batch = _Graphs.draw(subject).batch()
     bare, padded = subject.build(), subject.build()
     expected, loss = _step(bare, batch)
     output, padded_loss = _step(padded, with_padding(batch))
@@ -306,7 +328,7 @@ def _check_padding(subject: _Network) -> None:
 
 def _check_replicas(subject: _Network) -> None:
     """Replica f of F gives the scores, losses, gradients and buffers of a single model with its parameters."""
-    graphs, F = _Graphs.draw(), len(_DRAWN)
+    graphs, F = _Graphs.draw(subject), len(_DRAWN)
     none = torch.empty(0, dtype=torch.long)
     replicas = [Replica(torch.tensor(_DRAWN[f]), none, none, seed=f) for f in range(F)]
     factory = subject.factory()
@@ -334,8 +356,8 @@ def _check_replicas(subject: _Network) -> None:
 
 
 def _train(subject: _Network, replicas: list[Replica], mode: StepMode, device: str = "cpu") -> GraphModel:
-    graphs = _Graphs.draw()
     dtype = torch.float64 if device == "cpu" else torch.float32
+    graphs = _Graphs.draw(subject, dtype)
     model = stack_replicas(subject.factory(), replicas, dtype).to(device)
     x = graphs.x.to(device, dtype)
     trainer = Trainer(model, graphs.store.to(device), x, replicas, subject.config().training, step_mode=mode)
@@ -364,7 +386,7 @@ def _check_training(subject: _Network) -> None:
 
 def _check_learning(subject: _Network) -> None:
     """Training lowers the loss of the graphs that it trains on."""
-    batch, model = _Graphs.draw().batch(), subject.build()
+    batch, model = _Graphs.draw(subject).batch(), subject.build()
     assert batch.y is not None
     y = batch.y
 
@@ -402,7 +424,7 @@ def _check_capture(subject: _Network) -> None:
 
 def _check_file(subject: _Network) -> None:
     """A model file gives the probabilities of the model that was saved, bit for bit."""
-    store, config = _Graphs.draw().store, subject.config()
+    store, config = _Graphs.draw(subject).store, subject.config()
     recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
     encoded = encode_graphs(store, recipe)
     with torch.random.fork_rng(devices=[]):

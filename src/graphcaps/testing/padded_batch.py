@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch.nn.functional import pad
 
-from graphcaps.types import EdgeTable, GraphBatch, Segments
+from graphcaps.types import CoarseLevel, EdgeTable, GraphBatch, Segments
 
 __all__ = ["with_padding"]
 
@@ -40,4 +42,19 @@ def with_padding(
         ),
         table,
         None if batch.y is None else pad(batch.y, (0, graphs), value=-1),
+        tuple(_with_empty_graphs(level, graphs) for level in batch.levels),
+        None if batch.columns is None else pad(batch.columns, (0, 0, 0, rows), value=value),
     )
+
+
+def _with_empty_graphs(level: CoarseLevel, graphs: int) -> CoarseLevel:
+    """The level of the same graphs and of further ones without nodes."""
+    segments = level.segments
+    padding = segments.index == segments.num_graphs
+    extended = Segments(
+        torch.cat([segments.ptr, segments.ptr[-1:].expand(graphs)]),
+        segments.index.masked_fill(padding, segments.num_graphs + graphs),
+        padded=True,
+        max_size=segments.max_size,
+    )
+    return replace(level, segments=extended)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
+from graphcaps._io.tensor_digest import digest_tensors
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.training.replicas import Replica
@@ -49,7 +47,7 @@ def run_fingerprint(
     flat |= {
         "seed": sorted({replica.seed for replica in replicas}),
         "folds": [replica.fold for replica in replicas],
-        "split": _digest(parts),
+        "split": digest_tensors(parts),
         "data": data,
         "numerics": NUMERICS_VERSION,
     }
@@ -71,12 +69,12 @@ def data_digest(store: GraphStore) -> str:
         store.edge_attributes,
         store.edge_weight,
     )
-    return _digest([*columns], "\n".join(store.class_names))
+    return digest_tensors([*columns], "\n".join(store.class_names))
 
 
 def weights_digest(weights: Tensor) -> str:
     """SHA-256 of the weights of graphs."""
-    return _digest([weights])
+    return digest_tensors([weights])
 
 
 def describe_differences(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
@@ -98,18 +96,3 @@ def _short(value: Any) -> str:
         value = value[0]
     text = "none" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _digest(tensors: Sequence[Tensor | None], text: str = "") -> str:
-    """SHA-256 of values and shapes; the width of integers and floats does not matter."""
-    digest = hashlib.sha256(text.encode("utf-8"))
-    for tensor in tensors:
-        if tensor is None:
-            digest.update(b"none;")
-            continue
-        kind = "<f8" if tensor.is_floating_point() else "<i8"
-        digest.update(f"{kind}{list(tensor.shape)};".encode())
-        flat = tensor.detach().cpu().reshape(-1)
-        for piece in torch.split(flat, 1 << 22):  # in pieces, so that no 64-bit copy of a large store is held
-            digest.update(np.ascontiguousarray(piece.numpy().astype(kind)).data)
-    return digest.hexdigest()

@@ -59,6 +59,7 @@ def dataset_bytes(store: GraphStore, x: Tensor) -> int:
     edges = (store.edge_ptr, store.neighbours, store.edge_weight, store.edge_kind)
     arrays = (store.node_ptr, *edges, store.y, x)
     listed = sum(array.numel() * array.element_size() for array in arrays if array is not None)
+    listed += 0 if store.structure is None else store.structure.num_bytes
     words = store.bit_words
     N, C = x.shape
     table = 8 * N * min(C, max(16, C // 8)) + 16 * len(store) * C  # a sparse feature table, where one is made

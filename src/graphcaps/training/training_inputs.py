@@ -10,8 +10,9 @@ from torch import Tensor
 from graphcaps.config import RunConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
-from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.builder import model_factory, precomputation_of, recipe_arguments
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.streaming import move_to_device
 
@@ -45,7 +46,7 @@ def prepare_inputs(
     owner: str,
     recipe: FeatureRecipe | None = None,
 ) -> TrainingInputs:
-    """Encodes the features of a store and moves both to the device, if it has room for them.
+    """Encodes a store, precomputes what the model needs of it, and moves both to the device, if it has room for them.
 
     Args:
         store (GraphStore): Graphs with labels.
@@ -59,5 +60,6 @@ def prepare_inputs(
     encoded = encode_graphs(store, recipe, max_nodes=config.features.max_nodes, owner=owner)
     kinds = encoded.recipe.edge_kinds
     factory = model_factory(config, encoded.x.size(-1), store.num_classes, kinds)
-    graphs, x = move_to_device(encoded.store, encoded.x, device)
+    precomputed = precompute(encoded.store, precomputation_of(factory), dtype=encoded.x.dtype, cached=True)
+    graphs, x = move_to_device(precomputed, encoded.x, device)
     return TrainingInputs(graphs, x, encoded.recipe, factory, device)

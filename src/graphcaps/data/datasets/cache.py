@@ -1,8 +1,9 @@
-"""Cache of parsed data sets, so that a data set is parsed from text only once.
+"""Cache of parsed data sets and of structures that models precompute: each is computed only once.
 
-A cache file is a checked safetensors file (:mod:`graphcaps._io.checked_safetensors`), named after the checksum of its
-source. A changed source therefore has no cache file, and a damaged, truncated, foreign or newer file is ignored: the
-source is parsed again and the file is replaced. Cache files can be deleted at any time.
+A cache file is a checked safetensors file (:mod:`graphcaps._io.checked_safetensors`). That of a data set is named after
+the checksum of its source. A changed source therefore has no cache file, and a damaged, truncated, foreign or newer
+file is ignored: the source is parsed again and the file is replaced. Files of structures follow the same rules; their
+names are checksums of the graphs and of the options of the computation. Cache files can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -23,14 +24,27 @@ from graphcaps._io.user_folders import expand_home, user_folder
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
 from graphcaps.ops.edges import EdgeReport
+from graphcaps.ops.structure.structure import StoredLevel, Structure
 
-__all__ = ["CacheContents", "cache_contents", "cache_folder", "clear_cache", "load_cached", "save_cached"]
+__all__ = [
+    "CacheContents",
+    "cache_contents",
+    "cache_folder",
+    "clear_cache",
+    "load_cached",
+    "load_structure",
+    "save_cached",
+    "save_structure",
+]
 
 # Increase this whenever the same source would give other arrays, or the layout changes.
 FORMAT = 5
 
 _FORMAT_NAME = "graphcaps data set"
 _SUFFIX = ".store.safetensors"
+_STRUCTURE_FORMAT = 1
+_STRUCTURE_NAME = "graphcaps structure"
+_STRUCTURE_SUFFIX = ".structure.safetensors"
 _TEMPORARY = re.compile(r"\.[0-9a-f]{64}\..*\.part")  # left behind by a writer that was killed
 _COLUMNS = (
     "y",
@@ -114,6 +128,40 @@ def save_cached(store: GraphStore, digest: str, folder: Path | None = None) -> P
     return path
 
 
+def load_structure(digest: str, sizes: Tensor, folder: Path | None = None) -> Structure | None:
+    """The cached structure with checksum ``digest`` of graphs with these numbers of nodes ``[G]``, or ``None``."""
+    try:
+        path = (folder or cache_folder()) / f"{digest}{_STRUCTURE_SUFFIX}"
+        file = read_checked(path, _STRUCTURE_NAME, _STRUCTURE_FORMAT)
+        if file.content["key"] != digest:
+            return None
+        levels: list[dict[str, Tensor]] = [{} for _ in range(file.content["levels"])]
+        for name, tensor in file.tensors.items():
+            number, _, array = name.partition(".")
+            if array:
+                wide = tensor if tensor.is_floating_point() else tensor.long()
+                levels[int(number)][array] = wide
+        stored = tuple(StoredLevel.from_arrays(sizes, arrays) for arrays in levels)
+        return Structure(stored, file.tensors.get("columns"))
+    except Exception:  # whatever is wrong with the cache file, the structure can be computed again
+        return None
+
+
+def save_structure(structure: Structure, digest: str, folder: Path | None = None) -> Path | None:
+    """Caches a structure; arguments and result as in :func:`save_cached`."""
+    tensors = {} if structure.columns is None else {"columns": structure.columns}
+    for number, level in enumerate(structure.levels):
+        tensors |= {f"{number}.{name}": _narrow(tensor) for name, tensor in level.arrays().items()}
+    content = {"key": digest, "levels": len(structure.levels)}
+    try:
+        path = (folder or cache_folder()) / f"{digest}{_STRUCTURE_SUFFIX}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, encode_checked(_STRUCTURE_NAME, _STRUCTURE_FORMAT, content, tensors))
+    except (GraphcapsError, OSError, ValueError):
+        return None
+    return path
+
+
 def _cache_path(digest: str, folder: Path) -> Path:
     return folder / f"{digest}.v{FORMAT}{_SUFFIX}"
 
@@ -121,7 +169,8 @@ def _cache_path(digest: str, folder: Path) -> Path:
 def _cache_files(folder: Path) -> list[Path]:
     """Cache files of all versions, and temporary files of writers that were killed."""
     paths = folder.iterdir() if folder.is_dir() else ()
-    return [path for path in paths if path.name.endswith(_SUFFIX) or _TEMPORARY.fullmatch(path.name)]
+    suffixes = (_SUFFIX, _STRUCTURE_SUFFIX)
+    return [path for path in paths if path.name.endswith(suffixes) or _TEMPORARY.fullmatch(path.name)]
 
 
 def _pack(store: GraphStore) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -141,6 +141,7 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
         edge_weight=pick(store.edge_weight, entries),
         edge_kind=pick(store.edge_kind, entries),
         truth={key: value[nodes] for key, value in store.truth.items()},
+        structure=None,
     )
     return TruncatedStore(
         truncated,

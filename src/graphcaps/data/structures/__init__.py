@@ -1,0 +1,1 @@
+"""What models precompute from each graph: cliques, spectral clusters, and bases on them."""

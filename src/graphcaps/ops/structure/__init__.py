@@ -1,0 +1,1 @@
+"""Structures that a model precomputes from each graph: coarser levels and further node columns."""
