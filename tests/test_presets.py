@@ -227,8 +227,8 @@ def test_published_settings_by_model_and_data_set():
 @pytest.mark.parametrize(
     ("preset", "model", "message"),
     [
-        ("published", "gcnn", "'model' must be one with published settings ("),
-        ("published", "gcnn", "), got 'gcnn'. Did you mean 'gcn'?"),
+        ("published", "gcns", "'model' must be one with published settings ("),
+        ("published", "gcns", "), got 'gcns'. Did you mean 'gcn'?"),
         ("published", "majority", "got 'majority'. Leave the preset out, or write one (docs/presets.md)."),
         ("published", "hgcn", "'dataset' must be a data set of the paper, named as in the catalogue, for"),
         ("paper", "gcn", "'model' must be left out unless the preset is 'published', got 'gcn'."),

@@ -17,7 +17,7 @@ from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.mean_conv import ReplicaMeanConv
 from graphcaps.nn.part_loss import PartsOutput, block_loss
-from graphcaps.nn.pooling import max_pool, mean_pool, sum_pool, top_k
+from graphcaps.nn.pooling import max_pool, mean_pool, sort_pool, sum_pool, top_k
 from graphcaps.nn.primary_capsules import InputCapsules, PrimaryCapsules
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
@@ -51,6 +51,7 @@ __all__ = [
     "margin_loss",
     "max_pool",
     "mean_pool",
+    "sort_pool",
     "sum_pool",
     "top_k",
 ]

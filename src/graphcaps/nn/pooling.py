@@ -6,16 +6,19 @@ Each function takes ``batch`` in one of two forms: the sorted tensor ``[V]`` of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.collate import collate_segments
 from graphcaps.ops.ragged.reductions import segment_max, segment_mean
+from graphcaps.ops.ragged.segment_sort import segment_sort
 from graphcaps.ops.ragged.tiles import segment_sum
 from graphcaps.ops.ragged.top_k import TopK, segment_top_k
 from graphcaps.types import Segments
 
-__all__ = ["max_pool", "mean_pool", "sum_pool", "top_k"]
+__all__ = ["max_pool", "mean_pool", "sort_pool", "sum_pool", "top_k"]
 
 
 def sum_pool(x: Tensor, batch: Tensor | Segments | None = None, *, num_graphs: int | None = None) -> Tensor:
@@ -69,6 +72,40 @@ def max_pool(x: Tensor, batch: Tensor | Segments | None = None, *, num_graphs: i
                 [5.]])
     """
     return segment_max(x, _segments("max_pool", x, batch, num_graphs))
+
+
+def sort_pool(
+    x: Tensor,
+    batch: Tensor | Segments | None = None,
+    *,
+    k: int,
+    keys: Sequence[int] = (-1,),
+    num_graphs: int | None = None,
+) -> Tensor:
+    """The first k nodes of each graph in descending order of the last feature, as
+    :class:`torch_geometric.nn.aggr.SortAggregation`.
+
+    Shapes depend on B and k alone, so that a training step can be captured as a CUDA graph.
+
+    Args:
+        x (Tensor): Node features, ``[*lead, V, d]``.
+        batch, num_graphs: As in :func:`sum_pool`.
+        k (int): Number of nodes to keep, at least 1; graphs with fewer nodes are filled with zeros.
+        keys (sequence of int): Features to sort by; among equal values of one, the next decides, and at last the
+            order of nodes. (default: the last feature)
+
+    Returns:
+        Tensor: ``[*lead, B, k, d]``.
+
+    Example:
+        >>> sort_pool(torch.tensor([[5.0, 1.0], [6.0, 3.0], [7.0, 2.0]]), torch.tensor([0, 0, 1]), k=2)
+        tensor([[[6., 3.],
+                 [5., 1.]],
+        <BLANKLINE>
+                [[7., 2.],
+                 [0., 0.]]])
+    """
+    return segment_sort(x, _segments("sort_pool", x, batch, num_graphs), k, keys)
 
 
 def top_k(

@@ -14,6 +14,7 @@ from graphcaps.ops.propagation.propagation import (
     to_edge_index,
 )
 from graphcaps.ops.ragged.reductions import clear_padding, segment_max, segment_mean
+from graphcaps.ops.ragged.segment_sort import segment_sort
 from graphcaps.ops.ragged.selection import Selection, select_top, selected_max, selected_mean
 from graphcaps.ops.ragged.tiles import segment_broadcast, segment_sum
 from graphcaps.ops.ragged.top_k import TopK, segment_top_k
@@ -52,6 +53,7 @@ __all__ = [
     "segment_broadcast",
     "segment_max",
     "segment_mean",
+    "segment_sort",
     "segment_sum",
     "segment_top_k",
     "select_top",

@@ -29,6 +29,7 @@ __all__ = [
     "segment_product",
     "segment_sum",
     "sum_tiles",
+    "take_rows",
     "tile_rows",
     "to_tiles",
 ]
@@ -125,13 +126,13 @@ def _mask_or_indices(mask: Tensor) -> Tensor:
 
 def to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     """Rows into tiles, ``[*lead, V, d]`` to ``[*lead, N, t, d]``; holes are zero."""
-    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.to_tile, *tiles.to_row)
+    taken = take_rows(x.reshape(-1, x.size(-1)), *tiles.to_tile, *tiles.to_row)
     return taken.reshape(*tiles.rows.shape, x.size(-1))
 
 
 def from_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     """Tiles to_row into rows, ``[*lead, N, t, d]`` to ``[*lead, V, d]``; padding rows are zero."""
-    taken = _Take.apply(x.reshape(-1, x.size(-1)), *tiles.to_row, *tiles.to_tile)
+    taken = take_rows(x.reshape(-1, x.size(-1)), *tiles.to_row, *tiles.to_tile)
     return taken.reshape(*tiles.position.shape, x.size(-1))
 
 
@@ -226,6 +227,23 @@ def flat_index(index: Tensor, size: int, axes: int = 1) -> Tensor:
         return index.reshape(-1)
     start = torch.arange(0, lead.numel() * size, size, device=index.device)
     return (index.reshape(lead.numel(), -1) + start.unsqueeze(-1)).reshape(-1)
+
+
+def take_rows(
+    x: Tensor, index: Tensor, zero: Tensor | None, inverse: Tensor, inverse_zero: Tensor | None
+) -> Tensor:
+    """Rows of ``x [N, d]`` by index, where every row is taken at most once; the gradient is a gather too.
+
+    Args:
+        x (Tensor): Rows, ``[N, d]``.
+        index (Tensor): Row of each row of the result, ``[M]``.
+        zero (Tensor, optional): Rows of the result that are 0, as a mask ``[M]`` or as indices. (default: none)
+        inverse (Tensor): Row of the result that has each row of ``x``, ``[N]``.
+        inverse_zero (Tensor, optional): Rows of ``x`` that are not taken, as a mask ``[N]`` or as indices.
+            (default: none)
+    """
+    taken: Tensor = _Take.apply(x, index, zero, inverse, inverse_zero)
+    return taken
 
 
 class _Take(torch.autograd.Function):
