@@ -44,7 +44,12 @@ def _replicas(graphs: int) -> list[Replica]:
 
 
 def _trainer(
-    kind: str, step_mode: Any, average_epochs: int = 1, weights: list[float] | None = None, **arguments: Any
+    kind: str,
+    step_mode: Any,
+    average_epochs: int = 1,
+    weights: list[float] | None = None,
+    weighted_graphs: bool = False,
+    **arguments: Any,
 ) -> Trainer:
     store = load_dataset("planted-parts")[:200]
     encoded = encode_graphs(store, FeatureRecipe())
@@ -61,8 +66,12 @@ def _trainer(
     model = stack_replicas(make, replicas).cuda()
     config = replace(CONFIG, average_epochs=average_epochs)
     class_weight = None if weights is None else torch.tensor(weights)
+    graph_weight = 1 + torch.arange(len(store), dtype=torch.float64) % 5 if weighted_graphs else None
     graphs, x = store.to("cuda"), encoded.x.cuda()
-    return Trainer(model, graphs, x, replicas, config, step_mode=step_mode, class_weight=class_weight)
+    return Trainer(
+        model, graphs, x, replicas, config,
+        step_mode=step_mode, class_weight=class_weight, sample_weight=graph_weight,
+    )  # fmt: skip
 
 
 def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) -> None:
@@ -85,6 +94,7 @@ def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) 
         ("hgcn", {"edge_kinds": EDGE_KINDS}),
         ("hgcn", {"context": 2, "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"weights": [0.5, 1.0, 3.0]}),
+        ("hgcn", {"weighted_graphs": True}),
     ],
     ids=lambda value: str(value),
 )
