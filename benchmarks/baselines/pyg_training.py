@@ -40,8 +40,9 @@ _CHECK_STEPS = 30
 class GINNet(nn.Module):
     """Graph Isomorphism Network (https://arxiv.org/abs/1810.00826) of :class:`GINConv` layers.
 
-    Each layer is an MLP of two linear maps, each followed by BatchNorm and ReLU. Nodes are summed, and two more
-    linear maps classify: the same model as :class:`graphcaps.models.gin.GIN`.
+    Each layer is an MLP of two linear maps, each followed by BatchNorm and ReLU. Nodes are summed once, after the last
+    layer, and two more linear maps classify: fewer operations than the published network, which
+    :class:`graphcaps.models.gin.GIN` is.
     """
 
     def __init__(self, in_channels: int, num_classes: int, hidden: int = 128, num_layers: int = 3) -> None:

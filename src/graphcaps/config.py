@@ -76,6 +76,8 @@ class TrainConfig:
             (:class:`graphcaps.training.weight_averaging.WeightAverage`); 1 for no averaging. (default: 1)
         precision (str): Precision of matrix products on a GPU: ``"float32"``, ``"tf32"`` or ``"bf16"``. A CPU always
             uses float32. (default: "float32")
+        batches_per_epoch (int, optional): Steps of an epoch, each on graphs that are drawn anew from the whole training
+            set. (default: as many as it takes to see every graph once)
     """
 
     epochs: int = 200
@@ -86,12 +88,14 @@ class TrainConfig:
     reconstruction_weight: float = LossOptions.reconstruction_weight
     average_epochs: int = 1
     precision: Precision = "float32"
+    batches_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "halve_every", "average_epochs"):
-            if getattr(self, name) < 1:
-                raise ArgumentError("training", name, "be at least 1", getattr(self, name))
-            _check_maximum("training", name, getattr(self, name), _MAX_COUNT)
+        for name in ("epochs", "batch_size", "batches_per_epoch", "halve_every", "average_epochs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ArgumentError("training", name, "be at least 1", value)
+            _check_maximum("training", name, value or 0, _MAX_COUNT)
         if not 0 < self.learning_rate < math.inf:
             raise ArgumentError("training", "learning_rate", "be above 0 and finite", self.learning_rate)
         for name in ("weight_decay", "reconstruction_weight"):
@@ -257,7 +261,7 @@ def _with_changes(values: Mapping[str, Any], changes: object, source: str) -> di
 
 
 _SECTIONS = ("model", "features", "training")
-_OPTIONAL: dict[str, type] = {"degree_onehot": int, "max_nodes": int, "edge_labels": str}
+_OPTIONAL: dict[str, type] = {"degree_onehot": int, "max_nodes": int, "edge_labels": str, "batches_per_epoch": int}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 

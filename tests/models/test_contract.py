@@ -25,6 +25,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hgcn, edge labels": ("hgcn", {"edge_kinds": (3, 2)}),
     "hgcn, context and edge labels": ("hgcn", {"context": 2, "edge_kinds": (3, 2)}),
     "hgcn, trunk and edge labels": ("hgcn", {"trunk": "gine", "edge_kinds": (3, 2)}),
+    "gin, trained epsilon": ("gin", {"train_epsilon": True}),
+    "mlp, sums of inputs": ("mlp", {"node_layers": 0}),
     "sagpool, global": ("sagpool", {"variant": "global"}),
     "ecfp-forest, counts": ("ecfp-forest", {"counts": True}),
 }

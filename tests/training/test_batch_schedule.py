@@ -52,3 +52,22 @@ def test_steps_of_one_data_set_share_few_buckets() -> None:
     replicas = [_replica(list(range(f, 4000)), f) for f in range(10)]
     rows = [rows for epoch in range(5) for rows in schedule_epoch(replicas, epoch, 128, sizes).num_rows[:-1]]
     assert len({bucket_size(each) for each in rows}) <= 5
+
+
+def test_a_fixed_number_of_batches_draws_each_from_all_graphs() -> None:
+    sizes = torch.tensor([3, 1, 4, 1, 5, 9])
+    replicas = [_replica([0, 1, 2, 3, 4]), _replica([5, 0], fold=1)]
+    schedule = schedule_epoch(replicas, 7, 3, sizes, 40)
+    assert schedule.order.shape == (2, 120)
+    assert len(schedule.num_rows) == 40
+    steps = schedule.order.view(2, 40, 3)
+    assert all(len(set(batch)) == 3 and set(batch) <= {0, 1, 2, 3, 4} for batch in steps[0].tolist())
+    assert all(set(batch) == {5, 0, -1} for batch in steps[1].tolist())  # two graphs in each batch of three
+    assert steps[0].unique().tolist() == [0, 1, 2, 3, 4]
+    assert len({tuple(sorted(batch)) for batch in steps[0].tolist()}) > 5
+    assert schedule.num_rows[0] == max(14 - 2, int(sizes[steps[0, 0]].sum()))
+    again = schedule_epoch(replicas, 7, 3, sizes, 40)
+    assert torch.equal(again.order, schedule.order)
+    assert not torch.equal(schedule_epoch(replicas, 8, 3, sizes, 40).order, schedule.order)
+    alone = schedule_epoch(replicas[1:], 7, 3, sizes, 40)
+    assert torch.equal(alone.order[0], schedule.order[1])

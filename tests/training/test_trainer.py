@@ -169,3 +169,27 @@ def test_reconstruction_weight_changes_the_loss() -> None:
         (event,) = Trainer(model, graphs.as_store(), graphs.x, replicas, config).run()
         losses.append(event.train_loss[0])
     assert losses[1] > losses[0] + 0.1
+
+
+def test_a_fixed_number_of_batches_per_epoch() -> None:
+    replicas = _replicas()
+    trainer, events = _train("gin", 0.0, replicas, batches_per_epoch=5)
+    assert trainer.epoch == 3
+    alone, alone_events = _train("gin", 0.0, replicas[2:], batches_per_epoch=5)
+    assert_equal(
+        _scores(pick_replica(alone.model, _maker("gin", 0.0), 0)),
+        _scores(pick_replica(trainer.model, _maker("gin", 0.0), 2)),
+    )
+    for event, single in zip(events, alone_events, strict=True):
+        assert event.train_loss[2] == pytest.approx(single.train_loss[0])
+        assert all(0 <= accuracy <= 1 for accuracy in event.train_accuracy)
+
+
+def test_one_batch_of_all_graphs_is_an_ordinary_epoch() -> None:
+    """Losses are means over the draws: with three batches of all graphs, and a rate of almost 0, those of one."""
+    replicas, still = _replicas()[:1], {"learning_rate": 1e-300, "batch_size": 32, "epochs": 1}
+    _, (one,) = _train("gin", 0.0, replicas, **still)
+    _, (three,) = _train("gin", 0.0, replicas, batches_per_epoch=3, **still)
+    assert three.train_loss == pytest.approx(one.train_loss)
+    assert three.train_accuracy == one.train_accuracy
+    assert three.loss_terms["cross-entropy"] == pytest.approx(one.loss_terms["cross-entropy"])

@@ -97,7 +97,9 @@ def time_phases(
         ceilings (Ceilings): Ceilings of the same device, measured in the same run.
         num_steps (int): Steps to time, spread over the epoch. (default: 3)
     """
-    schedule = schedule_epoch(replicas, 0, config.batch_size, store.host_node_ptr.diff())
+    schedule = schedule_epoch(
+        replicas, 0, config.batch_size, store.host_node_ptr.diff(), config.batches_per_epoch
+    )
     full = max(1, len(schedule.num_rows) - 1)  # the last step of an epoch is smaller
     chosen = sorted({full * index // num_steps for index in range(num_steps)})
     model.train()

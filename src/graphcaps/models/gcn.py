@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
-from graphcaps.errors import ArgumentError
-from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.conv_classifier import ConvClassifier
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.initialise import glorot_
-from graphcaps.nn.losses import cross_entropy
-from graphcaps.nn.pooling import sum_pool
-from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
-from graphcaps.nn.replica_linear import ReplicaLinear
-from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS
 
 __all__ = ["GCN"]
 
-_INITIAL_SHIFT = 1e-4
-"""Initial :math:`\\beta` of every BatchNorm, as in the program of Chen et al."""
-
 
 @MODELS.register("gcn")
-class GCN(GraphModel):
+class GCN(ConvClassifier):
     r"""Classifies graphs with graph convolutions and a sum over nodes.
 
-    Graph Convolutional Network (ICLR 2017, https://arxiv.org/abs/1609.02907), as the classifier of Chen, Bian and Sun
-    (https://arxiv.org/abs/1905.04579), whose results the HGCN paper quotes:
+    Graph Convolutional Network (ICLR 2017, https://arxiv.org/abs/1609.02907), in the network of Chen, Bian and Sun
+    (:class:`graphcaps.nn.ConvClassifier`), whose results the HGCN paper quotes. Its layers are
 
-    .. math::
-        H^{(0)} &= \mathrm{ReLU}(\mathrm{BN}(X) W_0), \quad
-        H^{(l+1)} = \mathrm{ReLU}\big(\hat A \, \mathrm{BN}(H^{(l)}) W_l + e_l\big), \quad
-        g = \sum_i H^{(L)}_i, \\
-        z &= \mathrm{BN}\big(\mathrm{ReLU}(\mathrm{BN}(g) W + e)\big) W' + e'
+    .. math:: H \leftarrow \mathrm{ReLU}\big(\hat A \, \mathrm{BN}(H) W_l + e_l\big)
 
-    with logits :math:`z` and :math:`\hat A` of :class:`graphcaps.nn.ReplicaGCNConv`. Trained with cross-entropy. Edge
-    labels are not read in the messages, only as counts in the features. The quoted results were obtained with Adam at
-    a learning rate of 0.001, batches of 128 graphs, 100 epochs, and no dropout or weight decay.
+    with :math:`\hat A` of :class:`graphcaps.nn.ReplicaGCNConv`. Edge weights, if there are any, enter :math:`\hat A`.
+    Edge labels are not read in the messages, only as counts in the features.
 
     Args:
         in_channels (int): Number of input features.
@@ -51,69 +34,10 @@ class GCN(GraphModel):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = (
         "Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017, "
         "https://arxiv.org/abs/1609.02907"
     )
-    width_option: ClassVar[str | None] = "hidden"
-    memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
-    searched: ClassVar[Mapping[str, Choices | Interval]] = {
-        "hidden": Choices((32, 64, 128)),
-        "num_layers": Interval(2, 5),
-        "dropout": Interval(0.0, 0.7),
-    }
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        *,
-        hidden: int = 128,
-        num_layers: int = 3,
-        dropout: float = 0.0,
-        lead: tuple[int, ...] = (),
-    ) -> None:
-        super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
-            if value < 1:
-                raise ArgumentError("GCN", name, "be at least 1", value)
-        self.input_norm = RaggedBatchNorm(in_channels, lead=lead)
-        self.input = ReplicaLinear(in_channels, hidden, bias=False, lead=lead)
-        self.norms = nn.ModuleList(RaggedBatchNorm(hidden, lead=lead) for _ in range(num_layers))
-        self.convs = nn.ModuleList(ReplicaGCNConv(hidden, hidden, lead=lead) for _ in range(num_layers))
-        self.inner_norm = RaggedBatchNorm(hidden, lead=lead)
-        self.inner = ReplicaLinear(hidden, hidden, lead=lead)
-        self.outer_norm = RaggedBatchNorm(hidden, lead=lead)
-        self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
-        self.dropout = ReplicaDropout(dropout, lead=lead)
-        self.reset_parameters()
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
-
-    def reset_parameters(self) -> None:
-        for part in (self.input, *self.convs, self.inner, self.outer, self.dropout):
-            part.reset_parameters()
-        glorot_(self.input.weight, self.input.in_channels, self.input.out_channels)
-        for norm in (self.input_norm, *self.norms, self.inner_norm, self.outer_norm):
-            norm.reset_parameters()
-            nn.init.constant_(norm.bias, _INITIAL_SHIFT)
-
-    def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
-        """Logits of the graphs of a batch; ``y`` is ignored."""
-        edges, segments = batch.edges, batch.segments
-        x = self.input_norm(self.node_features(batch), segments.row_mask)
-        x = self.input(x).relu()
-        for norm, conv in zip(self.norms, self.convs, strict=True):
-            x = conv(norm(x, segments.row_mask), edges, segments).relu()
-        mask = segments.graph_mask
-        g = self.inner(self.inner_norm(sum_pool(x, segments), mask)).relu()
-        return ModelOutput(self.outer(self.dropout(self.outer_norm(g, mask), mask)))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})
+    def make_layer(self, hidden: int, lead: tuple[int, ...]) -> nn.Module:
+        return ReplicaGCNConv(hidden, hidden, lead=lead)

@@ -11,56 +11,47 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
+from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.losses import cross_entropy
 from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
-from graphcaps.ops.propagation.propagation import neighbour_sum
+from graphcaps.nn.replica_mlp import ReplicaMLP
 from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["GIN"]
 
 
-class _Layer(nn.Module):
-    def __init__(self, in_channels: int, hidden: int, lead: tuple[int, ...]) -> None:
-        super().__init__()
-        self.inner = ReplicaLinear(in_channels, hidden, lead=lead)
-        self.outer = ReplicaLinear(hidden, hidden, lead=lead)
-        self.inner_norm = RaggedBatchNorm(hidden, lead=lead)
-        self.outer_norm = RaggedBatchNorm(hidden, lead=lead)
-        self.epsilon = nn.Parameter(torch.zeros(*lead, 1, 1))
-
-    def reset_parameters(self) -> None:
-        for part in (self.inner, self.outer, self.inner_norm, self.outer_norm):
-            part.reset_parameters()
-        nn.init.zeros_(self.epsilon)
-
-    def forward(self, x: Tensor, batch: GraphBatch, mask: Tensor | None) -> Tensor:
-        x = (1 + self.epsilon) * x + neighbour_sum(x, batch.edges)
-        x = self.inner_norm(self.inner(x), mask).relu()
-        return self.outer_norm(self.outer(x), mask).relu()
-
-
 @MODELS.register("gin")
 class GIN(GraphModel):
-    r"""Classifies graphs with sum aggregation over neighbours and a sum over nodes.
+    r"""Classifies graphs with sums over neighbours, and sums over nodes after every layer.
 
-    Graph Isomorphism Network (ICLR 2019, https://arxiv.org/abs/1810.00826):
+    Graph Isomorphism Network (ICLR 2019, https://arxiv.org/abs/1810.00826). With input features :math:`h^{(0)}` and
+    L layers,
 
-    .. math:: x_i \leftarrow \mathrm{MLP}\Big((1 + \epsilon)\, x_i + \sum_{j \in N(i)} x_j\Big)
+    .. math::
+        h^{(l)}_i &= \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}_l\big((1 + \epsilon_l)\, h^{(l-1)}_i
+        + \textstyle\sum_{j \in N(i)} h^{(l-1)}_j\big)\big)\Big) \\
+        z &= \sum_{l=0}^{L} \mathrm{dropout}\Big(\sum_i h^{(l)}_i W_l + e_l\Big)
 
-    followed by a sum over the nodes of each graph and two linear layers. Trained with cross-entropy. Edge weights, if
-    there are any, multiply the messages. Edge labels are not read in the messages, only as counts in the features.
+    with logits :math:`z`. An MLP is a linear map, BatchNorm, ReLU and a linear map. As in the published program, dropout
+    acts on the logits of each layer. :math:`\epsilon_l = 0` is the published GIN-0, which is the default. Trained with
+    cross-entropy. Edge weights, if there are any, multiply the messages. Edge labels are not read in the messages, only
+    as counts in the features.
 
     Args:
         in_channels (int): Number of input features.
         num_classes (int): Number of classes.
-        hidden (int): Number of hidden features. (default: 128)
-        num_layers (int): Number of layers. (default: 3)
-        dropout (float): Dropout probability before the last linear layer. (default: 0.5)
+        hidden (int): Number of hidden features. (default: 64)
+        num_layers (int): Number of layers L. (default: 4, which the publication counts as five with the input)
+        dropout (float): Dropout probability of the logits of each layer. (default: 0.5)
+        train_epsilon (bool): Whether :math:`\epsilon_l` is trained, from 0 on. (default: False)
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
+
+    Raises:
+        ArgumentError: If a size is below 1, or the dropout probability is not in [0, 1).
     """
 
     scores: ClassVar[ScoreKind] = "logits"
@@ -70,7 +61,7 @@ class GIN(GraphModel):
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
-        "hidden": Choices((32, 64, 128)),
+        "hidden": Choices((16, 32, 64)),
         "num_layers": Interval(2, 5),
         "dropout": Interval(0.0, 0.7),
     }
@@ -80,9 +71,10 @@ class GIN(GraphModel):
         in_channels: int,
         num_classes: int,
         *,
-        hidden: int = 128,
-        num_layers: int = 3,
+        hidden: int = 64,
+        num_layers: int = 4,
         dropout: float = 0.5,
+        train_epsilon: bool = False,
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
@@ -90,9 +82,12 @@ class GIN(GraphModel):
             if value < 1:
                 raise ArgumentError("GIN", name, "be at least 1", value)
         widths = [in_channels] + [hidden] * num_layers
-        self.layers = nn.ModuleList(_Layer(a, b, lead) for a, b in pairwise(widths))
-        self.inner = ReplicaLinear(hidden, hidden, lead=lead)
-        self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
+        self.convs = nn.ModuleList(
+            ReplicaGINConv(ReplicaMLP([a, b, b], lead=lead), train_epsilon=train_epsilon)
+            for a, b in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(RaggedBatchNorm(hidden, lead=lead) for _ in range(num_layers))
+        self.readouts = nn.ModuleList(ReplicaLinear(width, num_classes, lead=lead) for width in widths)
         self.dropout = ReplicaDropout(dropout, lead=lead)
 
     @property
@@ -101,17 +96,20 @@ class GIN(GraphModel):
         return True
 
     def reset_parameters(self) -> None:
-        for part in (*self.layers, self.inner, self.outer, self.dropout):
+        for part in (*self.convs, *self.norms, *self.readouts, self.dropout):
             part.reset_parameters()
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
         """Logits of the graphs of a batch; ``y`` is ignored."""
-        x, segments = self.node_features(batch), batch.segments
-        mask = segments.row_mask
-        for layer in self.layers:
-            x = layer(x, batch, mask)
-        pooled = self.inner(sum_pool(x, segments)).relu()
-        return ModelOutput(self.outer(self.dropout(pooled, segments.graph_mask)))
+        x, edges, segments = self.node_features(batch), batch.edges, batch.segments
+        sums = [sum_pool(x, segments)]
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = norm(conv(x, edges, segments), segments.row_mask).relu()
+            sums.append(sum_pool(x, segments))
+        # The logits of all layers side by side: one dropout for all of them.
+        logits = torch.cat([readout(g) for readout, g in zip(self.readouts, sums, strict=True)], -1)
+        logits = self.dropout(logits, segments.graph_mask)
+        return ModelOutput(logits.unflatten(-1, (len(sums), self.num_classes)).sum(-2))
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         """Cross-entropy loss."""

@@ -5,6 +5,7 @@ Modules take ``lead``: with ``lead=(F,)`` a module holds F independent models, c
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context
+from graphcaps.nn.conv_classifier import ConvClassifier
 from graphcaps.nn.conv_head import ConvHead
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
@@ -30,6 +31,7 @@ __all__ = [
     "AdjacencyDecoder",
     "CapsuleLayer",
     "Context",
+    "ConvClassifier",
     "ConvHead",
     "EdgeModulation",
     "GraphLayer",

@@ -40,25 +40,39 @@ class EpochSchedule:
         return graphs[:, :used]
 
 
-def schedule_epoch(replicas: list[Replica], epoch: int, batch_size: int, sizes: Tensor) -> EpochSchedule:
-    """Draws the order of every replica's training graphs. The last, smaller batch of an epoch is kept.
+def schedule_epoch(
+    replicas: list[Replica],
+    epoch: int,
+    batch_size: int,
+    sizes: Tensor,
+    num_batches: int | None = None,
+) -> EpochSchedule:
+    """Draws the batches of every replica's training graphs.
 
     Args:
         replicas (list): F replicas.
         epoch (int): Number of the epoch, counted from 0.
         batch_size (int): Graphs per step B.
         sizes (Tensor): Number of nodes of each graph, on the host, ``[G]``.
+        num_batches (int, optional): Number of steps S, each on a new draw from all training graphs. (default: every
+            graph once, in a random order; the last, smaller batch is kept)
     """
     # In numpy: torch would start threads for these few numbers, and the GPU would wait for them.
-    orders = [replica.order(epoch).numpy() for replica in replicas]
-    steps = -(-max(map(len, orders)) // batch_size)
-    order = np.full((len(orders), steps * batch_size), -1)
-    rows = np.zeros_like(order)
-    nodes = sizes.numpy()
-    for f, graphs in enumerate(orders):
-        order[f, : len(graphs)] = graphs
-        rows[f, : len(graphs)] = nodes[graphs]
-    num_rows = rows.reshape(len(orders), steps, batch_size).sum(-1).max(0)
+    if num_batches is None:
+        orders = [replica.order(epoch).numpy() for replica in replicas]
+        steps = -(-max(map(len, orders)) // batch_size)
+        order = np.full((len(orders), steps * batch_size), -1)
+        for f, graphs in enumerate(orders):
+            order[f, : len(graphs)] = graphs
+    else:
+        steps = num_batches
+        order = np.full((len(replicas), steps, batch_size), -1)
+        for f, replica in enumerate(replicas):
+            drawn = replica.draws(epoch, steps, batch_size).numpy()
+            order[f, :, : drawn.shape[1]] = drawn
+        order = order.reshape(len(replicas), steps * batch_size)
+    rows = np.where(order >= 0, sizes.numpy()[order], 0)
+    num_rows = rows.reshape(len(replicas), steps, batch_size).sum(-1).max(0)
     return EpochSchedule(torch.from_numpy(order), tuple(num_rows.tolist()), batch_size, epoch)
 
 

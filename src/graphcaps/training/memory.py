@@ -129,7 +129,9 @@ def estimate_memory(
         device (device): Device of the training.
     """
     model = stack_replicas(factory, [replica]).to(device).train()
-    schedule = schedule_epoch([replica], 0, config.batch_size, store.host_node_ptr.diff())
+    schedule = schedule_epoch(
+        [replica], 0, config.batch_size, store.host_node_ptr.diff(), config.batches_per_epoch
+    )
     largest = max(range(len(schedule.num_rows)), key=schedule.num_rows.__getitem__)
     batch = batch_source(store, device).batch(x, schedule.graphs(largest))
     saved: dict[int, int] = {}  # bytes by address

@@ -55,8 +55,24 @@ class Replica:
 
     def order(self, epoch: int) -> Tensor:
         """The training graphs in the order of an epoch. It depends on seed, fold and epoch only."""
-        generator = torch.Generator().manual_seed((self.stream_seed * 2_147_483_647 + epoch + 1) % (1 << 63))
-        return self.train[torch.randperm(self.train.numel(), generator=generator)]
+        return self.train[torch.randperm(self.train.numel(), generator=self._generator(epoch))]
+
+    def draws(self, epoch: int, num_batches: int, batch_size: int) -> Tensor:
+        """Random batches of training graphs, each drawn without replacement from all of them, ``[S, min(B, n)]``.
+
+        They depend on seed, fold and epoch only.
+
+        Args:
+            epoch (int): Number of the epoch, counted from 0.
+            num_batches (int): Number of batches S.
+            batch_size (int): Graphs per batch B.
+        """
+        numbers = torch.rand(num_batches, self.train.numel(), generator=self._generator(epoch))
+        return self.train[numbers.topk(min(batch_size, self.train.numel())).indices]
+
+    def _generator(self, epoch: int) -> torch.Generator:
+        seed = (self.stream_seed * 2_147_483_647 + epoch + 1) % (1 << 63)
+        return torch.Generator().manual_seed(seed)
 
 
 def stack_replicas(

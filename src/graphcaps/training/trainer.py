@@ -261,12 +261,15 @@ class Trainer:
         self._schedule = self._draw_schedule(self.epoch + 1)
         metrics = self._metrics.read()
         self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
-        train_loss = (metrics["sums"]["total"] + self._constants[0]) / self._num_train
-        train_accuracy = (metrics["correct"] + self._constants[1]) / self._num_train
+        sums, correct = metrics["sums"], metrics["correct"]
         with_nodes = torch.tensor([replica.train.numel() for replica in self.replicas], dtype=torch.float64)
-        terms = {
-            name: (sums / with_nodes).tolist() for name, sums in metrics["sums"].items() if name != "total"
-        }
+        if self.config.batches_per_epoch is not None:
+            # Graphs are drawn more than once or not at all: means over the draws stand for those over the graphs.
+            scale = with_nodes / (schedule.order >= 0).sum(-1)
+            sums, correct = {name: scale * values for name, values in sums.items()}, scale * correct
+        train_loss = (sums["total"] + self._constants[0]) / self._num_train
+        train_accuracy = (correct + self._constants[1]) / self._num_train
+        terms = {name: (values / with_nodes).tolist() for name, values in sums.items() if name != "total"}
         validation, test = (
             _Lists() if evaluator is None else _as_lists(evaluator.read())
             for evaluator in self._evaluators.values()
@@ -364,7 +367,10 @@ class Trainer:
         self._kept = {name: value.to(self._device, copy=True) for name, value in kept.items()}
 
     def _draw_schedule(self, epoch: int) -> EpochSchedule:
-        return schedule_epoch(self.replicas, epoch, self.config.batch_size, self._sizes)
+        config = self.config
+        return schedule_epoch(
+            self.replicas, epoch, config.batch_size, self._sizes, config.batches_per_epoch
+        )
 
     def _make_evaluator(self, part: str) -> Evaluator | None:
         """The evaluator of one part of the split, or ``None`` where no replica has graphs in it."""
