@@ -36,8 +36,8 @@ class GIN(GraphModel):
         + \textstyle\sum_{j \in N(i)} h^{(l-1)}_j\big)\big)\Big) \\
         z &= \sum_{l=0}^{L} \mathrm{dropout}\Big(\sum_i h^{(l)}_i W_l + e_l\Big)
 
-    with logits :math:`z`. An MLP is a linear map, BatchNorm, ReLU and a linear map. As in the published program, dropout
-    acts on the logits of each layer. :math:`\epsilon_l = 0` is the published GIN-0, which is the default. Trained with
+    with logits :math:`z`. An MLP is a linear map, BatchNorm, ReLU and a linear map. As in the published program,
+    dropout acts on the logits of each layer. The default :math:`\epsilon_l = 0` is the published GIN-0. Trained with
     cross-entropy. Edge weights, if there are any, multiply the messages. Edge labels are not read in the messages, only
     as counts in the features.
 
