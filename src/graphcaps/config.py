@@ -261,7 +261,12 @@ def _with_changes(values: Mapping[str, Any], changes: object, source: str) -> di
 
 
 _SECTIONS = ("model", "features", "training")
-_OPTIONAL: dict[str, type] = {"degree_onehot": int, "max_nodes": int, "edge_labels": str, "batches_per_epoch": int}
+_OPTIONAL: dict[str, type] = {
+    "degree_onehot": int,
+    "max_nodes": int,
+    "edge_labels": str,
+    "batches_per_epoch": int,
+}
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 

@@ -368,9 +368,7 @@ class Trainer:
 
     def _draw_schedule(self, epoch: int) -> EpochSchedule:
         config = self.config
-        return schedule_epoch(
-            self.replicas, epoch, config.batch_size, self._sizes, config.batches_per_epoch
-        )
+        return schedule_epoch(self.replicas, epoch, config.batch_size, self._sizes, config.batches_per_epoch)
 
     def _make_evaluator(self, part: str) -> Evaluator | None:
         """The evaluator of one part of the split, or ``None`` where no replica has graphs in it."""
