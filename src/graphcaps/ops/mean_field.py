@@ -66,7 +66,7 @@ def mean_field(unary: Tensor, x: Tensor, segments: Segments, rounds: int, guard:
 
 
 def dense_mean_field(unary: Tensor, x: Tensor, rounds: int, guard: float = 0.0) -> Tensor:
-    """The same for one graph, ``unary [n, k]`` and ``x [n, d]``, with the n × n matrix W: the reference of the tests."""
+    """The same for one graph, ``unary [n, k]`` and ``x [n, d]``, with the n × n matrix W: the tests' reference."""
     others = 1 - torch.eye(x.size(0), dtype=x.dtype, device=x.device)
     weights = x @ x.mT * others
     length = torch.linalg.vector_norm(x, dim=-1)
