@@ -81,7 +81,6 @@ def dense_mean_field(unary: Tensor, x: Tensor, rounds: int, guard: float = 0.0) 
 def _guarded_inverse(row_sum: Tensor, bound: Tensor, guard: float) -> Tensor:
     """1 / ``row_sum``, whose absolute value is raised to ``guard · bound``; 0 where that is 0."""
     if guard > 0:
-        sign = torch.where(row_sum < 0, -1.0, 1.0).to(row_sum.dtype)
-        row_sum = sign * torch.maximum(row_sum.abs(), guard * bound)
+        row_sum = torch.maximum(row_sum.abs(), guard * bound).copysign(row_sum)
     zero = row_sum == 0
     return row_sum.masked_fill(zero, 1).reciprocal().masked_fill(zero, 0)

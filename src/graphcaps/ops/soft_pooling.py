@@ -99,8 +99,9 @@ def link_loss(pooled: SoftPooling, edge_norm: Tensor, sizes: Tensor | int) -> Te
     square = edge_norm - 2 * _trace(pooled.adjacency) + pooled.overlap.square().sum((-2, -1))
     # Every real graph has a positive distance, because A has zeros on the diagonal and S Sᵀ has not.
     distance = square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
-    n = torch.as_tensor(sizes, dtype=square.dtype, device=square.device)
-    return (distance / n.clamp_min(1).square()).masked_fill(n == 0, 0)
+    if isinstance(sizes, int):
+        return distance / max(sizes, 1) ** 2
+    return (distance / sizes.to(square.dtype).clamp_min(1).square()).masked_fill(sizes == 0, 0)
 
 
 @full_precision
