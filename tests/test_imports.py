@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "nn": {"base", "ops"},
     "models": {"base", "chemistry", "ops", "nn", "data"},
     "data": {"base", "chemistry", "ops"},
-    "presets": {"base", "data"},
+    "presets": {"base", "chemistry", "ops", "nn", "models", "data"},
     "explanation": {"base", "chemistry", "ops", "nn", "models", "data"},
     "inference": {"base", "chemistry", "ops", "nn", "models", "data", "explanation"},
     "training": {"base", "chemistry", "ops", "nn", "models", "data", "inference"},
@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     },
 }
 ALLOWED["bench"] = {*ALLOWED["reproduction"], "reproduction"}
+ALLOWED["comparison"] = {*ALLOWED["bench"], "explanation"}
 LIBRARY = {*ALLOWED, "estimator", "serve", "testing"}
 ALLOWED |= dict.fromkeys(("estimator", "serve", "testing", "graphcaps"), LIBRARY)
 ALLOWED |= {"cli": {*LIBRARY, "graphcaps"}, "__main__": {"cli"}}

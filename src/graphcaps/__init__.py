@@ -19,6 +19,7 @@ _NAMES = {
     "GraphcapsError": "graphcaps.errors",
     "HGCNClassifier": "graphcaps.estimator",
     "Ledger": "graphcaps.evaluation",
+    "compare": "graphcaps.comparison",
     "cross_validate": "graphcaps.evaluation",
     "explain": "graphcaps.explanation",
     "load": "graphcaps.inference.fitted_model",
@@ -34,6 +35,7 @@ __all__ = [
     "GraphcapsError",
     "HGCNClassifier",
     "Ledger",
+    "compare",
     "cross_validate",
     "data",
     "explain",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from graphcaps.comparison import compare
     from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
     from graphcaps.errors import GraphcapsError
     from graphcaps.estimator import HGCNClassifier

@@ -1,4 +1,4 @@
-"""The corrected t-test and Holm's step-down, by hand and by known properties."""
+"""The corrected t-test, Holm's step-down and mean ranks, by hand and by known properties."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphcaps.errors import GraphcapsError
-from graphcaps.evaluation.statistics import corrected_t_test, holm
+from graphcaps.errors import ArgumentError, GraphcapsError, ShapeError
+from graphcaps.evaluation.statistics import (
+    average_ranks,
+    corrected_t_test,
+    friedman_p,
+    holm,
+    nemenyi_critical_difference,
+)
 
 FIRST = np.array([0.90, 0.80, 0.85, 0.95])
 SECOND = np.array([0.85, 0.80, 0.80, 0.85])
@@ -88,3 +94,28 @@ def test_holm_is_at_least_p_and_at_most_one() -> None:
     assert holm([0.2]) == [0.2]
     with pytest.raises(GraphcapsError):
         holm([1.5])
+
+
+# ---------------------------------------------------------------------- several data sets
+def test_ranks_of_a_worked_example() -> None:
+    scores = np.array([[0.9, 0.8, 0.8], [0.5, 0.7, 0.6], [0.3, 0.2, 0.1]])
+    np.testing.assert_allclose(average_ranks(scores), [(1 + 3 + 1) / 3, (2.5 + 1 + 2) / 3, (2.5 + 2 + 3) / 3])
+
+
+def test_friedman_equals_scipy_without_ties() -> None:
+    scores = np.random.default_rng(0).uniform(size=(8, 5))
+    assert friedman_p(scores) == pytest.approx(stats.friedmanchisquare(*scores.T).pvalue)
+
+
+@pytest.mark.parametrize(("models", "q"), [(2, 1.960), (4, 2.569), (10, 3.164)])
+def test_critical_differences_are_those_of_the_published_table(models: int, q: float) -> None:
+    """Values of q from Demšar (JMLR 7, 2006), table 5(a)."""
+    expected = q * np.sqrt(models * (models + 1) / (6 * 14))
+    assert nemenyi_critical_difference(models, 14) == pytest.approx(expected, abs=1e-3)
+
+
+def test_ranks_need_two_models_and_finite_scores() -> None:
+    with pytest.raises(ArgumentError, match="'models' must be at least 2"):
+        nemenyi_critical_difference(1, 5)
+    with pytest.raises(ShapeError, match="all finite"):
+        average_ranks(np.array([[0.1, np.nan]]))

@@ -98,11 +98,11 @@ def configure(
         precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"blocks"``.
     """
-    from graphcaps.config import DATA_SETTINGS, RunConfig
-    from graphcaps.data.datasets.catalogue import CATALOGUE
+    from graphcaps.config import RunConfig
     from graphcaps.errors import ArgumentError
     from graphcaps.models import MODELS, find_model, is_classical
-    from graphcaps.presets import is_published, list_presets, load_preset
+    from graphcaps.presets import is_published, load_preset
+    from graphcaps.presets.model_presets import preset_of_graphs, replace_model
     from graphcaps.training.auto_config import check_network_options
 
     if model is not None and preset is None and is_classical(model):
@@ -116,24 +116,12 @@ def configure(
     elif preset is not None:
         config = load_preset(preset, store.name)
     else:
-        entry = None if store.catalogue_name is None else CATALOGUE[store.catalogue_name]
-        if entry is not None and entry.embedded:
-            config = load_preset("planted-parts")
-        elif entry is not None and f"paper/{entry.name}" in list_presets():
-            config = load_preset("paper", entry.name)
-        else:
-            own = "default" if store.featurizer is None else "molecules"
-            config = replace(load_preset(own), dataset=store.name)
+        config = preset_of_graphs(store)
     if model is not None and model != config.model:
         if is_classical(model):
             expected, got = f"be of the model '{model}', or be left out", f"a preset of '{config.model}'"
             raise ArgumentError("options", "--preset", expected, got)
-        before, after = find_model(config.model), find_model(model)
-        width = None if before.width_option is None else config.model_arguments.get(before.width_option)
-        # Models of the same width are about equally large.
-        arguments = {} if width is None or after.width_option is None else {after.width_option: width}
-        by_data = tuple(name for name in config.by_data if name in {*DATA_SETTINGS, *after.data_options})
-        config = replace(config, model=model, model_arguments=arguments, by_data=by_data)
+        config = replace_model(config, model)
     if is_classical(config.model):
         given = {
             "--epochs": epochs,

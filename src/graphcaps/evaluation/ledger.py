@@ -226,6 +226,43 @@ class Ledger:
             estimates[name] = average_metric(defined, seeds) if len(defined) == len(values) else None
         return estimates
 
+    @cached_property
+    def twin_free(self) -> AccuracyEstimate | None:
+        """Held-out accuracy on test graphs without a twin (:mod:`graphcaps.data.quality.twins`), of all folds together.
+
+        ``None`` if a held-out record does not have the counts, as records of earlier versions, or all graphs have a
+        twin.
+        """
+        counts = self._twin_free_counts
+        if counts is None or not counts[0].sum(0)[1]:
+            return None
+        means = np.array([100 * right / graphs for right, graphs in (each.sum(0) for each in counts)])
+        std = float(means.std(ddof=1)) if len(means) > 1 else None
+        seeds = tuple(record.key.seed for record in self.of("held-out"))
+        return AccuracyEstimate(float(means.mean()), None, std, seeds)
+
+    @property
+    def twin_share(self) -> float | None:
+        """Share of the test graphs that have a twin, from 0 to 1; ``None`` if it was not counted."""
+        counts = self._twin_free_counts
+        if counts is None:
+            return None
+        return 1 - float(counts[0].sum(0)[1] / self.of("held-out")[0].curves.test_graphs.sum())
+
+    @property
+    def _twin_free_counts(self) -> list[np.ndarray] | None:
+        """Correct and all twin-free test graphs of each fold, ``[F, 2]`` for each seed."""
+        stored = [
+            None if record.metrics is None else record.metrics.twin_free for record in self.of("held-out")
+        ]
+        counts = [np.array(each) for each in stored if each is not None]
+        return counts if counts and len(counts) == len(stored) else None
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Largest memory of all trainings, in bytes; ``None`` if it was not measured."""
+        return max((each.peak_memory for each in self.records if each.peak_memory is not None), default=None)
+
     @property
     def cautions(self) -> tuple[str, ...]:
         """Sentences on :attr:`metrics` that are not defined or rest on few graphs of a class."""
@@ -316,7 +353,10 @@ class Ledger:
             ],
             "capsule_warning": self.capsule_warning,
             "per_seed": self.per_seed(),
+            "twin_free": None if self.twin_free is None else round(self.twin_free.mean, 4),
+            "twin_share": None if self.twin_share is None else round(self.twin_share, 4),
             "seconds": round(self.seconds, 3),
+            "peak_memory": self.peak_memory,
             "hardware": self.hardware,
             "versions": first.versions,
             "notes": list(self.notes),

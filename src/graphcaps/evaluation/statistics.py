@@ -11,7 +11,14 @@ from scipy import stats
 
 from graphcaps.errors import ArgumentError, ShapeError
 
-__all__ = ["PairedTest", "corrected_t_test", "holm"]
+__all__ = [
+    "PairedTest",
+    "average_ranks",
+    "corrected_t_test",
+    "friedman_p",
+    "holm",
+    "nemenyi_critical_difference",
+]
 
 
 @dataclass(frozen=True)
@@ -84,3 +91,59 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (m - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
+
+
+def average_ranks(scores: np.ndarray) -> np.ndarray:
+    """Mean rank of each model over data sets, ``[k]``; rank 1 is the highest score, and equal scores share a rank.
+
+    Args:
+        scores (ndarray): Accuracy of each model on each data set, ``[N, k]``.
+    """
+    table = _scores("average_ranks", scores)
+    mean: np.ndarray = np.mean([stats.rankdata(-row.round(9)) for row in table], axis=0)
+    return mean
+
+
+def friedman_p(scores: np.ndarray) -> float:
+    r"""p-value of Friedman's test that all models have the same mean rank (J. Am. Stat. Assoc. 32, 1937).
+
+    .. math::
+        \chi^2_F = \frac{12 N}{k (k + 1)} \sum_j \Big(R_j - \frac{k + 1}{2}\Big)^2, \qquad
+        k - 1 \text{ degrees of freedom}
+
+    with mean ranks :math:`R_j` of k models on N data sets.
+
+    Args:
+        scores (ndarray): Accuracy of each model on each data set, ``[N, k]``.
+    """
+    table = _scores("friedman_p", scores)
+    N, k = table.shape
+    statistic = 12 * N / (k * (k + 1)) * float(((average_ranks(table) - (k + 1) / 2) ** 2).sum())
+    return float(stats.chi2.sf(statistic, k - 1))
+
+
+def nemenyi_critical_difference(models: int, datasets: int, alpha: float = 0.05) -> float:
+    r"""Difference of mean ranks from which two of k models differ, by Nemenyi's test (Demšar, JMLR 7, 2006).
+
+    .. math:: \mathrm{CD} = \frac{q_{\alpha, k, \infty}}{\sqrt 2} \sqrt{\frac{k (k + 1)}{6 N}}
+
+    with :math:`q` the quantile of the studentized range. The test bounds the family-wise error rate of all pairs.
+
+    Args:
+        models (int): Number of models k, at least 2.
+        datasets (int): Number of data sets N, at least 2.
+        alpha (float): Family-wise error rate. (default: 0.05)
+    """
+    for name, value in (("models", models), ("datasets", datasets)):
+        if value < 2:
+            raise ArgumentError("nemenyi_critical_difference", name, "be at least 2", value)
+    q = float(stats.studentized_range.ppf(1 - alpha, models, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(models * (models + 1) / (6 * datasets))
+
+
+def _scores(owner: str, scores: np.ndarray) -> np.ndarray:
+    table = np.asarray(scores, dtype=np.float64)
+    if table.ndim != 2 or min(table.shape) < 1 or not np.isfinite(table).all():
+        expected = "have a row per data set and a column per model, all finite"
+        raise ShapeError(owner, "scores", expected, list(table.shape))
+    return table
