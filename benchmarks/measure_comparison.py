@@ -1,4 +1,4 @@
-"""Measures the cells of ``docs/comparison.md``: every model on the paper's data sets, both protocols, most telling first.
+"""Measures the cells of ``docs/comparison.md``: all models on the paper's data sets, most telling cells first.
 
     python -m benchmarks.measure_comparison --sets MUTAG PTC_MR --models gin gfn --root FOLDER --device cuda \
         --budget 540 --done results/comparison --out OUT
