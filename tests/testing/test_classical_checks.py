@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.models import ClassicalModel, RawInput
+from graphcaps.models import ClassicalModel, RawInput, ValidationGraphs
 from graphcaps.registry import MODELS, Choices, Interval, RegisteredModel
 from graphcaps.testing import ContractError, check_model, model_checks
 
@@ -42,6 +42,7 @@ class Good(ClassicalModel):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
         values = self.values(store, indices)
         self.prior = np.bincount(y, sample_weight, self.num_classes) / len(y)
@@ -99,8 +100,9 @@ class Draws(Good):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
-        super()._fit(store, indices, y, sample_weight)
+        super()._fit(store, indices, y, sample_weight, validation)
         self.means = self.means + np.random.default_rng().random()
 
 
@@ -113,9 +115,10 @@ class GoesOn(Good):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
         before = self.means
-        super()._fit(store, indices, y, sample_weight)
+        super()._fit(store, indices, y, sample_weight, validation)
         self.means = self.means + before
 
 
@@ -128,8 +131,36 @@ class IgnoresWeights(Good):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
-        super()._fit(store, indices, y, None)
+        super()._fit(store, indices, y, None, validation)
+
+
+class FitsValidation(Good):
+    """Fits to validation graphs as well."""
+
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
+    ) -> None:
+        if validation is not None:
+            indices, y = np.append(indices, validation.indices), np.append(y, validation.y)
+        super()._fit(store, indices, y, sample_weight, None)
+
+
+class FitsWhatSelects(FitsValidation):
+    """Selects a scale, and fits to the graphs that should select it."""
+
+    selected_options: ClassVar[tuple[str, ...]] = ("scales",)
+
+    def __init__(
+        self, num_classes: int, *, scales: tuple[float, ...] = (1.0,), seed: int = 0, jobs: int = 1
+    ) -> None:
+        super().__init__(num_classes, scale=scales[0], seed=seed, jobs=jobs)
 
 
 class ReadsFirstNode(Good):
@@ -150,8 +181,9 @@ class ReadsTheStore(Good):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
-        super()._fit(store, indices, y, sample_weight)
+        super()._fit(store, indices, y, sample_weight, validation)
         self.means = self.means + self.values(store, np.arange(len(store))).mean()
 
 
@@ -194,8 +226,9 @@ class NeedsManyGraphs(Good):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
-        super()._fit(store, indices, y, sample_weight)
+        super()._fit(store, indices, y, sample_weight, validation)
         self.means = self.means if len(y) > 5 else self.means * np.nan
 
 
@@ -250,9 +283,10 @@ class SharesItsState(Good):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
         shared = self.means
-        super()._fit(store, indices, y, sample_weight)
+        super()._fit(store, indices, y, sample_weight, validation)
         shared[:] = self.means
         self.means = shared
 
@@ -289,6 +323,8 @@ BROKEN = [
     (Draws, "determinism", "the probabilities of a second fit"),
     (GoesOn, "determinism", "a fit after another one"),
     (IgnoresWeights, "sample-weight", "must become more probable"),
+    (FitsValidation, "validation", "no option is selected: those with validation graphs must be equal"),
+    (FitsWhatSelects, "validation", "validation graphs must not be fitted"),
     (ReadsFirstNode, "node-order", "other node orders must be equal"),
     (ReadsTheStore, "graph-order", "a store without other graphs"),
     (ReadsThePlace, "graph-order", "a store of another order"),

@@ -20,7 +20,7 @@ from graphcaps.inference.fitted_model import load
 from graphcaps.models.majority import Majority
 from graphcaps.models.wl_forest import WLForest
 from graphcaps.training.auto_config import resolve_config
-from graphcaps.training.classical_training import FIT_RULE, ClassicalTraining, fit_replica
+from graphcaps.training.classical_training import ClassicalTraining, fit_replica
 from graphcaps.training.device import choose_device
 from graphcaps.training.final_training import FinalTraining, make_training, train_final
 from graphcaps.training.replicas import Replica
@@ -91,7 +91,7 @@ def test_the_model_to_keep_is_fitted_to_the_training_graphs_and_calibrated_on_th
     assert result.model.calibration.graphs == training.holdout.validation.numel() == 12
     assert result.model.profile is not None
     facts = result.training
-    assert facts["rule"] == FIT_RULE
+    assert facts["rule"] == "fitted once to the training graphs"
     assert (facts["epochs"], facts["epoch"], facts["seed"], facts["train_graphs"]) == (1, 1, 1, 48)
     assert facts["validation_accuracy"] == event.validation_accuracy[0]
     assert facts["validation_metrics"]["accuracy"] == pytest.approx(event.validation_accuracy[0])

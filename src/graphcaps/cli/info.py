@@ -237,7 +237,10 @@ def _accuracies(training: dict[str, Any], is_classical: bool) -> list[tuple[str,
     rows = []
     for part, use in _ACCURACIES.items():
         if part == "validation" and is_classical:
-            use = "that the fit did not use; the calibration may have"
+            selected = " selected on " in str(training.get("rule"))
+            use = (
+                "that selected options" if selected else "that the fit did not use; the calibration may have"
+            )
         accuracy, graphs = training.get(f"{part}_accuracy"), training.get(f"{part}_graphs")
         name = f"{'training' if part == 'train' else part} accuracy"
         if isinstance(accuracy, int | float) and isinstance(graphs, int):

@@ -420,7 +420,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         )
         if not has_epochs:
             calibrated = "; the calibration is fitted to them" if training.calibrate is not None else ""
-            caution = f"not used by the fit{calibrated}"
+            selected = " selected on " in info["rule"]
+            caution = ("they selected options" if selected else "not used by the fit") + calibrated
         rows.append(("validation accuracy", f"{accuracy}; {caution}"))
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]

@@ -9,7 +9,8 @@ import numpy as np
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup
-from graphcaps.training.classical_training import fit_replica
+from graphcaps.models.lookup import find_classical_model
+from graphcaps.training.classical_training import fit_replica, selecting_graphs
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["fit_group"]
@@ -39,9 +40,16 @@ def fit_group(
         test_accuracy=[value for each in events for value in each.test_accuracy],
     )
     on_epoch(event)
+    selected = find_classical_model(config.model).selected_options
+    has_validation = any(replica.validation.numel() for replica in group.replicas)
+    choice = (
+        f"{' and '.join(selected)} are selected on {selecting_graphs(has_validation)}"
+        if selected
+        else "a validation fold is not used"
+    )
     note = (
-        f"{config.model} is fitted once per fold to its training graphs: it has no epochs, a validation fold is not "
-        "used, and settings of features and training do not apply."
+        f"{config.model} is fitted once per fold to its training graphs: it has no epochs, {choice}, and settings of "
+        "features and training do not apply."
     )
     predicted = [fit.probabilities for fit in fits] if group.protocol == "held-out" else None
     return GroupResult([event], np.ones(len(events), dtype=np.int64), (note,), probabilities=predicted)

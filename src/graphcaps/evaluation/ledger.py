@@ -49,8 +49,8 @@ UPPER_BOUNDS = ("C", "C*")
 
 # For a single epoch, such as the fit of a classical model, from which nothing can be chosen.
 _SINGLE_EPOCH_RULES = {
-    "held-out": "the test fold of each fit; there is one epoch, and nothing is chosen",
-    "C": "the test fold of each fit to all other folds; there is one epoch, and nothing is chosen",
+    "held-out": "the test fold of each fit; there is one epoch, and on test data nothing is chosen",
+    "C": "the test fold of each fit to all other folds; there is one epoch, and on test data nothing is chosen",
     "C*": "the same as C",
     "optimism": "zero, since there is one epoch and nothing is chosen",
 }

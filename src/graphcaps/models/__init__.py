@@ -1,6 +1,6 @@
 """Models, one file each, and their contract. Every file of this folder is imported when a model is looked up."""
 
-from graphcaps.models.classical import ClassicalModel, RawInput
+from graphcaps.models.classical import ClassicalModel, RawInput, ValidationGraphs
 from graphcaps.models.lookup import (
     ListedModel,
     find_classical_model,
@@ -30,6 +30,7 @@ __all__ = [
     "RawInput",
     "RegisteredModel",
     "ScoreKind",
+    "ValidationGraphs",
     "find_classical_model",
     "find_graph_model",
     "find_model",

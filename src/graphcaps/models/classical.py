@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,10 +17,25 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError, UsageError
 from graphcaps.registry import RegisteredModel, ScoreKind
 
-__all__ = ["ClassicalModel", "RawInput"]
+__all__ = ["ClassicalModel", "RawInput", "ValidationGraphs"]
 
 RawInput = Literal["edges", "node_labels", "node_attributes", "edge_labels", "smiles"]
 """What a model reads of the graphs of a store."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationGraphs:
+    """Graphs beside the training graphs, on which a model selects its settings; it is not fitted to them.
+
+    Args:
+        indices (ndarray): Indices of the graphs in the store of the training graphs, ``[n]``.
+        y (ndarray): Class of each graph, ``[n]``.
+        sample_weight (ndarray, optional): Weight of each graph, positive, ``[n]``. (default: 1 each)
+    """
+
+    indices: NDArray[np.int64]
+    y: NDArray[np.int64]
+    sample_weight: NDArray[np.float64] | None = None
 
 
 class ClassicalModel(RegisteredModel, ABC):
@@ -41,6 +57,8 @@ class ClassicalModel(RegisteredModel, ABC):
     Attributes:
         is_fitted (bool): Whether the model was fitted, or its state loaded: before, it neither predicts nor is saved.
         inputs (frozenset): What the model reads of a graph, see :data:`RawInput`.
+        selected_options (tuple): Options with several values, of which a fit selects one on validation graphs, or
+            without those on a part of the training graphs. (default: ())
         size_option (str, optional): The option that the time of a fit grows with, such as the number of trees; tests
             set it to a small number. (default: None)
 
@@ -50,6 +68,7 @@ class ClassicalModel(RegisteredModel, ABC):
 
     scores: ClassVar[ScoreKind] = "probabilities"
     inputs: ClassVar[frozenset[RawInput]]
+    selected_options: ClassVar[tuple[str, ...]] = ()
     size_option: ClassVar[str | None] = None
 
     def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:
@@ -75,12 +94,18 @@ class ClassicalModel(RegisteredModel, ABC):
             edge_labels="counts" if "edge_labels" in cls.inputs else None,
         )
 
+    @property
+    def selected(self) -> dict[str, float]:
+        """The value of each of :attr:`selected_options` that a fit selected; empty without such options."""
+        return {}
+
     def fit(
         self,
         store: GraphStore,
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None = None,
+        validation: ValidationGraphs | None = None,
     ) -> None:
         """Fits the model to some graphs of a store; an earlier fit is replaced.
 
@@ -89,25 +114,22 @@ class ClassicalModel(RegisteredModel, ABC):
             indices (ndarray): Indices of the training graphs, ``[n]``.
             y (ndarray): Class of each training graph, from 0 to O − 1, ``[n]``. A class may be absent.
             sample_weight (ndarray, optional): Weight of each training graph, positive, ``[n]``. (default: 1 each)
+            validation (ValidationGraphs, optional): Graphs on which a model with :attr:`selected_options` selects
+                them; others do not read them. (default: a part of the training graphs, where something is selected)
 
         Raises:
-            ShapeError: If there is not one class per training graph, or not one weight.
+            ShapeError: If there is not one class per graph, or not one weight.
             ArgumentError: If there are no training graphs, or a class is out of range.
         """
-        owner, y = type(self).__name__, np.asarray(y, dtype=np.int64)
-        indices = self._check_indices(store, indices)
+        indices, y = self._check_graphs(store, indices, y, sample_weight)
         if not len(indices):
-            raise ArgumentError(owner, "indices", "name at least one training graph", "none")
-        if y.shape != indices.shape:
-            raise ShapeError(owner, "y", f"have one class per graph, {len(indices)}", list(y.shape))
-        if y.min() < 0 or y.max() >= self.num_classes:
-            expected = f"hold classes from 0 to {self.num_classes - 1}"
-            raise ArgumentError(owner, "y", expected, f"{y.min()} to {y.max()}")
-        if sample_weight is not None and sample_weight.shape != indices.shape:
-            expected = f"have one weight per graph, {len(indices)}"
-            raise ShapeError(owner, "sample_weight", expected, list(sample_weight.shape))
+            raise ArgumentError(type(self).__name__, "indices", "name at least one training graph", "none")
+        if validation is not None:
+            weights = validation.sample_weight
+            checked = self._check_graphs(store, validation.indices, validation.y, weights)
+            validation = ValidationGraphs(*checked, weights) if len(checked[0]) else None
         self.is_fitted = False
-        self._fit(store, indices, y, sample_weight)
+        self._fit(store, indices, y, sample_weight, validation)
         self.is_fitted = True
 
     def predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -150,8 +172,9 @@ class ClassicalModel(RegisteredModel, ABC):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
-        """:meth:`fit` with checked arguments."""
+        """:meth:`fit` with checked arguments; validation graphs are at least one."""
 
     @abstractmethod
     def _predict_proba(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -173,6 +196,26 @@ class ClassicalModel(RegisteredModel, ABC):
     def _require_fitted(self, purpose: str) -> None:
         if not self.is_fitted:
             raise UsageError(f"{type(self).__name__}: fit the model before it {purpose}.")
+
+    def _check_graphs(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices and classes as int64 arrays."""
+        owner, y = type(self).__name__, np.asarray(y, dtype=np.int64)
+        indices = self._check_indices(store, indices)
+        if y.shape != indices.shape:
+            raise ShapeError(owner, "y", f"have one class per graph, {len(indices)}", list(y.shape))
+        if len(y) and not 0 <= y.min() <= y.max() < self.num_classes:
+            expected = f"hold classes from 0 to {self.num_classes - 1}"
+            raise ArgumentError(owner, "y", expected, f"{y.min()} to {y.max()}")
+        if sample_weight is not None and sample_weight.shape != indices.shape:
+            expected = f"have one weight per graph, {len(indices)}"
+            raise ShapeError(owner, "sample_weight", expected, list(sample_weight.shape))
+        return indices, y
 
     def _check_indices(self, store: GraphStore, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         owner, indices = type(self).__name__, np.asarray(indices)

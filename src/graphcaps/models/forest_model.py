@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, csr_matrix
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
-from graphcaps.models.classical import ClassicalModel
+from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.models.forest_arrays import ForestArrays, ForestMethod
 from graphcaps.models.state_arrays import split_state
 
@@ -92,6 +92,7 @@ class ForestModel(ClassicalModel, Generic[Fitted]):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
         self.columns = self._fit_columns(store, indices)
         self.forest = ForestArrays.fit(

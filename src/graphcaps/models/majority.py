@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.models.classical import ClassicalModel, RawInput
+from graphcaps.models.classical import ClassicalModel, RawInput, ValidationGraphs
 from graphcaps.registry import MODELS
 
 __all__ = ["Majority"]
@@ -43,6 +43,7 @@ class Majority(ClassicalModel):
         indices: NDArray[np.int64],
         y: NDArray[np.int64],
         sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
     ) -> None:
         total = len(y) if sample_weight is None else sample_weight.sum()
         self.prior = np.bincount(y, sample_weight, self.num_classes) / total

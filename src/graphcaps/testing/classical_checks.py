@@ -21,7 +21,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.models.builder import build_classical, recipe_arguments
-from graphcaps.models.classical import ClassicalModel
+from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.models.lookup import find_classical_model
 from graphcaps.ops.edges import clean_edges
 from graphcaps.testing.expectations import ContractError, expect, expect_equal
@@ -64,13 +64,25 @@ class _Classical(Subject):
         return build_classical(self.config(), num_classes, seed=seed, jobs=jobs)
 
     def fit(
-        self, store: GraphStore, train: NDArray[np.int64] | None = None, *, seed: int = 0, jobs: int = 1
+        self,
+        store: GraphStore,
+        train: NDArray[np.int64] | None = None,
+        *,
+        seed: int = 0,
+        jobs: int = 1,
+        validation: ValidationGraphs | None = None,
     ) -> ClassicalModel:
         """The model fitted to some graphs. (default: the first 28)"""
         train = np.arange(_TRAIN) if train is None else train
         model = self.build(seed=seed, jobs=jobs)
-        model.fit(store, train, _classes(store)[train])
+        model.fit(store, train, _classes(store)[train], validation=validation)
         return model
+
+    def without_selection(self) -> _Classical:
+        """The model with the last value of each option that a fit selects, unless the subject sets it."""
+        known = self.kind.options()
+        last = {name: (known[name].default[-1],) for name in self.kind.selected_options}
+        return replace(self, options=last | dict(self.options))
 
 
 def _classes(store: GraphStore) -> NDArray[np.int64]:
@@ -220,6 +232,27 @@ def _check_sample_weight(subject: _Classical) -> None:
     expect(values[:, 0].mean() > unweighted, "a class whose graphs weigh more must become more probable")
 
 
+def _check_validation(subject: _Classical) -> None:
+    """Validation graphs are not fitted; only a model that selects options reads them.
+
+    The selection is left out, and of two classes the calibration of the probabilities changes no prediction.
+    """
+    store, rest = _draw(), np.arange(_TRAIN, _GRAPHS)
+    train = np.flatnonzero(_classes(store)[:_TRAIN] < 2)
+    fixed = subject.without_selection()
+    expected = fixed.fit(store, train).predict_proba(store, _everything())
+    for shift in (0, 1):
+        graphs = ValidationGraphs(rest, (_classes(store)[rest] + shift) % 2)
+        values = fixed.fit(store, train, validation=graphs).predict_proba(store, _everything())
+        if subject.kind.selected_options:
+            _expect_probabilities(values, _GRAPHS, "the probabilities with validation graphs")
+            expect(
+                np.array_equal(values.argmax(-1), expected.argmax(-1)), "validation graphs must not be fitted"
+            )
+        else:
+            expect_equal(values, expected, "no option is selected: those with validation graphs", 0)
+
+
 def _check_few_graphs(subject: _Classical) -> None:
     """Two training graphs are enough."""
     store = _draw()
@@ -275,6 +308,7 @@ def _check_inputs(subject: _Classical) -> None:
         "edges": _without_edges(store),
         "smiles": replace(store, smiles=store.smiles[::-1]),
     }
+    subject = subject.without_selection()  # a value that does not read an input may be selected
     expected = subject.fit(store).predict_proba(store, _everything())
     for name, other in changed.items():
         values = subject.fit(other).predict_proba(other, _everything())
@@ -330,6 +364,7 @@ _CHECKS: dict[str, Callable[[_Classical], None]] = {
     "batch": _check_batch,
     "absent-class": _check_absent_class,
     "sample-weight": _check_sample_weight,
+    "validation": _check_validation,
     "few-graphs": _check_few_graphs,
     "new-graphs": _check_new_graphs,
     "inputs": _check_inputs,

@@ -1,7 +1,8 @@
 """Fits classical models: one fit of a replica, and the model to keep.
 
 A fit has no epochs. Its metrics are those of a training of one epoch, so that records, files and reports are the same
-for all models: losses are log losses, and nothing is selected.
+for all models: losses are log losses, and no epoch is selected. A model with options to select, such as a kernel,
+selects them on the validation graphs.
 """
 
 from __future__ import annotations
@@ -23,15 +24,31 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
 from graphcaps.inference.probabilities import MIN_PROBABILITY, CalibrationMethod, class_prior
 from graphcaps.models.builder import build_classical, recipe_arguments
-from graphcaps.models.classical import ClassicalModel
+from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.training.replicas import Replica
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
-__all__ = ["FIT_RULE", "ClassicalFit", "ClassicalTraining", "fit_replica"]
+__all__ = ["ClassicalFit", "ClassicalTraining", "describe_fit", "fit_replica", "selecting_graphs"]
 
-FIT_RULE = "fitted once to the training graphs"
-"""In place of the rule by which other models select an epoch."""
+
+def describe_fit(model: ClassicalModel, *, has_validation: bool) -> str:
+    """What a fit did, in place of the rule by which other models select an epoch.
+
+    Args:
+        model (ClassicalModel): The fitted model.
+        has_validation (bool): Whether there were validation graphs.
+    """
+    rule = "fitted once to the training graphs"
+    if not model.selected:
+        return rule
+    values = ", ".join(f"{name} {value:g}" for name, value in model.selected.items())
+    return f"{rule}, with {values}, selected on {selecting_graphs(has_validation)}"
+
+
+def selecting_graphs(has_validation: bool) -> str:
+    """The graphs on which a model selects its options, in words."""
+    return "the validation graphs" if has_validation else "a tenth of the training graphs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +80,8 @@ def fit_replica(
         store (GraphStore): All graphs, with labels.
         config (RunConfig): Names the model and its arguments.
         replica (Replica): Training, validation and test graphs, and the seed. The model is fitted to the training
-            graphs with nodes; a graph without nodes is predicted by the class frequencies of the training graphs.
+            graphs with nodes, and selects options on the validation graphs with nodes, if it has such options; a graph
+            without nodes is predicted by the class frequencies of the training graphs.
         jobs (int, optional): Number of threads; results do not depend on it. (default: that of torch)
         sample_weight (Tensor, optional): Weight of each graph in the fit, ``[G]``. (default: 1 each)
 
@@ -78,8 +96,15 @@ def fit_replica(
     train = _indices(replica.train)
     has_nodes = store.sizes.cpu().numpy() > 0
     fitted = train[has_nodes[train]]
-    weights = None if sample_weight is None else sample_weight.double().cpu().numpy()[fitted]
-    model.fit(store, fitted, y[fitted], weights)
+    judges = _indices(replica.validation)
+    judges = judges[has_nodes[judges]]
+
+    def weights_of(graphs: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        return None if sample_weight is None else sample_weight.double().cpu().numpy()[graphs]
+
+    model.fit(
+        store, fitted, y[fitted], weights_of(fitted), ValidationGraphs(judges, y[judges], weights_of(judges))
+    )
     prior = class_prior(store.y[replica.train.to(store.y.device)], store.num_classes).numpy()
     metrics, predicted = {}, {}
     for name, part in (
@@ -223,4 +248,5 @@ class ClassicalTraining(SingleTraining):
 
     @property
     def _rule(self) -> str:
-        return FIT_RULE
+        assert self._fitted is not None
+        return describe_fit(self._fitted.model, has_validation=self.replica.validation.numel() > 0)
