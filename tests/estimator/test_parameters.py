@@ -23,9 +23,12 @@ def test_defaults_equal_the_preset():
     by_model, of_features = ("dropout", "class_residual"), ("degree_onehot", "max_nodes")
     assert config.by_data == ("batch_size", *by_model, *of_features, "reconstruct_up_to")
     assert defaults["batch_size"] is defaults["dropout"] is defaults["max_nodes"] is None
-    training = ("epochs", "learning_rate", "halve_every", "weight_decay", "reconstruction_weight")
-    for name in (*training, "average_epochs"):
-        assert defaults[name] == getattr(config.training, name)
+    training = ("epochs", "learning_rate", "halve_every", "reconstruction_weight", "average_epochs")
+    molecules = default_config("molecules")
+    for name in training:
+        assert defaults[name] == getattr(config.training, name) == getattr(molecules.training, name)
+    assert config.model_arguments == molecules.model_arguments
+    assert defaults["weight_decay"] is None  # that of the preset
     model = HGCNClassifier(epochs=1, device="cpu", random_state=0).fit(planted()[:12])
     assert model.model_.config.source == "default, changed by arguments"
 
@@ -87,3 +90,14 @@ def test_molecules_can_be_read_without_their_bonds() -> None:
     models = {use: small(epochs=1, edge_labels=use).fit(smiles, y).model_ for use in (None, False, "both")}
     uses = {use: model.config.features.edge_labels for use, model in models.items()}
     assert uses == {None: "messages", False: None, "both": "both"}
+
+
+@pytest.mark.parametrize("given", [None, 0.0003, 0.001, 0.01])
+def test_a_weight_decay_is_used_as_it_is_given(given: float | None) -> None:
+    """Also one that the preset of other graphs has."""
+    pytest.importorskip("rdkit")
+    graphs, smiles = planted()[:12], ["CCO", "CCN", "CCC", "CCF"]
+    of_graphs = small(epochs=1, weight_decay=given).fit(graphs).model_.config.training.weight_decay
+    of_smiles = small(epochs=1, weight_decay=given).fit(smiles, [0, 0, 1, 1]).model_.config.training
+    assert of_graphs == (0.0003 if given is None else given)
+    assert of_smiles.weight_decay == (0.001 if given is None else given)

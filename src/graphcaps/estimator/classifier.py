@@ -68,7 +68,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         batch_size (int, optional): Graphs per step; ``None`` is about a fortieth of them, from 16 to 128.
         learning_rate (float): Initial learning rate of Adam.
         halve_every (int): Number of epochs after which the learning rate is halved, repeatedly.
-        weight_decay (float): Factor of the weights that is added to their gradient.
+        weight_decay (float, optional): Factor of the weights that is added to their gradient; ``None`` is 0.001 for
+            molecules from SMILES and 0.0003 for other graphs.
         reconstruction_weight (float): Weight of the reconstruction loss.
         average_epochs (int): Number of epochs whose weights are averaged for evaluation and for the fitted model;
             1 uses the weights of the last epoch.
@@ -132,7 +133,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         batch_size: int | None = None,
         learning_rate: float = _TRAINING.learning_rate,
         halve_every: int = _TRAINING.halve_every,
-        weight_decay: float = _TRAINING.weight_decay,
+        weight_decay: float | None = None,
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
         average_epochs: int = _TRAINING.average_epochs,
         max_nodes: int | None = None,

@@ -30,9 +30,6 @@ def default_config(preset: str = "default") -> RunConfig:
     return RunConfig.from_toml(file.read_text("utf-8"), preset)
 
 
-_MODEL, _TRAINING = default_config().model_arguments, default_config().training
-
-
 _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allowed
     "capsule_dim": (1, False),
     "num_factors": (1, False),
@@ -48,10 +45,11 @@ _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allow
 _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, condition in words
     "dropout": (0, 1, "be at least 0 and below 1, or None"),
     "learning_rate": (0, math.inf, "be above 0 and finite"),
-    "weight_decay": (0, math.inf, "be at least 0 and finite"),
+    "weight_decay": (0, math.inf, "be at least 0 and finite, or None"),
     "reconstruction_weight": (0, math.inf, "be at least 0 and finite"),
     "validation": (0, 1, "be at least 0 and below 1"),
 }
+_OPTIONAL_REALS = ("dropout", "weight_decay")  # None: by the number of graphs, and by the preset
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "parts": (None, "blocks"),
     "calibrate": (True, False, "temperature", "isotonic"),
@@ -81,8 +79,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
             raise ArgumentError(OWNER, name, words, repr(value))
     for name, (low, high, words) in _REALS.items():
         value = parameters[name]
-        if name == "dropout" and value is None:
-            continue  # chosen by the number of graphs
+        if name in _OPTIONAL_REALS and value is None:
+            continue
         valid = isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) < high
         if not valid or (name == "learning_rate" and not value > 0):
             raise ArgumentError(OWNER, name, words, repr(value))
@@ -126,8 +124,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     """The preset for the graphs, changed by the parameters of :class:`HGCNClassifier`.
 
-    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. A parameter that has its default
-    value, which is that of ``default``, leaves the value of the preset as it is.
+    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. Parameters in which the two differ are
+    ``None`` by default, which keeps the value of the preset.
 
     Raises:
         ArgumentError: If ``edge_labels`` says how to use labels that the graphs do not have.
@@ -146,19 +144,18 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
         changed = changed.with_features(edge_labels=edge_labels or None)
     model = {key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS}
     model["num_capsules"] = tuple(int(count) for count in listed)
-    changed = changed.with_model(**_without_defaults(model, _MODEL))
+    changed = changed.with_model(**_given(model, base))
     if parameters["parts"] is not None and "context" in changed.model_arguments:
         changed = changed.with_model(context=0)  # parts have message passing layers of their own
     training = {key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS}
-    changed = changed.with_training(**_without_defaults(training, vars(_TRAINING)))
+    changed = changed.with_training(**_given(training, base))
     same = replace(changed, dataset=base.dataset) == base
     return changed if same else replace(changed, source=f"{base.source}, changed by arguments")
 
 
-def _without_defaults(values: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that differ from those of the preset ``default``; what it derives from the data has none there."""
-    by_data = default_config().by_data
-    return {key: value for key, value in values.items() if key in by_data or value != defaults.get(key)}
+def _given(values: dict[str, Any], base: RunConfig) -> dict[str, Any]:
+    """The values without ``None``, which keeps that of the preset; values by data are ``None`` until they are known."""
+    return {key: value for key, value in values.items() if value is not None or key in base.by_data}
 
 
 def _is_integer(value: Any) -> bool:
