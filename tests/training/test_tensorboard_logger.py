@@ -90,6 +90,23 @@ def test_a_resumed_run_has_every_step_once(accumulator: Any, tmp_path: Path) -> 
     events.close()
 
 
+def test_a_second_run_leaves_the_log_of_the_first(accumulator: Any, tmp_path: Path) -> None:
+    """The number of epochs is not part of the checksum: a run can be continued for longer."""
+    checkpoint, steps = tmp_path / "checkpoint", {}
+    for epochs in (2, 3):
+        config = CONFIG.with_training(epochs=epochs)
+        run = FinalTraining(STORE, config, device="cpu", callbacks=[TensorBoardLogger(tmp_path / "logs")])
+        list(run.run())
+        run.save(checkpoint)
+    longer = FinalTraining(STORE, CONFIG, device="cpu", callbacks=[TensorBoardLogger(tmp_path / "logs")])
+    longer.resume(checkpoint)
+    list(longer.run())
+    for folder in sorted((tmp_path / "logs").iterdir()):
+        steps[folder.name[-2:]] = [event.step for event in accumulator(folder).Scalars("loss/train")]
+    assert list(steps.values()) == [[1, 2], [1, 2, 3, 4, 5]]
+    assert list(steps)[1] == "-2"
+
+
 def test_folds_have_folders_of_their_own(accumulator: Any, tmp_path: Path) -> None:
     ledger = graphcaps.cross_validate(STORE, CONFIG, folds=3, callbacks=[TensorBoardLogger(tmp_path)])
     folder = only_folder(tmp_path)

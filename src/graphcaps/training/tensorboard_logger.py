@@ -22,10 +22,11 @@ _EVENT_FILES = "events.out.tfevents.*"
 class TensorBoardLogger(Callback):
     """Writes losses, accuracies and the learning rate of every epoch, hyperparameters and results.
 
-    A run has a folder of its own, ``<name>-<digest>``: data set, model, and the first digits of a checksum of all
-    values that determine it. The replicas of a cross-validation have folders below it. Every epoch is flushed to the
-    file. A run that starts or resumes writes a new file with all epochs of its history and then removes the older
-    files of its folder, so that no step is missing or doubled.
+    A run has a folder of its own, ``<name>-<digest>``: data set, model, and the first digits of a checksum of the
+    values that determine its weights after each epoch. A run with the same values that starts anew has the folder
+    ``<name>-<digest>-2``, and so on. The replicas of a cross-validation have folders below it. Every epoch is flushed
+    to the file. A run that resumes writes a new file with all epochs of its history into the latest folder and then
+    removes the older files there, so that no step is missing or doubled.
 
     Args:
         folder (str or Path): Folder of all runs, for ``tensorboard --logdir``. (default: "runs")
@@ -38,17 +39,21 @@ class TensorBoardLogger(Callback):
         require("tensorboard", extra="track", purpose="Logging to TensorBoard")
         self.folder = Path(folder)
         self._info = RunInfo()
+        self._number = 1  # of the runs with the same values
         self._writers: list[SummaryWriter] = []
 
     @property
     def run_folder(self) -> Path:
         """Folder of the run that was started last."""
-        name = re.sub(r"[^\w.+-]", "_", self._info.name)
-        return self.folder / f"{name}-{self._info.digest[:8]}"
+        return self._numbered_folder(self._number)
 
     def on_start(self, loop: TrainingLoop) -> None:
         self._close()
-        self._info = loop.info
+        self._info, self._number = loop.info, 1
+        while self._is_used(self._number):
+            self._number += 1
+        if loop.history and self._number > 1:
+            self._number -= 1  # the run that is resumed
         for label in loop.info.replicas:
             self._writers.append(self._open(self.run_folder / label, loop, len(self._writers)))
 
@@ -74,6 +79,16 @@ class TensorBoardLogger(Callback):
                 writer.file_writer.add_summary(summary)
             for name, value in metrics.items():
                 writer.add_scalar(name, value)
+
+    def _numbered_folder(self, number: int) -> Path:
+        name = re.sub(r"[^\w.+-]", "_", self._info.name)
+        suffix = "" if number == 1 else f"-{number}"
+        return self.folder / f"{name}-{self._info.digest[:8]}{suffix}"
+
+    def _is_used(self, number: int) -> bool:
+        """Whether a replica of the run has a file there; other replicas may be those of the same cross-validation."""
+        folder = self._numbered_folder(number)
+        return any(True for label in self._info.replicas for _ in (folder / label).glob(_EVENT_FILES))
 
     def _open(self, folder: Path, loop: TrainingLoop, replica: int) -> SummaryWriter:
         """A writer of a new file that has the history of a replica; older files of the folder are removed."""
