@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphcaps import HGCNClassifier
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.evaluation import cross_validate
@@ -72,3 +73,14 @@ def test_models_and_records_keep_the_sentence():
     assert "more than 20 nodes" in note
     assert note in train_final(store, config, device="cpu").model.training["notes"]
     assert note in cross_validate(store, config, folds=3, device="cpu").notes
+
+
+def test_classes_that_differ_in_case_only_are_said(store) -> None:
+    alike = replace(store, class_names=("No", "no"))
+    (sentence,) = describe_reading(alike, RunConfig())
+    assert sentence == (
+        "own: the classes 'No' and 'no' differ in case only and are classes of their own; write them alike in the data "
+        "if they are the same."
+    )
+    with pytest.warns(UserWarning, match="'No' and 'no' differ in case only"):
+        HGCNClassifier(epochs=1, device="cpu").fit(planted()[:12], ["No", "no"] * 6)

@@ -24,9 +24,12 @@ __all__ = [
     "Precision",
     "Preset",
     "configure",
+    "describe_classes",
     "describe_preset",
     "selection_metric",
 ]
+
+_MAX_CLASSES_LISTED = 6
 
 Preset = Annotated[str | None, option("--preset", metavar="NAME", help="A preset, or your own FILE.toml.")]
 ModelName = Annotated[
@@ -167,6 +170,17 @@ def selection_metric(name: str | None, owner: str) -> SelectionMetric:
         if metric == (name or "loss"):
             return metric
     raise ArgumentError(owner, "--metric", f"be one of {', '.join(METRIC_TITLES)}", repr(name))
+
+
+def describe_classes(store: GraphStore) -> str:
+    """Number of classes, and the graphs of each; for many classes, the fewest and the most graphs of one."""
+    if store.y is None:
+        return "no classes"
+    counts = store.y.bincount(minlength=store.num_classes).tolist()
+    if len(counts) > _MAX_CLASSES_LISTED:
+        return f"{len(counts)} classes of {min(counts):,} to {max(counts):,} graphs"
+    listed = ", ".join(f"{name}: {count:,}" for name, count in zip(store.class_names, counts, strict=True))
+    return f"{len(counts)} classes ({listed})"
 
 
 def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:

@@ -43,6 +43,7 @@ from graphcaps.cli.run_options import (
     Precision,
     Preset,
     configure,
+    describe_classes,
     describe_preset,
     selection_metric,
 )
@@ -194,7 +195,7 @@ def train(
         parts=parts,
     )
     chosen = describe_preset(store, config, preset)
-    note(f"{len(store):,} graphs of {store.name}, {config.model}, {chosen}.")
+    note(f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}, {chosen}.")
     network_options = {
         "--patience": patience,
         "--metric": metric,

@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 
 import numpy as np
 
-__all__ = ["MISSING_WORDS", "class_name", "is_missing", "is_missing_label"]
+__all__ = ["MISSING_WORDS", "class_name", "classes_alike", "is_missing", "is_missing_label"]
 
 MISSING_WORDS = frozenset({"nan", "NaN", "NAN", "NA", "N/A", "n/a", "<NA>", "#N/A", "None", "null", "NULL"})
 """Text in a column of class labels that marks a missing label, as other programs write it."""
@@ -49,6 +50,19 @@ def is_missing_label(value: object) -> bool:
         text = value.strip()
         return not text or text in MISSING_WORDS
     return is_missing(value)
+
+
+def classes_alike(names: Iterable[str]) -> list[list[str]]:
+    """Groups of class names that differ in case only: often one class, written in several ways.
+
+    Example:
+        >>> classes_alike(["No", "YES", "maybe", "no", "yes"])
+        [['No', 'no'], ['YES', 'yes']]
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.casefold(), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _shortest(number: Decimal) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphcaps.config import RunConfig
+from graphcaps.data.class_names import classes_alike
 from graphcaps.data.features.truncate import describe_truncation
 from graphcaps.data.store import GraphStore
 from graphcaps.models.lookup import find_classical_model, is_classical
@@ -17,17 +18,19 @@ def describe_reading(
     keep_nodes: str = "--max-nodes 0 keeps all",
     use_labels: str = "edge_labels under [features] uses them (docs/inputs.md)",
 ) -> tuple[str, ...]:
-    """One sentence each on nodes that are left out, on a sampled reconstruction loss and on unused edge labels.
+    """One sentence each on nodes that are left out, on a sampled reconstruction loss, on unused edge labels and on
+    classes that differ in case only.
 
     Args:
         store (GraphStore): All graphs of the run.
         config (RunConfig): Model, features and training, resolved.
-        keep_nodes, use_labels (str): What to do about the first and the last of them. (default: on the command line)
+        keep_nodes, use_labels (str): What to do about left-out nodes and unused labels. (default: on the command line)
     """
     notes = (
         describe_truncation(store, config.features.max_nodes, keep_nodes),
         _describe_sampling(store, config),
         _describe_edge_labels(store, config, use_labels),
+        _describe_classes(store),
     )
     return tuple(filter(None, notes))
 
@@ -41,6 +44,17 @@ def _describe_sampling(store: GraphStore, config: RunConfig) -> str:
     return (
         f"{store.name}: {count:,} of {len(store):,} graphs {'has' if count == 1 else 'have'} more than {limit:,} "
         f"nodes; {'its' if count == 1 else 'their'} reconstruction loss is estimated from sampled pairs."
+    )
+
+
+def _describe_classes(store: GraphStore) -> str:
+    groups = classes_alike(store.class_names)
+    if not groups:
+        return ""
+    shown = "; ".join(" and ".join(map(repr, group)) for group in groups[:3]) + ("; …" if len(groups) > 3 else "")
+    return (
+        f"{store.name}: the classes {shown} differ in case only and are classes of their own; write them alike "
+        "in the data if they are the same."
     )
 
 

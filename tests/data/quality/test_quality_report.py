@@ -59,6 +59,14 @@ def test_class_balance():
     assert imbalanced["small-classes"].graphs == (32, 33, 34, 35, 36, 37, 38, 39)
 
 
+def test_classes_that_differ_in_case_only():
+    store = replace(unremarkable(), y=torch.arange(40) % 3, class_names=("Yes", "no", "yes"))
+    finding = findings_of(store)["classes-alike"]
+    assert (finding.severity, finding.count) == ("warning", 2)
+    assert finding.sentence.endswith("written in several ways: Yes and yes.")
+    assert "classes-alike" not in findings_of(unremarkable())
+
+
 def test_small_and_empty_classes():
     y = torch.tensor([0] * 18 + [1] * 9 + [2] * 13)
     store = replace(unremarkable(), y=y, class_names=("a", "b", "c", "d"))

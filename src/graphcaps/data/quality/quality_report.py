@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import find_featurizer
+from graphcaps.data.class_names import classes_alike
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_leakage
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
 from graphcaps.data.splits.folds import stratified_folds
@@ -157,6 +158,11 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
     if empty:
         sentence = f"{_count(len(empty), 'class', 'es')} without graphs: {_shorten(empty)}."
         yield Finding("empty-classes", "warning", sentence, len(empty))
+    alike = classes_alike(names[index] for index in present)
+    if alike:
+        shown = _shorten([" and ".join(group) for group in alike])
+        sentence = f"Classes that differ in case only, perhaps one class written in several ways: {shown}."
+        yield Finding("classes-alike", "warning", sentence, sum(map(len, alike)))
     small = [index for index in present if counts[index] < _NUM_FOLDS]
     if small:
         names_and_counts = _shorten([f"{names[index]} ({counts[index]})" for index in small])
