@@ -93,7 +93,8 @@ def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
 def test_text_names_the_selected_epoch_and_the_sets(inputs: list[str], out: Path) -> None:
     result = invoke(*inputs, "--out", out, "--validation", "0.2")
     assert result.exit_code == 0, result.output
-    assert "12 graphs of SMALL, 3 classes (ring-star: 4, ring-clique: 4, ring-ladder: 4), hgcn, preset: " in result.stderr
+    classes = "3 classes (ring-star: 4, ring-clique: 4, ring-ladder: 4)"
+    assert f"12 graphs of SMALL, {classes}, hgcn, preset: " in result.stderr
     text = " ".join(result.stdout.split())
     assert "selected epoch 3 of 3: the last epoch, since 21 are needed for a choice" in text
     assert "of 9 graphs" in text

@@ -124,8 +124,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     """The preset for the graphs, changed by the parameters of :class:`HGCNClassifier`.
 
-    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. Parameters in which the two differ are
-    ``None`` by default, which keeps the value of the preset.
+    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. Parameters in which the two differ
+    are ``None`` by default, which keeps the value of the preset.
 
     Raises:
         ArgumentError: If ``edge_labels`` says how to use labels that the graphs do not have.
