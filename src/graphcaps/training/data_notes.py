@@ -51,7 +51,9 @@ def _describe_classes(store: GraphStore) -> str:
     groups = classes_alike(store.class_names)
     if not groups:
         return ""
-    shown = "; ".join(" and ".join(map(repr, group)) for group in groups[:3]) + ("; …" if len(groups) > 3 else "")
+    shown = "; ".join(" and ".join(map(repr, group)) for group in groups[:3]) + (
+        "; …" if len(groups) > 3 else ""
+    )
     return (
         f"{store.name}: the classes {shown} differ in case only and are classes of their own; write them alike "
         "in the data if they are the same."
