@@ -12,8 +12,10 @@ from torch_geometric.utils import coalesce, to_dense_adj, to_dense_batch
 
 from graphcaps.errors import ArgumentError
 from graphcaps.models.diffpool import DiffPool
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.edges import edge_table_from_list
 from graphcaps.registry import DatasetSize
-from graphcaps.types import ModelOutput
+from graphcaps.types import EdgeList, GraphBatch, ModelOutput
 from tests.graphs import Graphs, assert_equal, random_graphs
 
 
@@ -36,8 +38,20 @@ class _Convolutions(nn.Module):
         return torch.cat(results, -1)
 
 
+def _renamed(values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters or buffers of ``DiffPool`` under the names of the reference, whose weights are transposed."""
+    renamed = {}
+    for name, value in values.items():
+        if name.startswith("nodes."):  # both networks of the nodes, stacked
+            rest = name.removeprefix("nodes.")
+            renamed |= {f"embedding.{rest}": value[0], f"assigning.{rest}": value[1]}
+        elif "dropout" not in name:
+            renamed[name] = value
+    return {name: value.mT if value.dim() == 2 else value for name, value in renamed.items()}
+
+
 class _Reference(nn.Module):
-    """The network on padded batches; parameters have the names of ``DiffPool``."""
+    """The network on padded batches; two networks of the nodes, which ``DiffPool`` stacks."""
 
     def __init__(self, model: DiffPool, hidden: int, num_layers: int) -> None:
         super().__init__()
@@ -50,9 +64,8 @@ class _Reference(nn.Module):
         self.head.linears = nn.ModuleList([nn.Linear(2 * width, 50), nn.Linear(50, model.num_classes)])
         self.double()
         own = self.state_dict()
-        for name, value in model.state_dict().items():
-            if "dropout" not in name:
-                own[name].copy_(value.mT if value.dim() == 2 else value)
+        for name, value in _renamed(model.state_dict()).items():
+            own[name].copy_(value)
 
     def forward(
         self, x: Tensor, adjacency: Tensor, mask: Tensor, sizes: list[int]
@@ -96,15 +109,30 @@ def test_equals_torch_geometric(training: bool) -> None:
     assert_equal(terms.total, total, "loss")
     terms.total.backward()
     total.backward()
-    gradients: dict[str, Any] = {name: p.grad for name, p in reference.named_parameters()}
-    for name, parameter in model.named_parameters():
-        theirs = gradients[name]
+    ours = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    gradients = _renamed(ours)
+    assert len(ours) == len(list(model.parameters()))
+    for name, parameter in reference.named_parameters():
         assert parameter.grad is not None
-        assert_equal(parameter.grad, theirs.mT if theirs.dim() == 2 else theirs, f"gradient of {name}")
-    running = dict(reference.named_buffers())
-    for name, value in model.named_buffers():
-        if "dropout" not in name:
-            assert_equal(value, running[name], name)
+        assert_equal(gradients[name], parameter.grad, f"gradient of {name}")
+    running = _renamed(dict(model.named_buffers()))
+    for name, value in reference.named_buffers():
+        if "num_batches" not in name:
+            assert_equal(running[name], value, name)
+
+
+def test_edges_from_a_list_give_the_same_scores() -> None:
+    """As exported models read them."""
+    torch.manual_seed(0)
+    graphs = random_graphs([6, 9])
+    model = DiffPool(5, 2, hidden=4, num_clusters=2).double()
+    i, j = coalesce(graphs.edge_index)
+    weight = 0.5 + ((i + 1) * (j + 1)).double().sin().square()
+    expected = model(graphs.x, torch.stack([i, j]), graphs.batch, edge_weight=weight)
+    table = edge_table_from_list(EdgeList(i, j, weight), len(graphs.x))
+    with use_kernels("reference"):
+        output = model.forward_batch(GraphBatch(graphs.x, graphs.segments, table))
+    assert_equal(output.class_scores, expected.class_scores)
 
 
 def test_loss_of_scores_alone_is_the_cross_entropy() -> None:

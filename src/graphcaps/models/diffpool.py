@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.graph_model import GraphModel
@@ -20,8 +19,9 @@ from graphcaps.nn.replica_mlp import ReplicaMLP
 from graphcaps.ops.graph_mean import mean_over_graphs
 from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.soft_pooling import assignment_entropy, edge_norm, link_loss, soft_pool
+from graphcaps.ops.unit_rows import unit_rows
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.types import EdgeList, EdgeTable, GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["DiffPool", "DiffPoolOutput"]
 
@@ -76,7 +76,7 @@ class _Convolutions(nn.Module):
         """
         results = []
         for number, linear in enumerate(self.linears):
-            x = normalize(linear(summed), dim=-1)
+            x = unit_rows(linear(summed))
             if number < len(self.norms):
                 x = self.norms[number](x.relu(), mask)
                 summed = hop(x)
@@ -162,8 +162,8 @@ class DiffPool(GraphModel):
                 raise ArgumentError("DiffPool", name, "be at least 0", weight)
         self.num_clusters, self.link_weight, self.entropy_weight = num_clusters, link_weight, entropy_weight
         width = num_layers * hidden
-        self.embedding = _Convolutions(in_channels, hidden, num_layers, lead)
-        self.assigning = _Convolutions(in_channels, hidden, num_layers, lead)
+        # GNN_e and GNN_p of a replica run side by side, as two more replicas: half as many operations.
+        self.nodes = _Convolutions(in_channels, hidden, num_layers, (*lead, 2))
         self.clusters = ReplicaLinear(width, num_clusters, lead=lead)
         self.coarse = _Convolutions(width, hidden, num_layers, lead)
         self.head = ReplicaMLP([2 * width, _HEAD, num_classes], norm=False, dropout=dropout, lead=lead)
@@ -174,28 +174,30 @@ class DiffPool(GraphModel):
         return True
 
     def reset_parameters(self) -> None:
-        for part in (self.embedding, self.assigning, self.clusters, self.coarse, self.head):
+        for part in (self.nodes, self.clusters, self.coarse, self.head):
             part.reset_parameters()
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> DiffPoolOutput:
         """Logits of the graphs of a batch and the losses of the assignment; ``y`` is ignored."""
         edges, segments = batch.edges, batch.segments
-        graphs, nodes = segments.graph_mask, segments.row_mask
+        graphs, mask = segments.graph_mask, segments.row_mask
+        both = _twice(edges)
 
         def hop(x: Tensor) -> Tensor:
-            return neighbour_sum(x, edges)
+            return neighbour_sum(x, both)
 
-        summed = hop(self.node_features(batch))
-        z = self.embedding(summed, hop, nodes)
-        s = self.clusters(self.assigning(summed, hop, nodes)).softmax(-1)
-        pooled = soft_pool(z, s, hop(s), segments)
+        summed = neighbour_sum(self.node_features(batch), edges).unsqueeze(-3)
+        rows = None if mask is None else mask.unsqueeze(-2).expand(both.node.shape).contiguous()
+        z, potentials = self.nodes(summed, hop, rows).unbind(-3)
+        s = self.clusters(potentials).softmax(-1)
+        pooled = soft_pool(z, s, neighbour_sum(s, edges), segments)
         adjacency = pooled.adjacency
 
         def coarse_hop(x: Tensor) -> Tensor:
             return (adjacency @ x.unflatten(-2, (-1, self.num_clusters))).flatten(-3, -2)
 
-        rows = None if graphs is None else graphs.repeat_interleave(self.num_clusters, -1)
-        z_coarse = self.coarse((adjacency @ pooled.x).flatten(-3, -2), coarse_hop, rows)
+        clusters = None if graphs is None else graphs.repeat_interleave(self.num_clusters, -1)
+        z_coarse = self.coarse((adjacency @ pooled.x).flatten(-3, -2), coarse_hop, clusters)
         highest = [max_pool(z, segments), z_coarse.unflatten(-2, (-1, self.num_clusters)).amax(-2)]
         scores = self.head(torch.cat(highest, -1), graphs)
         distance = link_loss(pooled, edge_norm(edges, segments, s.dtype), segments.sizes)
@@ -210,3 +212,24 @@ class DiffPool(GraphModel):
             terms["entropy"] = mean_over_graphs(output.entropy, y)
             total = total + self.link_weight * terms["link"] + self.entropy_weight * terms["entropy"]
         return LossTerms(total, terms)
+
+
+def _twice(edges: EdgeTable) -> EdgeTable:
+    """The edges of two copies of each replica, whose rows are ``[*lead, 2, V]``."""
+
+    def repeat(rows: Tensor) -> Tensor:
+        return rows.unsqueeze(-2).expand(*rows.shape[:-1], 2, -1).contiguous()
+
+    pairs, V = edges.pairs, edges.node.size(-1)
+    if pairs is not None:
+        copies = [row + row // V * V for row in (pairs.source, pairs.target)]
+        source, target = (torch.cat([row, row + V]) for row in copies)
+        pairs = EdgeList(source, target, None if pairs.weight is None else pairs.weight.repeat(2))
+    return replace(
+        edges,
+        node=repeat(edges.node),
+        first=repeat(edges.first),
+        num_entries=None if edges.num_entries is None else 2 * edges.num_entries,
+        graphs=None if edges.graphs is None else repeat(edges.graphs),
+        pairs=pairs,
+    )
