@@ -40,7 +40,7 @@ class _Convolutions(nn.Module):
 
 def _renamed(values: dict[str, Tensor]) -> dict[str, Tensor]:
     """Parameters or buffers of ``DiffPool`` under the names of the reference, whose weights are transposed."""
-    renamed = {}
+    renamed: dict[str, Tensor] = {}
     for name, value in values.items():
         if name.startswith("nodes."):  # both networks of the nodes, stacked
             rest = name.removeprefix("nodes.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from graphcaps.errors import ShapeError
 from graphcaps.ops import degrees, neighbour_sum, to_edge_index
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table, edge_table_from_list
+from graphcaps.ops.edges import (
+    CleanEdges,
+    EdgeReport,
+    clean_edges,
+    edge_table,
+    edge_table_from_list,
+    repeat_edges,
+)
 from graphcaps.ops.propagation.propagation import edge_list
 from graphcaps.types import EdgeList
 from tests.graphs import assert_equal, random_graphs
@@ -199,3 +207,19 @@ def test_a_list_in_any_order_gives_the_table_of_its_edges(weighted: bool) -> Non
 def test_edge_table_refuses_wrong_shapes(edges: torch.Tensor, weight: torch.Tensor | None, text: str) -> None:
     with pytest.raises(ShapeError, match=f"edge_table: {text}"):
         edge_table(edges, 4, weight)
+
+
+@pytest.mark.parametrize("lead", [(), (2,)], ids=["one", "replicas"])
+def test_repeated_edges_are_those_of_each_copy(lead):
+    graphs = random_graphs([4, 6])
+    store, count = graphs.as_store(), torch.Size(lead).numel()
+    batch = store.batch(graphs.x, torch.tensor([0, 1]).expand(*lead, 2))
+    x = torch.randn(*lead, 3, 10, 5, dtype=torch.float64)
+    copies = repeat_edges(batch.edges, 3)
+    assert copies.num_entries == (None if batch.edges.num_entries is None else 3 * batch.edges.num_entries)
+    expected = torch.stack([neighbour_sum(x[..., c, :, :], batch.edges) for c in range(3)], -3)
+    assert_equal(neighbour_sum(x, copies), expected)
+    listed = replace(batch.edges, pairs=edge_list(batch.edges))
+    assert edge_list(repeat_edges(listed, 3)).source.numel() == 3 * count * store.neighbours.numel()
+    with use_kernels("reference"):
+        assert_equal(neighbour_sum(x, repeat_edges(listed, 3)), expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -16,12 +16,13 @@ from graphcaps.nn.pooling import max_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.nn.replica_mlp import ReplicaMLP
+from graphcaps.ops.edges import repeat_edges
 from graphcaps.ops.graph_mean import mean_over_graphs
 from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.soft_pooling import assignment_entropy, edge_norm, link_loss, soft_pool
 from graphcaps.ops.unit_rows import unit_rows
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
-from graphcaps.types import EdgeList, EdgeTable, GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["DiffPool", "DiffPoolOutput"]
 
@@ -181,7 +182,7 @@ class DiffPool(GraphModel):
         """Logits of the graphs of a batch and the losses of the assignment; ``y`` is ignored."""
         edges, segments = batch.edges, batch.segments
         graphs, mask = segments.graph_mask, segments.row_mask
-        both = _twice(edges)
+        both = repeat_edges(edges, 2)
 
         def hop(x: Tensor) -> Tensor:
             return neighbour_sum(x, both)
@@ -212,24 +213,3 @@ class DiffPool(GraphModel):
             terms["entropy"] = mean_over_graphs(output.entropy, y)
             total = total + self.link_weight * terms["link"] + self.entropy_weight * terms["entropy"]
         return LossTerms(total, terms)
-
-
-def _twice(edges: EdgeTable) -> EdgeTable:
-    """The edges of two copies of each replica, whose rows are ``[*lead, 2, V]``."""
-
-    def repeat(rows: Tensor) -> Tensor:
-        return rows.unsqueeze(-2).expand(*rows.shape[:-1], 2, -1).contiguous()
-
-    pairs, V = edges.pairs, edges.node.size(-1)
-    if pairs is not None:
-        copies = [row + row // V * V for row in (pairs.source, pairs.target)]
-        source, target = (torch.cat([row, row + V]) for row in copies)
-        pairs = EdgeList(source, target, None if pairs.weight is None else pairs.weight.repeat(2))
-    return replace(
-        edges,
-        node=repeat(edges.node),
-        first=repeat(edges.first),
-        num_entries=None if edges.num_entries is None else 2 * edges.num_entries,
-        graphs=None if edges.graphs is None else repeat(edges.graphs),
-        pairs=pairs,
-    )

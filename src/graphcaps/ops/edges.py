@@ -11,7 +11,7 @@ Edges from files and libraries are converted to that form here, and every change
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from graphcaps.errors import ShapeError
 from graphcaps.types import EdgeList, EdgeTable
 
-__all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table", "edge_table_from_list"]
+__all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table", "edge_table_from_list", "repeat_edges"]
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,31 @@ def edge_table_from_list(pairs: EdgeList, num_nodes: int) -> EdgeTable:
         num_entries=pairs.target.numel(),
         pairs=pairs,
         kind=None if pairs.kind is None else pairs.kind[order],
+    )
+
+
+def repeat_edges(edges: EdgeTable, copies: int) -> EdgeTable:
+    """The edges of several copies of each replica, whose rows are ``[*lead, copies, V]``.
+
+    Networks that run on the same graphs side by side are so many more replicas, and one product serves all of them.
+    """
+
+    def repeat(rows: Tensor) -> Tensor:
+        return rows.unsqueeze(-2).expand(*rows.shape[:-1], copies, -1).contiguous()
+
+    pairs, V = edges.pairs, edges.node.size(-1)
+    if pairs is not None:
+        first = [row + row // V * (copies - 1) * V for row in (pairs.source, pairs.target)]
+        source, target = (torch.cat([row + copy * V for copy in range(copies)]) for row in first)
+        weight, kind = (None if each is None else each.repeat(copies) for each in (pairs.weight, pairs.kind))
+        pairs = EdgeList(source, target, weight, kind)
+    return replace(
+        edges,
+        node=repeat(edges.node),
+        first=repeat(edges.first),
+        num_entries=None if edges.num_entries is None else copies * edges.num_entries,
+        graphs=None if edges.graphs is None else repeat(edges.graphs),
+        pairs=pairs,
     )
 
 
