@@ -27,6 +27,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hgcn, trunk and edge labels": ("hgcn", {"trunk": "gine", "edge_kinds": (3, 2)}),
     "gin, trained epsilon": ("gin", {"train_epsilon": True}),
     "mlp, sums of inputs": ("mlp", {"node_layers": 0}),
+    "asap, attention dropout": ("asap", {"attention_dropout": 0.3, "ratio": 0.8}),
     "sagpool, global": ("sagpool", {"variant": "global"}),
     "ecfp-forest, counts": ("ecfp-forest", {"counts": True}),
 }

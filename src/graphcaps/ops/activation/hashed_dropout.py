@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
 
-__all__ = ["HashedDropout", "apply_dropout", "hash_positions", "mix64", "next_step_keys"]
+__all__ = ["HashedDropout", "apply_dropout", "hash_positions", "keep_pairs", "mix64", "next_step_keys"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,23 @@ def hash_positions(keys: Tensor, count: int) -> Tensor:
     h.bitwise_xor_(second)
     h.bitwise_xor_((h >> 13) & 0x7FFFF).mul_(-1028477387)
     return h.bitwise_xor_((h >> 16) & 0xFFFF).bitwise_and_(0x7FFFFFFF)
+
+
+def keep_pairs(dropout: HashedDropout, graph: Tensor, i: Tensor, j: Tensor, axes: int) -> Tensor:
+    """Which numbers of pairs of nodes are kept, whatever the layout of the pairs is.
+
+    Args:
+        dropout (HashedDropout): Its keys have the leading axes of the result.
+        graph, i, j (Tensor): Graph and nodes of each pair, whose numbers are below 2²¹; they have up to ``axes`` axes.
+        axes (int): Number of axes of the result that are not leading.
+
+    Returns:
+        Tensor: True where a number is kept, ``[*lead, …]``.
+    """
+    first, second = dropout.keys.long().unbind(-1)
+    key = ((second << 32) ^ (first & 0xFFFFFFFF)).reshape(*first.shape, *[1] * axes)
+    h = mix64(key ^ mix64((graph << 42) + (i << 21) + j))
+    return ((h >> 33) & 0x7FFFFFFF) >= dropout.threshold
 
 
 def mix64(x: Tensor) -> Tensor:
