@@ -6,8 +6,8 @@ Public names are imported on first use, so that ``graphcaps --help`` does not wa
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in typing, whose import would take most of the time before Ctrl-C is handled
 __version__ = "0.2.0"
 
 _MODULES = ("data", "models", "nn", "ops", "testing")
@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from graphcaps.comparison import compare
     from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
     from graphcaps.errors import GraphcapsError

@@ -1,29 +1,93 @@
-"""Ctrl-C while modules are imported."""
+"""Ctrl-C before and while a command runs."""
 
 from __future__ import annotations
 
+import random
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
-@pytest.mark.parametrize("module", ["typer", "numpy"])
-def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module: str) -> None:
-    program = f"""
-import os, runpy, signal, sys
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+COMMAND = ["graphcaps", "evaluate", "planted-parts", "--device", "cpu", "--epochs", "3", "--folds", "3"]
+DURING_IMPORT = """
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
-sys.argv = ["graphcaps", "evaluate", "planted-parts", "--device", "cpu"]
+"""
+# Options are annotations, which typer evaluates. KeyboardInterrupt inside eval() has the exit code of the signal.
+DURING_EVAL = """
+from graphcaps.cli import output
+option = output.option
+def interrupt(*names, **settings):
+    if sys._getframe(1).f_code.co_filename == "<string>":
+        os.kill(os.getpid(), signal.SIGINT)
+    return option(*names, **settings)
+output.option = interrupt
+"""
+AFTER_THE_COMMAND = """
+import atexit
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.argv = ["graphcaps", "--version"]
+"""
+RUN = """
+import runpy
 runpy.run_module("graphcaps", run_name="__main__")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (130, ""), done.stderr
-    assert len(done.stderr.splitlines()) <= 1, done.stderr
+# Writes a line as soon as the handler is there: what comes before is the start of Python itself.
+WITH_A_LINE = """
+from graphcaps.cli import interrupts
+install = interrupts.exit_on_interrupt
+def announce():
+    install()
+    os.write(1, b"ready\\n")
+interrupts.exit_on_interrupt = announce
+"""
+
+
+def start(setting: str, folder: Path) -> subprocess.Popen[str]:
+    """Starts the program by ``python -m``, as users do: ``-c`` has the exit code 130 where this has the signal's."""
+    (folder / "program.py").write_text(f"import os, signal, sys\nsys.argv = {COMMAND}\n{setting}{RUN}")
+    command = [sys.executable, "-m", "program"]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [DURING_IMPORT.format(module="typer"), DURING_EVAL, DURING_IMPORT.format(module="numpy")],
+    ids=["import of the command line", "eval", "import of a command"],
+)
+def test_ctrl_c_ends_with_130_and_one_line(setting: str, tmp_path: Path) -> None:
+    process = start(setting, tmp_path)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (130, "", "Stopped.\n")
+
+
+def test_ctrl_c_while_python_ends_changes_nothing(tmp_path: Path) -> None:
+    process = start(AFTER_THE_COMMAND, tmp_path)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert output.startswith("graphcaps ")
+
+
+@pytest.mark.slow  # six starts
+def test_ctrl_c_at_random_times_ends_with_130_and_without_a_traceback(tmp_path: Path) -> None:
+    delays = random.Random(3)
+    for _ in range(6):
+        process = start(WITH_A_LINE, tmp_path)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        delay = delays.uniform(0, 2)
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (130, ""), (delay, errors)
+        *_, last = errors.splitlines()
+        assert last == "Stopped.", (delay, errors)  # after the lines of the command, if it has begun
+        assert "Traceback" not in errors, (delay, errors)

@@ -113,9 +113,9 @@ def test_characters_outside_the_encoding_are_escaped():
     assert (done.returncode, done.stdout, done.stderr) == (0, "\\xb1\n", "\\xb1\n")
 
 
-def test_ctrl_c_ends_with_130():
+def test_ctrl_c_ends_with_130_and_one_line():
     result = fail(KeyboardInterrupt())
-    assert (result.exit_code, result.output) == (130, "")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "Stopped.\n")
 
 
 def test_other_exceptions_are_raised():

@@ -1,7 +1,9 @@
-"""Ctrl-C while modules are imported: it takes effect when the import is complete.
+"""Ctrl-C at any time: one line, exit code 130 and no traceback.
 
-Extension modules such as numpy's catch an exception during their import, print its traceback and go on without what
-they needed. The signal is therefore sent again until no import is running.
+Until a command runs, nothing needs to be finished, and Ctrl-C ends the process at once. While a command runs, Ctrl-C
+raises ``KeyboardInterrupt`` as usual, but not within an import: extension modules such as numpy's catch an exception
+during their import, print its traceback and go on without what they needed. The signal is therefore sent again until no
+import is running.
 """
 
 from __future__ import annotations
@@ -11,19 +13,40 @@ import signal
 import threading
 from types import FrameType
 
-__all__ = ["defer_interrupts"]
+__all__ = ["STOPPED", "defer_interrupts", "exit_on_interrupt", "ignore_interrupts"]
+
+STOPPED = "Stopped."
+"""The line on the error stream after Ctrl-C, unless a command has more to say."""
 
 _WAIT_SECONDS = 0.05
 _IMPORT_FILE = "<frozen importlib._bootstrap>"
 
 
-def defer_interrupts() -> None:
-    """Handles Ctrl-C from now on; without effect if the signal is ignored or handled by the program already."""
+def exit_on_interrupt() -> None:
+    """Lets Ctrl-C end the process at once; without effect if the signal is ignored or handled already."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _handle)
+        signal.signal(signal.SIGINT, _exit)
 
 
-def _handle(number: int, frame: FrameType | None) -> None:
+def defer_interrupts() -> None:
+    """Lets Ctrl-C raise ``KeyboardInterrupt`` outside imports; without effect unless it ended the process before."""
+    if signal.getsignal(signal.SIGINT) is _exit:
+        signal.signal(signal.SIGINT, _raise_outside_imports)
+
+
+def ignore_interrupts() -> None:
+    """Ignores Ctrl-C while Python ends, which takes a moment and would print a traceback."""
+    if signal.getsignal(signal.SIGINT) in (_exit, _raise_outside_imports):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    # Not KeyboardInterrupt: raised inside eval(), which typer calls, it would become the signal itself at Python's end.
+    os.write(2, f"{STOPPED}\n".encode())
+    os._exit(130)
+
+
+def _raise_outside_imports(number: int, frame: FrameType | None) -> None:
     if not _is_importing(frame):
         signal.default_int_handler(number, frame)
     again = threading.Timer(_WAIT_SECONDS, os.kill, (os.getpid(), number))

@@ -19,7 +19,8 @@ from typer.core import TyperGroup
 from graphcaps import __version__
 from graphcaps._io.allocator import enable_huge_pages
 from graphcaps.cli import bench, data, demo, evaluate, explain, info, predict, reproduce, serve, train
-from graphcaps.cli.output import as_options, print_text
+from graphcaps.cli.interrupts import STOPPED, defer_interrupts
+from graphcaps.cli.output import as_options, note, print_text
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -50,12 +51,14 @@ class _Group(TyperGroup):
     """Ends a command without a traceback after a user error, Ctrl-C or a closed pipe."""
 
     def invoke(self, ctx: Any) -> Any:
+        defer_interrupts()
         try:
             return super().invoke(ctx)
         except GraphcapsError as error:
             _print_error(str(error))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
+            _note_stop()
             raise typer.Exit(130) from error
         except BrokenPipeError as error:
             _drop_output()
@@ -119,10 +122,16 @@ def main() -> None:
     try:
         app(prog_name="graphcaps")
     except KeyboardInterrupt:  # before or after the command itself
+        _note_stop()
         sys.exit(130)
     except OSError as error:
         _print_os_error(error)
         sys.exit(2)
+
+
+def _note_stop() -> None:
+    with contextlib.suppress(OSError):  # the error stream itself may fail
+        note(STOPPED)
 
 
 def _print_error(sentence: str) -> None:
