@@ -1,0 +1,23 @@
+"""Ten kills of a training and of an evaluation lose and damage nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kill_storm import Storm, storm_on_evaluate, storm_on_train
+
+
+@pytest.mark.slow  # 12 starts each
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("storm", [storm_on_train, storm_on_evaluate])
+def test_a_storm_of_kills_ends_with_the_bits_of_a_calm_run(
+    tmp_path: Path, storm: Callable[[Path], Storm]
+) -> None:
+    hits = storm(tmp_path)
+    assert hits.kills == 10
+    assert hits.writing >= 1, "no kill came during a write"
+    assert hits.starting < 9, "hardly any kill came after a checkpoint"
