@@ -2,12 +2,12 @@
 
     python -m tests.kill_storm --kills 10 --seed 0
 
-Each run is killed by SIGKILL at random times, with a seed: three times in ten while it starts, otherwise within
-0.4 s of its first checkpoint. After each kill every file of the run is complete; what is not has the name of a
-temporary file. The resumed run must end with the same bits as one that was not disturbed, and leave no other file.
+Each run is killed by SIGKILL at random times, with a seed: while it starts, within 0.4 s of its first checkpoint, or
+during the next write. After each kill every file of the run is complete; what is not has the name of a temporary
+file. The resumed run must end with the same bits as one that was not disturbed, and leave no other file.
 
-Processes are forked from one that has imported graphcaps, which saves seconds per start. Writing a file takes 0.09 s
-longer than usual, so that most kills hit a write, and no run ends before its last kill.
+Processes are forked from one that has imported graphcaps, which saves seconds per start. Half-way through each file
+they wait for 0.09 s, so that kills hit writes, and no run ends before its last kill.
 """
 
 from __future__ import annotations
@@ -37,21 +37,26 @@ START_SECONDS, RUN_SECONDS = 0.3, 0.4
 WAIT_SECONDS = 60.0
 # Forks a process per line of its input, a list of arguments; answers with the process number, then the exit status.
 FORKING = """
-import json, os, stat, sys, time
+import io, json, os, sys, time
 import graphcaps.cli.main, graphcaps.cli.progress, graphcaps.cli.training_files, graphcaps.evaluation
 import graphcaps.inference.fitted_model, graphcaps.training.baseline, graphcaps.training.final_training
-fsync, seconds = os.fsync, float(sys.argv[1])
-def slow(number):
-    if stat.S_ISREG(os.fstat(number).st_mode):
+from graphcaps._io import atomic_write
+seconds = float(sys.argv[1])
+class SlowFile(io.BufferedRandom):
+    def write(self, content):
+        half = len(content) // 2
+        super().write(content[:half])
+        self.flush()
         time.sleep(seconds)
-    fsync(number)
+        return half + super().write(content[half:])
 for line in sys.stdin:
     arguments, is_slow, log = json.loads(line)
     child = os.fork()
     if child == 0:
         errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(errors, 1), os.dup2(errors, 2)
-        os.fsync = slow if is_slow else fsync
+        if is_slow:
+            atomic_write.open = lambda path, mode: SlowFile(io.FileIO(path, mode))
         sys.argv = ["graphcaps", *arguments]
         graphcaps.cli.main.main()
     print(child, flush=True)
@@ -153,14 +158,15 @@ def _storm(
     for _ in range(kills):
         before, left = _checkpoints(out), _temporary(out)
         process = runs.start(arguments, is_slow=True)
-        if source.random() < 0.3:
+        moment = source.choice(("start", "run", "write"))
+        if moment == "start":
             time.sleep(source.uniform(0, START_SECONDS))
         else:
-            end = time.monotonic() + WAIT_SECONDS
-            while _checkpoints(out) == before:
-                assert time.monotonic() < end, f"no new checkpoint: {runs.log.read_text()}"
-                time.sleep(0.005)
+            _wait(runs, lambda: _checkpoints(out) != before)  # noqa: B023
             time.sleep(source.uniform(0, RUN_SECONDS))
+        if moment == "write":
+            _wait(runs, lambda: _temporary(out) - left)  # noqa: B023
+            time.sleep(source.uniform(0, WRITE_SECONDS / 2))
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         status = runs.status()
@@ -169,6 +175,13 @@ def _storm(
         writing += bool(_temporary(out) - left)
         check()
     return Storm(kills, starting, writing)
+
+
+def _wait(runs: _Runs, is_ready: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not is_ready():
+        assert time.monotonic() < end, f"nothing was written: {runs.log.read_text()}"
+        time.sleep(0.005)
 
 
 def _checkpoints(out: Path) -> dict[Path, int]:

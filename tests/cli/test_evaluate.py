@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -500,3 +502,36 @@ def test_records_without_metrics_are_shown_with_accuracy_alone(root: Path, tmp_p
     assert "held-out" in result.stdout
     assert "ROC-AUC" not in result.stdout
     assert "Caution" not in result.stdout
+
+
+def test_a_second_evaluation_of_the_same_model_and_data_in_a_folder_is_refused(
+    root: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "runs"
+    out.mkdir()
+    hold = (
+        "import sys; from graphcaps._io.file_lock import lock_file\n"
+        "with lock_file(sys.argv[1]): print('locked', flush=True), sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(out / "TWO--hgcn--held-out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        refused = run(root, "OWN", "TWO", *FAST, "--out", out)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.splitlines() == [
+            f"graphcaps: {out}: another process is evaluating hgcn on TWO (held-out) in this folder. "
+            "Wait until it has ended, or name another folder."
+        ]
+        paper = run(root, "TWO", *FAST, "--out", out, "--protocol", "paper")  # other records
+        assert paper.exit_code == 0, paper.stderr
+        other.communicate("")
+    assert run(root, "OWN", "TWO", *FAST, "--out", out).exit_code == 0
+    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+
+
+def test_finished_records_need_no_lock(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "runs"
+    assert run(root, "OWN", *FAST, "--out", out).exit_code == 0
+    monkeypatch.setattr(ResultsStore, "lock", None)
+    assert run(root, "OWN", *FAST, "--out", out, "--resume").exit_code == 0

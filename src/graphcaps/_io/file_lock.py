@@ -14,7 +14,7 @@ __all__ = ["lock_file"]
 
 
 @contextlib.contextmanager
-def lock_file(path: str | Path) -> Iterator[None]:
+def lock_file(path: str | Path, *, refusal: DataError | None = None) -> Iterator[None]:
     """Locks the file ``path``, which need not exist, against other processes that call this function.
 
     The lock is one of the operating system on an empty hidden file next to ``path``. It ends with the process, however
@@ -22,13 +22,17 @@ def lock_file(path: str | Path) -> Iterator[None]:
 
     Args:
         path (str or Path): The file; its folder must exist. A symbolic link is followed.
+        refusal (DataError, optional): Raised if another process has the lock. (default: one that names the file)
 
     Raises:
         DataError: If another process has the lock.
     """
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
-    descriptor = _open_current(lock, path)
+    if refusal is None:
+        fix = "Wait until it has ended, or name another file."
+        refusal = DataError(path, "another process is writing this file", fix=fix)
+    descriptor = _open_current(lock, refusal)
     try:
         yield
     finally:
@@ -40,19 +44,18 @@ def lock_file(path: str | Path) -> Iterator[None]:
                 lock.unlink()
 
 
-def _open_current(lock: Path, path: str | Path) -> int:
+def _open_current(lock: Path, refusal: DataError) -> int:
     """Opens and locks the lock file; again if the process that held it has removed it in between."""
     while True:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise DataError(path, f"file cannot be locked ({error.strerror or error})") from error
+            raise DataError(refusal.where, f"file cannot be locked ({error.strerror or error})") from error
         try:
             _lock(descriptor)
         except (BlockingIOError, PermissionError) as error:
             os.close(descriptor)
-            fix = "Wait until it has ended, or name another file."
-            raise DataError(path, "another process is writing this file", fix=fix) from error
+            raise refusal from error
         except OSError:
             return descriptor  # the file system has no locks
         with contextlib.suppress(FileNotFoundError):

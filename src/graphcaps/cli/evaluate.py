@@ -238,21 +238,24 @@ def evaluate(
     ledgers: list[Ledger] = []
     callback_errors: list[CallbackError] = []
     baselines: dict[str, list[Ledger]] = {}
-    for dataset, validation in validations:
-        ledger = _run(validation, preset, out, as_json, callback_errors)
-        ledgers.append(ledger)
-        is_wanted = dataset.store.catalogue_name is None and not validation.is_classical
-        if is_wanted if baseline is None else baseline:
-            baselines[ledger.dataset] = _run_baselines(validation)
-        if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
-            note(warning)
-        if ledger.capsule_warning:
-            note(f"{ledger.dataset}: {ledger.capsule_warning}")
-        if out is not None:
-            _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset)
-        if predictions is not None:
-            _write_predictions(predictions, ledger, dataset, validation.splits, raw_text=raw_text)
-        note_log(loggers)
+    with ExitStack() as locks:
+        for _, validation in validations:  # all of them before the first training
+            locks.enter_context(validation.lock())
+        for dataset, validation in validations:
+            ledger = _run(validation, preset, out, as_json, callback_errors)
+            ledgers.append(ledger)
+            is_wanted = dataset.store.catalogue_name is None and not validation.is_classical
+            if is_wanted if baseline is None else baseline:
+                baselines[ledger.dataset] = _run_baselines(validation)
+            if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
+                note(warning)
+            if ledger.capsule_warning:
+                note(f"{ledger.dataset}: {ledger.capsule_warning}")
+            if out is not None:
+                _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset)
+            if predictions is not None:
+                _write_predictions(predictions, ledger, dataset, validation.splits, raw_text=raw_text)
+            note_log(loggers)
     if as_json:
         print_json([_summary(ledger, baselines.get(ledger.dataset, [])) for ledger in ledgers])
     else:

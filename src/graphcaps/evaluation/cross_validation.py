@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -323,6 +324,7 @@ class CrossValidation:
         self.resume, self.checkpoint_every = resume, checkpoint_every
         self.memory_estimate: MemoryEstimate | None = None
         self._inputs: TrainingInputs | None = None
+        self._is_locked = False
         folder = None if results is None else results.folder
         self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants))
         if not resume:
@@ -359,12 +361,38 @@ class CrossValidation:
             split=self.splits or None,
         )
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Refuses other processes that would write the same records into the folder of results.
+
+        :meth:`run` does this itself. Nothing is locked if all records are finished, or if there is no folder.
+
+        Raises:
+            DataError: If another process has the lock.
+        """
+        missing = {
+            (key.variant, protocol) for protocol in self.protocols for key in self._missing_keys(protocol)
+        }
+        if self.results is None or self._is_locked or not missing:
+            yield
+            return
+        with ExitStack() as stack:
+            for variant, protocol in sorted(missing):
+                stack.enter_context(self.results.lock(self.store.name, variant, protocol))
+            stack.callback(setattr, self, "_is_locked", False)
+            self._is_locked = True
+            yield
+
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains unfinished seeds; returns the ledger of all records of ``variant``, without joint variants."""
         return self.run_all(on_event)[self.variant]
 
     def run_all(self, on_event: Callable[[GroupEpoch], object] | None = None) -> dict[str, Ledger]:
         """As :meth:`run`, with a ledger per variant."""
+        with self.lock():
+            return self._run_all(on_event)
+
+    def _run_all(self, on_event: Callable[[GroupEpoch], object] | None) -> dict[str, Ledger]:
         records = dict(self.finished)
         self.checkpoints.remove_leftovers()
         if not self.is_classical and any(self._missing_runs(protocol) for protocol in self.protocols):
@@ -480,9 +508,12 @@ class CrossValidation:
 
     def _missing_runs(self, protocol: Protocol) -> list[tuple[str, int]]:
         """Variant and seed of each unfinished run; replicas name the first variant ``""``."""
-        runs = [(name, seed) for name in self.variants for seed in self.seeds]
-        missing = [run for run in runs if self._key(protocol, *run) not in self.finished]
-        return [("" if name == self.variant else name, seed) for name, seed in missing]
+        keys = self._missing_keys(protocol)
+        return [("" if key.variant == self.variant else key.variant, key.seed) for key in keys]
+
+    def _missing_keys(self, protocol: Protocol) -> list[RecordKey]:
+        keys = [self._key(protocol, name, seed) for name in self.variants for seed in self.seeds]
+        return [key for key in keys if key not in self.finished]
 
     def _plan(self, protocol: Protocol) -> list[ReplicaGroup]:
         runs = self._missing_runs(protocol)

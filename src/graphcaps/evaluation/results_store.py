@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from graphcaps._io.atomic_write import escape_text, write_atomically
+from graphcaps._io.file_lock import lock_file
 from graphcaps._io.read_limit import read_bounded
 from graphcaps.errors import DataError
 from graphcaps.evaluation.ledger import Ledger
-from graphcaps.evaluation.record import RecordKey, SeedRecord
+from graphcaps.evaluation.record import Protocol, RecordKey, SeedRecord
 from graphcaps.evaluation.record_archive import RecordArchive, write_archive
 from graphcaps.evaluation.results_summary import summary_csv
 
@@ -133,6 +135,20 @@ class ResultsStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(record.key), record.to_json())
         return True
+
+    def lock(self, dataset: str, variant: str, protocol: Protocol) -> AbstractContextManager[None]:
+        """Refuses other processes that write records of a data set, variant and protocol into this folder.
+
+        Raises:
+            DataError: On entering, if another process has the lock, or if the folder cannot be made.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(self.folder, f"folder cannot be made ({error.strerror or error})") from error
+        problem = f"another process is evaluating {variant} on {dataset} ({protocol}) in this folder"
+        refusal = DataError(self.folder, problem, fix="Wait until it has ended, or name another folder.")
+        return lock_file(self.folder / file_name(dataset, variant, protocol), refusal=refusal)
 
     def pack(self) -> int:
         """Moves all records into the archive, writes ``summary.csv``, and removes the files that are now archived.
