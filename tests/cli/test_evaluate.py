@@ -108,7 +108,8 @@ def test_upper_bounds_are_marked_in_the_table(root: Path) -> None:
         line = next(line for line in lines if line.startswith(f"{name}: "))
         assert line.endswith("an upper bound: the epoch is chosen on test data.")
     assert "± seeds" not in lines[0]
-    assert "OWN: 3 folds × 1 seed, hgcn, preset: " in result.stderr
+    parts = "(held-out: 1 fold to train on, 1 to select the epoch, 1 to test)"
+    assert f"OWN: 3 folds × 1 seed {parts}, hgcn, preset: " in result.stderr
 
 
 def test_only_metrics_of_the_protocol_are_shown(root: Path) -> None:

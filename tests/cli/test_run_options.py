@@ -123,7 +123,7 @@ def test_a_file_of_ones_own_named_as_a_data_set_of_the_paper(tmp_path: Path) -> 
     words = ("evaluate", path, "--label", "enzyme", "--folds", 3, "--no-baseline", *SMALL)
     evaluated = invoke(*words, "--json")
     assert evaluated.exit_code == 0, evaluated.output
-    assert f"proteins: 3 folds × 1 seed, hgcn, {own}." in evaluated.stderr
+    assert f", 1 to test), hgcn, {own}." in evaluated.stderr
     assert json.loads(evaluated.stdout)[0]["config"]["source"] == "molecules"
     stated = invoke(*words, "--preset", "paper", "--json")
     assert "preset: paper/PROTEINS (--preset)." in stated.stderr

@@ -84,7 +84,9 @@ def evaluate(
         str | None, option("--variant", metavar="NAME", help="Name in the results. Default: the model.")
     ] = None,
     seeds: Annotated[int, option("--seeds", metavar="N", help="Number of seeds: 0, 1, 2, …")] = 1,
-    folds: Annotated[int, option("--folds", metavar="N", help="Number of folds.")] = _FOLDS,
+    folds: Annotated[
+        int, option("--folds", metavar="N", help="Number of folds; held-out trains on N − 2 of them.")
+    ] = _FOLDS,
     groups: Annotated[
         str | None,
         option(
@@ -378,6 +380,8 @@ def _run(
     folds, partition = validation.folds.num_folds, validation.partition
     unit = "split" if partition is not None and partition.kind != "groups" else "fold"
     runs = f"{'one split' if folds == 1 else count_noun(folds, unit)} × {count_noun(seeds, 'seed')}"
+    if unit == "fold" and folds != _FOLDS and "held-out" in validation.protocols and not validation.is_classical:
+        runs += f" (held-out: {count_noun(folds - 2, 'fold')} to train on, 1 to select the epoch, 1 to test)"
     note(f"{name}: {runs}, {config.model}, {describe_preset(validation.store, config, preset)}.")
     if validation.class_counts is not None and partition is not None:
         what = "Folds" if partition.kind == "groups" else "Split" if folds == 1 else "Splits"

@@ -90,6 +90,7 @@ def reproduce(
     if not 1 <= seeds <= 1000:
         raise ArgumentError("reproduce", "--seeds", "be from 1 to 1000", seeds)
     from graphcaps.evaluation import ResultsStore
+    from graphcaps.evaluation.epoch_selection import window_for
     from graphcaps.reproduction.cells import choose_cells, trainings
     from graphcaps.reproduction.measured import MeasuredLedgers, cell_results, describe_origin, other_epochs
 
@@ -105,6 +106,12 @@ def reproduce(
         )
     found = cell_results(cells, MeasuredLedgers(store, seeds), epochs)
     _show(found, form, store, missing)
+    if epochs is not None:
+        note(
+            f"Trainings of {count_noun(epochs, 'epoch')} in place of the published number: the differences from the "
+            "paper are those of shorter or longer trainings, not of the model, and held-out averages the validation "
+            f"loss over {count_noun(window_for(epochs), 'epoch')} to select one."
+        )
     if report:
         _note_missing(missing, others, store, len(keys), epochs)
     if origin := describe_origin(found, missing):
