@@ -139,8 +139,10 @@ def test_records_of_other_epochs_are_not_shown(tmp_path: Path) -> None:
     assert [(row["ours"], row["epochs"], row["seeds"]) for row in rows] == [(None, None, 0)] * 2
     asked = _run(*MUTAG, *folder, "--epochs", "20")
     assert re.search(r"  ours +\d\d\.\d\d\n", asked.stdout)
-    assert re.match(
-        r"Shown from 2 stored records of [-\d]+, 20 epochs, NVIDIA H200; nothing was", asked.stderr
+    assert asked.stderr.startswith("Trainings of 20 epochs in place of the published number: the differences")
+    assert "averages the validation loss over 9 epochs to select one." in asked.stderr
+    assert re.search(
+        r"\nShown from 2 stored records of [-\d]+, 20 epochs, NVIDIA H200; nothing was", asked.stderr
     )
     other = _run(*MUTAG, *folder, "--epochs", "30")
     assert "since 30 epochs were asked for. They are shown with --epochs 20" in other.stderr
