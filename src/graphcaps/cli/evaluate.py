@@ -380,7 +380,12 @@ def _run(
     folds, partition = validation.folds.num_folds, validation.partition
     unit = "split" if partition is not None and partition.kind != "groups" else "fold"
     runs = f"{'one split' if folds == 1 else count_noun(folds, unit)} × {count_noun(seeds, 'seed')}"
-    if unit == "fold" and folds != _FOLDS and "held-out" in validation.protocols and not validation.is_classical:
+    if (
+        unit == "fold"
+        and folds != _FOLDS
+        and "held-out" in validation.protocols
+        and not validation.is_classical
+    ):
         runs += f" (held-out: {count_noun(folds - 2, 'fold')} to train on, 1 to select the epoch, 1 to test)"
     note(f"{name}: {runs}, {config.model}, {describe_preset(validation.store, config, preset)}.")
     if validation.class_counts is not None and partition is not None:
