@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import networkx as nx
 import numpy as np
 import torch
 from scipy import sparse
@@ -14,7 +15,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 from tests.graphs import Graphs, random_graphs, with_empty_graphs
 
-__all__ = ["NeighbourLevels", "levelled_store"]
+__all__ = ["NeighbourLevels", "levelled_store", "matrix"]
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,8 @@ def levelled_store(dtype: torch.dtype = torch.float64) -> tuple[GraphStore, Grap
     graphs = random_graphs([6, 9, 1, 4])
     store, _ = with_empty_graphs(graphs.as_store(), [0, 0, 1, 0, 0])
     return precompute(store, NeighbourLevels(), dtype=dtype), graphs
+
+
+def matrix(graph: nx.Graph) -> sparse.csr_array:
+    """The adjacency of a graph whose nodes are numbers from 0 on."""
+    return sparse.csr_array(nx.to_scipy_sparse_array(graph, nodelist=range(len(graph)), dtype=float))

@@ -18,12 +18,15 @@ from tests.graphs import assert_equal, random_graphs
 NETWORKS = {
     "cliquepool": {},
     "cliquepool, mean": {"reduction": "mean", "num_pools": 3},
+    "eigenpool": {"num_layers": 2, "cluster_sizes": (3, 2), "modes": 2, "final_modes": 2},
+    "haarpool": {},
+    "haarpool, one level": {"num_pools": 1},
 }
 
 
 def build(title: str) -> CoarseningNetwork:
     torch.manual_seed(0)
-    model = find_graph_model(title.partition(",")[0])(5, 3, hidden=6, **NETWORKS[title]).double()
+    model = find_graph_model(title.partition(",")[0])(5, 3, hidden=12, **NETWORKS[title]).double()
     assert isinstance(model, CoarseningNetwork)
     for parameter in model.parameters():  # no bias or shift stays 0
         torch.nn.init.normal_(parameter, std=0.5)

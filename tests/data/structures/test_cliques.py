@@ -8,6 +8,7 @@ import pytest
 
 from graphcaps.data.structures.cliques import CliqueLevels, clique_level, largest_cliques, maximal_cliques
 from graphcaps.ops.structure.precomputation import PlainGraph
+from tests.coarse_levels import matrix
 
 
 def plain(graph: nx.Graph) -> PlainGraph:

@@ -14,7 +14,9 @@ from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, P
 
 __all__ = ["EigenLevels", "cluster_modes", "laplacian_modes"]
 
-_TIE_BREAK = 1e-8  # where eigenvalues are equal, the eigenvectors depend on the order of nodes and not on rounding
+_TIE_BREAK = (
+    1e-8  # where eigenvalues are equal, the eigenvectors depend on the order of nodes and not on rounding
+)
 
 
 @dataclass(frozen=True)
