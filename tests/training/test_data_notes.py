@@ -10,6 +10,7 @@ import torch
 from graphcaps import HGCNClassifier
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
+from graphcaps.data.structures.eigen_modes import EigenLevels
 from graphcaps.evaluation import cross_validate
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.final_training import train_final
@@ -84,3 +85,14 @@ def test_classes_that_differ_in_case_only_are_said(store) -> None:
     )
     with pytest.warns(UserWarning, match="'No' and 'no' differ in case only"):
         HGCNClassifier(epochs=1, device="cpu").fit(planted()[:12], ["No", "no"] * 6)
+
+
+def test_blocks_of_large_graphs_are_said(store, monkeypatch):
+    monkeypatch.setattr(EigenLevels, "sparse_above", 5)
+    sentence = (
+        "own: 1 of 2 graphs has more than 5 nodes; eigenpool clusters it in blocks, which a sparse eigensolver finds."
+    )
+    assert describe_reading(store, RunConfig(model="eigenpool")) == (sentence,)
+    cut = RunConfig(model="eigenpool", features=FeatureConfig(max_nodes=5))
+    assert sentence not in describe_reading(store, cut)
+    assert describe_reading(store, RunConfig(model="cliquepool")) == ()

@@ -19,8 +19,8 @@ class EigenPool(CoarseningNetwork):
 
     EigenPooling (KDD 2019, https://arxiv.org/abs/1904.13107). A graph of n nodes is clustered into
     :math:`\max(1, \lfloor n / s \rfloor)` clusters. With the membership :math:`\Omega`, the edges
-    :math:`A_\mathrm{ext}` between clusters, and :math:`\Theta_h` that holds the h-th Laplacian eigenvector of the induced
-    subgraph of every cluster:
+    :math:`A_\mathrm{ext}` between clusters, and :math:`\Theta_h` that holds the h-th Laplacian eigenvector of the
+    induced subgraph of every cluster:
 
     .. math:: A' = \Omega^\top A_\mathrm{ext} \Omega, \quad
         X' = [\Theta_1^\top X, \dots, \Theta_H^\top X]

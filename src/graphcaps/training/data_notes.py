@@ -6,7 +6,9 @@ from graphcaps.config import RunConfig
 from graphcaps.data.class_names import classes_alike
 from graphcaps.data.features.truncate import describe_truncation
 from graphcaps.data.store import GraphStore
-from graphcaps.models.lookup import find_classical_model, is_classical
+from graphcaps.models.builder import model_factory, precomputation_of
+from graphcaps.models.lookup import find_classical_model, find_graph_model, is_classical
+from graphcaps.nn.graph_model import GraphModel
 
 __all__ = ["describe_reading"]
 
@@ -18,8 +20,8 @@ def describe_reading(
     keep_nodes: str = "--max-nodes 0 keeps all",
     use_labels: str = "edge_labels under [features] uses them (docs/inputs.md)",
 ) -> tuple[str, ...]:
-    """One sentence each on nodes that are left out, on a sampled reconstruction loss, on unused edge labels and on
-    classes that differ in case only.
+    """One sentence each on nodes that are left out, on a sampled reconstruction loss, on unused edge labels, on classes
+    that differ in case only, and on large graphs whose precomputation is approximate.
 
     Args:
         store (GraphStore): All graphs of the run.
@@ -31,6 +33,7 @@ def describe_reading(
         _describe_sampling(store, config),
         _describe_edge_labels(store, config, use_labels),
         _describe_classes(store),
+        _describe_precomputation(store, config),
     )
     return tuple(filter(None, notes))
 
@@ -57,6 +60,23 @@ def _describe_classes(store: GraphStore) -> str:
     return (
         f"{store.name}: the classes {shown} differ in case only and are classes of their own; write them alike "
         "in the data if they are the same."
+    )
+
+
+def _describe_precomputation(store: GraphStore, config: RunConfig) -> str:
+    if is_classical(config.model) or find_graph_model(config.model).precomputation is GraphModel.precomputation:
+        return ""
+    needed = precomputation_of(model_factory(config, 1, max(store.num_classes, 1)))
+    if needed is None or needed.sparse_above is None:
+        return ""
+    sizes = store.sizes.clamp_max(config.features.max_nodes or store.max_size)
+    count = int((sizes > needed.sparse_above).sum())
+    if not count:
+        return ""
+    return (
+        f"{store.name}: {count:,} of {len(store):,} graphs {'has' if count == 1 else 'have'} more than "
+        f"{needed.sparse_above:,} nodes; {config.model} clusters {'it' if count == 1 else 'them'} in blocks, which a "
+        "sparse eigensolver finds."
     )
 
 

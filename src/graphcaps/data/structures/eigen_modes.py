@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from graphcaps.data.structures.spectral_clusters import cluster_members, coarse_adjacency, spectral_clusters
+from graphcaps.data.structures.spectral_clusters import (
+    DENSE_LIMIT,
+    cluster_members,
+    coarse_adjacency,
+    spectral_clusters,
+)
 from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 
 __all__ = ["EigenLevels", "cluster_modes", "laplacian_modes"]
@@ -31,6 +36,7 @@ class EigenLevels(Precomputation):
     """
 
     kind: ClassVar[str] = "eigenvectors of clusters"
+    sparse_above: ClassVar[int | None] = DENSE_LIMIT
     weighted_edges: ClassVar[bool] = True
 
     cluster_sizes: tuple[int, ...] = (10,)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from graphcaps.data.structures.spectral_clusters import cluster_members, coarse_adjacency, spectral_clusters
+from graphcaps.data.structures.spectral_clusters import (
+    DENSE_LIMIT,
+    cluster_members,
+    coarse_adjacency,
+    spectral_clusters,
+)
 from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 
 __all__ = ["HaarLevels", "cluster_contrasts", "haar_basis"]
@@ -29,6 +35,7 @@ class HaarLevels(Precomputation):
     """
 
     kind: ClassVar[str] = "haar"
+    sparse_above: ClassVar[int | None] = DENSE_LIMIT
     weighted_edges: ClassVar[bool] = True
 
     num_levels: int = 3
@@ -69,7 +76,7 @@ def haar_basis(chain: list[NDArray[np.int64]]) -> sparse.csr_array:
     labels = chain[0]
     ptr, members = cluster_members(labels)
     rows, columns, values, column = [], [], [], 0
-    for first, end in zip(ptr[:-1], ptr[1:], strict=True):
+    for first, end in pairwise(ptr):
         block = cluster_contrasts(int(end - first))
         rows.append(members[first + block.row])
         columns.append(column + block.col)

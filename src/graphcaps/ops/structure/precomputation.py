@@ -106,12 +106,15 @@ class Precomputation(ABC):
         version (int): Increased whenever the same options and graph give another result. (default: 1)
         reads_labels (bool): Whether it reads node labels. (default: False)
         weighted_edges (bool): Whether edges of the coarser levels have weights. (default: False)
+        sparse_above (int, optional): Number of nodes above which a graph is clustered in blocks that a sparse
+            eigensolver finds; trainings say so. (default: None)
     """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     reads_labels: ClassVar[bool] = False
     weighted_edges: ClassVar[bool] = False
+    sparse_above: ClassVar[int | None] = None
 
     @property
     def level_weights(self) -> tuple[int, ...]:
