@@ -1,5 +1,7 @@
 """CliquePool: its levels and its refusals. Scores are compared with dense matrices in test_coarsening_network."""
 
+from itertools import pairwise
+
 import pytest
 
 from graphcaps.data.precompute import precompute
@@ -15,7 +17,7 @@ def test_rows_of_a_level_are_cliques() -> None:
     (level,) = batch.levels
     assert level.segments.index.tolist() == [0, 0, 1, 2]
     ptr = level.members.segments.ptr.tolist()
-    rows = [level.members.source[a:b].tolist() for a, b in zip(ptr, ptr[1:], strict=False)]
+    rows = [level.members.source[a:b].tolist() for a, b in pairwise(ptr)]
     assert rows == [[0, 1, 2], [3], [4, 5], [6]]
     assert model.forward_batch(batch).class_scores.shape == (3, 2)
 

@@ -12,9 +12,7 @@ from tests.coarse_levels import matrix
 
 
 def plain(graph: nx.Graph) -> PlainGraph:
-    return PlainGraph.from_adjacency(
-        nx.to_scipy_sparse_array(graph, nodelist=range(len(graph)), format="csr")
-    )
+    return PlainGraph.from_adjacency(matrix(graph))
 
 
 def as_set(clique: int) -> frozenset[int]:
