@@ -14,7 +14,9 @@ def test_one_level_is_the_sum_divided_by_the_root_of_the_number_of_nodes() -> No
     graphs, model = random_graphs([6, 9, 1]), HaarPool(5, 2, num_pools=1)
     store = precompute(graphs.as_store(), model.precomputation, dtype=torch.float64)
     (level,) = store.batch(graphs.x).levels
-    expected = torch.stack([graphs.one(graph).x.sum(0) / len(graphs.one(graph).x) ** 0.5 for graph in range(3)])
+    expected = torch.stack(
+        [graphs.one(graph).x.sum(0) / len(graphs.one(graph).x) ** 0.5 for graph in range(3)]
+    )
     assert_equal(pool_members(graphs.x, level), expected)
 
 

@@ -64,7 +64,10 @@ def _describe_classes(store: GraphStore) -> str:
 
 
 def _describe_precomputation(store: GraphStore, config: RunConfig) -> str:
-    if is_classical(config.model) or find_graph_model(config.model).precomputation is GraphModel.precomputation:
+    if (
+        is_classical(config.model)
+        or find_graph_model(config.model).precomputation is GraphModel.precomputation
+    ):
         return ""
     needed = precomputation_of(model_factory(config, 1, max(store.num_classes, 1)))
     if needed is None or needed.sparse_above is None:
