@@ -17,10 +17,14 @@ from graphcaps.cli.explain import show_graph
 from graphcaps.cli.main import app
 from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.explanation import explain_store
 from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, METRICS
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.fitted_model import load
+from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 from tests.small_models import planted, small_model, train_small
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
@@ -49,7 +53,8 @@ def test_without_options_a_summary_is_printed(model: Path, data: Path) -> None:
     result = run(model, data)
     assert result.exit_code == 0, result.output
     assert "6 graphs in" in result.stdout
-    assert " of 4 used" in result.stdout
+    use = CapsuleUse.from_counts(count_nodes(explain_store(load(model), read_tu(data)).assignments[0]))
+    assert f"capsules in use  {use.in_use} of 4 over these graphs; a graph has nodes in " in result.stdout
     content = json.loads(run(model, data, "--json").stdout)
     assert (content["command"], content["graphs"]) == ("explain", 6)
 
@@ -65,7 +70,14 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
         "nodes ",
     ):
         assert word in result.stdout
-    assert re.search(r"capsules? without nodes \([\d, ]+\): contribution [+-]", result.stdout)
+    words = " ".join(result.stdout.replace("│", "").split())
+    assert re.search(
+        r"capsules? without nodes \([\d, ]+\): contribution [+-]\S+; all nodes contribute to them too", words
+    )
+    assert (
+        "a node contributes to every capsule; it is listed under the one with its largest coefficient"
+        in words
+    )
     assert re.search(r"capsules? under other classes: contribution [+-]", result.stdout)
     # The lines below a class add up to its length.
     shown = re.split(r"\n(?=\S+  length )", result.stdout)[1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from graphcaps import HGCNClassifier
 from graphcaps.cli.main import app
+from graphcaps.explanation.report.report_data import read_block
 
 pytest.importorskip("rdkit", reason="molecules need the extra chem")
 pytestmark = pytest.mark.usefixtures("isolated_folders")
@@ -156,6 +158,29 @@ def test_the_option_id_names_the_column_of_ids(model: Path, tmp_path: Path) -> N
     twice = run("explain", model, table, "--id", "code", "--graph", "9")
     assert (twice.exit_code, twice.stdout) == (2, "")
     assert "'--graph' must name one graph, got '9', the id of 2, such as 2 (9)." in twice.stderr
+
+
+def test_a_table_with_invalid_rows_is_explained_without_them(model: Path, tmp_path: Path) -> None:
+    """As predict reads it; the page names the rows, and messages count them."""
+    table = write_table(tmp_path / "new.csv", [f"{text},no" for text in TEXTS], "smiles,kind")
+    result = run("explain", model, table, "--out", tmp_path / "report")
+    assert result.exit_code == 0, result.output
+    assert "2 rows hold no valid molecule and were left out: lines 3, 5." in result.stderr
+    assert "Molecule 3: bond type double on 1 bond." in result.stderr
+    (block,) = re.findall(r'id="data">([^<]*)<', (tmp_path / "report" / "index.html").read_text("utf-8"))
+    assert read_block(block)[0]["ids"] == ["row 1", "row 3", "row 5", "row 6"]
+    refused = run("explain", model, table, "--bad", "refuse")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_a_row_without_an_id_is_named_by_its_line(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", ["a,CCO", ",CCCO"], "code,smiles")
+    result = run("predict", model, table, "--id", "code", "--out", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.output
+    assert [row["id"] for row in rows_of(tmp_path / "out.csv")] == ["a", "line 3"]
+    assert (
+        "1 of 2 rows has no entry in column 'code'; a row without one is named by its line." in result.stderr
+    )
 
 
 @pytest.mark.parametrize(

@@ -365,7 +365,7 @@ def test_rows_that_trained_the_model_are_marked_and_counted_apart(tmp_path):
 
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     first = next(line for line in lines if line.startswith("accuracy"))
-    assert first == f"accuracy {accuracy(''):.2f} % of 6 graphs that did not train the model"
+    assert first == f"accuracy {accuracy(''):.2f} % of 6 graphs that are not in the training data"
     named = f"training graphs {accuracy('training'):.2f} % of {count} graphs that trained the model"
     assert lines.index(first) < lines.index(named)
     # Without graphs that are new to the model there is no figure to report.

@@ -355,3 +355,31 @@ def test_public_molecules_are_split_with_both_classes_in_every_part(
     for part in ("validation", "test"):
         assert min(training["split_class_counts"][part].values()) > 40
     assert training["test_metrics"]["roc_auc"] is not None
+
+
+def test_test_molecules_with_unseen_values_stay_test_molecules(small: list[str], tmp_path: Path) -> None:
+    """Their hash is that of the molecule as the model reads it, in training and afterwards."""
+    pytest.importorskip("rdkit")
+    rows = [f"{text},{'ab'[n // 6 % 2 ^ n % 2]},{PARTS[n % 6]}" for n, text in enumerate(MOLECULES)]
+    rows += ["CCI,a,test", "CI,b,test"]
+    (tmp_path / "iodine.csv").write_text("smiles,kind,part\n" + "\n".join(rows) + "\n")
+    trained = invoke(
+        "train", "iodine.csv", "--label", "kind", "--split", "part", "--out", "m.safetensors", *small
+    )
+    assert trained.exit_code == 0, trained.stderr
+    assert re.search(
+        r"unseen values +2 test molecules have values that no training molecule has, read as 'other'",
+        trained.stdout,
+    )
+    printed = re.search(r"test accuracy +([\d.]+) % of 6 graphs", trained.stdout)
+    assert printed is not None
+    predictions = json_of("predict", "m.safetensors", "iodine.csv", "--label", "kind")
+    assert [row["used_in"] for row in predictions["predictions"][-2:]] == ["test", "test"]
+    summary = predictions["summary"]
+    assert summary["accuracies"]["test"]["graphs"] == 6
+    assert "new" not in summary["accuracies"]
+    assert f"{100 * summary['accuracies']['test']['accuracy']:.1f}" == printed[1]
+    explained = invoke("explain", "m.safetensors", "iodine.csv", "--label", "kind", "--device", "cpu")
+    assert re.search(
+        r"test accuracy +\S+ %: \d of 6 test graphs, which training did not use", explained.stdout
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -113,7 +115,7 @@ def all_kinds(folder: Path) -> dict[str, Any]:
         "batch": to_pyg(store, as_batch=True),
         "loader": DataLoader(to_pyg(store), batch_size=5),
         "series": pd.Series(data),
-        "frame": pd.DataFrame({"number": range(len(data)), "graph": networks()}),
+        "frame": pd.DataFrame({"graph": networks()}),
         "object array": np.array([*networks(), None], dtype=object)[:-1],
         "json": str(as_json(folder / "nets.json")),
         "folder": as_folder(folder / "nets"),
@@ -200,10 +202,11 @@ def test_every_kind_of_molecule(tmp_path: Path) -> None:
     ]  # fmt: skip
     expected = graphcaps.data.from_smiles(smiles)
     for graphs in kinds:
-        store = coerce(graphs).store
+        with pytest.warns(ReadingWarning, match="'name', 'active'") if graphs is frame else nullcontext():
+            store = coerce(graphs).store
         for name in ("node_ptr", "edge_ptr", "neighbours", "node_labels", "edge_labels"):
             assert torch.equal(getattr(store, name), getattr(expected, name))
-    read = coerce(frame, label="active")
+    read = coerce(frame[["smiles", "active"]], label="active")
     assert read.y is not None
     assert read.y.tolist() == [1, 0, 1]
     assert len(coerce("CCO").store) == len(coerce(chem.MolFromSmiles("CCO")).store) == 1
@@ -403,10 +406,31 @@ def test_frames_with_several_or_no_columns_of_graphs() -> None:
         GraphcapsError, match=r"'X' must have one column of SMILES or graphs, got 'a', 'b'\. Pass one"
     ):
         coerce(two, argument="X")
+    named = pd.DataFrame({"Name": ["ethanol", "water"], "Structure": ["CCO", "O"]})
+    advice = r"got 'Name', 'Structure'\. Pass one column alone, such as frame\['Structure'\]\.$"
+    with pytest.raises(GraphcapsError, match=advice):
+        coerce(named)
+    assert len(coerce(named["Structure"]).store) == 2
     with pytest.raises(GraphcapsError, match=r"must have one column of SMILES or graphs, got none\."):
         coerce(pd.DataFrame({"a": [1.5]}))
     with pytest.raises(GraphcapsError, match=r"'label' must be one of the columns 'a', 'b', got 'y'\."):
         coerce(two, label="y")
+
+
+def test_columns_of_a_frame_that_are_not_read_are_named() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"smiles": ["CCO", "CC"], "mw": [46.1, 30.1], "kind": ["a", "b"]})
+    with pytest.warns(ReadingWarning) as warned:
+        coerce(frame)
+    assert [str(each.message) for each in warned] == [
+        "coerce: 2 columns of the DataFrame are not read: 'mw', 'kind'."
+    ]
+    with pytest.warns(ReadingWarning, match=r"^coerce: 1 column of the DataFrame is not read: 'mw'\.$"):
+        coerce(frame, label="kind")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coerce(frame[["smiles"]])
 
 
 def test_a_text_that_is_a_folder_and_a_molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

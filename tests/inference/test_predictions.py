@@ -42,6 +42,7 @@ def test_a_failed_graph_has_no_class_and_is_not_counted():
             "other_labels": {"other": 1},  # not a class of the model
             "accuracy": 1.0,
             "accuracies": {"unknown": {"graphs": 1, "accuracy": 1.0}},
+            "measured_group": "unknown",
             "metrics": class_metrics(np.array([1]), PREDICTIONS.probabilities[:1]),
         }
     )
@@ -145,7 +146,7 @@ def test_out_of_distribution_graphs_get_a_reason():
 
 
 def test_accuracy_counts_graphs_that_did_not_train_the_model():
-    # Three of four training graphs are right, one of three others, and the validation graph is wrong.
+    # Three of four training graphs are right, one of two test graphs, and neither the new nor the validation graph.
     true = ("a", "a", "a", "b", "a", "b", "b", "a")
     predicted = ("a", "a", "a", "a", "a", "a", "a", "b")
     parts = ("training",) * 4 + ("test", "test", None, "validation")
@@ -154,17 +155,21 @@ def test_accuracy_counts_graphs_that_did_not_train_the_model():
         ("a", "b"), "lengths", probabilities, probabilities, ("",) * 8, true, used_in=parts
     )
     assert predictions.accuracies == {
-        "held_out": {"graphs": 3, "accuracy": pytest.approx(1 / 3)},
+        "test": {"graphs": 2, "accuracy": 0.5},
+        "new": {"graphs": 1, "accuracy": 0.0},
         "validation": {"graphs": 1, "accuracy": 0.0},
         "training": {"graphs": 4, "accuracy": 0.75},
     }
-    assert list(predictions.accuracies) == ["held_out", "validation", "training"]
-    assert predictions.accuracy == pytest.approx(1 / 3)
-    assert predictions.metrics == class_metrics(np.array([0, 1, 1]), probabilities[4:7])
+    assert list(predictions.accuracies) == ["test", "new", "validation", "training"]
+    assert (predictions.accuracy, predictions.measured_group) == (0.5, "test")
+    assert predictions.metrics == class_metrics(np.array([0, 1]), probabilities[4:6])
+    without_test = replace(predictions, used_in=("training",) * 4 + (None, None, None, "validation"))
+    assert (without_test.accuracy, without_test.measured_group) == (pytest.approx(1 / 3), "new")
+    assert without_test.metrics == class_metrics(np.array([0, 1, 1]), probabilities[4:7])
     assert predictions.summary()["used_in"] == {"training": 4, "validation": 1, "test": 2}
     assert [row["used_in"] for row in predictions.rows()] == list(parts)
     table = list(csv.DictReader(io.StringIO(predictions.to_csv())))
     assert [row["used_in"] for row in table] == [part or "" for part in parts]
     only_training = replace(predictions, used_in=("training",) * 8)
-    assert (only_training.accuracy, only_training.metrics) == (None, None)
+    assert (only_training.accuracy, only_training.metrics, only_training.measured_group) == (None, None, None)
     assert replace(predictions, used_in=None).accuracy == pytest.approx(4 / 8)

@@ -31,7 +31,16 @@ def hashes(*numbers: int) -> np.ndarray:
 def test_copies_across_the_parts_are_counted() -> None:
     found = SplitHashes.from_parts(hashes(1, 2, 3, 3), hashes(3, 4, 5), hashes(1, 4, 6, 6))
     assert found.copies() == {"validation": 1, "test": 2}
-    assert SplitHashes.from_parts(hashes(1), hashes(2), hashes(3)).copies() == {"validation": 0, "test": 0}
+    assert found.describe_copies() == (
+        "1 of 3 validation graphs and 2 of 3 test graphs equal a graph of an earlier part as the model reads them; "
+        "they count there only."
+    )
+    one = SplitHashes.from_parts(hashes(1, 2), hashes(2, 4), hashes(5))
+    assert one.describe_copies() == (
+        "1 of 2 validation graphs equals a training graph as the model reads them; it counts there only."
+    )
+    none = SplitHashes.from_parts(hashes(1), hashes(2), hashes(3))
+    assert (none.copies(), none.describe_copies()) == ({"validation": 0, "test": 0}, "")
 
 
 @pytest.mark.parametrize("model", ["hgcn", "wl-forest", "majority"])

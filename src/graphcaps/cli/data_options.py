@@ -149,7 +149,7 @@ BadMolecules = Annotated[
     BadRows | None,
     option(
         "--bad",
-        help="Rows without a valid molecule; rows without a label are kept. Default: refuse.",
+        help="Rows without a valid molecule. Default: they are left out, with a note.",
         rich_help_panel=_COLUMNS,
     ),
 ]
@@ -255,25 +255,23 @@ def open_source(
 
 
 def open_for_model(
-    source: str, root: Path | None, options: dict[str, Any], fitted: FittedModel, *, keep_bad_rows: bool
+    source: str, root: Path | None, options: dict[str, Any], fitted: FittedModel, *, report_bad_rows: bool
 ) -> LoadedDataset:
     """Reads graphs for a model: molecules are read as its training molecules were, and rows need no label.
 
     Args:
         source, root, options: As in :func:`open_source`.
         fitted (FittedModel): The model.
-        keep_bad_rows (bool): Whether rows without a valid molecule are skipped without a note on them, since they are
-            reported with the results; other notes are printed. ``--bad`` takes precedence.
+        report_bad_rows (bool): Whether the results report rows without a valid molecule, so that no note on them is
+            printed. They are left out unless ``--bad refuse`` is given.
     """
     from graphcaps.data.coercion import reader_defaults
     from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.data.quality.summary import describe_empty_graphs
 
     defaults = reader_defaults(fitted.recipe) | {"unlabelled": "keep"}
-    is_reported = keep_bad_rows and "bad" not in options
-    loaded = open_dataset(
-        source, root, defaults=defaults | ({"bad": "skip"} if is_reported else {}), **options
-    )
+    is_reported = report_bad_rows and "bad" not in options
+    loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
     notes = loaded.source_notes + (() if loaded.metadata is None else loaded.metadata.notes)
     if not is_reported:
         notes += () if loaded.metadata is None else loaded.metadata.skipped_notes

@@ -133,7 +133,7 @@ def explain(
     options = reader_options(
         smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
     )
-    loaded = open_for_model(source, root, options, fitted, keep_bad_rows=graph is not None)
+    loaded = open_for_model(source, root, options, fitted, report_bad_rows=graph is not None)
     store = loaded.store
     selected = None if graph is None else _select_graph(graph, loaded, count_skipped=bad is None)
     explained = store if selected is None else store[selected.index]
@@ -143,8 +143,7 @@ def explain(
         found = f"graph {selected.label}: {checked.errors[0]}"
         raise DataError(source, "a graph that the model can read", found)
     if checked.others:
-        ids = display_names(loaded.metadata, None if loaded.metadata is None else loaded.metadata.ids)
-        first = graph_label(min(checked.others), ids) if selected is None else selected.label
+        first = _label_of(min(checked.others), loaded, bad is None) if selected is None else selected.label
         note(describe_others(checked.others, len(explained), first))
     start = time.perf_counter()
     classes = (
@@ -198,7 +197,8 @@ def explain(
     elif metrics is not None:
         _show_metrics(metrics)
     else:
-        _show_summary(explanations, store, seconds, used_in)
+        copies = "" if fitted.split_hashes is None else fitted.split_hashes.describe_copies()
+        _show_summary(explanations, store, seconds, used_in, copies)
     if out is not None:
         note(f"Written: {result['report']}")
 
@@ -278,6 +278,24 @@ def _find_row(text: str, total: int, names: Sequence[str] | None) -> int:
         expected = "name one graph"
         got = f"'{text}', the id of {len(matches)}, such as {graph_label(matches[0], names)}"
     raise ArgumentError("explain", "--graph", expected, got)
+
+
+def _label_of(graph: int, loaded: LoadedDataset, count_skipped: bool) -> str:
+    """How messages name a graph of the store: its number, counted as by :func:`_select_graph`, and its name."""
+    metadata = loaded.metadata
+    rows = metadata.row_indices if metadata is not None and count_skipped else None
+    names = display_names(metadata, None if metadata is None else metadata.ids)
+    number = f"{(graph if rows is None else rows[graph]) + 1:,}"
+    return number if names is None else f"{number} ({names[graph]})"
+
+
+def _page_ids(loaded: LoadedDataset) -> Sequence[str] | None:
+    """Names of the graphs of a page; their rows if they have none and rows were left out."""
+    metadata = loaded.metadata
+    names = display_names(metadata, None if metadata is None else metadata.ids)
+    if names is None and metadata is not None and metadata.row_indices is not None:
+        return [f"row {row + 1}" for row in metadata.row_indices]
+    return names
 
 
 # Drawing
@@ -399,7 +417,7 @@ def _write_report(
         history=history,
         title=f"{model.stem} on {store.name}",
         used_in=used_in,
-        ids=display_names(loaded.metadata, None if loaded.metadata is None else loaded.metadata.ids),
+        ids=_page_ids(loaded),
     )
     return page
 
@@ -444,6 +462,9 @@ def show_graph(
             "each capsule is under the class that it contributes most to; contributions add up to the length",
         )
     )
+    what = "an atom" if store.truth.get("element") is not None else "a node"
+    where = "it is listed under the one with its largest coefficient"
+    rows.append(("", f"{what} contributes to every capsule; {where}"))
     print_pairs(console, rows)
     console.print()
     elements = _elements(store)
@@ -503,8 +524,9 @@ def _rest_lines(entry: dict[str, Any], capsules_below: int) -> list[str]:
         numbers = ", ".join(str(number) for number in sorted(part["capsule"] + 1 for part in empty))
         what = "nodes" if empty[0]["level"] == 1 else "capsules below"
         total = sum(part["contribution"] for part in empty)
+        why = f"all {'nodes' if empty[0]['level'] == 1 else 'capsules below'} contribute to them too"
         lines.append(
-            f"{count_noun(len(empty), 'capsule')} without {what} ({numbers}): contribution {total:+.3f}"
+            f"{count_noun(len(empty), 'capsule')} without {what} ({numbers}): contribution {total:+.3f}; {why}"
         )
     other = capsules_below - len(capsules)
     if other:
@@ -561,17 +583,26 @@ def _show_summary(
     store: GraphStore,
     seconds: float,
     used_in: Sequence[str | None] | None,
+    copies: str,
 ) -> None:
-    """Prints the accuracy, first of graphs that did not train the model, and how the capsules are used."""
+    """Prints the accuracy, first of graphs that did not train the model, and how the capsules are used.
+
+    Args:
+        explanations, store: The explanations and their graphs.
+        seconds (float): Time that they took.
+        used_in (sequence, optional): Part of the training data that each graph was in, if known.
+        copies (str): A sentence on graphs in several parts, or "".
+    """
     from graphcaps.explanation.agreement import capsule_usage
+    from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 
     usage = capsule_usage(explanations.assignments[0], explanations.node_ptr)
-    J = explanations.assignments[0].size(1)
+    use = CapsuleUse.from_counts(count_nodes(explanations.assignments[0]))
     rows = [("data", store.name), ("explained", f"{len(explanations):,} graphs in {seconds:.1f} s")]
-    rows += _accuracy_rows(explanations, used_in)
-    rows.append(
-        ("capsules", f"{J - usage['dead_capsules']} of {J} used, {usage['used_per_graph']:.1f} per graph")
-    )
+    accuracies = _accuracy_rows(explanations, used_in)
+    rows += [*accuracies, ("", copies)] if accuracies and copies else accuracies
+    per_graph = f"a graph has nodes in {usage['used_per_graph']:.1f} of them on average"
+    rows.append(("capsules in use", f"{use.in_use} of {use.capsules} over these graphs; {per_graph}"))
     rows.append(
         ("entropy", f"{usage['entropy']:.3f} (0: each node belongs to one capsule, 1: to all equally)")
     )

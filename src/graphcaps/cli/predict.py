@@ -44,7 +44,8 @@ __all__ = ["predict"]
 _MAX_ROWS = 10  # of the table on the terminal
 _MAX_NAMES = 10  # of classes in a sentence
 _ACCURACY_ROWS = {  # heading, and what the graphs are, by group of Predictions.accuracies
-    "held_out": ("accuracy", "that did not train the model"),
+    "test": ("test accuracy", "of the test set, which training did not use"),
+    "new": ("accuracy", "that are not in the training data"),
     "unknown": ("accuracy", "with a predicted class; the model file does not record its training graphs"),
     "validation": ("validation graphs", "that selected the epoch or calibrated the probabilities"),
     "training": ("training graphs", "that trained the model"),
@@ -115,7 +116,7 @@ def predict(
     options = reader_options(
         smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
     )
-    loaded = open_for_model(source, root, options, fitted, keep_bad_rows=True)
+    loaded = open_for_model(source, root, options, fitted, report_bad_rows=True)
     note_truncation(loaded.store, fitted)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
@@ -150,6 +151,8 @@ def predict(
     verb = "is" if len(outside) == 1 else "are"
     _warn(outside, len(predictions), f"{verb} out of distribution", names)
     _note_training_graphs(predictions)
+    if fitted.split_hashes is not None and (sentence := fitted.split_hashes.describe_copies()):
+        note(sentence)
     path = None if loaded.source is None else str(loaded.source)
     context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
     context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
@@ -225,7 +228,8 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
         abstained = f"{summary['abstained']:,} graphs with a probability below {predictions.abstain_below:g}"
         rows.append(("no class", abstained))
     rows += _accuracy_rows(predictions, summary)
-    rows += metric_rows(summary["metrics"])
+    start = "test " if summary["measured_group"] == "test" else ""
+    rows += [(f"{start}{title}", value) for title, value in metric_rows(summary["metrics"])]
     if (by_class := predictions.metric_counts) is not None:
         caution = metric_caution("this set", by_class)
         rows += [("", caution)] if caution else []

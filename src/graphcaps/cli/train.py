@@ -427,7 +427,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]
         rows += _caution_rows(info, "validation") if metrics else []
-    rows += _test_rows(info)
+    rows += _test_rows(info, is_molecules=training.source.featurizer is not None)
     if use is not None:
         rows.append(("capsules in use", f"{use.in_use} of {use.capsules}"))
     if compared is not None:
@@ -440,7 +440,7 @@ def _accuracy(info: dict[str, Any], subset: str) -> str:
     return f"{100 * info[f'{subset}_accuracy']:.1f} % of {info[f'{subset}_graphs']:,} graphs"
 
 
-def _test_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
+def _test_rows(info: dict[str, Any], *, is_molecules: bool) -> list[tuple[str, str]]:
     """Results on the test graphs of a split."""
     if info.get("test_accuracy") is None:
         return []
@@ -449,8 +449,10 @@ def _test_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(f"test {name}", value) for name, value in metric_rows(info["test_metrics"])]
     rows += _caution_rows(info, "test")
     if count := info.get("test_graphs_with_new_labels"):
-        text = f"{count:,} test graphs have labels that no training graph has; they are encoded as zeros"
-        rows.append(("unknown labels", text))
+        read_as = "read as 'other'" if is_molecules else "encoded as zeros"
+        unit = "molecule" if is_molecules else "graph"
+        have = f"1 test {unit} has" if count == 1 else f"{count:,} test {unit}s have"
+        rows.append(("unseen values", f"{have} values that no training {unit} has, {read_as}"))
     return rows
 
 

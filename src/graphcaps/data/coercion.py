@@ -72,6 +72,7 @@ _KIND_NAMES = {
     "array": "arrays",
 }
 _SKIP = "bad='skip'"
+_MAX_NAMES = 10  # columns in a sentence
 _ARGUMENTS = ("graphs", "data", "stores", "smiles")  # names of the converters' arguments that hold the graphs
 _SMILES = re.compile(r"(?:\[[^\[\]\s]+\]|Cl|Br|[BCNOPSFIbcnops*0-9=#$:~()@+/\\%.-])+")
 
@@ -454,9 +455,10 @@ def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -
             raise ArgumentError("coerce", option, f"be one of the columns {listed}", repr(name))
     if column is None:
         column = _graph_column(frame, names, label)
+    note = _describe_unread([name for name in names if name not in (str(column), str(label))])
     graphs = _entries(frame, names.index(str(column)))
     if label is None:
-        return _from_list(graphs, defaults, options)
+        return _with_note(_from_list(graphs, defaults, options), note)
     y = _column(frame, names.index(str(label))).to_numpy()
     values = y.tolist()
     missing = [row for row, value in enumerate(values) if is_missing_label(value)]
@@ -470,12 +472,31 @@ def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -
     kept = sorted(set(range(len(y))) - set(missing))
     if not any(_kind(graph) == "molecule" for graph in graphs):
         options.pop("bad", None)  # it decided on the classes; other graphs are never left out
-    read = _from_list([graphs[row] for row in kept], defaults, options)
+    read = _with_note(_from_list([graphs[row] for row in kept], defaults, options), note)
     rows = None if read.metadata is None else read.metadata.row_indices
     selected = kept if rows is None else [kept[row] for row in rows]
     if not missing:
         return replace(read, y=y[selected])
     return replace(read, y=y[selected], metadata=_skip_rows(read.metadata, selected, kept, missing, label))
+
+
+def _describe_unread(names: list[str]) -> str:
+    """A sentence on columns of a ``DataFrame`` that are not read; "" if there are none."""
+    if not names:
+        return ""
+    listed = ", ".join(f"'{name}'" for name in names[:_MAX_NAMES]) + (
+        ", …" if len(names) > _MAX_NAMES else ""
+    )
+    verb = "1 column of the DataFrame is" if len(names) == 1 else f"{len(names)} columns of the DataFrame are"
+    return f"{verb} not read: {listed}."
+
+
+def _with_note(read: GraphInput, note: str) -> GraphInput:
+    """The graphs with a further note, unless it is empty."""
+    if not note:
+        return read
+    metadata = read.metadata or GraphMetadata(tuple(map(str, range(len(read.store)))), has_names=False)
+    return replace(read, metadata=replace(metadata, notes=(*metadata.notes, note)))
 
 
 def _skip_rows(
@@ -524,9 +545,18 @@ def _graph_column(frame: Any, names: list[str], label: str | None) -> str:
         return named[0]
     if len(usable) != 1:
         listed = ", ".join(f"'{name}'" for name in usable) or "none"
-        fix = "Pass one column, such as frame['smiles'], or name it with smiles='…'."
+        likely = max(
+            usable, key=lambda name: _smiles_share(_entries(frame, names.index(name))), default="smiles"
+        )
+        fix = f"Pass one column alone, such as frame['{likely}']."
         raise ArgumentError("coerce", "graphs", "have one column of SMILES or graphs", listed, fix)
     return usable[0]
+
+
+def _smiles_share(values: list[Any]) -> float:
+    """Share of the entries that have only characters of SMILES."""
+    matches = sum(isinstance(value, str) and _SMILES.fullmatch(value) is not None for value in values)
+    return matches / max(len(values), 1)
 
 
 # ---------------------------------------------------------------------- several stores

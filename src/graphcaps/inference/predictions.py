@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ __all__ = ["Predictions", "predict_store", "with_skipped_rows"]
 
 _Value = TypeVar("_Value")
 _PARTS = get_args(Part)
-_GROUPS = ("held_out", "validation", "training")
+_GROUPS = ("test", "new", "unknown", "validation", "training")  # best evidence first, as in reports
 _NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 
@@ -89,13 +89,13 @@ class Predictions:
         Graphs with a label that is no class of the model (:attr:`other_labels`) do not count.
 
         Returns:
-            dict: ``{"graphs", "accuracy"}`` under ``"held_out"`` (test graphs, and graphs that are in no part of the
-            training data), ``"validation"`` and ``"training"``, in this order and only for groups with graphs; under
+            dict: ``{"graphs", "accuracy"}`` under ``"test"``, ``"new"`` (graphs that are in no part of the training
+            data), ``"validation"`` and ``"training"``, in this order and only for groups with graphs; under
             ``"unknown"`` if the model has no record of its graphs. Empty if the source has no labels.
         """
         if self.true_classes is None:
             return {}
-        groups: dict[str, list[bool]] = {name: [] for name in (*_GROUPS, "unknown")}
+        groups: dict[str, list[bool]] = {name: [] for name in _GROUPS}
         for group, predicted, true in zip(self._groups, self.predicted, self.true_classes, strict=True):
             if predicted is not None and true in self.class_names:
                 groups[group].append(predicted == true)
@@ -113,12 +113,23 @@ class Predictions:
 
     @property
     def accuracy(self) -> float | None:
-        """Accuracy over the labelled graphs that got a class and did not train the model; ``None`` if there are none.
-
-        It counts neither training nor validation graphs. If the model has no record of its graphs, all count.
-        """
-        found = self.accuracies.get("held_out") or self.accuracies.get("unknown")
+        """Accuracy over the labelled graphs of :attr:`measured_group` that got a class; ``None`` if there are none."""
+        found = self.accuracies.get(self.measured_group or "")
         return None if found is None else float(found["accuracy"])
+
+    @property
+    def measured_group(self) -> Literal["test", "new", "unknown"] | None:
+        """The graphs that :attr:`accuracy` and :attr:`metrics` are over: those that did not train the model.
+
+        Test graphs of the model if there are any, else graphs that are in no part of its training data; all graphs if
+        the model has no record of them. ``None`` without such graphs, or without labels.
+        """
+        labels = zip(self.errors, self.true_classes or (), self._groups, strict=False)
+        groups = {group for error, true, group in labels if not error and true in self.class_names}
+        for name in ("test", "new", "unknown"):
+            if name in groups:
+                return name
+        return None
 
     @property
     def metrics(self) -> dict[str, float | None] | None:
@@ -137,10 +148,11 @@ class Predictions:
         """The graphs that :attr:`metrics` cover, and their class indices."""
         index = {name: number for number, name in enumerate(self.class_names)}
         labels = zip(self.errors, self.true_classes or (), self._groups, strict=False)
+        measured_group = self.measured_group
         measured = {
             row: index[true]
             for row, (error, true, group) in enumerate(labels)
-            if not error and true in index and group in ("held_out", "unknown")
+            if not error and true in index and group == measured_group
         }
         return [*measured], np.array([*measured.values()], dtype=np.int64)
 
@@ -149,7 +161,7 @@ class Predictions:
         """The group of each graph in :attr:`accuracies`."""
         if self.used_in is None:
             return ["unknown"] * len(self)
-        return [part if part in ("validation", "training") else "held_out" for part in self.used_in]
+        return [part or "new" for part in self.used_in]
 
     def summary(self) -> dict[str, Any]:
         """Counts and metrics as JSON values."""
@@ -165,6 +177,7 @@ class Predictions:
             "other_labels": self.other_labels,
             "accuracy": self.accuracy,
             "accuracies": self.accuracies,
+            "measured_group": self.measured_group,
             "metrics": self.metrics,
         }
 

@@ -83,6 +83,21 @@ class SplitHashes:
             "test": int(np.isin(self.test, seen).sum()),
         }
 
+    def describe_copies(self) -> str:
+        """A sentence on graphs that are in an earlier part too, for results by part; "" if there are none.
+
+        They explain why a part has fewer graphs there than in the summary of the training.
+        """
+        sizes = self.counts()
+        listed = [
+            f"{count:,} of {sizes[part]:,} {part} graphs" for part, count in self.copies().items() if count
+        ]
+        if not listed:
+            return ""
+        verb, its = ("equals", "it counts") if sum(self.copies().values()) == 1 else ("equal", "they count")
+        before = "a training graph" if not self.copies()["test"] else "a graph of an earlier part"
+        return f"{' and '.join(listed)} {verb} {before} as the model reads them; {its} there only."
+
     def counts(self) -> dict[str, int]:
         """Number of distinct graphs of each part."""
         return {name: len(self._hashes(name)) for name in get_args(Part)}

@@ -12,6 +12,7 @@ import graphcaps
 from graphcaps.data import FeatureRecipe, GraphStore, to_networkx
 from graphcaps.data.coercion import coerce, concat_stores
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.compatibility import check_graphs
 from graphcaps.data.quality.graph_hashes import graph_hashes
 from tests.small_models import labelled
 
@@ -112,3 +113,12 @@ def test_mutag_has_as_many_hashes_as_distinguishable_graphs(shared_data) -> None
 
     store = graphcaps.load_dataset("MUTAG", root=shared_data)
     assert len(np.unique(graph_hashes(store, FeatureRecipe()))) == len(np.unique(wl_graph_colours(store)))
+
+
+def test_values_that_no_training_molecule_has_count_as_the_model_reads_them() -> None:
+    pytest.importorskip("rdkit")
+    recipe = FeatureRecipe(edge_labels="counts").fit(coerce(["CCO", "CCN", "C[Pt]C"]).store)
+    new = coerce(["CCI", "C#N", "CCO"]).store
+    checked = check_graphs(new, recipe)
+    assert set(checked.others) == {0, 1}
+    np.testing.assert_array_equal(graph_hashes(new, recipe), graph_hashes(checked.store, recipe))

@@ -144,10 +144,16 @@ def test_smiles_are_accepted_as_graphs():
          "by their line instead."),
         (("a", "", "c"), None, "1 of 3 rows has no entry in column 'id'; rows are named by their line instead."),
         (("a", "a", "c"), "id", "2 of 3 rows share an entry of column 'id' with another (first: 'a')."),
+        (("a", "", "c"), "id", "1 of 3 rows has no entry in column 'id'; a row without one is named by its line."),
+        (("a", "", "a"), "id", "2 of 3 rows share an entry of column 'id' with another (first: 'a'); 1 of 3 rows has "
+         "no entry in column 'id'; a row without one is named by its line."),
     ],
 )  # fmt: skip
 def test_ids_that_do_not_name_their_row_are_said(tmp_path, ids, id, note):
     path = tmp_path / "own.csv"
     rows = zip(("C", "CC", "CCC"), ids, strict=True)
     path.write_text("smiles,id\n" + "".join(f"{smiles},{name}\n" for smiles, name in rows))
-    assert "".join(read_molecule_table(path, id=id).metadata.row_notes) == note
+    metadata = read_molecule_table(path, id=id).metadata
+    assert "".join(metadata.notes) == note
+    if id is not None:
+        assert metadata.ids == tuple(name or "line 3" for name in ids)

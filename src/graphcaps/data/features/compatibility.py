@@ -44,6 +44,7 @@ __all__ = [
     "check_graphs",
     "describe_others",
     "non_finite_attributes",
+    "replace_unseen",
 ]
 
 UnseenPolicy = Literal["refuse", "ignore"]
@@ -203,7 +204,7 @@ def check_graphs(
         for graph, reason in non_finite_attributes(store, dtype, recipe.attribute_std):
             errors.setdefault(graph, []).append(reason)
     if store.featurizer is not None:
-        store, others = _replace_unseen(store, recipe)
+        store, others = replace_unseen(store, recipe)
         return CheckedGraphs(store, _sentences(errors), {}, owner, argument, _sentences(others))
     labels = errors if unseen == "refuse" else zeroed
     for reasons in (_unseen_node_labels(store, recipe), _unseen_edge_labels(store, recipe)):
@@ -351,8 +352,13 @@ def _unseen_edge_labels(store: GraphStore, recipe: InputColumns) -> Iterator[tup
 
 
 # ---------------------------------------------------------------------- molecules
-def _replace_unseen(store: GraphStore, recipe: InputColumns) -> tuple[GraphStore, dict[int, list[str]]]:
-    """Molecules with "other" for values that no training molecule has, and these values of each molecule in words."""
+def replace_unseen(store: GraphStore, recipe: InputColumns) -> tuple[GraphStore, dict[int, list[str]]]:
+    """Molecules with "other" for values that no training molecule has, and these values of each molecule in words.
+
+    Args:
+        store (GraphStore): Graphs; those that are not molecules with a featurizer are returned as they are.
+        recipe (FeatureRecipe): A fitted recipe.
+    """
     others: dict[int, list[str]] = {}
     node_labels = _replace_in_columns(store, "node", recipe.label_values, others)
     edge_labels = _replace_in_columns(store, "edge", recipe.edge_label_values, others)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphcaps.data.features.compatibility import InputColumns
+from graphcaps.data.features.compatibility import InputColumns, replace_unseen
 from graphcaps.data.quality.weisfeiler_lehman import initial_node_colours, mix64, refine_colours
 from graphcaps.data.store import GraphStore
 
@@ -34,7 +34,8 @@ def graph_hashes(store: GraphStore, recipe: InputColumns) -> NDArray[np.uint64]:
 
     Edges and edge weights always count; an edge without a weight has weight 1. Node labels, node attributes (in
     float32) and edge labels count if the recipe reads them. If it reads none of the three, as that of a model which
-    reads something else, all of them count.
+    reads something else, all of them count. Values that no training molecule has count as "other", as the model reads
+    them: a molecule has the same hash before and after :func:`~graphcaps.data.features.compatibility.check_graphs`.
 
     Args:
         store (GraphStore): Graphs.
@@ -43,6 +44,7 @@ def graph_hashes(store: GraphStore, recipe: InputColumns) -> NDArray[np.uint64]:
     store = store.to("cpu")
     if not len(store):
         return np.zeros(0, np.uint64)
+    store, _ = replace_unseen(store, recipe)
     reads = (recipe.labels, recipe.attributes, bool(recipe.edge_labels))
     labels, attributes, edge_labels = reads if any(reads) else (True, True, True)
     values = store.node_attributes if attributes else None

@@ -228,8 +228,9 @@ def read_molecule_table(
         label (str, optional): Column with the class, text or numbers. Without it there are no classes.
         split (str, optional): Column with the name of the set of each row, see
             :func:`graphcaps.data.splits.folds.split_from_names`.
-        id (str, optional): Column with a name for each row. (default: the column ``id`` if its entries are complete
-            and distinct, otherwise the line of the row)
+        id (str, optional): Column with a name for each row; a row without one is named by its line, such as
+            ``"line 7"``. (default: the column ``id`` if its entries are complete and distinct, otherwise the line of
+            the row)
         featurizer, fragments, bad, class_names: As in :func:`read_smiles`; ``bad`` also decides on rows without a
             label.
         unlabelled (str, optional): Rows without a label: ``"refuse"`` raises, ``"skip"`` leaves them out, ``"keep"``
@@ -250,7 +251,11 @@ def read_molecule_table(
     set_names = None if split is None else table.column(split, filled=True)
     note = _describe_ids(table, id or "id")
     if id is not None:
-        names: tuple[str, ...] | None = table.column(id, filled=True)
+        entries = table.column(id)
+        names: tuple[str, ...] | None = tuple(
+            entry or f"line {line}" for entry, line in zip(entries, table.lines, strict=True)
+        )
+        note += "" if all(entries) else "; a row without one is named by its line"
     else:
         names = None if note or table.find_column("id") is None else table.column("id")
         note = note and f"{note}; rows are named by their line instead"
@@ -269,7 +274,7 @@ def read_molecule_table(
     read = _select_rows(table, texts, labels, molecules, duplicates, ids, names is not None, set_names)
     if not note:
         return read
-    return replace(read, metadata=replace(read.metadata, row_notes=(f"{note}.", *read.metadata.row_notes)))
+    return replace(read, metadata=replace(read.metadata, notes=(f"{note}.", *read.metadata.notes)))
 
 
 def _select_rows(
@@ -335,13 +340,15 @@ def _describe_ids(table: Table, column: str) -> str:
     names = table.column(column) if table.find_column(column) is not None else ()
     counts = Counter(filter(None, names))
     repeated = [name for name, count in counts.items() if count > 1]
+    clauses = []
     if repeated:
         rows = sum(counts[name] for name in repeated)
         share = f"share an entry of column {column!r} with another (first: {repeated[0]!r})"
-        return f"{rows:,} of {len(names):,} rows {share}"
-    empty = sum(not name for name in names)
-    verb = "has" if empty == 1 else "have"
-    return f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}" if empty else ""
+        clauses.append(f"{rows:,} of {len(names):,} rows {share}")
+    if empty := sum(not name for name in names):
+        verb = "has" if empty == 1 else "have"
+        clauses.append(f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}")
+    return "; ".join(clauses)
 
 
 def _check_arguments(
