@@ -89,7 +89,10 @@ def test_classes_that_differ_in_case_only_are_said(store) -> None:
 
 def test_blocks_of_large_graphs_are_said(store, monkeypatch):
     monkeypatch.setattr(EigenLevels, "sparse_above", 5)
-    sentence = "own: 1 of 2 graphs has more than 5 nodes; eigenpool clusters it in blocks, which a sparse eigensolver finds."
+    sentence = (
+        "own: 1 of 2 graphs has more than 5 nodes; eigenpool clusters it in blocks, "
+        "which a sparse eigensolver finds."
+    )
     assert describe_reading(store, RunConfig(model="eigenpool")) == (sentence,)
     cut = RunConfig(model="eigenpool", features=FeatureConfig(max_nodes=5))
     assert sentence not in describe_reading(store, cut)
