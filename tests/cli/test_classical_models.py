@@ -233,3 +233,26 @@ def test_the_forest_on_fingerprints_takes_every_verb(tmp_path: Path):
     result = run("evaluate", SOURCE, "--model", "ecfp-forest")
     assert result.exit_code == 2
     assert "The model ecfp-forest reads molecules, and 'planted-parts' has no SMILES" in result.output
+
+
+def test_train_says_which_options_a_kernel_selected(tmp_path: Path):
+    (tmp_path / "wl.toml").write_text('[model]\nname = "wl"\niterations = [1, 2]\nC = 1\n')
+    result = run("train", SOURCE, "--preset", "wl.toml", "--out", "wl.safetensors")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "fitted once to the training graphs, with iterations " in text
+    assert ", C 1, selected on the validation graphs" in text
+    assert "they selected options; the calibration is fitted to them" in text
+    shown = " ".join(run("info", "wl.safetensors").stdout.split())
+    assert "graphs that selected options" in shown
+    none = run("train", SOURCE, "--preset", "wl.toml", "--out", "all.safetensors", "--validation", "0")
+    assert "selected on a tenth of the training graphs" in " ".join(none.stdout.split())
+
+
+def test_a_kernel_refuses_more_graphs_than_its_gram_matrix_has_room_for(tmp_path: Path):
+    (tmp_path / "wl.toml").write_text('[model]\nname = "wl"\nmax_gigabytes = 0.001\n')
+    result = run("evaluate", SOURCE, "--preset", "wl.toml")
+    assert result.exit_code == 2
+    text = " ".join(result.output.split())
+    assert "must name at most 204 training graphs, got 288, whose Gram matrices take 2.0 MB" in text
+    assert "Choose wl-forest" in text

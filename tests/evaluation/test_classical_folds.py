@@ -20,7 +20,9 @@ from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore, cros
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.metrics import class_metrics
+from graphcaps.models import ValidationGraphs
 from graphcaps.models.colour_counts import count_colours
+from graphcaps.models.wl import WL
 from graphcaps.models.wl_forest import WLForest
 
 FOREST = RunConfig(model="wl-forest", model_arguments={"trees": 15})
@@ -192,3 +194,23 @@ def test_metrics_and_predictions_of_a_classical_model(store):
     for name, value in (("metric", "mcc"), ("class_weight", "balanced")):
         with pytest.raises(ArgumentError, match=f"'{name}' must be left out with the model 'wl-forest'"):
             cross_validate(store, FOREST, folds=5, **{name: value})
+
+
+@pytest.mark.parametrize("protocol", ["held-out", "paper"])
+def test_a_kernel_selects_on_the_validation_fold(store, protocol):
+    config = RunConfig(model="wl", model_arguments={"iterations": (1, 3), "C": (0.1, 10.0)})
+    ledger = cross_validate(store, config, folds=3, protocol=protocol)
+    (record,) = ledger.records
+    folds, y = stratified_folds(store.y, 3, FOLDS_SEED), store.y.numpy()
+    for fold in range(3):
+        split = folds.held_out(fold) if protocol == "held-out" else folds.paper(fold)
+        train, test = split.train.numpy(), split.test.numpy()
+        judges = None if split.validation is None else split.validation.numpy()
+        model = WL(3, iterations=(1, 3), C=(0.1, 10.0))
+        validation = None if judges is None else ValidationGraphs(judges, y[judges])
+        model.fit(store, train, y[train], validation=validation)
+        right = (model.predict_proba(store, test).argmax(1) == y[test]).sum()
+        assert record.curves.test_right[fold, 0] == right
+    (note,) = ledger.notes
+    where = "the validation graphs" if protocol == "held-out" else "a tenth of the training graphs"
+    assert f"it has no epochs, iterations and C are selected on {where}, and settings" in note

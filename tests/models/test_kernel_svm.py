@@ -105,7 +105,7 @@ def test_only_the_support_vectors_are_kept(store):
 def test_too_many_graphs_for_a_gram_matrix_are_refused(store):
     model = WL(3, max_gigabytes=1e-5)
     expected = (
-        r"^WL: 'indices' must name at most 20 training graphs, got 40, whose Gram matrices take 0\.0 GB\. "
+        r"^WL: 'indices' must name at most 20 training graphs, got 40, whose Gram matrices take 0\.0 MB\. "
         r"Choose wl-forest, whose memory grows .*, or set max_gigabytes\.$"
     )
     with pytest.raises(ArgumentError, match=expected):

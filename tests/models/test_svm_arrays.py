@@ -32,6 +32,18 @@ def test_values_and_classes_are_those_of_scikit_learn(num_classes, weighted):
     kernel = gram[:, fit.support]
     np.testing.assert_allclose(fit.arrays.decision_values(kernel), values, rtol=0, atol=1e-12)
     assert np.array_equal(fit.arrays.predict(kernel), expected.predict(gram))
+    p = fit.arrays.with_slope(2.0).predict_proba(kernel, 2 * num_classes)[:, ::2]
+    assert np.array_equal(p.argmax(1), expected.predict(gram) // 2)
+    if num_classes > 2:
+        expected.set_params(decision_function_shape="ovr")
+        scores = expected.decision_function(gram)
+        alone = np.sort(np.round(scores))[:, -2] < np.round(scores).max(
+            1
+        )  # a single class has the most preferences
+        softmax = np.exp(2 * scores) / np.exp(2 * scores).sum(1, keepdims=True)
+        np.testing.assert_allclose(p[alone], softmax[alone], rtol=0, atol=1e-12)
+        ties = p[~alone] == p[~alone].max(1, keepdims=True)
+        assert (ties.sum(1) > 1).all()
 
 
 def test_two_classes_have_a_sigmoid_and_absent_classes_none():
@@ -43,22 +55,6 @@ def test_two_classes_have_a_sigmoid_and_absent_classes_none():
     assert (p[:, [1, 3]] == 0).all()
     np.testing.assert_allclose(p[:, 0], 1 / (1 + np.exp(-0.5 * machine.decision_values(kernel)[:, 0])))
     assert np.array_equal(p.argmax(1), machine.predict(kernel))
-
-
-def test_three_classes_have_products_of_sigmoids():
-    x, y, _ = draw(3)
-    fit = SVMFit.fit(x @ x.T, y, None, C=1.0)
-    kernel = (x @ x.T)[:4, fit.support]
-    machine = fit.arrays.with_slope(2.0)
-    f01, f02, f12 = machine.decision_values(kernel).T
-
-    def sigmoid(value):
-        return 1 / (1 + np.exp(-2.0 * value))
-
-    p = np.stack(
-        [sigmoid(f01) * sigmoid(f02), sigmoid(-f01) * sigmoid(f12), sigmoid(-f02) * sigmoid(-f12)], 1
-    )
-    np.testing.assert_allclose(machine.predict_proba(kernel, 3), p / p.sum(1, keepdims=True), atol=1e-14)
 
 
 def test_calibration_takes_the_slope_of_the_lowest_loss():

@@ -97,3 +97,28 @@ def test_blocks_of_large_graphs_are_said(store, monkeypatch):
     cut = RunConfig(model="eigenpool", features=FeatureConfig(max_nodes=5))
     assert sentence not in describe_reading(store, cut)
     assert describe_reading(store, RunConfig(model="cliquepool")) == ()
+
+
+@pytest.mark.parametrize("model", ["wl", "wl-oa", "wl-forest"])
+def test_attributes_in_place_of_labels_are_named(store, model):
+    attributed = replace(store, node_attributes=torch.rand(store.num_nodes, 2))
+    expected = (
+        f"own: node attributes are not used by {model}, which reads labels: without them all nodes start "
+        "alike, and it sees the edges alone."
+    )
+    assert describe_reading(attributed, RunConfig(model=model)) == (expected,)
+    labelled = replace(attributed, node_labels=torch.ones(store.num_nodes, 1, dtype=torch.long))
+    (note,) = describe_reading(labelled, RunConfig(model=model))
+    assert note == f"own: node attributes are not used by {model}."
+    assert not describe_reading(replace(attributed, catalogue_name="MUTAG"), RunConfig(model=model))
+    assert not describe_reading(labelled, RunConfig(model="features-trees"))
+    assert not describe_reading(labelled, RunConfig(model="majority"))
+
+
+def test_models_of_edges_name_what_they_do_not_read(store):
+    labels = torch.ones(store.num_nodes, 1, dtype=torch.long)
+    both = replace(store, node_attributes=torch.rand(store.num_nodes, 2), node_labels=labels)
+    for model in ("gk", "ldp-forest"):
+        (note,) = describe_reading(both, RunConfig(model=model))
+        assert note == f"own: node labels and node attributes are not used by {model}."
+        assert not describe_reading(store, RunConfig(model=model))

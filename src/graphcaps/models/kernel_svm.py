@@ -107,11 +107,8 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
         jobs: int = 1,
     ) -> None:
         super().__init__(num_classes, seed=seed, jobs=jobs)
-        self._require_values("C", C)
-        if min(C) <= 0 or not np.isfinite(C).all():
-            raise ArgumentError(type(self).__name__, "C", "be positive", min(C))
-        if not max_gigabytes > 0:
-            raise ArgumentError(type(self).__name__, "max_gigabytes", "be positive", max_gigabytes)
+        self._require_positive("C", C)
+        self._require_positive("max_gigabytes", (max_gigabytes,))
         self.C, self.max_gigabytes = tuple(float(value) for value in C), max_gigabytes
         self.columns: Fitted
         self.support_rows: Rows
@@ -288,14 +285,14 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
 
     # ------------------------------------------------------------------ checks
     def _check_memory(self, graphs: int) -> None:
-        gigabytes = _COPIES * 8 * graphs**2 / 1e9
-        if gigabytes > self.max_gigabytes:
+        size = _COPIES * 8 * graphs**2
+        if size > self.max_gigabytes * 1e9:
             most = int((self.max_gigabytes * 1e9 / (_COPIES * 8)) ** 0.5)
             raise ArgumentError(
                 type(self).__name__,
                 "indices",
                 f"name at most {most:,} training graphs",
-                f"{graphs:,}, whose Gram matrices take {gigabytes:,.1f} GB",
+                f"{graphs:,}, whose Gram matrices take {_describe_bytes(size)}",
                 "Choose wl-forest, whose memory grows with the number of graphs and not with its square, or set "
                 "max_gigabytes.",
             )
@@ -305,6 +302,13 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
         if not values or len(set(values)) < len(values):
             expected = "be one or more different values"
             raise ArgumentError(type(self).__name__, name, expected, tuple(values))
+
+    def _require_positive(self, name: str, values: Sequence[float]) -> None:
+        """Rejects an option without values, with one twice, or with one that is not a positive number."""
+        self._require_values(name, values)
+        for value in values:
+            if not 0 < value < float("inf"):
+                raise ArgumentError(type(self).__name__, name, "be positive and finite", value)
 
 
 class DenseKernelSVM(KernelSVM[Fitted, NDArray[np.float64]]):
@@ -324,6 +328,10 @@ class DenseKernelSVM(KernelSVM[Fitted, NDArray[np.float64]]):
 
     def _read_rows(self, state: Mapping[str, Tensor], columns: Fitted, num_rows: int) -> NDArray[np.float64]:
         return read_floats(state, "support_rows", type(self).__name__, (num_rows, self._width(columns)))
+
+
+def _describe_bytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
 
 
 def _hold_out(y: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:

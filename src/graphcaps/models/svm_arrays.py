@@ -32,13 +32,16 @@ class SVMArrays:
 
     .. math:: f_{ij}(x) = \sum_s \alpha_{ij,s} K(x, x_s) + b_{ij}, \qquad f_{ji} = -f_{ij},
 
-    positive where it prefers class i; only support vectors of the two classes have coefficients. The class with the
-    most preferences is predicted, the first of equal ones, as scikit-learn's ``SVC.predict`` does. Probabilities are
-    products of the machines' sigmoids,
+    positive where it prefers class i; only support vectors of the two classes have coefficients. Of two classes the
+    second has the probability :math:`\sigma(-a\, f_{01})`, Platt's sigmoid without a shift. Of more classes
 
-    .. math:: p_i(x) \propto \prod_{j \ne i} \sigma(a\, f_{ij}(x)),
+    .. math:: p_i(x) = \mathrm{softmax}_i(a\, s_i(x)), \qquad
+        s_i = |\{ j : f_{ij} > 0 \}| + \frac{F_i}{3 (|F_i| + 1)}, \qquad F_i = \sum_{j \ne i} f_{ij}.
 
-    which for two classes is Platt's sigmoid without a shift. The slope a is fitted by :meth:`calibrate`.
+    A score is the number of machines that prefer class i; the sum of their decision values orders equal numbers. These
+    are the scores of scikit-learn's ``SVC`` ("ovr"), except that classes with the same highest number share the mean of
+    theirs. So the first of them is predicted, as ``SVC.predict`` does. The slope a is fitted by :meth:`calibrate`; it
+    changes no prediction.
 
     Args:
         classes (ndarray): The classes with training graphs, ascending, int64 ``[k]``.
@@ -76,8 +79,8 @@ class SVMArrays:
         return np.stack(values, axis=1) if values else np.zeros((len(kernel), 0))
 
     def predict(self, kernel: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The class that most machines prefer, ``[n]``; arguments as in :meth:`decision_values`."""
-        return self.classes[self._pairwise(self.decision_values(kernel) > 0).sum(2).argmax(1)]
+        """The class with the highest score, ``[n]``; arguments as in :meth:`decision_values`."""
+        return self.classes[self._scores(self.decision_values(kernel)).argmax(1)]
 
     def predict_proba(self, kernel: NDArray[np.float64], num_classes: int) -> NDArray[np.float64]:
         """Class probabilities, ``[n, O]``; 0 for a class without training graphs.
@@ -124,23 +127,28 @@ class SVMArrays:
 
     def _log_probabilities(self, values: NDArray[np.float64], slope: float) -> NDArray[np.float64]:
         """Logarithms of the probabilities of the k classes, ``[n, k]``."""
-        k = len(self.classes)
-        scores = np.zeros((len(values), k))
-        for pair, (i, j) in enumerate(combinations(range(k), 2)):
-            margin = slope * values[:, pair]
-            scores[:, i] -= np.logaddexp(0, -margin)
-            scores[:, j] -= np.logaddexp(0, margin)
+        scores = slope * self._scores(values)
         scores -= scores.max(1, keepdims=True)
         normalised: NDArray[np.float64] = scores - np.log(np.exp(scores).sum(1, keepdims=True))
         return normalised
 
-    def _pairwise(self, prefers: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether class i is preferred to class j, ``[n, k, k]``, from the preferences of the pairs i < j."""
+    def _scores(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Score of each of the k classes from the decision values of the pairs, ``[n, k]``."""
         k = len(self.classes)
-        wins = np.zeros((len(prefers), k, k), dtype=np.bool_)
+        if k == 2:
+            return np.concatenate([values / 2, -values / 2], axis=1)
+        preferred, sums = np.zeros((len(values), k)), np.zeros((len(values), k))
         for pair, (i, j) in enumerate(combinations(range(k), 2)):
-            wins[:, i, j], wins[:, j, i] = prefers[:, pair], ~prefers[:, pair]
-        return wins
+            f = values[:, pair]
+            preferred[:, i] += f > 0
+            preferred[:, j] += f <= 0
+            sums[:, i] += f
+            sums[:, j] -= f
+        order = sums / (3 * (np.abs(sums) + 1))
+        leads = preferred == preferred.max(1, keepdims=True)
+        shared = np.where(leads, order, 0).sum(1, keepdims=True) / leads.sum(1, keepdims=True)
+        scores: NDArray[np.float64] = preferred + np.where(leads, shared, order)
+        return scores
 
     # ------------------------------------------------------------------ saving
     def state(self, num_classes: int) -> dict[str, Tensor]:

@@ -20,8 +20,10 @@ def describe_reading(
     keep_nodes: str = "--max-nodes 0 keeps all",
     use_labels: str = "edge_labels under [features] uses them (docs/inputs.md)",
 ) -> tuple[str, ...]:
-    """One sentence each on nodes that are left out, on a sampled reconstruction loss, on unused edge labels, on classes
+    """One sentence each on nodes that are left out, on a sampled reconstruction loss, on unused columns, on classes
     that differ in case only, and on large graphs whose precomputation is approximate.
+
+    Of nodes, only classical models leave columns out that a configuration does not name.
 
     Args:
         store (GraphStore): All graphs of the run.
@@ -31,6 +33,7 @@ def describe_reading(
     notes = (
         describe_truncation(store, config.features.max_nodes, keep_nodes),
         _describe_sampling(store, config),
+        _describe_nodes(store, config),
         _describe_edge_labels(store, config, use_labels),
         _describe_classes(store),
         _describe_precomputation(store, config),
@@ -81,6 +84,26 @@ def _describe_precomputation(store: GraphStore, config: RunConfig) -> str:
         f"{needed.sparse_above:,} nodes; {config.model} clusters {'it' if count == 1 else 'them'} in blocks, which a "
         "sparse eigensolver finds."
     )
+
+
+def _describe_nodes(store: GraphStore, config: RunConfig) -> str:
+    """What a classical model that reads edges does without labels or attributes of nodes that the graphs have."""
+    # The catalogue's data sets are compared with publications that do not use these columns either.
+    if not is_classical(config.model) or store.catalogue_name is not None:
+        return ""
+    inputs = find_classical_model(config.model).inputs
+    tables = {"node labels": store.node_labels, "node attributes": store.node_attributes}
+    unread = [
+        name
+        for name, table in tables.items()
+        if table is not None and name.replace(" ", "_") not in inputs and "edges" in inputs
+    ]
+    if not unread:
+        return ""
+    sentence = f"{store.name}: {' and '.join(unread)} are not used by {config.model}"
+    if "node_labels" in inputs and store.node_labels is None:
+        sentence += ", which reads labels: without them all nodes start alike, and it sees the edges alone"
+    return f"{sentence}."
 
 
 def _describe_edge_labels(store: GraphStore, config: RunConfig, use_labels: str) -> str:
