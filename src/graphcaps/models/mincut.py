@@ -84,7 +84,7 @@ class MinCut(GraphModel):
     is the cross-entropy plus, for each level and as means over graphs,
 
     .. math:: - \frac{\mathrm{tr}(S^\top \tilde A S)}{\mathrm{tr}(S^\top \tilde D S)}
-        + \Big\| \frac{S^\top S}{\|S^\top S\|_F} - \frac{I}{\sqrt k} \Big\|_F
+        + \left\| \frac{S^\top S}{\|S^\top S\|_F} - \frac{I}{\sqrt k} \right\|_F
 
     Graphs are not padded to the size of the largest: the first level is ragged and its A sparse. Edge weights enter A.
     Edge labels are not read in the messages, only as counts in the features.

@@ -144,7 +144,7 @@ def cut_loss(
 def orthogonality_loss(overlap: Tensor) -> Tensor:
     r"""How far clusters are from being disjoint and of equal size, ``[*lead, B, k, k]`` to ``[*lead, B]``.
 
-    .. math:: \Big\| \frac{S^\top S}{\|S^\top S\|_F} - \frac{I}{\sqrt k} \Big\|_F
+    .. math:: \left\| \frac{S^\top S}{\|S^\top S\|_F} - \frac{I}{\sqrt k} \right\|_F
 
     It is 0 for a graph without nodes, and where the distance is 0 its gradient is 0.
     """
