@@ -18,7 +18,7 @@ from torch import Tensor
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, keep_pairs
 from graphcaps.ops.propagation.propagation import dense_propagate, edge_list, neighbour_sum, propagate
 from graphcaps.ops.ragged.segment_sort import Places, sorted_places
-from graphcaps.ops.ragged.top_k import descending_order
+from graphcaps.ops.ragged.top_k import descending_order, rank_of_row
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["DenseNeighbourhoods", "Neighbourhoods", "RaggedNeighbourhoods"]
@@ -199,10 +199,8 @@ class RaggedNeighbourhoods:
         attention = exponential / self._add(exponential, a)[self.target]
         if dropout is None:
             return attention
-        index, first = self.segments.index.reshape(-1), self.edges.first.reshape(-1)
-        V = self.segments.num_rows
-        local = torch.arange(index.numel(), device=index.device) % V - first
-        replica = self.target // V
+        index, local = (t.reshape(-1) for t in (self.segments.index, rank_of_row(self.segments)))
+        replica = self.target // self.segments.num_rows
         keys = replace(dropout, keys=dropout.keys.reshape(-1, 2)[replica])
         keep = keep_pairs(keys, index[self.target], local[self.target], local[self.source], axes=0)
         return attention * keep.to(attention.dtype).mul_(dropout.scale)
