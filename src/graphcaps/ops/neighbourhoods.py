@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -93,6 +94,7 @@ class DenseNeighbourhoods:
         assert self.adjacency is not None
         return self.adjacency
 
+    @cached_property
     def _members(self) -> Tensor:
         """True where j belongs to the neighbourhood of i, ``[*lead, B, K, K]``; an unused place is its own member."""
         adjacency = self._edges()
@@ -102,22 +104,22 @@ class DenseNeighbourhoods:
         return dense_propagate(self.per_graph(x), self._edges()).flatten(-3, -2)
 
     def maximum(self, x: Tensor) -> Tensor:
-        graphs, members = self.per_graph(x), self._members()
+        graphs, members = self.per_graph(x), self._members
         flat: Tensor = _DenseMaximum.apply(graphs.flatten(0, -3), members.flatten(0, -3))
         return flat.reshape(x.shape)
 
     def total(self, x: Tensor) -> Tensor:
-        return (self._members().to(x.dtype) @ self.per_graph(x)).flatten(-3, -2)
+        return (self._members.to(x.dtype) @ self.per_graph(x)).flatten(-3, -2)
 
     def count(self, dtype: torch.dtype) -> Tensor:
-        return self._members().sum(-1, dtype=dtype).flatten(-2).unsqueeze(-1)
+        return self._members.sum(-1, dtype=dtype).flatten(-2).unsqueeze(-1)
 
     def attention(
         self, centre: Tensor, member: Tensor, slope: float, dropout: HashedDropout | None
     ) -> Tensor:
         logits = self.per_graph(centre) + self.per_graph(member).mT
         logits = torch.nn.functional.leaky_relu(logits, slope)
-        attention = logits.masked_fill(~self._members(), -torch.inf).softmax(-1)
+        attention = logits.masked_fill(~self._members, -torch.inf).softmax(-1)
         if dropout is None:
             return attention
         B, K = attention.shape[-3:-1]
@@ -153,6 +155,9 @@ class DenseNeighbourhoods:
 class RaggedNeighbourhoods:
     """Neighbourhoods of the graphs of a batch.
 
+    Rows are taken with ``index_select``, whose gradient has a fixed order of summation on a CPU. On a GPU, sums over
+    members have no fixed order.
+
     Args:
         edges (EdgeTable): Edges of the batch; their number must be known on the host.
         segments (Segments): Graph of each node.
@@ -179,10 +184,10 @@ class RaggedNeighbourhoods:
         rows = x.flatten(0, -2)
         start = torch.full_like(rows, -torch.inf)
         index = self.target.unsqueeze(-1).expand(-1, rows.size(-1))
-        return start.scatter_reduce(0, index, rows[self.source], "amax").reshape(x.shape)
+        return start.scatter_reduce(0, index, rows.index_select(0, self.source), "amax").reshape(x.shape)
 
     def total(self, x: Tensor) -> Tensor:
-        return self._add(x.flatten(0, -2)[self.source], x.flatten(0, -2)).reshape(x.shape)
+        return self._add(x.flatten(0, -2).index_select(0, self.source), x.flatten(0, -2)).reshape(x.shape)
 
     def count(self, dtype: torch.dtype) -> Tensor:
         ones = self.target.new_ones((), dtype=dtype).expand(self.target.numel(), 1)
@@ -192,11 +197,13 @@ class RaggedNeighbourhoods:
         self, centre: Tensor, member: Tensor, slope: float, dropout: HashedDropout | None
     ) -> Tensor:
         a, b = centre.reshape(-1), member.reshape(-1)
-        logits = torch.nn.functional.leaky_relu(a[self.target] + b[self.source], slope)
+        logits = torch.nn.functional.leaky_relu(
+            a.index_select(0, self.target) + b.index_select(0, self.source), slope
+        )
         # The largest logit is subtracted for the range of numbers only; it has no effect on the gradient.
         largest = torch.full_like(a, -torch.inf).scatter_reduce(0, self.target, logits.detach(), "amax")
         exponential = (logits - largest[self.target]).exp()
-        attention = exponential / self._add(exponential, a)[self.target]
+        attention = exponential / self._add(exponential, a).index_select(0, self.target)
         if dropout is None:
             return attention
         index, local = (t.reshape(-1) for t in (self.segments.index, rank_of_row(self.segments)))
@@ -207,7 +214,7 @@ class RaggedNeighbourhoods:
 
     def weigh(self, attention: Tensor, x: Tensor) -> Tensor:
         rows = x.flatten(0, -2)
-        return self._add(rows[self.source] * attention.unsqueeze(-1), rows).reshape(x.shape)
+        return self._add(rows.index_select(0, self.source) * attention.unsqueeze(-1), rows).reshape(x.shape)
 
     def _add(self, values: Tensor, like: Tensor) -> Tensor:
         """Sum of the entries of each neighbourhood, in the shape of ``like``."""
