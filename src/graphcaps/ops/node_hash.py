@@ -17,8 +17,9 @@ from graphcaps.types import EdgeTable
 
 __all__ = ["hash_nodes"]
 
-_PIECES, _BITS = 4, 12
-"""A hash is summed over neighbours as four integers of 12 bits: float32 adds 4,096 of them exactly."""
+_PIECES, _BITS = 8, 8
+"""A hash is summed over neighbours as eight integers of 8 bits: all products along edges are exact for them, in
+bfloat16 too, and float32 adds 65,536 of them exactly."""
 
 
 @torch.no_grad()
@@ -30,7 +31,7 @@ def hash_nodes(x: Tensor, edges: EdgeTable, seed: Tensor, iterations: int) -> Te
 
     with a hash :math:`h` that depends on the seed. Nodes have the same number if and only if, up to collisions, colour
     refinement from equal features does not distinguish them. The order of nodes, other graphs and edge weights do not
-    matter. Sums over more than 4,096 neighbours are rounded, which gives other numbers of the same distribution.
+    matter. Sums over more than 65,536 neighbours are rounded, which gives other numbers of the same distribution.
 
     Args:
         x (Tensor): Features, ``[*lead, V, in]``; padding rows must be finite.
