@@ -42,7 +42,9 @@ def test_autocast_is_close_to_float32(
     expected.backward()
     with torch.autocast("cuda", dtype=dtype):
         found = total_loss(cast, batch)
-    scale = 1024.0 if dtype == torch.float16 else 1.0  # as torch.amp.GradScaler: small gradients would become 0
+    scale = (
+        1024.0 if dtype == torch.float16 else 1.0
+    )  # as torch.amp.GradScaler: small gradients would become 0
     (scale * found).backward()
     torch.testing.assert_close(found, expected, rtol=0.02, atol=0.01)
     direction = nn.functional.cosine_similarity(
