@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,12 +23,25 @@ from graphcaps.cli.data_options import (
     Smiles,
     SplitBy,
     describe_single_split,
-    open_with_splits,
     reader_options,
+)
+from graphcaps.cli.fold_options import (
+    FOLDS,
+    FirstSplitSeed,
+    Folds,
+    GroupsBy,
+    Repeat,
+    Seeds,
+    check_folds,
+    check_seeded,
+    check_seeds,
+    load_with_splits,
+    named_groups,
 )
 from graphcaps.cli.learning_warning import learning_warning
 from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
 from graphcaps.cli.output_files import RawText, check_output_file, check_output_folder, write_json
+from graphcaps.cli.progress import cross_validation_progress
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
@@ -54,16 +65,13 @@ if TYPE_CHECKING:
 
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.splits.folds import Split
-    from graphcaps.data.splits.groups import Grouping
     from graphcaps.data.store import GraphStore
-    from graphcaps.evaluation import CrossValidation, GroupEpoch, Ledger
+    from graphcaps.evaluation import CrossValidation, Ledger
     from graphcaps.training import CallbackError
 
 __all__ = ["evaluate"]
 
 _MAX_VARIANT_LENGTH = 100
-_MAX_SEEDS = 1000
-_FOLDS = 10
 _MAX_CLASSES = 10  # in a sentence
 
 
@@ -83,32 +91,12 @@ def evaluate(
     variant: Annotated[
         str | None, option("--variant", metavar="NAME", help="Name in the results. Default: the model.")
     ] = None,
-    seeds: Annotated[int, option("--seeds", metavar="N", help="Number of seeds: 0, 1, 2, …")] = 1,
-    folds: Annotated[
-        int, option("--folds", metavar="N", help="Number of folds; held-out trains on N − 2 of them.")
-    ] = _FOLDS,
-    groups: Annotated[
-        str | None,
-        option(
-            "--groups",
-            metavar="FILE",
-            help="Keep groups in one fold: a FILE of 'data check --groups', or copies, or scaffolds.",
-        ),
-    ] = None,
+    seeds: Seeds = 1,
+    folds: Folds = FOLDS,
+    groups: GroupsBy = None,
     split: SplitBy = None,
-    repeat: Annotated[
-        int | None,
-        option(
-            "--repeat",
-            metavar="N",
-            min=1,
-            help="Splits of --split scaffold or random, under N seeds; trained together. Default: 1.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        option("--seed", metavar="N", min=0, help="First seed of --split scaffold or random. Default: 0."),
-    ] = None,
+    repeat: Repeat = None,
+    seed: FirstSplitSeed = None,
     fractions: Fractions = None,
     patience: Annotated[
         int | None,
@@ -188,8 +176,8 @@ def evaluate(
     _check_options(out, variant, seeds)
     _check_predictions(predictions, names, protocol)
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
-    _check_folds(names, folds, groups, split, protocol)
-    _check_seeded(split, {"--repeat": repeat, "--seed": seed})
+    check_folds("evaluate", names, folds, groups, split, protocol)
+    check_seeded("evaluate", split, repeat, seed)
     loggers = open_log(log, "evaluate")
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import CrossValidation, ResultsStore
@@ -206,8 +194,7 @@ def evaluate(
         node_label=node_label,
         edge_label=edge_label,
     )
-    split_seeds = range(seed or 0, (seed or 0) + (repeat or 1))
-    loaded = _load(names, root, options, split, split_seeds, fractions)
+    loaded = load_with_splits("evaluate", names, root, options, split, repeat, seed, fractions)
     results = None if out is None else ResultsStore(out)
     validations = []
     for dataset, fixed_splits in loaded:  # all options are checked before the first training
@@ -231,7 +218,7 @@ def evaluate(
         validation = CrossValidation(
             store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
             variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
-            groups=_groups(groups, dataset), split=fixed_splits or None, patience=patience or None,
+            groups=named_groups(groups, dataset), split=fixed_splits or None, patience=patience or None,
             metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
         )  # fmt: skip
         if groups is not None and validation.partition is None:
@@ -274,8 +261,7 @@ def _check_options(out: Path | None, variant: str | None, seeds: int) -> None:
     if variant is not None and len(variant) > _MAX_VARIANT_LENGTH:
         expected = f"have at most {_MAX_VARIANT_LENGTH} characters"
         raise ArgumentError("evaluate", "--variant", expected, f"{len(variant)}")
-    if seeds > _MAX_SEEDS:
-        raise ArgumentError("evaluate", "--seeds", f"be at most {_MAX_SEEDS}", seeds)
+    check_seeds("evaluate", seeds)
     if out is not None:
         check_output_folder(out)
 
@@ -298,65 +284,6 @@ def _class_weight(name: str | None) -> Literal["balanced"] | None:
     if name not in (None, "balanced"):
         raise ArgumentError("evaluate", "--class-weight", "be 'balanced'", f"'{name}'")
     return None if name is None else "balanced"
-
-
-def _check_folds(names: list[str], folds: int, groups: str | None, split: str | None, protocol: str) -> None:
-    """Rejects options about folds that contradict each other."""
-    from graphcaps.data.splits.groups import BY_DUPLICATES, BY_SCAFFOLD, is_table_path
-
-    if folds < 3 and protocol in ("held-out", "both"):
-        expected = "be at least 3: one fold for testing and one for validation"
-        raise ArgumentError("evaluate", "--folds", expected, folds, "Or choose --protocol paper.")
-    if split is not None and groups is not None:
-        raise ArgumentError("evaluate", "--groups", "be left out with --split", "both")
-    if split is not None and folds != _FOLDS:
-        raise ArgumentError("evaluate", "--folds", "be left out with --split, which has no folds", folds)
-    files = {
-        "--groups": groups not in (None, BY_DUPLICATES, *BY_SCAFFOLD),
-        "--split": split is not None and is_table_path(split),
-    }
-    for name, is_file in files.items():
-        if is_file and len(names) > 1:
-            raise ArgumentError(
-                "evaluate", name, "name a file for one data set at a time", f"{len(names)} data sets"
-            )
-
-
-def _check_seeded(split: str | None, given: dict[str, int | None]) -> None:
-    """Rejects options of seeded splits beside folds and other splits."""
-    from graphcaps.data.splits.groups import is_seeded
-
-    for name, value in given.items():
-        if value is not None and (split is None or not is_seeded(split)):
-            got = f"{value} with " + ("folds" if split is None else f"--split {split}")
-            raise ArgumentError("evaluate", name, "come with --split scaffold or --split random", got)
-    if (given["--repeat"] or 0) > _MAX_SEEDS:
-        raise ArgumentError("evaluate", "--repeat", f"be at most {_MAX_SEEDS}", given["--repeat"])
-
-
-def _load(
-    names: list[str],
-    root: Path | None,
-    options: dict[str, Any],
-    split: str | None,
-    seeds: Sequence[int],
-    fractions: str | None,
-) -> list[tuple[LoadedDataset, tuple[Split, ...]]]:
-    loaded = [
-        open_with_splits(name, root, options, split, "evaluate", seeds=seeds, fractions=fractions)
-        for name in names
-    ]
-    store_names = [dataset.store.name for dataset, _ in loaded]
-    for name in store_names:
-        if store_names.count(name) > 1:
-            raise ArgumentError("evaluate", "NAME", "be given once each", f"'{name}' twice")
-    return loaded
-
-
-def _groups(name: str | None, loaded: LoadedDataset) -> Grouping | None:
-    from graphcaps.data.splits.groups import resolve_groups
-
-    return None if name is None else resolve_groups(name, loaded.store)
 
 
 # Training
@@ -402,7 +329,7 @@ def _run(
         if len(validation.finished) < total and not validation.is_classical:
             validation.prepare()
             note(_describe_memory(validation))
-        with _progress_bars(config.training.epochs, quiet) as update:
+        with cross_validation_progress(config.training.epochs, quiet=quiet) as update:
             return validation.run(update)
     except CallbackError as error:
         if not isinstance(error.result, Ledger):
@@ -451,36 +378,6 @@ def _describe_memory(validation: CrossValidation) -> str:
     count = "one model at a time" if together == 1 else f"{together} models together"
     memory = format_size(validation.memory_estimate.bytes_for(together))
     return f"{validation.store.name}: training {count}, about {memory} of memory."
-
-
-@contextmanager
-def _progress_bars(epochs: int, quiet: bool) -> Iterator[Callable[[GroupEpoch], None]]:
-    """One progress bar after another, for each group of models; with a single epoch one bar over all groups."""
-    from graphcaps.cli.progress import training_progress
-
-    with ExitStack() as stack:
-        bars: dict[int, Any] = {}
-
-        def update(event: GroupEpoch) -> None:
-            if epochs == 1:
-                title = f"{event.dataset} {event.protocol}"
-                if not bars:
-                    bars[1] = stack.enter_context(training_progress(event.groups, title, quiet=quiet))
-                bars[1](replace(event.epoch, epoch=event.group))
-                return
-            if event.group not in bars:
-                stack.close()
-                count = f" {event.group}/{event.groups}" if event.groups > 1 else ""
-                title = f"{event.dataset} {event.protocol}{count}"
-                bar = training_progress(epochs, title, start=event.epoch.epoch - 1, quiet=quiet)
-                bars[event.group] = stack.enter_context(bar)
-            bars[event.group](event.epoch)
-            if (
-                event.epoch.epoch == epochs
-            ):  # the next group starts processes, which must not draw this bar again
-                stack.close()
-
-        yield update
 
 
 # Results

@@ -18,7 +18,19 @@ from typer.core import TyperGroup
 
 from graphcaps import __version__
 from graphcaps._io.allocator import enable_huge_pages
-from graphcaps.cli import bench, data, demo, evaluate, explain, info, predict, reproduce, serve, train
+from graphcaps.cli import (
+    bench,
+    compare,
+    data,
+    demo,
+    evaluate,
+    explain,
+    info,
+    predict,
+    reproduce,
+    serve,
+    train,
+)
 from graphcaps.cli.interrupts import STOPPED, defer_interrupts
 from graphcaps.cli.output import as_options, note, print_text
 from graphcaps.errors import GraphcapsError
@@ -32,6 +44,10 @@ enable_huge_pages()
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "bench": (bench.bench, "graphcaps bench MUTAG --device cpu"),
+    "compare": (
+        compare.compare,
+        "graphcaps compare MUTAG PTC_MR --models hgcn,gin,wl-forest --out comparison",
+    ),
     "demo": (demo.demo, "graphcaps demo --out demo"),
     "evaluate": (
         evaluate.evaluate,

@@ -1,20 +1,22 @@
-"""A progress bar over the epochs of a training, on the error stream."""
+"""Progress bars over the epochs of trainings, on the error stream."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from graphcaps.cli.output import terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphcaps.evaluation import GroupEpoch
     from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["describe", "error_console", "training_progress"]
+__all__ = ["cross_validation_progress", "describe", "error_console", "training_progress"]
 
 
 def error_console() -> Console:
@@ -60,6 +62,42 @@ def training_progress(
 
         def update(event: EpochEnd) -> None:
             progress.update(task, completed=event.epoch, metrics=describe(event))
+
+        yield update
+
+
+@contextmanager
+def cross_validation_progress(
+    epochs: int, title: str = "", *, quiet: bool = False
+) -> Iterator[Callable[[GroupEpoch], None]]:
+    """One progress bar after another, for each group of models; with a single epoch one bar over all groups.
+
+    Args:
+        epochs (int): Number of epochs.
+        title (str): Text left of the bar. (default: the data set)
+        quiet (bool): Draw nothing. (default: ``False``)
+    """
+    with ExitStack() as stack:
+        bars: dict[int, Any] = {}
+
+        def update(event: GroupEpoch) -> None:
+            if epochs == 1:
+                name = f"{title or event.dataset} {event.protocol}"
+                if not bars:
+                    bars[1] = stack.enter_context(training_progress(event.groups, name, quiet=quiet))
+                bars[1](replace(event.epoch, epoch=event.group))
+                return
+            if event.group not in bars:
+                stack.close()
+                count = f" {event.group}/{event.groups}" if event.groups > 1 else ""
+                name = f"{title or event.dataset} {event.protocol}{count}"
+                bar = training_progress(epochs, name, start=event.epoch.epoch - 1, quiet=quiet)
+                bars[event.group] = stack.enter_context(bar)
+            bars[event.group](event.epoch)
+            if (
+                event.epoch.epoch == epochs
+            ):  # the next group starts processes, which must not draw this bar again
+                stack.close()
 
         yield update
 

@@ -1,0 +1,251 @@
+"""``graphcaps compare``: several models on the same folds of one or more data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphcaps.cli.data_options import (
+    Atoms,
+    Bad,
+    Duplicates,
+    EdgeLabel,
+    Fractions,
+    Fragments,
+    Id,
+    Label,
+    NodeLabel,
+    Root,
+    Smiles,
+    SplitBy,
+    reader_options,
+)
+from graphcaps.cli.fold_options import (
+    FOLDS,
+    FirstSplitSeed,
+    Folds,
+    GroupsBy,
+    Repeat,
+    Seeds,
+    check_folds,
+    check_seeded,
+    check_seeds,
+    load_with_splits,
+    named_groups,
+)
+from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_text, terminal
+from graphcaps.cli.output_files import check_output_folder, write_json
+from graphcaps.cli.progress import cross_validation_progress
+from graphcaps.cli.run_options import Device, Epochs
+from graphcaps.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphcaps.comparison import CellProgress, Comparison
+    from graphcaps.comparison.comparison_tables import ComparisonTable
+
+__all__ = ["compare"]
+
+_FORMATS = ("table", "markdown", "latex", "json")
+_FAILED = 1  # exit code if a model failed
+
+
+def compare(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Data sets, TU folders or zips, or your own files (docs/inputs.md)."
+        ),
+    ],
+    models: Annotated[
+        str,
+        option(
+            "--models",
+            metavar="LIST",
+            help="Models, such as hgcn,gin,wl-forest; paper: the systems of the paper's tables; all: every model.",
+        ),
+    ],
+    root: Root = None,
+    seeds: Seeds = 1,
+    protocol: Annotated[
+        str, option("--protocol", metavar="NAME", help="held-out, paper or both.")
+    ] = "held-out",
+    baseline: Annotated[
+        str | None,
+        option(
+            "--baseline",
+            metavar="NAME",
+            help="Model that the others are tested against. Default: hgcn, else the first.",
+        ),
+    ] = None,
+    folds: Folds = FOLDS,
+    groups: GroupsBy = None,
+    split: SplitBy = None,
+    repeat: Repeat = None,
+    seed: FirstSplitSeed = None,
+    fractions: Fractions = None,
+    epochs: Epochs = None,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None,
+        option("--out", metavar="DIR", help="Folder for records, tables, the picture and the page."),
+    ] = None,
+    resume: Annotated[
+        bool, option("--resume", help="Keep finished records in DIR and continue unfinished ones.")
+    ] = False,
+    form: Annotated[
+        str, option("--format", metavar="NAME", help="table, markdown, latex or json.")
+    ] = "table",
+    as_json: Annotated[bool, option("--json", help="Same as --format json.")] = False,
+    smiles: Smiles = None,
+    label: Label = None,
+    id: Id = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
+    bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
+    atoms: Atoms = None,
+) -> None:
+    """Compare models on the same folds: accuracies, paired tests, ranks, time and memory.
+
+    HGCN takes its preset for the graphs, other models their published settings. The held-out accuracy comes first, and
+    beside it the accuracy without twins: test graphs that a Weisfeiler-Lehman test cannot tell apart from a training
+    graph. C and C* (--protocol paper or both) choose the epoch on test data and are upper bounds.
+
+    A model that fails is listed with the reason, the others finish, and the exit code is 1. With --out the records are
+    kept; the same command with --resume trains only what is missing.
+    """
+    form = "json" if as_json else form
+    if form not in _FORMATS:
+        raise ArgumentError("compare", "--format", f"be one of {', '.join(_FORMATS)}", repr(form))
+    check_seeds("compare", seeds)
+    check_folds("compare", names, folds, groups, split, protocol)
+    check_seeded("compare", split, repeat, seed)
+    if out is not None:
+        check_output_folder(out)
+    from graphcaps.comparison.runner import ComparedData, ComparisonRun
+    from graphcaps.data.readers.row_rules import describe_copies_in_folds
+    from graphcaps.evaluation import ResultsStore
+
+    options = reader_options(
+        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms,
+        node_label=node_label, edge_label=edge_label,
+    )  # fmt: skip
+    loaded = load_with_splits("compare", names, root, options, split, repeat, seed, fractions)
+    data = [
+        ComparedData(dataset.store, named_groups(groups, dataset), splits or None)
+        for dataset, splits in loaded
+    ]
+    run = ComparisonRun(
+        data, models.split(","), seeds=seeds, protocol=protocol, baseline=baseline, folds=folds, epochs=epochs,
+        device=device, results=None if out is None else ResultsStore(out), resume=resume,
+    )  # fmt: skip
+    for dataset, splits in loaded:
+        if groups is None and not splits and (copies := describe_copies_in_folds(dataset.store.smiles)):
+            note(f"{dataset.store.name}: {copies}")
+    count = f"{count_noun(len(run.models), 'model')} on {count_noun(len(data), 'data set')}"
+    note(f"Comparing {count}: {', '.join(run.models)}.")
+    try:
+        with _progress(quiet=form == "json") as update:
+            comparison = run.run(update)
+    except KeyboardInterrupt as error:
+        note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
+        raise typer.Exit(130) from error
+    if out is not None:
+        _write(comparison, out)
+    _show(comparison, form)
+    if out is not None:
+        note(f"Page: {out / 'index.html'}")
+    if comparison.failures:
+        failed = ", ".join(f"{cell.model} on {cell.dataset}" for cell in comparison.failures)
+        note(f"Failed: {failed}.")
+        raise typer.Exit(_FAILED)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[CellProgress], None]]:
+    """A progress bar for the model that is being trained, and a line for every one that is finished."""
+    with ExitStack() as stack:
+        bars: dict[int, Any] = {}
+
+        def update(event: CellProgress) -> None:
+            title = f"{event.number}/{event.of}  {event.dataset} {event.model}"
+            if event.epoch is not None:
+                if event.number not in bars:
+                    total = event.epoch.epoch.epochs
+                    bar = cross_validation_progress(total, title, quiet=quiet)
+                    bars[event.number] = stack.enter_context(bar)
+                bars[event.number](event.epoch)
+            elif event.cell is not None:
+                stack.close()
+                note(f"{title}: {_describe(event)}")
+
+        yield update
+
+
+def _describe(event: CellProgress) -> str:
+    """The result of a cell in one line."""
+    assert event.cell is not None
+    ledger = event.cell.ledger
+    if ledger is None:
+        return f"failed. {event.cell.failure}"
+    name = next(iter(ledger.estimates))
+    bound = ", an upper bound" if ledger.is_upper_bound(name) else ""
+    return f"{name} {ledger.estimates[name]}{bound}, {ledger.seconds:.1f} s."
+
+
+def _write(comparison: Comparison, out: Path) -> None:
+    """Writes the results, the page and the picture of ranks."""
+    from graphcaps._io.atomic_write import write_atomically
+    from graphcaps.comparison.comparison_page import comparison_page
+    from graphcaps.comparison.comparison_tables import markdown
+    from graphcaps.comparison.rank_diagram import rank_diagram
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "comparison.json", comparison.as_dict())
+    write_atomically(out / "comparison.md", markdown(comparison))
+    write_atomically(out / "index.html", comparison_page(comparison))
+    if comparison.ranks is not None:
+        write_atomically(out / "ranks.svg", rank_diagram(comparison.ranks))
+
+
+def _show(comparison: Comparison, form: str) -> None:
+    from graphcaps.comparison.comparison_tables import (
+        dataset_table,
+        explanations,
+        latex,
+        markdown,
+        rank_sentence,
+    )
+
+    if form == "json":
+        print_json(comparison.as_dict())
+    elif form == "markdown":
+        print_text(markdown(comparison).removesuffix("\n"))
+    elif form == "latex":
+        print_text(latex(comparison).removesuffix("\n"))
+    else:
+        console = terminal()
+        for dataset in comparison.datasets:
+            _print_table(console, dataset_table(comparison, dataset))
+        if sentence := rank_sentence(comparison):
+            console.print(f"{sentence}\n", soft_wrap=True)
+        for sentence in explanations(comparison):
+            console.print(sentence, style="dim", soft_wrap=True)
+
+
+def _print_table(console: Console, table: ComparisonTable) -> None:
+    shown = columns(*table.head, right=table.head[1:])
+    shown.title, shown.title_justify, shown.title_style = table.title, "left", "bold"
+    for row in table.rows:
+        shown.add_row(*row)
+    console.print(shown)
+    for model, reason in table.failures:
+        console.print(f"{model}: failed. {reason}", soft_wrap=True)
+    console.print()

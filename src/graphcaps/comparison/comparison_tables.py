@@ -1,0 +1,254 @@
+"""A comparison as tables: cells of text for a terminal or a page, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphcaps.comparison.comparison import Comparison, TestedDifference
+from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.record import Protocol
+
+__all__ = [
+    "ComparisonTable",
+    "dataset_table",
+    "explanations",
+    "format_difference",
+    "format_p",
+    "latex",
+    "markdown",
+    "matrix_table",
+    "rank_sentence",
+]
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """A table of text.
+
+    Args:
+        title (str): Heading.
+        head (tuple): Name of each column; the first column holds names of models, the others numbers.
+        rows (tuple): Cells of each row.
+        failures (tuple): Model and reason of each row that has no numbers.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    failures: tuple[tuple[str, str], ...] = ()
+
+
+def dataset_table(comparison: Comparison, dataset: str) -> ComparisonTable:
+    """The models on one data set, the highest held-out accuracy (or C) first, those that failed last.
+
+    Args:
+        comparison (Comparison): The results.
+        dataset (str): One of its data sets.
+    """
+    ledgers = {
+        model: ledger
+        for model in comparison.models
+        if (ledger := comparison.ledger(dataset, model)) is not None
+    }
+    has = {
+        name: any(name in ledger.estimates for ledger in ledgers.values()) for name in ("held-out", "C", "C*")
+    }
+    several_seeds = any(
+        len(each.seeds) > 1 for ledger in ledgers.values() for each in ledger.estimates.values()
+    )
+    tests = comparison.tests(dataset)
+    unit = "splits" if any(ledger.is_repeated_split for ledger in ledgers.values()) else "folds"
+    head = ["model"]
+    if has["held-out"]:
+        head += ["held-out", f"± {unit}", *(["± seeds"] if several_seeds else []), "twin-free"]
+    head += [f"{name} (upper bound)" for name in ("C", "C*") if has[name]]
+    head += [f"vs {comparison.baseline}", "p"] if tests else []
+    head += ["seconds", "memory"]
+    rows = []
+    for model in sorted(ledgers, key=lambda name: -_order(ledgers[name])):
+        ledger, row = ledgers[model], [model]
+        if has["held-out"]:
+            row += _held_out_cells(ledger, several_seeds)
+        row += [_mean(ledger, name) for name in ("C", "C*") if has[name]]
+        row += [format_difference(tests.get(model)), format_p(tests.get(model))] if tests else []
+        row += [_seconds(ledger), _memory(ledger)]
+        rows.append(tuple(row))
+    failed = [cell for cell in comparison.failures if cell.dataset == dataset]
+    failures = tuple((cell.model, cell.failure) for cell in failed)
+    return ComparisonTable(dataset, tuple(head), tuple(rows), failures)
+
+
+def matrix_table(comparison: Comparison, protocol: Protocol = "held-out") -> ComparisonTable:
+    """Accuracy of each model on each data set, and its mean rank where it has all: held-out, or C.
+
+    Args:
+        comparison (Comparison): The results.
+        protocol (str): ``"held-out"``, or ``"paper"`` for C. (default: "held-out")
+    """
+    name = "held-out" if protocol == "held-out" else "C"
+    ranks = comparison.ranks if protocol == "held-out" else None
+    mean_ranks = {} if ranks is None else dict(zip(ranks.models, ranks.ranks, strict=True))
+    order = [*mean_ranks, *(model for model in comparison.models if model not in mean_ranks)]
+    head = ("model", *comparison.datasets, *(("mean rank",) if mean_ranks else ()))
+    rows = []
+    for model in order:
+        cells = [_cell(comparison, dataset, model, name) for dataset in comparison.datasets]
+        rank = (f"{mean_ranks[model]:.2f}" if model in mean_ranks else DASH,) if mean_ranks else ()
+        rows.append((model, *cells, *rank))
+    title = "Held-out accuracy" if name == "held-out" else "C, an upper bound chosen on test data"
+    return ComparisonTable(title, head, tuple(rows))
+
+
+def rank_sentence(comparison: Comparison) -> str:
+    """The mean ranks in words; "" without ranks."""
+    ranks = comparison.ranks
+    if ranks is None:
+        return ""
+    p = "p < 0.001" if ranks.p < 0.001 else f"p = {ranks.p:.3f}"
+    listed = ", ".join(f"{model} {rank:.2f}" for model, rank in zip(ranks.models, ranks.ranks, strict=True))
+    left_out = (
+        f" Left out, since they lack a data set: {', '.join(ranks.left_out)}." if ranks.left_out else ""
+    )
+    return (
+        f"Mean ranks over {len(ranks.datasets)} data sets: {listed}. Two models differ from a difference of "
+        f"{ranks.critical_difference:.2f} on (Nemenyi, level 0.05; Friedman {p}).{left_out}"
+    )
+
+
+def explanations(comparison: Comparison) -> list[str]:
+    """What the columns mean, a sentence each, for what the comparison has."""
+    ledgers = comparison.ledgers
+    sentences = ["Accuracy in percent; ± is a standard deviation."]
+    if any("held-out" in ledger.estimates for ledger in ledgers):
+        sentences.append("held-out: the epoch is chosen on validation data, never on test data.")
+        shares = [share for ledger in ledgers if (share := ledger.twin_share) is not None]
+        largest = (
+            f" (up to {100 * max(shares):.0f} % here)" if shares and len(comparison.datasets) > 1 else ""
+        )
+        if len(comparison.datasets) == 1 and shares:
+            largest = f" ({100 * max(shares):.0f} % here)"
+        sentences.append(
+            "twin-free: held-out accuracy without the test graphs that a Weisfeiler-Lehman test cannot tell apart "
+            f"from a training or validation graph{largest}."
+        )
+    if any("C" in ledger.estimates for ledger in ledgers):
+        sentences.append(
+            "C and C* choose the epoch on test data and are upper bounds; for models without epochs nothing is chosen."
+        )
+    if any(comparison.tests(dataset) for dataset in comparison.datasets):
+        sentences.append(
+            f"vs {comparison.baseline}: difference of held-out accuracies, * if the model differs at the level 0.05; "
+            "p: corrected paired t-test over folds (Nadeau and Bengio), adjusted by Holm's method over the models of a "
+            "data set."
+        )
+    sentences.append(
+        "seconds and memory: training and evaluation of all folds and seeds, largest memory meanwhile."
+    )
+    return sentences
+
+
+def markdown(comparison: Comparison) -> str:
+    """All tables in Markdown."""
+    parts = []
+    for table in _tables(comparison):
+        lines = [f"| {' | '.join(row)} |" for row in (table.head, *table.rows)]
+        lines.insert(1, f"|---|{'---:|' * (len(table.head) - 1)}")
+        text = f"### {table.title}\n\n" + "\n".join(lines).replace("C*", "C\\*") + "\n"
+        text += "".join(f"\n{model}: {reason}\n" for model, reason in table.failures)
+        parts.append(text)
+    notes = [*explanations(comparison), rank_sentence(comparison)]
+    return "\n".join([*parts, " ".join(filter(None, notes)).replace("*", "\\*") + "\n"])
+
+
+def latex(comparison: Comparison) -> str:
+    """All tables in LaTeX; needs the package ``booktabs``."""
+    parts = []
+    for table in _tables(comparison):
+        lines = [" & ".join(map(_tex, row)) + r" \\" for row in table.rows]
+        lines += [
+            rf"{_tex(model)} & \multicolumn{{{len(table.head) - 1}}}{{l}}{{failed}} \\"
+            for model, _ in table.failures
+        ]
+        columns = "l" + "r" * (len(table.head) - 1)
+        parts.append(
+            f"\\begin{{table}}\n\\caption{{{_tex(table.title)}}}\n\\begin{{tabular}}{{{columns}}}\n\\toprule\n"
+            f"{' & '.join(map(_tex, table.head))} \\\\\n\\midrule\n" + "\n".join(lines) + "\n"
+            "\\bottomrule\n\\end{tabular}\n\\end{table}\n"
+        )
+    return "\n".join(parts)
+
+
+def format_difference(tested: TestedDifference | None) -> str:
+    """A difference to the baseline in points, with a star if it is significant."""
+    if tested is None:
+        return DASH
+    return f"{round(tested.test.difference, 2) + 0.0:+.2f}{'*' if tested.is_significant else ''}"
+
+
+def format_p(tested: TestedDifference | None) -> str:
+    """An adjusted p-value in three digits."""
+    if tested is None:
+        return DASH
+    return "< 0.001" if tested.adjusted_p < 0.001 else f"{tested.adjusted_p:.3f}"
+
+
+def _tables(comparison: Comparison) -> list[ComparisonTable]:
+    overview: Sequence[ComparisonTable] = ()
+    if len(comparison.datasets) > 1:
+        protocols = {protocol for ledger in comparison.ledgers for protocol in ledger.protocols}
+        overview = [matrix_table(comparison, each) for each in ("held-out", "paper") if each in protocols]
+    return [*overview, *(dataset_table(comparison, dataset) for dataset in comparison.datasets)]
+
+
+def _order(ledger: Ledger) -> float:
+    """Accuracy by which rows are sorted."""
+    estimate = ledger.held_out or ledger.C
+    return -1.0 if estimate is None else estimate.mean
+
+
+def _held_out_cells(ledger: Ledger, several_seeds: bool) -> list[str]:
+    estimate, twin_free = ledger.held_out, ledger.twin_free
+    if estimate is None:
+        return [DASH] * (4 if several_seeds else 3)
+    spreads = [estimate.std_folds, *([estimate.std_seeds] if several_seeds else [])]
+    cells = [f"{estimate.mean:.2f}", *(DASH if each is None else f"{each:.2f}" for each in spreads)]
+    return [*cells, DASH if twin_free is None else f"{twin_free.mean:.2f}"]
+
+
+def _mean(ledger: Ledger, name: str) -> str:
+    return f"{ledger.estimates[name].mean:.2f}" if name in ledger.estimates else DASH
+
+
+def _cell(comparison: Comparison, dataset: str, model: str, name: str) -> str:
+    cell = comparison.cells.get((dataset, model))
+    if cell is not None and cell.failure:
+        return "failed"
+    return DASH if cell is None or cell.ledger is None else _mean(cell.ledger, name)
+
+
+def _seconds(ledger: Ledger) -> str:
+    return f"{ledger.seconds:.1f}"
+
+
+def _memory(ledger: Ledger) -> str:
+    return DASH if ledger.peak_memory is None else f"{ledger.peak_memory / 1e9:.2f} GB"
+
+
+def _tex(text: str) -> str:
+    for plain, written in (
+        ("\\", "\\textbackslash{}"),
+        ("_", "\\_"),
+        ("%", "\\%"),
+        ("&", "\\&"),
+        ("#", "\\#"),
+        ("±", "$\\pm$"),
+        ("<", "$<$"),
+        ("–", "--"),
+        ("C*", "$C^*$"),
+        ("*", "$^*$"),
+    ):
+        text = text.replace(plain, written) if plain != "*" or "C^*" not in text else text
+    return text

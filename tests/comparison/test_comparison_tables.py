@@ -1,0 +1,71 @@
+"""Tables of a comparison: order, upper bounds, significance, failures, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphcaps.comparison.comparison import Comparison, ComparisonCell
+from graphcaps.comparison.comparison_tables import (
+    dataset_table,
+    explanations,
+    latex,
+    markdown,
+    matrix_table,
+    rank_sentence,
+)
+from graphcaps.evaluation import Ledger
+from tests.comparison.test_comparison import GIN, HGCN, MAJORITY, comparison, made
+from tests.evaluation.records import measured_record, record
+
+
+def test_rows_are_sorted_by_held_out_accuracy_and_tested() -> None:
+    table = dataset_table(
+        comparison({("A", "hgcn"): HGCN, ("A", "gin"): GIN, ("A", "majority"): MAJORITY}), "A"
+    )
+    assert table.head == ("model", "held-out", "± folds", "twin-free", "vs hgcn", "p", "seconds", "memory")
+    assert [row[0] for row in table.rows] == ["gin", "hgcn", "majority"]
+    assert table.rows[0][1:4] == ("90.00", "4.08", "–")
+    assert table.rows[0][4] == "+11.25*"
+    assert table.rows[1][4:6] == ("–", "–")
+    assert table.rows[2][4] == "-28.75*"
+
+
+def test_both_protocols_seeds_and_memory_have_columns() -> None:
+    held_out = replace(measured_record(0), metric="loss", class_weight=None, curves=record(0).curves)
+    second = replace(held_out, key=replace(held_out.key, seed=1))
+    ledger = Ledger((held_out, second, record(0, "paper")))
+    found = Comparison([ComparisonCell("MUTAG", "hgcn", ledger)])
+    table = dataset_table(found, "MUTAG")
+    assert table.head[1:5] == ("held-out", "± folds", "± seeds", "twin-free")
+    assert {"C (upper bound)", "C* (upper bound)"} <= {*table.head}
+    assert table.rows[0][-1] == "1.00 GB"
+    assert ledger.twin_free is not None
+    assert table.rows[0][4] == f"{ledger.twin_free.mean:.2f}"
+    assert any("upper bounds" in sentence for sentence in explanations(found))
+    text = markdown(found)
+    assert "C\\* (upper bound)" in text
+
+
+def test_failures_are_listed_with_their_reason() -> None:
+    cells = [
+        ComparisonCell("A_1", "hgcn", Ledger((made("A_1", "hgcn", HGCN),))),
+        ComparisonCell("A_1", "wl", None, "too large"),
+        ComparisonCell("B", "hgcn", Ledger((made("B", "hgcn", HGCN),))),
+    ]
+    found = Comparison(cells)
+    assert dataset_table(found, "A_1").failures == (("wl", "too large"),)
+    matrix = matrix_table(found)
+    assert matrix.rows == (("hgcn", "78.75", "78.75"), ("wl", "failed", "–"))
+    assert "wl: too large" in markdown(found)
+    tex = latex(found)
+    assert r"\caption{A\_1}" in tex
+    assert r"wl & \multicolumn{" in tex
+    assert tex.count(r"\begin{table}") == 3
+
+
+def test_ranks_are_said_with_the_models_left_out() -> None:
+    cells = {(name, model): right for name in "AB" for model, right in (("hgcn", HGCN), ("gin", GIN))}
+    sentence = rank_sentence(comparison(cells | {("A", "majority"): MAJORITY}))
+    assert sentence.startswith("Mean ranks over 2 data sets: gin 1.00, hgcn 2.00.")
+    assert "Left out, since they lack a data set: majority." in sentence
+    assert rank_sentence(comparison({("A", "hgcn"): HGCN})) == ""
