@@ -21,7 +21,11 @@ def tu(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_table_the_page_and_all_files(tu: Path, tmp_path: Path) -> None:
-    words = ["compare", str(tu), *"--models gin,majority --folds 3 --epochs 1 --protocol both".split()]
+    words = [
+        "compare",
+        str(tu),
+        *["--models", "gin,majority", "--folds", "3", "--epochs", "1", "--protocol", "both"],
+    ]
     done = RUN.invoke(app, [*words, "--device", "cpu", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "twin-free" in done.stdout
