@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -309,7 +310,7 @@ def _run(
     runs = f"{'one split' if folds == 1 else count_noun(folds, unit)} × {count_noun(seeds, 'seed')}"
     if (
         unit == "fold"
-        and folds != _FOLDS
+        and folds != FOLDS
         and "held-out" in validation.protocols
         and not validation.is_classical
     ):

@@ -35,7 +35,9 @@ FOLDS = 10
 MAX_SEEDS = 1000
 
 Seeds = Annotated[int, option("--seeds", metavar="N", help="Number of seeds: 0, 1, 2, …")]
-Folds = Annotated[int, option("--folds", metavar="N", help="Number of folds; held-out trains on N − 2 of them.")]
+Folds = Annotated[
+    int, option("--folds", metavar="N", help="Number of folds; held-out trains on N − 2 of them.")
+]
 GroupsBy = Annotated[
     str | None,
     option(
