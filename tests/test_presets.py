@@ -278,6 +278,10 @@ def test_values_by_data_set_of_a_user_file(tmp_path):
             r"by_dataset.DD: unknown key 'trainings'. Did you mean 'training'",
         ),
         (
+            "[by_dataset.DD]\nby_data = ['batch_size']",
+            r"by_dataset.DD: unknown key 'by_data'. Known keys: model, features, training\.",
+        ),
+        (
             "[by_dataset.DD.training]\nepoch = 3",
             r"mine.toml, by_dataset.DD: unknown key 'epoch' in \[training\]. Did you mean 'epochs'\?",
         ),

@@ -45,7 +45,9 @@ HGCN = RunConfig(
     features=FEATURES,
     training=TRAINING,
 )
-GIN = RunConfig(model="gin", model_arguments={"hidden": 8}, features=FEATURES, training=TRAINING)
+GIN = RunConfig(
+    model="gin", model_arguments={"hidden": 8, "num_layers": 2}, features=FEATURES, training=TRAINING
+)
 
 
 def _store() -> GraphStore:

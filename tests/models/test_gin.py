@@ -21,7 +21,10 @@ class _Reference(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList(
             GINConv(
-                nn.Sequential(nn.Linear(width, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8)),
+                nn.Sequential(
+                    *(nn.Linear(width, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU()),
+                    nn.Linear(8, 8, bias=False),
+                ),
                 train_eps=train_epsilon,
             )
             for width in (5, 8)

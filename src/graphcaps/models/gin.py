@@ -36,10 +36,11 @@ class GIN(GraphModel):
         + \textstyle\sum_{j \in N(i)} h^{(l-1)}_j\big)\big)\Big) \\
         z &= \sum_{l=0}^{L} \mathrm{dropout}\Big(\sum_i h^{(l)}_i W_l + e_l\Big)
 
-    with logits :math:`z`. An MLP is a linear map, BatchNorm, ReLU and a linear map. As in the published program,
-    dropout acts on the logits of each layer. The default :math:`\epsilon_l = 0` is the published GIN-0. Trained with
-    cross-entropy. Edge weights, if there are any, multiply the messages. Edge labels are not read in the messages, only
-    as counts in the features.
+    with logits :math:`z`. An MLP is a linear map, BatchNorm, ReLU and a linear map. Its maps have no bias: the
+    BatchNorm after each of them cancels it, and Adam would turn the rounding of its zero gradient into steps. As in the
+    published program, dropout acts on the logits of each layer. The default :math:`\epsilon_l = 0` is the published
+    GIN-0. Trained with cross-entropy. Edge weights, if there are any, multiply the messages. Edge labels are not read
+    in the messages, only as counts in the features.
 
     Args:
         in_channels (int): Number of input features.
@@ -83,7 +84,7 @@ class GIN(GraphModel):
                 raise ArgumentError("GIN", name, "be at least 1", value)
         widths = [in_channels] + [hidden] * num_layers
         self.convs = nn.ModuleList(
-            ReplicaGINConv(ReplicaMLP([a, b, b], lead=lead), train_epsilon=train_epsilon)
+            ReplicaGINConv(ReplicaMLP([a, b, b], bias=False, lead=lead), train_epsilon=train_epsilon)
             for a, b in pairwise(widths)
         )
         self.norms = nn.ModuleList(RaggedBatchNorm(hidden, lead=lead) for _ in range(num_layers))

@@ -28,6 +28,7 @@ class ReplicaMLP(nn.Module):
         norm (bool): Whether there is a BatchNorm before each ReLU. (default: True)
         dropout (float): Dropout probability. (default: 0.0)
         plain_last (bool): Whether the last layer is only linear. (default: True)
+        bias (bool): Whether :math:`e` is added. A BatchNorm that follows cancels it. (default: True)
         lead (tuple): Leading axes of the parameters. (default: ())
 
     Returns (from ``forward``):
@@ -45,6 +46,7 @@ class ReplicaMLP(nn.Module):
         norm: bool = True,
         dropout: float = 0.0,
         plain_last: bool = True,
+        bias: bool = True,
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
@@ -52,7 +54,7 @@ class ReplicaMLP(nn.Module):
             raise ArgumentError("ReplicaMLP", "channels", "name at least two widths", list(channels))
         self.in_channels, self.out_channels, self.lead = channels[0], channels[-1], lead
         self.plain_last = plain_last
-        self.linears = nn.ModuleList(ReplicaLinear(a, b, lead=lead) for a, b in pairwise(channels))
+        self.linears = nn.ModuleList(ReplicaLinear(a, b, bias=bias, lead=lead) for a, b in pairwise(channels))
         activated = list(channels[1:-1] if plain_last else channels[1:])
         self.norms = nn.ModuleList(RaggedBatchNorm(width, lead=lead) for width in activated) if norm else None
         self.dropouts = nn.ModuleList(ReplicaDropout(dropout, lead=lead) for _ in activated)
