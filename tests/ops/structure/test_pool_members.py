@@ -8,6 +8,9 @@ from torch import Tensor
 
 from graphcaps.data.batching import collate_padded
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.propagation.propagation import propagate
+from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.ops.structure.pool_members import MemberReduction, pool_members
 from graphcaps.types import CoarseLevel
 from tests.coarse_levels import levelled_store
@@ -68,3 +71,19 @@ def test_refusals() -> None:
         pool_members(graphs.x, level, "min")
     with pytest.raises(ShapeError, match=r"'x' must have the leading axes \[3\], got \[\]"):
         pool_members(graphs.x, level)
+
+
+def test_equals_the_kernels(kernel_device: str) -> None:
+    store, graphs = levelled_store(torch.float32)
+    store = store.to(kernel_device)
+    batch = collate_padded(store, graphs.x.float().to(kernel_device), BATCH.to(kernel_device), 25)
+    results = []
+    for mode in ("off", "always" if kernel_device == "cpu" else "auto"):
+        x = batch.x.clone().requires_grad_()
+        with use_kernels(mode):
+            pooled = pool_members(clear_padding(x, batch.segments), batch.levels[0])
+            pooled = propagate(pooled, batch.levels[0].edges)
+            (gradient,) = torch.autograd.grad(pooled.square().sum(), x)
+        results.append((pooled, gradient))
+    for name, plain, kernel in zip(("value", "gradient"), *results, strict=True):
+        assert_equal(kernel, plain, name, 1e-5)

@@ -113,13 +113,15 @@ def laplacian_modes(adjacency: NDArray[np.float64], modes: int) -> NDArray[np.fl
     if count == 0:
         return constant.repeat(modes, 1)
     laplacian = np.diag(adjacency.sum(1) + _TIE_BREAK * np.arange(1, m + 1) / m) - adjacency
-    # A reflection that maps the first unit vector to the constant one: its other columns are a basis of the rest.
-    direction = constant.copy()
-    direction[0] -= 1
-    reflection = np.eye(m) - 2 / np.sum(direction**2) * direction @ direction.T
-    rest = reflection[:, 1:]
-    found = linalg.eigh(rest.T @ laplacian @ rest, subset_by_index=(0, count - 1))[1]
-    vectors = np.concatenate([constant, rest @ found], 1)
+    # The reflection I − v vᵀ maps the first unit vector to the constant one: its other columns are a basis of the rest.
+    v = constant[:, 0].copy()
+    v[0] -= 1
+    v *= (2 / (v @ v)) ** 0.5
+    image = laplacian @ v
+    reflected = laplacian - np.outer(v, image) - np.outer(image, v) + (v @ image) * np.outer(v, v)
+    found = linalg.eigh(reflected[1:, 1:], subset_by_index=(0, count - 1))[1]
+    found = np.concatenate([np.zeros((1, count)), found])
+    vectors = np.concatenate([constant, found - np.outer(v, v @ found)], 1)
     leading = np.abs(vectors) > 1e-6
     vectors *= np.sign(vectors[leading.argmax(0), np.arange(count + 1)])
     return np.concatenate([vectors, vectors[:, -1:].repeat(modes - count - 1, 1)], 1)

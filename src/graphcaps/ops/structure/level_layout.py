@@ -80,7 +80,7 @@ def _lay_out_level(
     first = entries.ptr[..., :-1].gather(-1, graph) + offset
     end = entries.ptr[..., -1:]
     ptr = torch.cat([torch.where(layout.mask, first, end), end], -1)
-    grouped = Segments(ptr, owner.masked_fill(padding, num_rows), True, level.max_members)
+    grouped = Segments(ptr, owner.masked_fill(padding, num_rows), True)
     grouped.memo["row_mask"] = entries.mask
     weights = None if level.weights is None else level.weights[entry]
     return CoarseLevel(segments, edges, Members(source.masked_fill(padding, 0), grouped, weights))

@@ -76,8 +76,7 @@ class StoredLevel(ShapeRepr):
         weights (Tensor, optional): Weights of each member, ``[P, H]``.
         host_node_ptr, host_entry_ptr (Tensor): ``node_ptr`` and ``entry_ptr`` on the host.
         node_bound, entry_bound (SizeBound): Bounds on the coarse nodes and members of a batch.
-        max_size, max_degree, max_members (int): Coarse nodes of the largest graph, largest degree, and members of the
-            largest coarse node.
+        max_size, max_degree (int): Coarse nodes of the largest graph, and largest degree.
     """
 
     node_ptr: Tensor
@@ -95,7 +94,6 @@ class StoredLevel(ShapeRepr):
     entry_bound: SizeBound
     max_size: int
     max_degree: int
-    max_members: int
 
     @classmethod
     def from_arrays(cls, sizes: Tensor, arrays: Mapping[str, Tensor]) -> StoredLevel:
@@ -123,7 +121,6 @@ class StoredLevel(ShapeRepr):
             entry_bound=SizeBound.of(sizes, entry_ptr.diff()),
             max_size=_largest(nodes),
             max_degree=_largest(degree),
-            max_members=_largest(counts),
         )
 
     def arrays(self) -> dict[str, Tensor]:
