@@ -4,6 +4,7 @@ Modules take ``lead``: with ``lead=(F,)`` a module holds F independent models, c
 """
 
 from graphcaps.nn.capsule_layer import CapsuleLayer
+from graphcaps.nn.coarsening_network import CoarseningNetwork
 from graphcaps.nn.context import Context
 from graphcaps.nn.conv_classifier import ConvClassifier
 from graphcaps.nn.conv_head import ConvHead
@@ -30,6 +31,7 @@ __all__ = [
     "HGCN",
     "AdjacencyDecoder",
     "CapsuleLayer",
+    "CoarseningNetwork",
     "Context",
     "ConvClassifier",
     "ConvHead",

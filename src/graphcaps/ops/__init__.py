@@ -22,13 +22,19 @@ from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED, PairRule, reconstruction_loss_naive
 from graphcaps.ops.routing import route, route_dense, route_votes
 from graphcaps.ops.squash import squash
+from graphcaps.ops.structure.pool_members import pool_members
+from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 
 __all__ = [
     "PAPER",
     "RELEASED",
     "CleanEdges",
     "EdgeReport",
+    "GraphLevel",
+    "GraphStructure",
     "PairRule",
+    "PlainGraph",
+    "Precomputation",
     "Selection",
     "TopK",
     "clamp_adjacency",
@@ -44,6 +50,7 @@ __all__ = [
     "neighbour_count",
     "neighbour_mean",
     "neighbour_sum",
+    "pool_members",
     "propagate",
     "reconstruction_loss",
     "reconstruction_loss_naive",
