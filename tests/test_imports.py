@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "graphcaps"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 CORE = {
-    *("torch", "torch_geometric", "numpy", "scipy", "sklearn", "networkx"),
+    *("torch", "torch_geometric", "numpy", "scipy", "sklearn", "networkx", "threadpoolctl"),
     *("typer", "rich", "safetensors", "matplotlib", "platformdirs"),
 }
 # Triton comes with torch where there is a GPU; only these modules name it, and they are imported late.

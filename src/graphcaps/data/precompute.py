@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import pairwise
 
@@ -20,6 +19,7 @@ from graphcaps._io.tensor_digest import digest_tensors
 from graphcaps.data.datasets.cache import load_structure, save_structure
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import UsageError
+from graphcaps.ops.structure.computation import compute_graphs
 from graphcaps.ops.structure.precomputation import GraphStructure, PlainGraph, Precomputation
 from graphcaps.ops.structure.structure import Structure, join_structures
 
@@ -65,30 +65,20 @@ def precompute(
 def compute_structure(store: GraphStore, precomputation: Precomputation) -> Structure:
     """The structure of all graphs of a store, in float64.
 
-    Graphs without nodes are left out. Two threads work on graphs at a time: most of the time of a computation on large
-    graphs is spent in linear algebra, which does not hold the interpreter.
-
     Raises:
         UsageError: If the coarser levels have more than ``MAX_ENTRIES`` edges and members.
     """
     results: list[GraphStructure | None] = []
     entries = 0
-    pool = ThreadPoolExecutor(2)
-    try:
-        for result in pool.map(
-            lambda graph: precomputation.compute(graph) if graph.num_nodes else None,
-            _plain_graphs(store, precomputation.reads_labels),
-        ):
-            results.append(result)
-            entries += 0 if result is None else result.num_entries
-            if entries > MAX_ENTRIES:
-                raise UsageError(
-                    f"precompute: the coarser levels of {len(results):,} of {len(store):,} graphs of '{store.name}' "
-                    f"already have {entries:,} edges and members, more than {MAX_ENTRIES:,}; lower the number of "
-                    "levels, or set max_nodes, which keeps the best connected nodes of large graphs."
-                )
-    finally:
-        pool.shutdown(cancel_futures=True)
+    for result in compute_graphs(precomputation, _plain_graphs(store, precomputation.reads_labels)):
+        results.append(result)
+        entries += 0 if result is None else result.num_entries
+        if entries > MAX_ENTRIES:
+            raise UsageError(
+                f"precompute: the coarser levels of {len(results):,} of {len(store):,} graphs of '{store.name}' "
+                f"already have {entries:,} edges and members, more than {MAX_ENTRIES:,}; lower the number of "
+                "levels, or set max_nodes, which keeps the best connected nodes of large graphs."
+            )
     return join_structures(precomputation, store.sizes, results)
 
 

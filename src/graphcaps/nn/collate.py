@@ -13,6 +13,7 @@ from graphcaps.ops.autocast import autocast_enabled
 from graphcaps.ops.compilation import untraced
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
+from graphcaps.ops.structure.computation import compute_graphs
 from graphcaps.ops.structure.level_layout import attach_structure, count_level_rows
 from graphcaps.ops.structure.precomputation import PlainGraph, Precomputation
 from graphcaps.ops.structure.structure import join_structures
@@ -73,14 +74,14 @@ def attach_precomputed(
         raise ArgumentError(owner, "x", "come with node labels, which are precomputed from", "none", fix)
     sizes = batch.segments.sizes.cpu()
     ptr, neighbours = batch.edges.ptr.cpu().numpy(), batch.edges.neighbours.cpu().numpy().astype(np.int64)
-    results = []
-    for first, end in pairwise(batch.segments.ptr.tolist()):
-        entries = slice(ptr[first], ptr[end])  # neighbours are rows of the batch
-        graph = PlainGraph(ptr[first : end + 1] - ptr[first], neighbours[entries] - first)
-        results.append(precomputation.compute(graph) if end > first else None)
+    graphs = [  # neighbours are rows of the batch
+        PlainGraph(ptr[first : end + 1] - ptr[first], neighbours[ptr[first] : ptr[end]] - first)
+        for first, end in pairwise(batch.segments.ptr.tolist())
+    ]
+    results = list(compute_graphs(precomputation, graphs))
     structure = join_structures(precomputation, sizes, results).to(batch.segments.ptr.device, dtype)
-    graphs = torch.arange(batch.num_graphs, device=batch.segments.ptr.device)
-    return attach_structure(batch, structure, graphs, count_level_rows(structure, graphs.cpu()))
+    order = torch.arange(batch.num_graphs, device=batch.segments.ptr.device)
+    return attach_structure(batch, structure, order, count_level_rows(structure, order.cpu()))
 
 
 def collate_segments(owner: str, x: Tensor, batch: Tensor | None, num_graphs: int | None) -> Segments:
