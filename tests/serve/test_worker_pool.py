@@ -86,6 +86,53 @@ def test_waiting_requests_are_computed_in_batches(model: Path) -> None:
     run(test)
 
 
+def test_a_request_whose_client_has_gone_is_not_computed(model: Path, tmp_path: Path) -> None:
+    create_app = pytest.importorskip("graphcaps.serve.app", reason="FastAPI is not installed").create_app
+    computed = tmp_path / "computed"
+
+    async def test() -> None:
+        app = create_app(model, limits=Limits(max_seconds=10.0), any_host=True)
+        pool: WorkerPool = app.state.pool
+        await pool.start()
+        gone = asyncio.Event()
+        body = [{"type": "http.request", "body": f"exit_once {computed}".encode(), "more_body": False}]
+        sent = []
+
+        async def receive() -> dict[str, Any]:
+            if body:
+                return body.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/predict",
+            "query_string": b"",
+            "headers": headers,
+        }
+        try:
+            busy = asyncio.create_task(post(pool, "sleep 0.5"))
+            await until(lambda: bool(pool._jobs) and not pool.num_waiting)
+            request = asyncio.create_task(app(scope, receive, send))
+            await until(lambda: pool.num_waiting == 1)
+            gone.set()
+            await request
+            assert pool.num_waiting == 0
+            assert not busy.done()
+            assert (await busy)["batch"] == 1
+            assert (await post(pool))["batch"] == 1
+        finally:
+            await pool.close()
+
+    run(test)
+    assert not computed.exists()
+
+
 def test_a_batch_is_shared_among_workers(model: Path) -> None:
     async def test() -> None:
         async with running(model, workers=2) as pool:

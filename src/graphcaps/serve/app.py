@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -96,7 +96,7 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
         deadline = asyncio.get_running_loop().time() + limits.max_seconds
         try:
             async with asyncio.timeout_at(deadline), bodies.read(request) as body:
-                status, content = await pool.submit(header, body, deadline)
+                status, content = await _unless_closed(request, pool.submit(header, body, deadline))
         except TimeoutError as error:
             raise too_slow(limits) from error
         return Response(content, status, media_type="application/json")
@@ -149,6 +149,36 @@ def create_app(model: str | Path, *, limits: Limits | None = None, any_host: boo
     return app
 
 
+async def _unless_closed(
+    request: Request, response: Coroutine[Any, Any, tuple[int, bytes]]
+) -> tuple[int, bytes]:
+    """The response, unless the client closes the connection before: then it is given up.
+
+    Args:
+        request (Request): A request whose body is read.
+        response (coroutine): Computes the response.
+
+    Raises:
+        ClientDisconnect: If the client has closed the connection.
+    """
+    computing = asyncio.ensure_future(response)
+    closing = asyncio.ensure_future(_closed(request))
+    try:
+        await asyncio.wait({computing, closing}, return_when=asyncio.FIRST_COMPLETED)
+        if computing.done():
+            return computing.result()
+        raise ClientDisconnect
+    finally:
+        computing.cancel()
+        closing.cancel()
+
+
+async def _closed(request: Request) -> None:
+    """Waits until the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 class _SecureRequests:
     """Checks host and origin of every request, and adds the security headers to every response."""
 
@@ -196,7 +226,7 @@ async def _report_error(_: Request, error: Exception) -> Response:
     elif isinstance(error, RequestValidationError):
         status, message = 422, _invalid_option(error)
     elif isinstance(error, ClientDisconnect):
-        status, message = 400, "request: the connection was closed before the end of the body."
+        status, message = 400, "request: the connection was closed before the response."
     elif isinstance(error, HTTPException):
         status = error.status_code
         known = {404: "there is no such page; see /docs", 405: "this page does not support the method"}

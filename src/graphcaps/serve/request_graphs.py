@@ -16,16 +16,20 @@ from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.readers.network_formats import parse_json, parse_networks, xml_format
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import DataError, GraphcapsError, MissingExtraError
+from graphcaps.errors import DataError, GraphcapsError, MissingExtraError, shorten
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.uploads import Upload, read_uploads
 
-__all__ = ["RequestGraph", "read_request"]
+__all__ = ["Molecules", "RequestGraph", "read_molecules", "read_request"]
 
 _EDGE_TABLES = re.compile(r"(edges|graphs|nodes)\.(csv|tsv)", re.IGNORECASE)
 _MAX_ERROR_LENGTH = 240
 _MAX_NAME_LENGTH = 80
+
+
+Molecules = Mapping[str, GraphStore | str]
+"""Molecules by their SMILES: the graph, or the reason why there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +55,15 @@ class RequestGraph:
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """What graphs are read for: the model, the limits of the request, and the handling of unseen labels."""
+    """What graphs are read for: the model, the limits of the request, and the handling of unseen labels.
+
+    ``molecules`` are those that were read before, together with those of other requests.
+    """
 
     fitted: FittedModel
     limits: Limits
     unseen: UnseenPolicy
+    molecules: Molecules
 
     @property
     def recipe(self) -> FeatureRecipe:
@@ -70,6 +78,7 @@ def read_request(
     *,
     column: str = "smiles",
     unseen: UnseenPolicy = "refuse",
+    molecules: Molecules | None = None,
 ) -> list[RequestGraph]:
     """The graphs of a request, in its order; a graph that the model cannot read has an ``error``.
 
@@ -80,12 +89,13 @@ def read_request(
         limits (Limits): Limits of the request.
         column (str): Column of a table with the SMILES. (default: ``"smiles"``)
         unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
+        molecules (dict, optional): Molecules of :func:`read_molecules`; others are read here. (default: none)
 
     Raises:
         RequestError: 415 for an unknown format, 413 for too many graphs or nodes, 422 for an invalid form.
         DataError: If a file cannot be read at all.
     """
-    reader = _Reader(fitted, limits, unseen)
+    reader = _Reader(fitted, limits, unseen, molecules or {})
     files = read_uploads(content_type, body)
     edge_tables = [file for file in files if _EDGE_TABLES.fullmatch(file.name)]
     if len(edge_tables) < 2:
@@ -100,6 +110,39 @@ def read_request(
         message = f"expected at most {limits.max_total_nodes:,} nodes in all graphs together, found {total:,}"
         raise RequestError(413, f"request: {message}.")
     return graphs
+
+
+def read_molecules(
+    requests: Sequence[tuple[str, bytes]], fitted: FittedModel, limits: Limits
+) -> dict[str, GraphStore | str]:
+    """The molecules of all requests that list SMILES in JSON, read together.
+
+    For a molecule or two, the call takes most of the time. Molecules of other requests, and all if they cannot be read
+    together, are left to :func:`read_request`.
+
+    Args:
+        requests (sequence): Content type and body of each request.
+        fitted (FittedModel): The model that the molecules are for.
+        limits (Limits): Limits of each request.
+    """
+    texts = [text for content_type, body in requests for text in _listed_smiles(content_type, body, limits)]
+    try:
+        return _parse_smiles(texts, fitted.recipe)
+    except GraphcapsError:
+        return {}
+
+
+def _listed_smiles(content_type: str, body: bytes, limits: Limits) -> list[str]:
+    """The texts of ``{"smiles": […]}``; none if the request has another form, is invalid or too large."""
+    try:
+        (file,) = read_uploads(content_type, body)
+        values = parse_json(file.content, file.name) if file.format == ".json" else None
+    except (GraphcapsError, ValueError):
+        return []
+    listed = values.get("smiles") if isinstance(values, Mapping) and len(values) == 1 else None
+    if not isinstance(listed, list) or len(listed) > limits.max_graphs:
+        return []
+    return [text for text in listed if isinstance(text, str)]
 
 
 def _check_count(count: int, limits: Limits, where: str = "request") -> None:
@@ -201,24 +244,37 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
 def _from_smiles(texts: Sequence[Any], names: Sequence[str], reader: _Reader) -> list[RequestGraph]:
     """Molecules, read with the featurizer of the model."""
     _check_count(len(texts), reader.limits)
+    valid = [text for text in texts if isinstance(text, str)]
+    parsed = _parse_smiles([text for text in valid if text not in reader.molecules], reader.recipe)
+    graphs = []
+    for text, name in zip(texts, names, strict=True):
+        if not isinstance(text, str):
+            reason = f"expected text, found {shorten(json.dumps(text), 60)}"
+            graphs.append(RequestGraph(name, error=_invalid_smiles(reason)))
+            continue
+        molecule = parsed[text] if text in parsed else reader.molecules[text]
+        if isinstance(molecule, str):
+            graphs.append(RequestGraph(name, error=_invalid_smiles(molecule)))
+        else:
+            graphs.append(_check(RequestGraph(name, molecule, is_molecule=True), reader))
+    return graphs
+
+
+def _parse_smiles(texts: Sequence[str], recipe: FeatureRecipe) -> dict[str, GraphStore | str]:
+    """The graph of each SMILES, or the reason why there is none, in one call of the reader."""
+    if not texts:
+        return {}
     # Methane at the end is always valid, so the reader returns a store even if no other text is valid.
-    listed = [*(text if isinstance(text, str) else "" for text in texts), "C"]
-    read = read_graphs(listed, owner="predict", recipe=reader.recipe, bad="skip")
+    listed = [*dict.fromkeys(texts), "C"]
+    read = read_graphs(listed, owner="predict", recipe=recipe, bad="skip")
     assert read.metadata is not None
     rows = read.metadata.row_indices or range(len(listed))
-    store_index = {number: index for index, number in enumerate(rows)}
-    reasons = {row.line - 1: row.reason for row in read.metadata.skipped}
-    graphs = []
-    for number, (text, name) in enumerate(zip(texts, names, strict=True)):
-        if number in store_index:
-            graph = RequestGraph(name, read.store[store_index[number]], is_molecule=True)
-            graphs.append(_check(graph, reader))
-        else:
-            reason = (
-                reasons[number] if isinstance(text, str) else f"expected text, found {json.dumps(text)[:60]}"
-            )
-            graphs.append(RequestGraph(name, error=_shorten(f"it is not a valid SMILES: {reason}")))
-    return graphs
+    reasons = {listed[row.line - 1]: row.reason for row in read.metadata.skipped}
+    return {listed[row]: read.store[index] for index, row in enumerate(rows[:-1])} | reasons
+
+
+def _invalid_smiles(reason: str) -> str:
+    return _shorten(f"it is not a valid SMILES: {reason}")
 
 
 def _from_network(name: str, source: Any, reader: _Reader) -> RequestGraph:

@@ -89,19 +89,25 @@ def handle_batch(
         limits (Limits): Limits of each request.
         requests (sequence): The requests.
         on_read (Callable, optional): Called with the index of each request before it is read, and with their number
-            when all are read.
+            while several are read together and when all are read.
     """
-    from graphcaps.serve.request_graphs import read_request
+    from graphcaps.serve.request_graphs import read_molecules, read_request
     from graphcaps.serve.responses import predict_requests, respond
 
     responses: dict[int, Response] = {}
     graphs: dict[int, list[RequestGraph]] = {}
+    if on_read is not None and len(requests) > 1:
+        on_read(len(requests))
+    bodies = [(request.content_type, request.body) for request in requests]
+    molecules = read_molecules(bodies, fitted, limits) if len(requests) > 1 else None
     for index, request in enumerate(requests):
         if on_read is not None:
             on_read(index)
         reading = {name: request.options[name] for name in ("column", "unseen") if name in request.options}
         try:
-            graphs[index] = read_request(request.content_type, request.body, fitted, limits, **reading)
+            graphs[index] = read_request(
+                request.content_type, request.body, fitted, limits, molecules=molecules, **reading
+            )
         except Exception as error:
             responses[index] = _failed(error)
     if on_read is not None:

@@ -1,0 +1,95 @@
+"""A batch of requests: each has the response that it has alone, and their molecules are read in one call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from graphcaps.errors import UsageError
+from graphcaps.serve import request_graphs
+from graphcaps.serve.limits import Limits
+from graphcaps.serve.worker import WorkerRequest, handle_batch
+from tests.serve.models import molecule_model
+
+JSON = "application/json"
+
+
+def predict(content_type: str, body: bytes) -> WorkerRequest:
+    return WorkerRequest("predict", content_type, {}, body)
+
+
+def smiles(*texts: object) -> WorkerRequest:
+    return predict(JSON, json.dumps({"smiles": texts}).encode())
+
+
+BATCH = [
+    smiles("CCO", "c1ccccc1"),
+    smiles("CCO"),
+    smiles("no molecule", 7, "C"),
+    smiles("C1CC"),
+    predict(JSON, b'{"smiles": ['),
+    predict(JSON, b'{"smiles": "CCO"}'),
+    predict(JSON, b'{"smiles": ["CCN"], "graphs": []}'),
+    predict("text/csv", b"smiles,id\nCCN,a\nCCO,b\n"),
+    predict("text/plain", b"CCO"),
+    smiles(*["CCC"] * 5),
+]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the reader of graphs was called with."""
+    read, sources = request_graphs.read_graphs, []
+
+    def count(source: Any, **options: Any) -> Any:
+        sources.append(source)
+        return read(source, **options)
+
+    monkeypatch.setattr(request_graphs, "read_graphs", count)
+    return sources
+
+
+def test_requests_of_a_batch_have_the_responses_that_they_have_alone(calls: list[Any]) -> None:
+    model, limits = molecule_model(), Limits(max_graphs=4)
+    alone = [handle_batch(model, limits, [request])[0] for request in BATCH]
+    calls.clear()
+    together = handle_batch(model, limits, BATCH)
+    assert [one.status for one in together] == [200, 200, 200, 422, 422, 422, 422, 200, 415, 413]
+    assert [one.status for one in alone] == [one.status for one in together]
+    for one, other in zip(alone, together, strict=True):
+        expected, found = json.loads(one.content), json.loads(other.content)
+        if "error" in expected:
+            assert found == expected
+            continue
+        for row, same in zip(expected["predictions"], found["predictions"], strict=True):
+            assert list(same) == list(row)
+            assert (same["name"], same["class"], same["error"]) == (row["name"], row["class"], row["error"])
+            if row["probabilities"] is not None:
+                assert same["probabilities"] == pytest.approx(row["probabilities"], abs=1e-5)
+    lists = [source for source in calls if isinstance(source, list)]
+    assert lists[0] == ["CCO", "c1ccccc1", "no molecule", "C", "C1CC", "C"]
+    assert lists[1:] == [["CCN", "C"]]  # of the table, whose other molecule is known
+
+
+def test_a_batch_that_cannot_be_read_together_is_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = request_graphs._parse_smiles
+
+    def refuse(texts: Any, recipe: Any) -> Any:
+        if len(texts) > 1:
+            raise UsageError("Too many molecules.")
+        return parse(texts, recipe)
+
+    monkeypatch.setattr(request_graphs, "_parse_smiles", refuse)
+    responses = handle_batch(molecule_model(), Limits(), [smiles("CCO"), smiles("CCN")])
+    assert [one.status for one in responses] == [200, 200]
+
+
+def test_the_server_learns_what_is_read() -> None:
+    steps: list[int] = []
+    handle_batch(molecule_model(), Limits(), [smiles("CCO"), smiles("CCN")], on_read=steps.append)
+    assert steps == [2, 0, 1, 2]
+    steps.clear()
+    handle_batch(molecule_model(), Limits(), [smiles("CCO")], on_read=steps.append)
+    assert steps == [0, 1]
