@@ -39,18 +39,21 @@ from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.data.splits.folds import split_from_names
 from graphcaps.data.splits.groups import read_groups, read_split_names
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import GraphcapsError
+from graphcaps.errors import GraphcapsError, UsageError
 from graphcaps.estimator import HGCNClassifier
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.record_archive import write_archive
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.presets import load_preset
+from graphcaps.serve.limits import Limits
+from graphcaps.serve.worker import WorkerRequest, handle_batch
 from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, write_checkpoint
 from graphcaps.training.trainer import EpochEnd
 from tests.evaluation.records import measured_record, record
-from tests.small_models import labelled
+from tests.serve.models import molecule_model, node_link
+from tests.small_models import labelled, planted, small_model
 
 MAX_SECONDS = 10.0
 """Longest time that reading one input may take."""
@@ -507,6 +510,32 @@ _SMILES = """id,smiles,label,set
 4,N#N,no,validation
 """
 
+_FORM_TYPE = "multipart/form-data; boundary=x"
+_FORM = (
+    '--x\r\nContent-Disposition: form-data; name="file"; filename="m.csv"\r\n\r\n'
+    f"{_SMILES}\r\n--x\r\n"
+    'Content-Disposition: form-data; name="file"; filename="n.json"\r\nContent-Type: application/json\r\n\r\n'
+    f"{json.dumps(_NODE_LINK)}\r\n--x--\r\n"
+)
+
+
+def _request(content_type: str, model: Callable[[], FittedModel] = molecule_model) -> Callable[[Path], None]:
+    """Answers a request whose body is the file, as a worker does. A response without a class is a refusal."""
+
+    def read(folder: Path) -> None:
+        (path,) = folder.iterdir()
+        request = WorkerRequest("predict", content_type, {}, path.read_bytes())
+        response, same = handle_batch(model(), Limits(), [request, request])
+        content = json.loads(response.content)
+        assert (same.status, list(json.loads(same.content))) == (response.status, list(content))
+        if response.status != 200:
+            assert response.status in (413, 415, 422), content
+            assert list(content) == ["error"]
+            raise UsageError(content["error"])
+
+    return read
+
+
 FORMATS: dict[str, Format] = {
     "TU folder": Format(lambda: _written(_tu_folder), lambda folder: read_tu(folder)),
     "TU zip": Format(lambda: _written(_tu_zip), lambda folder: read_tu(folder / "X.zip"), _damage_members),
@@ -543,6 +572,15 @@ FORMATS: dict[str, Format] = {
     "results archive": Format(lambda: _written(_archive), _read_results, _damage_members),
     "ledger": Format(lambda: _written(_ledger), _read_ledger),
     "checkpoint": Format(lambda: _written(_checkpoint), _read_checkpoint, _reseal),
+    "request, JSON": Format(
+        _text(b__json=json.dumps({"smiles": ["CCO", "c1ccccc1", "N#N"]})), _request("application/json")
+    ),
+    "request, graphs": Format(
+        lambda: {"b.json": json.dumps({"graphs": [node_link(planted(), 0)] * 2}).encode()},
+        _request("application/json", small_model),
+    ),
+    "request, table": Format(_text(b__csv=_SMILES), _request("text/csv")),
+    "request, form": Format(_text(b__form=_FORM), _request(_FORM_TYPE)),
     "groups": Format(
         _text(g__csv="graph,id,group\n1,a,0\n2,b,0\n3,c,1\n4,d,2\n"),
         lambda folder: read_groups(folder / "g.csv", 4),

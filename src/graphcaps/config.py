@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, shorten
 from graphcaps.types import EdgeLabelUse, LossOptions, Precision
 
 __all__ = ["DATA_SETTINGS", "FeatureConfig", "RunConfig", "TrainConfig"]
@@ -308,5 +308,7 @@ def _check_keys(source: str, values: Mapping[str, Any], keys: tuple[str, ...], s
             near = difflib.get_close_matches(name, keys, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(keys)}."
             raise DataError(
-                source, f"unknown key '{name[:60]}'" + (f" in [{section}]" if section else ""), fix=hint
+                source,
+                f"unknown key '{shorten(name, 60)}'" + (f" in [{section}]" if section else ""),
+                fix=hint,
             )

@@ -195,6 +195,8 @@ def test_a_folder_that_holds_no_checkpoint_costs_a_note(root: Path, tmp_path: Pa
     result = run(root, "OWN", *FAST, "--out", out, "--checkpoint-every", 1)
     assert result.exit_code == 0, result.output
     assert result.output.count("A checkpoint could not be written") == 1
+    before, _, _ = result.stderr.partition("OWN: training")
+    assert f"No checkpoints can be written to {out / 'unfinished'} (Not a directory)." in before
     assert len(ResultsStore(out).records()) == 1
 
 

@@ -328,6 +328,8 @@ def _run(
         note(f"{name}: {len(validation.finished)} of {total} records are finished.")
     try:
         if len(validation.finished) < total and not validation.is_classical:
+            if problem := validation.checkpoints.write_problem():
+                note(problem)
             validation.prepare()
             note(_describe_memory(validation))
         with cross_validation_progress(config.training.epochs, quiet=quiet) as update:

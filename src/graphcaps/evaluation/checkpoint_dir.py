@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -37,6 +38,16 @@ class CheckpointDir:
         if self.folder is None:
             return None
         return self.folder / f"{self._prefix(group.protocol)}{group.name}.checkpoint"
+
+    def write_problem(self) -> str:
+        """Why no checkpoint can be written, as a sentence; "" if nothing is known to prevent it."""
+        if self.folder is None or not self.folder.exists():
+            return ""
+        try:
+            with tempfile.TemporaryFile(dir=self.folder):
+                return ""
+        except OSError as error:
+            return f"No checkpoints can be written to {self.folder} ({error.strerror or error})."
 
     def require_none(self, protocols: Iterable[Protocol]) -> None:
         """Prevents a new run from overwriting an interrupted one, whatever replicas that one trained together.

@@ -307,7 +307,8 @@ def _distance(values: np.ndarray, quantiles: tuple[float, ...], *, one_sided: bo
     """Distances from the median in units of the spread; ``one_sided``: zero below the median."""
     low, median, high = quantiles
     min_spread = _MIN_SPREAD * max(1.0, abs(median))
-    above = (values - median) / max(high - median, min_spread)
-    below = (median - values) / max(median - low, min_spread)
-    distance = np.where(values >= median, above, 0 * below if one_sided else below)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite becomes infinite below
+        above = (values - median) / max(high - median, min_spread)
+        below = (median - values) / max(median - low, min_spread)
+        distance = np.where(values >= median, above, 0 * below if one_sided else below)
     return np.where(np.isfinite(distance), distance, np.inf)

@@ -287,3 +287,10 @@ def test_molecules_keep_their_featurizer() -> None:
         from_networkx(graphs[0])
     graphs[0].graph["featurizer"] = "of another library"
     assert from_networkx(graphs[0]).featurizer is None
+
+
+@pytest.mark.parametrize("value", [2**63, 1e308, -(2**63) - 1])
+def test_truth_beyond_64_bits_is_left_out(value: float) -> None:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, {0: 1, 1: 2, 2: value}, "truth_part")
+    assert from_networkx([graph]).truth == {}

@@ -39,3 +39,27 @@ def test_options_that_do_not_apply_are_rejected(folder, tmp_path):
 def test_the_name_of_a_folder_in_the_working_folder(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     assert len(load_dataset("own")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.csv", {}),
+        ("a.csv", {"smiles": "root:secret"}),
+        ("a.json", {}),
+        ("a.graphml", {}),
+        ("a.gexf", {}),
+        ("folder", {}),
+    ],
+)
+def test_errors_do_not_quote_a_linked_file(tmp_path, name, options):
+    (tmp_path / "passwords").write_text("root:secret\nuser:secret\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "edges.csv").symlink_to(tmp_path / "passwords")
+    if name != "folder":
+        (tmp_path / name).symlink_to(tmp_path / "passwords")
+    with pytest.raises(DataError) as caught:
+        load_dataset(tmp_path / name, **options)
+    message = str(caught.value)
+    assert "found other content in a linked file." in message
+    assert "secret" not in message

@@ -228,10 +228,10 @@ def _class(value: Any, index: int) -> int | str | None:
 
 
 def _truth_keys(graphs: list[Graph]) -> list[str]:
-    """The attributes with ground truth that are integers on all nodes, sorted."""
+    """The attributes with ground truth that are integers of 64 bits on all nodes, sorted."""
     entries = [entry for graph in graphs for _, entry in graph.nodes(data=True)]
     keys = sorted({str(key) for entry in entries for key in entry if str(key).startswith(TRUTH_PREFIX)})
-    return [key for key in keys if all(_is_integer(entry.get(key)) for entry in entries)]
+    return [key for key in keys if all(_is_int64(entry.get(key)) for entry in entries)]
 
 
 def _categories(index: int, rows: _Rows, key: str | None, names: dict[int, str]) -> Tensor | None:
@@ -326,6 +326,10 @@ def attribute_values(value: Any) -> list[Any]:
     """The values of a networkx attribute: one, or several in a tuple, list, array or tensor."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _is_int64(value: Any) -> bool:
+    return _is_integer(value) and -(2**63) <= int(value) < 2**63
 
 
 def _is_integer(value: Any) -> bool:

@@ -192,9 +192,8 @@ def _parse_xml(where: str, format_name: str, parse: Callable[[], list[Graph]]) -
             warnings.simplefilter("ignore")  # about keys without a type, which are read as text
             return parse()
     except Exception as error:  # networkx raises many types of exceptions at unexpected content
-        raise DataError(
-            where, f"a {format_name} file", f"one that cannot be read ({str(error)[:200]})"
-        ) from error
+        reason = "" if str(error) in ("", "None") else f" ({str(error)[:200]})"
+        raise DataError(where, f"a {format_name} file", f"one that cannot be read{reason}") from error
 
 
 def _parse_node_link(content: bytes, where: str) -> list[Graph]:

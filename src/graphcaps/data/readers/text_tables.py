@@ -13,7 +13,7 @@ from typing import Any
 
 from graphcaps._io.optional_imports import require
 from graphcaps._io.read_limit import check_memory, read_bounded, read_limit
-from graphcaps.errors import DataError, GraphcapsError
+from graphcaps.errors import DataError, GraphcapsError, shorten
 
 __all__ = ["TABLE_SUFFIXES", "Table", "open_table"]
 
@@ -57,7 +57,7 @@ class Table:
         """
         index = self.find_column(name)
         if index is None:
-            listed = ", ".join(f"'{column[:60]}'" for column in self.columns)
+            listed = ", ".join(f"'{shorten(column, 60)}'" for column in self.columns)
             raise DataError(self.where, f"a column '{name}'", f"the columns {listed}", line=1, fix=fix)
         return index
 
@@ -75,7 +75,9 @@ class Table:
         values = tuple(row[index] for row in self.rows)
         for line, value in zip(self.lines, values, strict=True) if filled else ():
             if not value:
-                raise DataError(self.where, f"an entry in column '{name[:60]}'", "an empty one", line=line)
+                raise DataError(
+                    self.where, f"an entry in column '{shorten(name, 60)}'", "an empty one", line=line
+                )
         return values
 
     def numbers(self, name: str) -> list[float]:
@@ -91,7 +93,9 @@ class Table:
             except ValueError:
                 number = math.nan
             if not math.isfinite(number):
-                raise DataError(self.where, f"a number in column '{name[:60]}'", f"'{text}'", line=line)
+                raise DataError(
+                    self.where, f"a number in column '{shorten(name, 60)}'", f"'{text}'", line=line
+                )
             values.append(number)
         return values
 

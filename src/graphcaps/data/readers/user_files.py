@@ -73,6 +73,24 @@ def read_user_file(
         if name not in READER_OPTIONS:
             expected = f"be one of the options {', '.join(READER_OPTIONS)}"
             raise ArgumentError("load_dataset", name, expected, repr(value))
+    try:
+        return _read_by_format(path, defaults, options)
+    except DataError as error:
+        if error.found is None or not _is_link(path, error.where):
+            raise
+        # The link may lead to any file of this machine: its content is not for messages, which others may see.
+        found = "other content in a linked file"
+        raise DataError(error.where, error.expected, found, line=error.line) from None
+
+
+def _is_link(path: Path, where: str) -> bool:
+    """Whether ``where``, the place that an error names, is a symbolic link: the file itself, or one of a folder."""
+    return (path / Path(where).name if path.is_dir() else path).is_symlink()
+
+
+def _read_by_format(
+    path: Path, defaults: Mapping[str, Any] | None, options: dict[str, Any]
+) -> StoreWithMetadata:
     if path.is_dir():
         if find_edge_list(path) is not None:
             return _read_with(read_edge_list, path, defaults, options, _EDGE_LIST_OPTIONS, "an edge list")
