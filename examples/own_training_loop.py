@@ -12,7 +12,6 @@ from pathlib import Path
 import networkx as nx
 import torch
 from torch import nn
-from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 import graphcaps
@@ -38,15 +37,6 @@ def make_store(number: int = 200, seed: int = 0) -> GraphStore:
         graph.graph["y"] = kind
         graphs.append(graph)
     return from_networkx(graphs)
-
-
-def encode(store: GraphStore, recipe: FeatureRecipe) -> list[Data]:
-    """Graphs of torch-geometric with the input columns of the recipe as ``x``."""
-    graphs = to_pyg(store)
-    columns = recipe.apply(store).split(store.sizes.tolist())
-    return [
-        Data(x=x, edge_index=graph.edge_index, y=graph.y) for x, graph in zip(columns, graphs, strict=True)
-    ]
 
 
 def train_epoch(model: HGCN, loader: DataLoader, optimizer: torch.optim.Optimizer) -> float:
@@ -88,7 +78,7 @@ def main() -> None:
     train, validation, test = (store[part.sort().values] for part in order.split([120, 40, 40]))
     recipe = FeatureRecipe(degree_onehot=20, propagation=2).fit(train)
     loaders = {
-        name: DataLoader(encode(graphs, recipe), batch_size=16, shuffle=name == "train")
+        name: DataLoader(to_pyg(graphs, recipe=recipe), batch_size=16, shuffle=name == "train")
         for name, graphs in (("train", train), ("validation", validation), ("test", test))
     }
 

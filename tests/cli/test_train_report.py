@@ -9,10 +9,10 @@ import networkx as nx
 import pytest
 import torch
 
-from graphcaps.cli.train import _learning_warning
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.training.final_training import FinalTraining
+from graphcaps.training.learning_warning import training_warning
 from tests.cli.training import PRESET, invoke, refusal, write_inputs
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
@@ -111,8 +111,9 @@ def test_threshold_of_the_warning(right: float, largest: int, warns: bool) -> No
         replace(store, y=y, class_names=("a", "b")), RunConfig(model="gin"), validation=0.0, device="cpu"
     )
     info = {"train_accuracy": right, "epochs": 9, "epochs_run": 5}
-    assert bool(_learning_warning(training, info)) == warns
-    assert _learning_warning(training, info).endswith("Train longer (--patience 0)." if warns else "")
+    warning = training_warning(training, info, epochs="--epochs", patience="--patience 0")
+    assert bool(warning) == warns
+    assert warning.endswith("Train longer (--patience 0)." if warns else "")
 
 
 def test_a_model_that_has_learned_gives_no_warning(molecules: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.estimator.fit_inputs import encode_classes
 from graphcaps.training import Callback, EpochEnd, TrainingLoop
 from graphcaps.training.baseline import fit_baseline
+from graphcaps.training.learning_warning import LearningWarning
 from tests.estimator.small_classifier import fitted, small
 from tests.small_models import labelled
 
@@ -376,3 +377,18 @@ def test_the_metric_selects_the_epoch():
     assert model.model_.training["metric"] == "balanced-accuracy"
     assert all(0 <= row["validation_metric"] <= 1 for row in model.history_)
     assert "validation_metric" not in small().fit(labelled()).history_[0]
+
+
+def test_a_model_that_has_hardly_learned_is_said() -> None:
+    """As by ``graphcaps train``; not with weights, which may lower accuracy on purpose."""
+    store = labelled()
+    y = np.arange(len(store)) % 2  # unrelated to the graphs
+    with pytest.warns(LearningWarning) as warned:
+        small(epochs=1, random_state=0).fit(store, y)
+    message = next(str(each.message) for each in warned if each.category is LearningWarning)
+    assert message.startswith("HGCNClassifier: The model has hardly learned: its training accuracy is ")
+    assert message.endswith("Train longer (epochs).")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LearningWarning)
+        small(epochs=1, random_state=0, class_weight="balanced").fit(store, y)
+        small(epochs=1, random_state=0).fit(store, y, sample_weight=1.0 + y)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from graphcaps.errors import ShapeError
-from graphcaps.nn import cross_entropy, margin_loss
+from graphcaps.models.gcn import GCN
+from graphcaps.nn import HGCN, cross_entropy, margin_loss
 from tests.graphs import assert_equal
 
 
@@ -21,6 +22,26 @@ def test_margins_and_weight_are_arguments() -> None:
     scores = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
     actual = margin_loss(scores, torch.tensor([1]), upper=1.0, lower=0.2, absent_weight=2.0)
     assert_equal(actual, torch.tensor(2 * 0.09 + 0.25, dtype=torch.float64), tolerance=1e-15)
+
+
+@pytest.mark.parametrize(
+    "y", [torch.tensor([0.0, 1.0]), torch.tensor([True, False]), torch.zeros(2, dtype=torch.int32)]
+)
+def test_classes_that_are_not_indices_are_refused_in_one_sentence(y: torch.Tensor) -> None:
+    """By both losses, which all models use, and by the forward pass of all models."""
+    scores = torch.rand(2, 2)
+    for loss in (margin_loss, cross_entropy):
+        with pytest.raises(ShapeError) as caught:
+            loss(scores, y)
+        assert str(caught.value) == (
+            f"loss: 'y' must hold class indices, torch.int64, got {y.dtype}. Convert it with y.long()."
+        )
+    x, edge_index = torch.rand(3, 2), torch.tensor([[0], [1]])
+    for model in (HGCN(2, 2, capsule_dim=4, num_factors=2, num_capsules=(2,)), GCN(2, 2, hidden=4)):
+        with pytest.raises(
+            ShapeError, match=r": 'y' must hold class indices, torch\.int64, got torch\.\w+\. Convert"
+        ):
+            model(x, edge_index, torch.tensor([0, 0, 1]), y=y)
 
 
 def test_padding_graphs_are_ignored() -> None:

@@ -39,7 +39,6 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
-from graphcaps.cli.learning_warning import learning_warning
 from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
 from graphcaps.cli.output_files import RawText, check_output_file, check_output_folder, write_json
 from graphcaps.cli.progress import cross_validation_progress
@@ -388,6 +387,8 @@ def _describe_memory(validation: CrossValidation) -> str:
 
 def _learning_warning(ledger: Ledger, store: GraphStore) -> str:
     """The warning of ``train``, for the mean training accuracy of all folds and seeds in their last epoch."""
+    from graphcaps.training.learning_warning import learning_warning
+
     if store.y is None:
         return ""
     counts = store.y[store.y >= 0].bincount()

@@ -29,7 +29,6 @@ from graphcaps.cli.data_options import (
     open_with_splits,
     reader_options,
 )
-from graphcaps.cli.learning_warning import learning_warning
 from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
 from graphcaps.cli.run_options import (
     BatchSize,
@@ -384,6 +383,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     """Prints a summary of the written files, and warnings if the model has hardly learned or its capsules collapsed."""
     from graphcaps.nn.capsule_use import CapsuleUse
     from graphcaps.training.baseline import Baseline
+    from graphcaps.training.learning_warning import training_warning
 
     try:
         content = json.loads(files.config.read_bytes())
@@ -397,7 +397,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         fix = "Train again with --overwrite."
         raise DataError(files.config, "the file is not the configuration of a model", fix=fix) from error
     info = content["training"]
-    if warning := _learning_warning(training, info):
+    if warning := training_warning(training, info, epochs="--epochs", patience="--patience 0"):
         note(warning)
     if use is not None and use.collapsed:
         note(use.warning)
@@ -463,19 +463,3 @@ def _caution_rows(info: dict[str, Any], part: str) -> list[tuple[str, str]]:
     counts = info.get(f"{part}_class_counts")
     caution = metric_caution(f"the {part} set", counts) if counts else ""
     return [("", caution)] if caution else []
-
-
-def _learning_warning(training: SingleTraining, info: dict[str, Any]) -> str:
-    """A warning if predicting the largest class would be about as accurate as the model, else "".
-
-    With class weights a model may be less accurate than that although it has learned, so there is no warning.
-    """
-    if "class_weight" in training.fingerprint or training.source.y is None:
-        return ""
-    counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
-    graphs, accuracy = int(counts.sum()), float(info["train_accuracy"])
-    largest = float(counts.max()) / graphs
-    stopped_early = info.get("epochs_run", info["epochs"]) < info["epochs"]
-    longer = f"Train longer ({'--patience 0' if stopped_early else '--epochs'})."
-    advice = longer if training.has_epochs else ""
-    return learning_warning("The model has", accuracy, largest, graphs, advice)

@@ -20,7 +20,7 @@ from graphcaps.data.coercion import GraphInput, coerce
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.readers.graph_metadata import warn_of_notes
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, GraphcapsError
+from graphcaps.errors import ArgumentError, GraphcapsError, warn_user
 from graphcaps.estimator.estimator_file import EstimatorState, load_estimator, save_estimator
 from graphcaps.estimator.fit_inputs import (
     class_weights,
@@ -37,6 +37,7 @@ from graphcaps.metrics import SelectionMetric
 from graphcaps.training.baseline import fit_baseline
 from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
+from graphcaps.training.learning_warning import LearningWarning, training_warning
 from graphcaps.training.loop import Callback
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.types import EdgeLabelUse
@@ -213,6 +214,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 different classes, edge labels that are not used, nodes that are left out, a reconstruction loss that
                 is estimated, and validation graphs that are training graphs.
             CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
+            LearningWarning: If predicting the largest class would be about as accurate on the training graphs.
         """
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
@@ -258,6 +260,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                     self._report(event)
             result = training.result()
         result.warn()
+        if warning := training_warning(training, result.training, epochs="epochs", patience="patience=None"):
+            warn_user(f"{OWNER}: {warning}", LearningWarning)
         self.model_ = result.model
         self.n_iter_ = len(result.history)
         self.history_ = [_row(event) for event in result.history]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.collate import attach_precomputed, collate
+from graphcaps.nn.losses import check_class_type
 from graphcaps.ops.compilation import untraced
 from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.ops.structure.precomputation import Precomputation
@@ -143,7 +144,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             num_graphs (int, optional): Number of graphs B, if the last ones may have no nodes.
 
         Raises:
-            ShapeError: If a class is out of range.
+            ShapeError: If a class is out of range, or not an integer of 64 bits.
             ArgumentError: If the model holds replicas, ``edge_attr`` is missing or not read, or the model precomputes
                 something from node labels.
         """
@@ -163,6 +164,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     ) -> GraphBatch:
         """The arguments of :meth:`forward` as a batch, checked."""
         owner = type(self).__name__
+        if y is not None:
+            check_class_type(owner, y)
         if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
             expected = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
             raise ShapeError(owner, "y", expected, f"{int(y.min())} to {int(y.max())}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops.graph_mean import mean_over_graphs, weight_graphs
 from graphcaps.ops.margin_loss.margin_loss import margin_loss as margin_loss_op
 
-__all__ = ["cross_entropy", "margin_loss"]
+__all__ = ["check_class_type", "cross_entropy", "margin_loss"]
 
 
 def margin_loss(
@@ -64,7 +65,19 @@ def cross_entropy(
     return mean_over_graphs(weight_graphs(-log_probability, y, class_weight, graph_weight), y)
 
 
+def check_class_type(owner: str, y: Tensor) -> None:
+    """Rejects classes that are not 64-bit integers, which indexing by class needs.
+
+    Raises:
+        ShapeError: With what to convert them by.
+    """
+    if y.dtype != torch.int64:
+        fix = "Convert it with y.long()."
+        raise ShapeError(owner, "y", "hold class indices, torch.int64", y.dtype, fix)
+
+
 def _check(class_scores: Tensor, y: Tensor) -> None:
+    check_class_type("loss", y)
     if class_scores.shape[:-1] != y.shape:
         raise ShapeError(
             "loss", "y", f"have one class per graph, {list(class_scores.shape[:-1])}", list(y.shape)

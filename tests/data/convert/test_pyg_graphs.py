@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,12 @@ from graphcaps.data.coercion import coerce
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.convert.pyg_graphs import from_pyg, to_pyg
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.compatibility import UnseenValueWarning
+from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from tests.small_models import labelled, train_small
 
 with warnings.catch_warnings():
     warnings.simplefilter(
@@ -218,6 +222,41 @@ def test_tensors_that_are_not_read_are_named() -> None:
 def test_invalid_graph_is_named(wrong: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=f"from_pyg: {text}"):
         from_pyg([Data(x=torch.ones(2, 1), y=1), wrong])
+
+
+def test_a_recipe_gives_what_a_model_reads() -> None:
+    """Input columns and label indices, −1 for labels that were not in training: the scores of a fitted model."""
+    pytest.importorskip("rdkit")
+    from graphcaps.data.readers.molecules import from_smiles
+
+    known = from_smiles(["CCO", "CC=O", "CCC", "C=C"], ["a", "a", "b", "b"])
+    fitted = train_small(known, edge_labels="messages", epochs=1)
+    recipe = fitted.recipe
+    new = from_smiles(["CCO", "C#N", "C"])
+    with pytest.warns(UnseenValueWarning, match=r"^to_pyg: 2 of 3 molecules have values"):
+        batch = to_pyg(new, as_batch=True, recipe=recipe)
+    assert set(batch.keys()) == {"x", "edge_index", "edge_attr", "num_nodes", "batch", "ptr"}
+    assert batch.edge_attr.shape == (new.neighbours.numel(), len(recipe.edge_kinds))
+    assert batch.edge_attr[-2:, 0].tolist() == [-1, -1]
+    with torch.no_grad():
+        scores = fitted.model.eval()(
+            batch.x, batch.edge_index, batch.batch, edge_attr=batch.edge_attr
+        ).class_scores
+    with pytest.warns(UnseenValueWarning):
+        torch.testing.assert_close(scores, fitted.scores(new))
+
+
+def test_unseen_labels_follow_the_policy() -> None:
+    store = labelled()
+    recipe = FeatureRecipe().fit(store)
+    assert store.node_labels is not None
+    other = replace(store, node_labels=store.node_labels + 9)
+    with pytest.raises(ArgumentError, match=r"to_pyg: 'store' must hold graphs that the model can read"):
+        to_pyg(other, recipe=recipe)
+    with pytest.warns(UserWarning, match="encoded as zeros"):
+        data = to_pyg(other, [0], recipe=recipe, unseen="ignore")
+    assert data[0].x.size(1) == recipe.num_columns
+    assert "edge_attr" not in data[0]
 
 
 def test_no_graphs_are_refused() -> None:

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, set_featurizer, store_from_graphs
+from graphcaps.data.features.compatibility import UnseenPolicy, check_graphs
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import warn_of_notes
 from graphcaps.data.store import GraphStore
@@ -41,6 +42,8 @@ from graphcaps.errors import ArgumentError
 # torch-geometric takes seconds to import, so it is imported only on conversion.
 if TYPE_CHECKING:
     from torch_geometric.data import Batch, Data
+
+    from graphcaps.data.features.recipe import FeatureRecipe
 
 __all__ = ["from_pyg", "read_pyg", "to_pyg"]
 
@@ -114,7 +117,12 @@ def read_pyg(
 
 
 def to_pyg(
-    store: GraphStore, graphs: Sequence[int] | Tensor | None = None, as_batch: bool = False
+    store: GraphStore,
+    graphs: Sequence[int] | Tensor | None = None,
+    as_batch: bool = False,
+    *,
+    recipe: FeatureRecipe | None = None,
+    unseen: UnseenPolicy = "refuse",
 ) -> list[Data] | Batch:
     """Converts graphs of a store to a list of ``Data`` or to one ``Batch``.
 
@@ -126,10 +134,21 @@ def to_pyg(
         store (GraphStore): Graphs.
         graphs (sequence, optional): Indices of the graphs. (default: all)
         as_batch (bool): Whether to return a ``Batch``. (default: False)
+        recipe (FeatureRecipe, optional): A fitted recipe: ``x`` is then what a model reads, the input columns, and
+            ``edge_attr`` the index of each edge's label, −1 for one that was not in training, if the recipe reads
+            them in messages. Labels and ground truth are left out. (default: attributes and labels as they are)
+        unseen (str): With ``recipe``: labels that were not in training are an error with ``"refuse"``, and no column
+            of ``x`` with ``"ignore"``. (default: ``"refuse"``)
+
+    Raises:
+        ArgumentError: If the recipe is not fitted or does not fit the graphs.
     """
     from torch_geometric.data import Batch, Data
 
     selected = store if graphs is None else store[graphs]
+    if recipe is not None:
+        checked = check_graphs(selected, recipe, unseen=unseen, owner="to_pyg", argument="store")
+        selected = _encoded(checked.require(), recipe)
     first, entry_ptr = selected.node_ptr.tolist(), selected.edge_ptr[selected.node_ptr].tolist()
     source = torch.arange(selected.num_nodes, device=selected.device) - selected.node_ptr[selected.node_graph]
     edge_index = torch.stack([source.repeat_interleave(selected.degree), selected.neighbours.long()])
@@ -155,6 +174,21 @@ def to_pyg(
         parts |= {key: entry for key, entry in molecule.items() if entry is not None}
         data_list.append(Data(**parts))
     return Batch.from_data_list(data_list) if as_batch else data_list
+
+
+def _encoded(store: GraphStore, recipe: FeatureRecipe) -> GraphStore:
+    """The graphs with the input columns of a recipe as node attributes and label indices as edge attributes."""
+    return replace(
+        store,
+        node_attributes=recipe.encode(store),
+        edge_attributes=recipe.edge_attr(store),
+        node_labels=None,
+        edge_labels=None,
+        truth={},
+        featurizer=None,
+        fragments=None,
+        source_columns={},
+    )
 
 
 _EdgeAttrUse = Literal["one-hot", "labels", "weight", "attributes"]

@@ -263,6 +263,15 @@ class FeatureRecipe:
         A label that is not among the fitted ones counts as any other value. ``None`` if the message passing does not
         read edge labels, or the fitted graphs had none.
         """
+        labels = self.edge_attr(store)
+        return None if labels is None else edge_kind(labels, self.edge_kinds, "FeatureRecipe")
+
+    def edge_attr(self, store: GraphStore) -> Tensor | None:
+        """Index of each edge entry's label among the fitted ones, −1 for any other, ``[M, C]``, on the store's device.
+
+        This is the ``edge_attr`` of a model that reads edge labels; :func:`graphcaps.data.to_pyg` puts it into
+        torch-geometric graphs. ``None`` where :meth:`edge_kind` is ``None``.
+        """
         sizes = self.edge_kinds
         if not sizes:
             return None
@@ -272,7 +281,7 @@ class FeatureRecipe:
         for column, (values, codes) in enumerate(columns):
             index, has_value = find_values(values, codes)
             labels[:, column] = torch.from_numpy(np.where(has_value, index, -1))
-        return edge_kind(labels, sizes, "FeatureRecipe").to(store.device)
+        return labels.to(store.device)
 
     # ------------------------------------------------------------------ fitting and applying
     def fit(self, store: GraphStore) -> FeatureRecipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphcaps.cli.learning_warning import learning_threshold, learning_warning
+from graphcaps.training.learning_warning import learning_threshold, learning_warning
 
 
 @pytest.mark.parametrize(

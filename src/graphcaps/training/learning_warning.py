@@ -1,11 +1,20 @@
-"""The warning of ``train`` and ``evaluate`` that a model has hardly learned."""
+"""The warning that a model has hardly learned, of ``train``, ``evaluate`` and ``HGCNClassifier.fit``."""
 
 from __future__ import annotations
 
-__all__ = ["learning_threshold", "learning_warning"]
+from collections.abc import Mapping
+from typing import Any
+
+from graphcaps.training.single_training import SingleTraining
+
+__all__ = ["LearningWarning", "learning_threshold", "learning_warning", "training_warning"]
 
 _MIN_GAIN = 0.05  # training accuracy must exceed the share of the largest class by this much
 _STANDARD_ERRORS = 2  # and by this many standard errors of that share
+
+
+class LearningWarning(UserWarning):
+    """Predicting the largest class would be about as accurate on the training graphs as the model."""
 
 
 def learning_threshold(largest: float, graphs: int) -> float:
@@ -45,6 +54,31 @@ def learning_warning(subject: str, accuracy: float, largest: float, graphs: int,
         f"{100 * threshold:.1f} %."
     )
     return f"{sentence} {advice}" if advice else sentence
+
+
+def training_warning(training: SingleTraining, info: Mapping[str, Any], *, epochs: str, patience: str) -> str:
+    """A warning if predicting the largest class would be about as accurate as a trained model, else "".
+
+    With weights of classes or graphs a model may be less accurate than that although it has learned, so there is no
+    warning.
+
+    Args:
+        training (SingleTraining): The training.
+        info (mapping): Its result, as ``FittedModel.training`` has it.
+        epochs, patience (str): How the user trains for more epochs, and without early stopping.
+    """
+    if (
+        "class_weight" in training.fingerprint
+        or training.sample_weight is not None
+        or training.source.y is None
+    ):
+        return ""
+    counts = training.source.y.cpu()[training.holdout.train.cpu()].bincount()
+    graphs, accuracy = int(counts.sum()), float(info["train_accuracy"])
+    largest = float(counts.max()) / graphs
+    stopped_early = info.get("epochs_run", info["epochs"]) < info["epochs"]
+    advice = f"Train longer ({patience if stopped_early else epochs})." if training.has_epochs else ""
+    return learning_warning("The model has", accuracy, largest, graphs, advice)
 
 
 def _standard_error(share: float, graphs: int) -> float:
