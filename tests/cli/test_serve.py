@@ -93,6 +93,7 @@ def test_it_responds_and_ends_cleanly(model: Path, ending: signal.Signals) -> No
     _, errors = process.communicate(timeout=20)
     assert process.returncode == (0 if ending == signal.SIGINT else -signal.SIGTERM)
     assert "Traceback" not in errors
+    assert errors.splitlines()[-1] == "Stopped."
     for _ in range(50):  # the worker ends with it
         if not any(Path(f"/proc/{child}").exists() for child in children):
             break

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -184,6 +186,7 @@ def test_a_table_of_smiles() -> None:
     assert [graph.name for graph in graphs] == ["1", "2", "3"]
     assert [graph.error == "" for graph in graphs] == [True, False, True]
     assert "column 'smiles'" in error_of(body, "text/csv", model=model)
+    assert "Name the column of SMILES with ?column=NAME;" in error_of(body, "text/csv", model=model)
     # Without an id, a row is named by its SMILES.
     for table in ("smiles\nCCO\nC1CC\n", "id,smiles\n,CCO\n ,C1CC\n"):
         assert [graph.name.strip() for graph in read(table, "text/csv", model=model)] == ["CCO", "C1CC"]
@@ -314,7 +317,7 @@ def test_numbers_of_graphs_and_nodes_are_limited() -> None:
         ({"smiles": ["C"] * 4}, "application/json"),
         ("graph,source,target\n" + "".join(f"{g},1,2\n" for g in range(4)), "text/csv"),
     ):
-        with pytest.raises(RequestError, match="at most 3 graphs") as caught:
+        with pytest.raises(RequestError, match="at most 3 graphs, found 4.*larger --max-graphs") as caught:
             read(body, kind, limits=small)
         assert caught.value.status == 413
     with pytest.raises(RequestError, match="at most 60 nodes in all") as caught:
@@ -322,3 +325,12 @@ def test_numbers_of_graphs_and_nodes_are_limited() -> None:
     assert caught.value.status == 413
     wide = {"nodes": [{"id": node} for node in range(41)], "links": []}
     assert "41 nodes" in read({"graphs": [wide]}, limits=small)[0].error
+
+
+def test_the_request_of_the_page_is_one_for_its_model() -> None:
+    """docs/serve.md serves a model of molecules, and sends it SMILES that it can read."""
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text("utf-8")
+    assert re.search(r"graphcaps train \S+\.csv --smiles .*--out (\S+)\ngraphcaps serve \1\n", page)
+    (body,) = re.findall(r"application/json' -d '([^']+)'", page)
+    graphs = read(json.loads(body), model=molecule_model())
+    assert [graph.error for graph in graphs] == ["", ""]

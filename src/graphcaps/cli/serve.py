@@ -93,8 +93,14 @@ def serve(
         grace_seconds=grace,
     )
     note(f"Loading {model.name} …")
-    run(model, host=host, port=port, limits=limits, on_ready=_show_address)
-    note("Stopped.")
+    run(
+        model,
+        host=host,
+        port=port,
+        limits=limits,
+        on_ready=_show_address,
+        on_stopped=lambda: note("Stopped."),
+    )
 
 
 def _show_address(address: str, model: dict[str, Any]) -> None:

@@ -31,7 +31,8 @@ class BodyReader:
         encoding = request.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             raise RequestError(415, f"request: compressed bodies are not supported, found '{encoding[:40]}'.")
-        too_large = RequestError(413, f"request: the body is larger than {self._max_bytes / 1e6:g} MB.")
+        fix = "Send several requests, or start the server with a larger --max-mb."
+        too_large = RequestError(413, f"request: the body is larger than {self._max_bytes / 1e6:g} MB. {fix}")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > self._max_bytes:
             raise too_large

@@ -108,7 +108,7 @@ def read_request(
     total = sum(graph.store.num_nodes for graph in graphs if graph.store is not None)
     if total > limits.max_total_nodes:
         message = f"expected at most {limits.max_total_nodes:,} nodes in all graphs together, found {total:,}"
-        raise RequestError(413, f"request: {message}.")
+        raise RequestError(413, f"request: {message}. Send several requests.")
     return graphs
 
 
@@ -148,7 +148,10 @@ def _listed_smiles(content_type: str, body: bytes, limits: Limits) -> list[str]:
 def _check_count(count: int, limits: Limits, where: str = "request") -> None:
     """Rejects a request with no graph or too many, before they are parsed."""
     if count > limits.max_graphs:
-        raise RequestError(413, f"{where}: expected at most {limits.max_graphs:,} graphs, found {count:,}.")
+        fix = "Send several requests, or start the server with a larger --max-graphs."
+        raise RequestError(
+            413, f"{where}: expected at most {limits.max_graphs:,} graphs, found {count:,}. {fix}"
+        )
     if not count:
         raise RequestError(422, f"{where}: expected at least one graph, found none.")
 
@@ -223,7 +226,7 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
         if len(files) == 1:
             table = open_table(paths[0])
             if not all(table.find_column(name) is not None for name in EDGE_COLUMNS):
-                fix = f"Name the column of SMILES; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
+                fix = f"Name the column of SMILES with ?column=NAME; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
                 smiles = table.column_index(column, fix)
                 texts = [row[smiles] for row in table.rows]
                 ids = table.find_column("id")

@@ -35,8 +35,9 @@ def serve(
     port: int = 8000,
     limits: Limits | None = None,
     on_ready: Callable[[str, dict[str, Any]], None] | None = None,
+    on_stopped: Callable[[], None] | None = None,
 ) -> None:
-    """Serves a model until Ctrl-C or SIGTERM.
+    """Serves a model until Ctrl-C or SIGTERM; after SIGTERM the process ends with that signal.
 
     After the first of these signals no connection is accepted, and requests have ``Limits.grace_seconds`` to finish;
     after a second one they are answered with an error at once. SIGHUP, where the system has it, reads the model file
@@ -50,6 +51,7 @@ def serve(
         limits (Limits, optional): Limits of requests and connections.
         on_ready (Callable, optional): Called with the address and the description of the model when the server
             accepts requests.
+        on_stopped (Callable, optional): Called when all requests are answered and the workers have ended.
 
     Raises:
         MissingExtraError: If FastAPI or uvicorn is not installed.
@@ -68,6 +70,8 @@ def serve(
                 listener, lambda: on_ready and on_ready(_address(host, listener), app.state.pool.model)
             )
         )
+    if on_stopped is not None:
+        on_stopped()
     if server.stopped_by == signal.SIGTERM:
         signal.raise_signal(signal.SIGTERM)  # ends the process as the signal does, now that all is done
 
