@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sklearn.model_selection import cross_val_predict
@@ -40,6 +41,7 @@ def test_warnings_of_the_classifier_name_the_line_of_the_user() -> None:
         lambda: fitted().explain(unseen[0]),
         lambda: cross_val_predict(small(epochs=1), to_pyg(rare), store.y.numpy(), cv=2),
     )
+    fitted()  # its own warnings name the file that fits it
     for call in calls:
         with pytest.warns(UserWarning, match="unseen labels are encoded as zeros") as caught:
             call()
@@ -66,3 +68,16 @@ def test_messages_show_control_characters_and_cut_long_values() -> None:
     assert str(errors[0]).endswith("vvv…'.")
     assert str(errors[3]).endswith("vvv…' is unknown; use 'x'.")
     assert str(UsageError("The model's classes are the user's 'a\tb'\nand 'c'.")).endswith("'a\tb'\nand 'c'.")
+
+
+@pytest.mark.parametrize(("action", "times"), [("default", 1), ("always", 3)])
+def test_a_warning_is_given_once_per_line_although_filters_change(action: Any, times: int) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        for _ in range(3):
+            with (
+                warnings.catch_warnings()
+            ):  # as scikit-learn does between two fits: Python forgets what it gave
+                warnings.simplefilter(action)
+            warn_user(f"owner: once, with the filter {action}.")
+    assert len(caught) == times

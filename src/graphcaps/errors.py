@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _LIBRARIES = ("graphcaps", "sklearn", "joblib")  # scikit-learn calls the classifier for the user
+_GIVEN: set[tuple[str, type[Warning], str, int]] = set()  # warnings, with the file and line of each
 
 _MAX_VALUE = 200  # characters of a value in a message
 _MAX_MESSAGE = 2000
@@ -125,6 +126,9 @@ class MissingExtraError(GraphcapsError, ImportError):
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Gives a warning at the line of the user's code, the innermost one outside graphcaps and scikit-learn.
 
+    An equal warning at the same line is given once, unless the user's filters say otherwise. Python forgets which
+    warnings were given whenever filters change, as scikit-learn does between two fits of a search.
+
     Args:
         message (str): One or more sentences; the first names the function that the user called.
         category (type): Class of the warning. (default: ``UserWarning``)
@@ -133,4 +137,22 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back
+    place = (message, category, frame.f_code.co_filename, frame.f_lineno)
+    action = _filter_action(message, category, frame.f_globals.get("__name__", ""), frame.f_lineno)
+    if place in _GIVEN and action in ("default", "module", "once"):
+        return
+    _GIVEN.add(place)
     warnings.warn(message, category, stacklevel=level)
+
+
+def _filter_action(message: str, category: type[Warning], module: str, line: int) -> str:
+    """What the first of Python's warning filters that matches says: "default", "error", "ignore", "always", …"""
+    for action, text, kind, name, number in warnings.filters:
+        if (
+            (text is None or text.match(message))
+            and issubclass(category, kind)
+            and (name is None or name.match(module))
+            and number in (0, line)
+        ):
+            return action
+    return "default"

@@ -12,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 import graphcaps.bench
 from graphcaps.bench import Ceilings, Count, PhaseTime, Scaling, Speed, StepTime, read_measurements
+from graphcaps.cli.bench import show_speed
 from graphcaps.cli.main import app
+from graphcaps.cli.output import terminal
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
 
@@ -52,6 +54,15 @@ def test_planted_parts_by_default(measured: list[dict[str, Any]]) -> None:
     assert ["hop", "2.000", "4.00", "3.0", "25.0", "%"] in lines
     assert ["rest", "1.000", "0.00", "0.0", "–"] in lines
     assert ["whole", "4.000", "4.00", "3.0", "25.0", "%"] in lines
+    assert "above 100 %" not in done.stdout
+
+
+def test_a_phase_above_the_roofline_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    phases = (PhaseTime("update", 0.001, Count(23e6, 10e6), 0.002),)
+    step = StepTime(phases, PhaseTime("whole", 0.001, Count(23e6, 10e6), 0.001))
+    speed = Speed("s", "cpu", "paper", 10, 2.0, 1620.0, None, "peak", Ceilings(8e9, 6e10), step, 10)
+    show_speed(terminal(), speed)
+    assert "A phase above 100 %: its data are in a cache" in capsys.readouterr().out
 
 
 def test_several_sets_as_json_and_into_a_file(measured: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -142,4 +142,7 @@ def show_speed(console: Console, speed: Speed) -> None:
         counts = (f"{phase.count.bytes / 1e6:.2f}", f"{phase.count.operations / 1e6:.1f}")
         table.add_row(phase.name, f"{1e3 * phase.seconds:.3f}", *counts, share)
     console.print(table)
+    if any(phase.share is not None and phase.share > 1 for phase in speed.step.phases):
+        reason = "its data are in a cache, which is faster than the memory of the ceiling"
+        console.print(f"A phase above 100 %: {reason}.", style="dim", soft_wrap=True)
     console.print()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import Json
-from graphcaps.cli.output import columns, format_size, option, pairs, print_json, terminal
+from graphcaps.cli.output import columns, count_noun, format_size, option, pairs, print_json, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -244,7 +244,7 @@ def _accuracies(training: dict[str, Any], is_classical: bool) -> list[tuple[str,
         accuracy, graphs = training.get(f"{part}_accuracy"), training.get(f"{part}_graphs")
         name = f"{'training' if part == 'train' else part} accuracy"
         if isinstance(accuracy, int | float) and isinstance(graphs, int):
-            rows.append((name, f"{100 * accuracy:.1f} % of {graphs:,} graphs {use}"))
+            rows.append((name, f"{100 * accuracy:.1f} % of {count_noun(graphs, 'graph')} {use}"))
         elif isinstance(graphs, int) and graphs:
             rows.append((name, f"not finite on {graphs:,} graphs {use}"))
         elif part == "test" and "train_graphs" in training:

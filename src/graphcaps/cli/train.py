@@ -29,7 +29,7 @@ from graphcaps.cli.data_options import (
     open_with_splits,
     reader_options,
 )
-from graphcaps.cli.output import metric_rows, note, option, print_json, print_pairs, terminal
+from graphcaps.cli.output import count_noun, metric_rows, note, option, print_json, print_pairs, terminal
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
@@ -437,7 +437,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
 
 
 def _accuracy(info: dict[str, Any], subset: str) -> str:
-    return f"{100 * info[f'{subset}_accuracy']:.1f} % of {info[f'{subset}_graphs']:,} graphs"
+    return f"{100 * info[f'{subset}_accuracy']:.1f} % of {count_noun(info[f'{subset}_graphs'], 'graph')}"
 
 
 def _test_rows(info: dict[str, Any], *, is_molecules: bool) -> list[tuple[str, str]]:

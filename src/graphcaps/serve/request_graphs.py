@@ -226,7 +226,10 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
         if len(files) == 1:
             table = open_table(paths[0])
             if not all(table.find_column(name) is not None for name in EDGE_COLUMNS):
-                fix = f"Name the column of SMILES with ?column=NAME; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
+                fix = (
+                    "Name the column of SMILES with ?column=NAME; "
+                    f"an edge list has the columns {', '.join(EDGE_COLUMNS)}."
+                )
                 smiles = table.column_index(column, fix)
                 texts = [row[smiles] for row in table.rows]
                 ids = table.find_column("id")

@@ -164,6 +164,10 @@ def test_a_smiles_is_not_sent_to_the_network(smiles, monkeypatch):
         raise AssertionError("asked the network")
 
     monkeypatch.setattr(loading, "download_tu", fetch)
+    with pytest.raises(
+        ArgumentError, match=r"got '-'\. Standard input is not read; write the graphs to a file\."
+    ):
+        load_dataset("-")
     with pytest.raises(ArgumentError, match="looks like a SMILES, which is not sent to the network"):
         load_dataset(smiles)
 

@@ -19,7 +19,7 @@ from graphcaps.explanation import explain_store
 from graphcaps.explanation.report import report_page, write_report
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
-from graphcaps.explanation.report.report_text import measure_sets
+from graphcaps.explanation.report.report_text import measure_sets, measured_accuracy
 from graphcaps.metrics import NUM_BINS, class_metrics
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 from tests.small_models import train_small
@@ -391,3 +391,10 @@ def test_the_calibration_error_is_that_of_the_metrics() -> None:
     expected = class_metrics(store.y.numpy(), explanations.probabilities.numpy())["ece"]
     assert measured["ece"] == pytest.approx(expected)
     assert len(measured["reliability"]) == NUM_BINS
+
+
+def test_a_set_of_one_graph_has_a_singular() -> None:
+    measured = {"correct": 1, "graphs": 1, "name": "test", "note": "test graphs, which training did not use"}
+    assert measured_accuracy(measured)[1].startswith("1 of 1 test graph, which training did not use; ")
+    two = measured | {"graphs": 2}
+    assert measured_accuracy(two)[1].startswith("1 of 2 test graphs, which training did not use; ")

@@ -205,6 +205,9 @@ def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...]
     exact_name, folder = entry.name if entry else name, folders[-1]
     similar = similar_names(name)
     suggestion = f"Did you mean {' or '.join(similar)}?" if similar else ""
+    if name == "-":
+        fix = "Standard input is not read; write the graphs to a file."
+        raise ArgumentError("load_dataset", "name", "be a data set or a file", "'-'", fix)
     if entry is None and _SMILES_CHARACTERS.fullmatch(name):  # a structure may be confidential
         fix = (
             "It looks like a SMILES, which is not sent to the network. Put SMILES into a table (docs/inputs.md), "

@@ -167,7 +167,8 @@ def measured_accuracy(measured: Mapping[str, Any]) -> tuple[str, str, str]:
     The interval is left out for training graphs, whose accuracy estimates nothing.
     """
     correct, graphs = measured["correct"], measured["graphs"]
-    value, count = _percent(correct / graphs), f"{correct:,} of {graphs:,} {measured['note']}"
+    note = measured["note"] if graphs != 1 else measured["note"].replace("graphs", "graph", 1)
+    value, count = _percent(correct / graphs), f"{correct:,} of {graphs:,} {note}"
     if measured["name"] == "training":
         return value, count, ""
     return value, f"{count}; {_interval(correct, graphs)}", accuracy_caution(graphs)
