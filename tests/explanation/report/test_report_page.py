@@ -231,7 +231,8 @@ def test_one_test_graph_has_an_interval_and_a_caution(tmp_path: Path) -> None:
         meta = read(write_report(tmp_path, model, store, explanations, used_in=parts))[0]
         _, value, note, caution = (text.replace("\u00a0", " ") for text in meta["facts"][0])
         assert value == "100.0 %"
-        assert note.startswith(f"{tests} of {tests} test graphs")
+        noun = "graph" if tests == 1 else "graphs"
+        assert note.startswith(f"{tests} of {tests} test {noun}, which ")
         assert note.endswith(f"95 % interval {interval}")
         assert caution == ("Caution: fewer than 30 graphs say little." if tests < 30 else "")
         assert "interval" not in meta["other_facts"][0][2]  # of training graphs
