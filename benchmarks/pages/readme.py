@@ -40,9 +40,10 @@ def statements(root: Path) -> list[str]:
 
 
 def _forest_accuracies(path: Path) -> dict[str, float]:
-    """Mean accuracy over seeds of the simple baseline, in percent, by data set."""
+    """Mean held-out accuracy over seeds of the simple baseline, in percent, by data set."""
     accuracies: dict[str, list[float]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            accuracies.setdefault(row["dataset"], []).append(float(row["accuracy"]))
+            if row["protocol"] == "held-out":
+                accuracies.setdefault(row["dataset"], []).append(float(row["accuracy"]))
     return {name: fmean(values) for name, values in accuracies.items()}

@@ -211,6 +211,8 @@ def test_a_kernel_selects_on_the_validation_fold(store, protocol):
         model.fit(store, train, y[train], validation=validation)
         right = (model.predict_proba(store, test).argmax(1) == y[test]).sum()
         assert record.curves.test_right[fold, 0] == right
+        p = model.predict_proba(store, train)[np.arange(len(train)), y[train]]
+        assert record.curves.train_loss[fold, 0] == round(-1e5 * np.log(p).mean())
     (note,) = ledger.notes
     where = "the validation graphs" if protocol == "held-out" else "a tenth of the training graphs"
     assert f"it has no epochs, iterations and C are selected on {where}, and settings" in note

@@ -60,6 +60,18 @@ def test_validation_graphs_select_the_depth_and_c(store):
     assert model.selected != {"iterations": h, "C": C}
 
 
+def test_of_equally_accurate_pairs_the_smaller_c_and_the_earlier_depth_are_selected(store):
+    judge = TRAIN[:1]  # a training graph, which most pairs predict
+    y = classes(store, judge)
+    model = WL(3, iterations=(1, 2, 3), C=(1000, 10, 100))
+    model.fit(store, TRAIN, classes(store, TRAIN), validation=ValidationGraphs(judge, y))
+    pairs = [(C, h) for C in (10.0, 100.0, 1000.0) for h in (1, 2, 3)]
+    equal = [(C, h) for C, h in pairs if accuracy(store, TRAIN, judge, h, C) == 1]
+    assert len({C for C, _ in equal}) > 1
+    assert len({h for _, h in equal}) > 1
+    assert (model.selected["C"], model.selected["iterations"]) == min(equal)
+
+
 def test_without_validation_graphs_a_tenth_selects_and_all_are_fitted(store):
     model = WL(3, iterations=(1, 3), C=(0.1, 10), seed=4)
     y = classes(store, TRAIN)
